@@ -1,0 +1,39 @@
+"""TensorFlow's tf.distribute programming model on JAX.
+
+Write a training program once and run it on one device, eight, or a cluster. Public
+names live at TensorFlow's dotted paths, so ``import unisono as tf`` runs the
+distribution part of a TensorFlow program; mathematics is `jax.numpy`.
+"""
+
+from unisono import compat, config, distribute, metrics, nn, optimizers
+from unisono._src.errors import FailedPreconditionError, InvalidArgumentError
+from unisono._src.function import Function, function
+from unisono._src.gradients import grad, value_and_grad
+from unisono._src.options import VariableAggregation, VariableSynchronization
+from unisono._src.slices import IndexedSlices
+from unisono._src.specs import TensorSpec, TypeSpec
+from unisono._src.variables import Variable, variable_creator_scope
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FailedPreconditionError",
+    "Function",
+    "IndexedSlices",
+    "InvalidArgumentError",
+    "TensorSpec",
+    "TypeSpec",
+    "Variable",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "compat",
+    "config",
+    "distribute",
+    "function",
+    "grad",
+    "metrics",
+    "nn",
+    "optimizers",
+    "value_and_grad",
+    "variable_creator_scope",
+]

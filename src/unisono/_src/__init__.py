@@ -1,0 +1,1 @@
+"""Private implementation; the public names are exported by the packages above."""

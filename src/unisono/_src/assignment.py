@@ -1,0 +1,423 @@
+"""Reading and assigning variables: the table (synchronization × aggregation × context).
+
+One function per context: plain variables, a copy inside `update`, replica context,
+cross-replica context. Nothing here knows which executor runs the replicas; a port
+says how they meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src import ambient, collectives, errors, state, values
+from unisono._src.operators import ArrayOperators
+from unisono._src.options import ReduceOp, VariableAggregation
+from unisono._src.slices import IndexedSlices
+from unisono._src.state import Policy
+
+REPLACE, ADD, SUB = "assign", "assign_add", "assign_sub"
+_NONE = VariableAggregation.NONE
+_FIRST = VariableAggregation.ONLY_FIRST_REPLICA
+
+
+def _applied(op: str, old: Any, value: Any) -> Any:
+    if op == REPLACE:
+        return value
+    return old + value if op == ADD else old - value
+
+
+def _check_strategy(variable: Any) -> ambient.Frame:
+    frame = ambient.current()
+    owner = variable._strategy
+    if owner is None or frame.strategy is None or frame.strategy is owner:
+        return frame
+    error = errors.mixing(frame.strategy, owner)
+    cell = variable._cell
+    raise RuntimeError(
+        f"{error} The variable '{cell.name}' belongs to the second; it was created at "
+        f"{cell.origin}."
+    )
+
+
+def _sees_copy(variable: Any, frame: ambient.Frame) -> bool:
+    """Whether the running code has a copy of its own: a replica or an update."""
+    return frame.strategy is variable._strategy and frame.mode != ambient.CROSS
+
+
+# Reading.
+
+
+def read(variable: Any) -> jax.Array:
+    """The value as the running context sees it."""
+    cell = variable._cell
+    frame = _check_strategy(variable)
+    source = frame.state or state.EAGER
+    if variable._index is not None and cell.policy is not Policy.CENTRAL:
+        return source.copy(cell, variable._index)
+    if cell.policy is Policy.PLAIN:
+        return source.whole(cell)
+    if _sees_copy(variable, frame):
+        return source.copy(cell, frame.copy)
+    if cell.policy is Policy.ON_READ:
+        return _aggregate(variable, frame, source)
+    if cell.is_replicated and frame.state is None:
+        return source.copy(cell, 0)
+    return source.whole(cell)
+
+
+def _aggregate(variable: Any, frame: ambient.Frame, source: state.StateFrame) -> Any:
+    cell = variable._cell
+    aggregation = variable._aggregation
+    if aggregation is _FIRST:
+        if frame.port is not None and frame.port.is_spmd:
+            return collectives.pick_local(source.copy(cell, None), 0)
+        return source.copy(cell, 0)
+    op = ReduceOp.from_variable_aggregation(aggregation)
+    if cell.copies == 1:
+        return source.copy(cell, 0)
+    if frame.port is not None and frame.port.is_spmd:
+        return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
+    if frame.state is None:
+        parts = [source.copy(cell, i) for i in range(cell.copies)]
+        return collectives.reduce_parts(op, parts, cell.topology.devices[0])
+    return collectives.reduce_stacked(op, source.whole(cell), cell.topology)
+
+
+# Writing.
+
+
+def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
+    """Apply `op` with `value` by the rules of the running context."""
+    cell = variable._cell
+    frame = _check_strategy(variable)
+    if cell.policy is Policy.PLAIN or variable._index is not None:
+        result = _write_one(variable, op, value, frame)
+    elif not _sees_copy(variable, frame):
+        result = _write_cross(variable, op, value, frame, read_value)
+    elif frame.mode == ambient.UPDATE or cell.policy is Policy.ON_READ:
+        result = _write_copy(cell, op, convert(cell, value), frame.copy)
+    else:
+        result = _write_aggregated(variable, op, value, frame)
+    return result if read_value else None
+
+
+def convert(cell: state.Cell, value: Any, keep_shape: bool = False) -> Any:
+    """`value` as an array that can be assigned to `cell`.
+
+    Raises:
+        ValueError: wrong shape, or a type that would lose its meaning.
+    """
+    if isinstance(value, (ArrayOperators, values.PerReplica)):
+        value = value.__jax_array__()
+    if isinstance(value, jax.Array) and value.dtype != cell.dtype:
+        _check_castable(cell, value.dtype)
+        value = value.astype(cell.dtype)
+    else:
+        value = jnp.asarray(value, cell.dtype)
+    if value.shape != cell.shape and not keep_shape:
+        raise ValueError(
+            f"Cannot assign value to variable ' {cell.name}:0': Shape mismatch.The "
+            f"variable shape {cell.shape}, and the assigned value shape {value.shape} "
+            "are incompatible."
+        )
+    return state.without_gradient(value)
+
+
+def _check_castable(cell: state.Cell, dtype: Any) -> None:
+    order = [jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating]
+    rank = [
+        next(i for i, kind in enumerate(order) if jnp.issubdtype(d, kind))
+        for d in (dtype, cell.dtype)
+    ]
+    if rank[0] > rank[1]:
+        raise ValueError(
+            f"Cannot assign a value of type {dtype} to the variable '{cell.name}' of "
+            f"type {cell.dtype}; cast the value first."
+        )
+
+
+def _delta(cell: state.Cell, op: str, value: Any) -> Any:
+    converted = convert(cell, value, keep_shape=op != REPLACE)
+    if converted.shape != cell.shape:
+        try:
+            fits = jnp.broadcast_shapes(converted.shape, cell.shape) == cell.shape
+        except ValueError:
+            fits = False
+        if not fits:
+            return convert(cell, value)
+    return converted
+
+
+def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
+    """A variable that is one array, or a component: write that."""
+    cell = variable._cell
+    if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
+        if frame.port.replicas > 1:
+            raise NeedsLockstep(cell)
+    return _write_copy(cell, op, _delta(cell, op, value), variable._index)
+
+
+def _write_copy(cell: state.Cell, op: str, value: Any, index: int | None) -> Any:
+    target = state.frame()
+    new = _applied(op, target.copy(cell, index) if op != REPLACE else None, value)
+    target.set_copy(cell, index, new)
+    return new
+
+
+class NeedsLockstep(Exception):
+    """A variable shared by all replicas is written: they must take turns."""
+
+    def __init__(self, cell: state.Cell) -> None:
+        super().__init__(
+            f"The variable '{cell.name}' (created at {cell.origin}, outside the "
+            "strategy's scope) is written by every replica in turn."
+        )
+
+
+def _write_cross(
+    variable: Any, op: str, value: Any, frame: ambient.Frame, read_value: bool
+) -> Any:
+    cell = variable._cell
+    if cell.policy is Policy.ON_READ:
+        return _write_cross_on_read(variable, op, value, frame, read_value)
+    if isinstance(value, values.PerReplica) and cell.copies > 1:
+        raise ValueError(
+            f"Cannot assign a PerReplica value to the mirrored variable '{cell.name}' "
+            f"(created at {cell.origin}) in cross-replica context: its copies would "
+            "differ. Reduce the value first, or assign in replica context with an "
+            "aggregation."
+        )
+    if getattr(value, "_cell", None) is not None:
+        value = _local_source(value)
+    target = state.frame()
+    old = target.whole(cell) if op != REPLACE else None
+    if isinstance(value, values.Mirrored):
+        value = value.whole
+    delta = _delta(cell, op, _on_all(cell, value, frame))
+    target.set_whole(cell, _applied(op, old, delta))
+    if not read_value:
+        return None
+    if cell.policy is Policy.MIRRORED and cell.copies > 1:
+        return values.Mirrored.of(target.whole(cell), cell.copies)
+    return target.whole(cell)
+
+
+def _local_source(value: Any) -> Any:
+    """A variable on the right-hand side: its copy, without aggregation."""
+    if value._cell.policy is Policy.ON_READ:
+        return state.frame().copy(value._cell, 0)
+    return value
+
+
+def _on_all(cell: state.Cell, value: Any, frame: ambient.Frame) -> Any:
+    """An eager value moved to where the cell is, so that it can be combined."""
+    if frame.state is not None or cell.sharding is None:
+        return value
+    if isinstance(value, ArrayOperators):
+        value = value.__jax_array__()
+    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+        if not cell.is_stacked:
+            return jax.device_put(value, cell.sharding)
+    return value
+
+
+def _write_cross_on_read(
+    variable: Any, op: str, value: Any, frame: ambient.Frame, read_value: bool
+) -> Any:
+    cell = variable._cell
+    if op != REPLACE:
+        raise ValueError(
+            f"SyncOnReadVariable does not support `{op}` in cross-replica context when "
+            f"aggregation is set to `tf.VariableAggregation.{variable._aggregation.name}"
+            f"`. Call it in replica context, through strategy.run, or use `assign`."
+        )
+    if isinstance(value, values.PerReplica):
+        raise AttributeError(
+            "'PerReplica' object has no attribute 'dtype': a SyncOnReadVariable takes "
+            "a single value in cross-replica context; reduce the value first."
+        )
+    new = convert(cell, value)
+    if variable._aggregation is VariableAggregation.SUM:
+        new = (new / cell.copies).astype(cell.dtype)
+    target = state.frame()
+    if cell.is_stacked and not (frame.port is not None and frame.port.is_spmd):
+        target.set_whole(cell, jnp.broadcast_to(new, cell.stored_shape))
+    else:
+        target.set_copy(cell, 0, new)
+    return read(variable) if read_value else None
+
+
+# Replica context, aggregating.
+
+
+def _write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
+    cell, aggregation = variable._cell, variable._aggregation
+    if aggregation is _NONE:
+        raise ValueError(
+            "You must specify an aggregation method to update a "
+            f"{type(variable).__name__} in Replica Context. You can do so by passing "
+            "an explicit value for argument `aggregation` to tf.Variable(..), e.g. "
+            "`tf.Variable(..., aggregation=tf.VariableAggregation.SUM)`. The variable "
+            f"'{cell.name}' was created at {cell.origin}."
+        )
+    port = frame.port
+    if port.replicas == 1:
+        return _write_copy(cell, op, _delta(cell, op, value), frame.copy)
+    if port.is_spmd:
+        combined = _combined_spmd(variable, value, port)
+        return _write_copy(cell, op, _delta(cell, op, combined), None)
+
+    def combine(payloads: list[Any]) -> Sequence[Any]:
+        combined = _combined_parts(variable, payloads)
+        _write_cross(variable, op, combined, ambient.current(), False)
+        source = state.frame()
+        return [source.copy(cell, i) for i in range(port.replicas)]
+
+    return port.meet(combine, _payload(value))
+
+
+def _payload(value: Any) -> Any:
+    """What a replica contributes; variables travel whole, arrays without gradient."""
+    if isinstance(value, values.PerReplica):
+        return value.own()
+    if isinstance(value, values.DistributedValues):
+        return _Whole(value)
+    return state.without_gradient(value)
+
+
+class _Whole:
+    """Keeps a distributed variable from being taken apart on its way."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _same(payloads: Sequence[Any]) -> bool:
+    first = payloads[0]
+    if isinstance(first, _Whole):
+        return all(getattr(p, "value", None) is first.value for p in payloads)
+    if isinstance(first, (bool, int, float, complex)):
+        return all(type(p) is type(first) and p == first for p in payloads)
+    return all(p is first for p in payloads)
+
+
+def _combined_parts(variable: Any, payloads: Sequence[Any]) -> Any:
+    aggregation = variable._aggregation
+    if _same(payloads):
+        first = payloads[0]
+        return _shared_value(variable, getattr(first, "value", first))
+    parts = [p.value.__jax_array__() if isinstance(p, _Whole) else p for p in payloads]
+    if aggregation is _FIRST:
+        return parts[0]
+    topology = variable._cell.topology
+    op = ReduceOp.from_variable_aggregation(aggregation)
+    return collectives.reduce_parts(op, parts, topology.devices[0])
+
+
+def _combined_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any:
+    if isinstance(value, values.PerReplica):
+        value = value.own()
+    elif isinstance(value, values.DistributedValues) or port.is_shared(value):
+        return _shared_value(variable, value)
+    value = state.without_gradient(value)
+    if variable._aggregation is _FIRST:
+        return collectives.pick_local(value, 0)
+    op = ReduceOp.from_variable_aggregation(variable._aggregation)
+    return collectives.reduce_local(op, value, port.replicas)
+
+
+def _shared_value(variable: Any, value: Any) -> Any:
+    """One object for all replicas: nothing to combine, and nothing to add up."""
+    if variable._aggregation is VariableAggregation.SUM:
+        if isinstance(value, values.DistributedValues):
+            raise AssertionError(
+                f"Assigning a mirrored variable to '{variable.name}' with aggregation "
+                "SUM would add up copies of one value; assign its read_value()."
+            )
+        raise errors.not_distributed(value, ReduceOp.SUM)
+    return value
+
+
+# Sparse writes.
+
+_SCATTER = {
+    "add": lambda a, s: a.at[s.indices].add(s.values),
+    "sub": lambda a, s: a.at[s.indices].add(-s.values),
+    "update": lambda a, s: a.at[s.indices].set(s.values),
+    "min": lambda a, s: a.at[s.indices].min(s.values),
+    "max": lambda a, s: a.at[s.indices].max(s.values),
+    "mul": lambda a, s: a.at[s.indices].multiply(s.values),
+    "div": lambda a, s: a.at[s.indices].divide(s.values),
+}
+
+
+def scatter(variable: Any, kind: str, sparse: Any) -> Any:
+    """Change some rows of a variable."""
+    if not isinstance(sparse, IndexedSlices):
+        raise TypeError(
+            f"Expected IndexedSlices, received {type(sparse).__name__}: {sparse!r}."
+        )
+    cell = variable._cell
+    name = f"scatter_{kind}"
+    if cell.policy is Policy.ON_READ and variable._index is None:
+        raise NotImplementedError(
+            f"Variables with `synchronization=ON_READ` doesn't support `{name}`"
+        )
+    distributed = cell.policy is Policy.MIRRORED and variable._index is None
+    if distributed and kind not in ("add", "sub", "mul", "div"):
+        if variable._aggregation not in (_NONE, _FIRST):
+            raise NotImplementedError(
+                f"{name} is only supported for mirrored variable (variable created "
+                "within certain `tf.distribute.Strategy` scope) with NONE or "
+                "`ONLY_FIRST_REPLICA` aggregation, got: "
+                f"{variable._aggregation}"
+            )
+    frame = _check_strategy(variable)
+    if distributed and _sees_copy(variable, frame) and frame.mode != ambient.UPDATE:
+        return _scatter_aggregated(variable, kind, sparse, frame)
+    target = state.frame()
+    if variable._index is not None or frame.mode == ambient.UPDATE:
+        index = variable._index if variable._index is not None else frame.copy
+        new = _SCATTER[kind](target.copy(cell, index), sparse)
+        target.set_copy(cell, index, new)
+        return new
+    new = _SCATTER[kind](target.whole(cell), sparse)
+    target.set_whole(cell, new)
+    return read(variable)
+
+
+def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> Any:
+    cell, aggregation = variable._cell, variable._aggregation
+    if aggregation is _NONE:
+        _write_aggregated(variable, REPLACE, None, frame)
+    first = aggregation is _FIRST
+    port = frame.port
+    if port.is_spmd or port.replicas == 1:
+        if port.is_spmd and first:
+            raise NeedsLockstep(cell)
+        if port.is_spmd:
+            op = ReduceOp.from_variable_aggregation(aggregation)
+            sparse = collectives.reduce_local(op, sparse, port.replicas)
+        target = state.frame()
+        new = _SCATTER[kind](target.copy(cell, frame.copy), sparse)
+        target.set_copy(cell, frame.copy, new)
+        return new
+
+    def combine(payloads: list[Any]) -> Sequence[Any]:
+        device = cell.topology.devices[0]
+        if first:
+            merged = payloads[0]
+        else:
+            op = ReduceOp.from_variable_aggregation(aggregation)
+            merged = collectives.reduce_parts(op, payloads, device)
+        target = state.frame()
+        old = collectives.place(target.copy(cell, 0), device)
+        target.set_whole(cell, _SCATTER[kind](old, merged))
+        return [target.copy(cell, i) for i in range(port.replicas)]
+
+    return port.meet(combine, jax.tree.map(state.without_gradient, sparse))
+

@@ -1,0 +1,288 @@
+"""Reduce, gather and broadcast as functions of arrays, and how replicas meet.
+
+Three forms of "one value per replica" meet here: *parts*, a list with one array per
+replica (eager code, uneven shapes); *local*, the own value inside an SPMD program;
+and *stacked*, one array whose first axis is the replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import get_opaque_trace_state
+from jax.sharding import PartitionSpec
+
+from unisono._src import errors, slices
+from unisono._src.options import ReduceOp
+from unisono._src.topology import AXIS, Topology
+
+
+def trace_state() -> Any:
+    """An object that compares equal at the same level of JAX's transformations."""
+    return get_opaque_trace_state(convention="nnx")
+
+
+class Port:
+    """How one replica meets the others; abstract.
+
+    Attributes:
+        replicas: how many replicas there are.
+    """
+
+    replicas: int
+    is_spmd = False
+
+
+class Solo(Port):
+    """The port of a single replica: it meets nobody."""
+
+    replicas = 1
+
+
+class SpmdPort(Port):
+    """The port of a replica traced once for all: collectives are XLA's own."""
+
+    is_spmd = True
+
+    def __init__(self, replicas: int, outer_traces: Sequence[Any]) -> None:
+        self.replicas = replicas
+        self._outer = tuple(outer_traces)
+
+    def is_shared(self, x: Any) -> bool:
+        """Whether `x` was made outside the replica function, one object for all."""
+        if not isinstance(x, jax.core.Tracer):
+            return True
+        return any(x._trace is t for t in self._outer)
+
+
+class LockstepPort(Port):
+    """The port of a replica that runs in turn with the others.
+
+    `meet` pauses the replica until all have called it, then every one goes on with
+    its own result. Merge points inside a gradient are escorted out of it: JAX runs
+    the rules of a `custom_vjp` at the level around the gradient, where the other
+    replicas' values make sense.
+    """
+
+    def __init__(
+        self, index: int, replicas: int, suspend: Callable[[Any], Any], base: Any
+    ) -> None:
+        self.index = index
+        self.replicas = replicas
+        self._suspend = suspend
+        self._base = base
+
+    def meet(self, combine: Callable[[list[Any]], Sequence[Any]], payload: Any) -> Any:
+        """Wait for all replicas; `combine` of replica 0 makes one result for each."""
+        if trace_state() == self._base:
+            return self._suspend((combine, payload))
+        arrays, rest = _split_arrays(payload)
+        return self._escorted(combine, rest, None)(arrays)
+
+    def meet_linear(
+        self,
+        combine: Callable[[list[Any]], Sequence[Any]],
+        transpose: Callable[[list[Any]], Sequence[Any]],
+        payload: Any,
+    ) -> Any:
+        """Like `meet` for a linear `combine` of arrays, so that gradients flow."""
+        if trace_state() == self._base:
+            return self._suspend((combine, payload))
+        arrays, rest = _split_arrays(payload)
+        return self._escorted(combine, rest, transpose)(arrays)
+
+    def _escorted(self, combine: Any, rest: Any, transpose: Any) -> Any:
+        @jax.custom_vjp
+        def at_base(arrays: Any) -> Any:
+            raise RuntimeError(
+                "`merge_call` called while defining a new graph or tf.function: a "
+                "merge_call, all_reduce, all_gather or aggregating assign was reached "
+                "inside lax.scan, lax.cond, jax.jit or jax.vmap, where replicas that "
+                "run in turn cannot wait for each other. Move it out of that body."
+            )
+
+        def forward(arrays: Any) -> tuple[Any, None]:
+            payload = _join_arrays(arrays, rest)
+            if transpose is None:
+                return self.meet(combine, payload), None
+            return self.meet_linear(combine, transpose, payload), None
+
+        def backward(_: None, cotangent: Any) -> tuple[Any]:
+            if transpose is None:
+                return (None,)
+            own = self.meet_linear(transpose, combine, cotangent)
+            return (_split_arrays(own)[0],)
+
+        at_base.defvjp(forward, backward)
+        return at_base
+
+
+def _split_arrays(payload: Any) -> tuple[list[Any], tuple[Any, Any]]:
+    leaves, treedef = jax.tree.flatten(payload, is_leaf=_stands_for_array)
+    is_array = [isinstance(x, jax.Array) for x in leaves]
+    arrays = [x for x, a in zip(leaves, is_array, strict=True) if a]
+    others = [None if a else x for x, a in zip(leaves, is_array, strict=True)]
+    return arrays, (treedef, list(zip(is_array, others, strict=True)))
+
+
+def _stands_for_array(x: Any) -> bool:
+    # Variables and distributed values travel whole.
+    return hasattr(x, "__jax_array__") and not isinstance(x, jax.Array)
+
+
+def _join_arrays(arrays: list[Any], rest: tuple[Any, Any]) -> Any:
+    treedef, marks = rest
+    given = iter(arrays)
+    return treedef.unflatten([next(given) if a else x for a, x in marks])
+
+
+# Parts: one array per replica.
+
+
+def as_array(x: Any) -> Any:
+    """`x` as an array, for arithmetic between replicas."""
+    return x if isinstance(x, (jax.Array, slices.IndexedSlices)) else jnp.asarray(x)
+
+
+def check_reducible(dtype: Any, what: str) -> None:
+    """Raise unless values of `dtype` can be added."""
+    if dtype == np.bool_ or not (
+        jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)
+    ):
+        raise errors.InvalidArgumentError(
+            f"{what} of {dtype} values is not defined; cast to a number first."
+        )
+
+
+def place(x: Any, device: jax.Device | None) -> Any:
+    """`x` on `device`; unchanged while tracing or when no device is given."""
+    if device is None or any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(x)):
+        return x
+    return jax.device_put(x, device)
+
+
+def reduce_parts(
+    op: ReduceOp, parts: Sequence[Any], device: jax.Device | None = None
+) -> Any:
+    """Combine one value per replica into one value on `device`.
+
+    Integers averaged become floats; `IndexedSlices` are concatenated.
+    """
+    values = [place(as_array(p), device) for p in parts]
+    sparse = [isinstance(v, slices.IndexedSlices) for v in values]
+    if all(sparse):
+        scale = float(len(values)) if op is ReduceOp.MEAN else None
+        return slices.concatenate(values, scale)
+    if any(sparse):
+        values = [
+            v.to_dense() if s else v for v, s in zip(values, sparse, strict=True)
+        ]
+    check_reducible(values[0].dtype, op.value)
+    shapes = [v.shape for v in values]
+    if len(set(shapes)) > 1:
+        raise errors.InvalidArgumentError(
+            "Inputs must have the same shape on every replica to be combined "
+            f"element by element; received {shapes}. Pass an axis to "
+            "Strategy.reduce, or gather instead."
+        )
+    if len(values) == 1:
+        return values[0]
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total / len(values) if op is ReduceOp.MEAN else total
+
+
+def check_gather(shape: Sequence[int], axis: int) -> None:
+    """Raise unless values of `shape` can be concatenated along `axis`."""
+    if not 0 <= axis < len(shape):
+        raise ValueError(
+            f"Cannot gather values of shape {tuple(shape)} along axis {axis}: expected "
+            f"0 <= axis < {len(shape)}. Scalars need a leading axis; negative axes are "
+            "not supported."
+        )
+
+
+def gather_parts(
+    parts: Sequence[Any], axis: int, device: jax.Device | None = None
+) -> jax.Array:
+    """Concatenate one array per replica along `axis`, in replica order."""
+    values = [place(as_array(p), device) for p in parts]
+    for v in values:
+        check_gather(v.shape, axis)
+        if v.dtype == np.bool_:
+            raise TypeError("bool values cannot be gathered; cast them to int first.")
+    rest = {(*v.shape[:axis], *v.shape[axis + 1 :]) for v in values}
+    if len(rest) > 1:
+        raise errors.InvalidArgumentError(
+            f"Values gathered along axis {axis} may differ in that axis only; "
+            f"received shapes {[v.shape for v in values]}."
+        )
+    return jnp.concatenate(values, axis)
+
+
+# Local: inside an SPMD program.
+
+
+def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
+    """Combine the replicas' own values with an XLA collective."""
+    if isinstance(x, slices.IndexedSlices):
+        values = x.values / replicas if op is ReduceOp.MEAN else x.values
+        return slices.IndexedSlices(
+            jax.lax.all_gather(values, AXIS, tiled=True),
+            jax.lax.all_gather(x.indices, AXIS, tiled=True),
+            x.dense_shape,
+        )
+    x = jnp.asarray(x)
+    check_reducible(x.dtype, op.value)
+    total = jax.lax.psum(x, AXIS)
+    return total / replicas if op is ReduceOp.MEAN else total
+
+
+def gather_local(x: Any, axis: int) -> jax.Array:
+    """Concatenate the replicas' own values along `axis`."""
+    x = jnp.asarray(x)
+    check_gather(x.shape, axis)
+    return jax.lax.all_gather(x, AXIS, axis=axis, tiled=True)
+
+
+def split_local(x: Any, replicas: int) -> tuple[Any, ...]:
+    """The values of all replicas, seen from one of them."""
+    every = jax.tree.map(lambda a: jax.lax.all_gather(a, AXIS), x)
+    return tuple(jax.tree.map(lambda a, i=i: a[i], every) for i in range(replicas))
+
+
+def pick_local(x: Any, index: int) -> jax.Array:
+    """The value of replica `index`, on every replica."""
+    x = jnp.asarray(x)
+    own = jax.lax.axis_index(AXIS) == index
+    if x.dtype == np.bool_:
+        return pick_local(x.astype(jnp.int32), index).astype(np.bool_)
+    return jax.lax.psum(jnp.where(own, x, jnp.zeros_like(x)), AXIS)
+
+
+# Stacked: in a program that sees all replicas.
+
+
+def reduce_stacked(op: ReduceOp, x: Any, topology: Topology) -> Any:
+    """Combine along the replica axis with the collective a replica would use."""
+    in_spec, out_spec = PartitionSpec(AXIS), PartitionSpec()
+    return jax.shard_map(
+        lambda a: reduce_local(op, jax.tree.map(lambda v: v[0], a), topology.replicas),
+        mesh=topology.mesh,
+        in_specs=in_spec,
+        out_specs=out_spec,
+        check_vma=False,
+    )(x)
+
+
+def shards(x: jax.Array, topology: Topology) -> tuple[jax.Array, ...]:
+    """The piece of `x` on each device of the topology, in replica order."""
+    if topology.replicas == 1:
+        return (x,)
+    by_device = {s.device: s.data for s in x.addressable_shards}
+    return tuple(by_device[d] for d in topology.devices)

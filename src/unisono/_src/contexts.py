@@ -1,0 +1,326 @@
+"""Replica, cross-replica and update context, and `merge_call` between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src import (
+    ambient,
+    assignment,
+    collectives,
+    nest,
+    options,
+    state,
+    values,
+)
+from unisono._src.operators import ArrayOperators
+from unisono._src.slices import IndexedSlices
+
+
+class ReplicaContext:
+    """What a replica knows of itself, and how it meets the others.
+
+    Got by `unisono.distribute.get_replica_context()` inside `Strategy.run`.
+
+    >>> context = ReplicaContext(None, 0)
+    >>> context.num_replicas_in_sync
+    1
+    """
+
+    def __init__(
+        self, strategy: Any, replica_id_in_sync_group: Any, port: Any = None
+    ) -> None:
+        self._strategy = strategy
+        self._id = replica_id_in_sync_group
+        self._port = port or collectives.Solo()
+        self._entered: list[Any] = []
+
+    @property
+    def strategy(self) -> Any:
+        """The strategy that runs this replica."""
+        return self._strategy
+
+    @property
+    def replica_id_in_sync_group(self) -> Any:
+        """Which replica this is: an int32 scalar from 0 to the number less one.
+
+        Inside a compiled program it is traced: write ``jnp.where(id == 0, a, b)``
+        or ``jax.lax.cond``, not a Python ``if``.
+        """
+        return self._id
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas there are."""
+        if self._strategy is None:
+            return 1
+        return self._strategy.num_replicas_in_sync
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices of this replica."""
+        frame = ambient.current()
+        names = self._strategy.extended.worker_devices
+        return [names[frame.copy or 0]]
+
+    def __enter__(self) -> ReplicaContext:
+        entered = ambient.pushed(
+            strategy=self._strategy,
+            mode=ambient.REPLICA,
+            replica=self,
+            port=self._port,
+            copy=0,
+        )
+        entered.__enter__()
+        self._entered.append(entered)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._entered.pop().__exit__(*exc)
+
+    def merge_call(
+        self,
+        merge_fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Pause all replicas and call `merge_fn` once in cross-replica context.
+
+        Args:
+            merge_fn: called as ``merge_fn(strategy, *args, **kwargs)``, with each
+                argument merged over the replicas.
+            args: positional arguments, one set per replica.
+            kwargs: keyword arguments, one set per replica.
+
+        Returns:
+            What `merge_fn` returned, unwrapped to this replica's own part.
+
+        Raises:
+            RuntimeError: not called in this replica's context, or not by all.
+        """
+        require_replica_context(self)
+        kwargs = kwargs or {}
+        port = self._port
+        if port.replicas == 1:
+            return _merge_alone(self._strategy, merge_fn, args, kwargs)
+        if port.is_spmd:
+            return _merge_spmd(self._strategy, port, merge_fn, args, kwargs)
+        return _merge_lockstep(self._strategy, port, merge_fn, args, kwargs)
+
+    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+        """Combine `value` over the replicas; every replica gets the result.
+
+        Args:
+            reduce_op: `ReduceOp` or its name.
+            value: an array, `IndexedSlices`, or nested structure of them.
+            options: `CommunicationOptions`; no field changes the result.
+        """
+        require_replica_context(self)
+        op = _op(reduce_op)
+        return nest.map_structure(lambda x: _all_reduce(self._port, op, x), value)
+
+    def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
+        """Concatenate `value` over the replicas along `axis`.
+
+        Sizes along `axis` may differ when replicas are not compiled together.
+        """
+        require_replica_context(self)
+        return nest.map_structure(lambda x: _all_gather(self._port, axis, x), value)
+
+
+class _DefaultReplicaContext(ReplicaContext):
+    """The context of code that runs under no strategy."""
+
+
+_op = options.reduce_op
+
+
+def default_replica_context(strategy: Any) -> ReplicaContext:
+    """The context outside any strategy: replica 0 of 1."""
+    return _DefaultReplicaContext(strategy, 0)
+
+
+def require_replica_context(context: ReplicaContext) -> None:
+    """Raise unless `context` is that of the running replica."""
+    frame = ambient.current()
+    if frame.replica is context:
+        return
+    if frame.replica is None and frame.strategy is None:
+        if frame.mode == ambient.REPLICA and isinstance(
+            context, _DefaultReplicaContext
+        ):
+            return
+    if frame.strategy is not context.strategy:
+        raise RuntimeError(
+            "Mismatching tf.distribute.Strategy objects: the current strategy "
+            f"{frame.strategy!r} is not {context.strategy!r}. Use the ReplicaContext "
+            "that get_replica_context() gives inside the running replica."
+        )
+    if frame.mode != ambient.REPLICA:
+        raise RuntimeError(
+            "Need to be inside 'call_for_each_replica()': this ReplicaContext was used "
+            "in cross-replica context."
+        )
+    raise RuntimeError(
+        "Mismatching ReplicaContext. Each replica must use the context that "
+        "get_replica_context() gives it, not another replica's."
+    )
+
+
+# merge_call.
+
+
+def _cross_frame(strategy: Any, **more: Any) -> Any:
+    return ambient.pushed(
+        strategy=strategy, mode=ambient.CROSS, replica=None, copy=None, **more
+    )
+
+
+def _merge_alone(strategy: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
+    owner = None if ambient.current().strategy is None else strategy
+    with _cross_frame(owner, port=None):
+        args = values.regroup([tuple(args)])
+        merged = merge_fn(strategy, *args, **values.regroup([kwargs]))
+    return values.unwrap(merged, 0, 1)
+
+
+def local_group(tree: Any, port: collectives.SpmdPort) -> Any:
+    """Merge the leaves of one traced replica as those of all replicas would be."""
+
+    def leaf(x: Any) -> Any:
+        container = values.container_of(x)
+        if container is not None:
+            return container
+        if isinstance(x, (values.DistributedValues, ArrayOperators)):
+            return x
+        if not _has_local(x, port):
+            return x
+        return values.PerReplica.from_local(x, port.replicas)
+
+    return nest.map_structure(leaf, tree)
+
+
+def _has_local(x: Any, port: collectives.SpmdPort) -> bool:
+    if isinstance(x, IndexedSlices):
+        return not (port.is_shared(x.values) and port.is_shared(x.indices))
+    return not port.is_shared(x)
+
+
+def local_ungroup(tree: Any) -> Any:
+    """The own part of distributed leaves inside an SPMD program."""
+
+    def leaf(x: Any) -> Any:
+        if isinstance(x, values.PerReplica):
+            return x.local if x.local is not None else _own_part(x)
+        return x.whole if isinstance(x, values.Mirrored) else x
+
+    return nest.map_structure(leaf, tree)
+
+
+def _own_part(x: values.PerReplica) -> Any:
+    index = jax.lax.axis_index(collectives.AXIS)
+    parts = [jnp.asarray(p) for p in x.values]
+    return jnp.stack(parts)[index]
+
+
+def _merge_spmd(
+    strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any
+) -> Any:
+    def detach(tree: Any) -> Any:
+        return jax.tree.map(state.without_gradient, tree)
+
+    def prepare(tree: Any) -> Any:
+        return nest.map_structure(
+            lambda x: detach(x) if isinstance(x, (jax.Array, IndexedSlices)) else x,
+            tree,
+        )
+
+    with _cross_frame(strategy, port=port):
+        args = local_group(prepare(tuple(args)), port)
+        kwargs = local_group(prepare(kwargs), port)
+        merged = merge_fn(strategy, *args, **kwargs)
+        return local_ungroup(merged)
+
+
+def _merge_lockstep(
+    strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any
+) -> Any:
+    def combine(payloads: list[Any]) -> Sequence[Any]:
+        merged_args = values.regroup([p[0] for p in payloads])
+        merged_kwargs = values.regroup([p[1] for p in payloads])
+        merged = merge_fn(strategy, *merged_args, **merged_kwargs)
+        return [values.unwrap(merged, i, port.replicas) for i in range(port.replicas)]
+
+    return port.meet(combine, (tuple(args), dict(kwargs)))
+
+
+# Collectives of replicas.
+
+
+def _read(x: Any) -> Any:
+    if isinstance(x, (ArrayOperators, values.PerReplica)):
+        return x.__jax_array__()
+    return x
+
+
+def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
+    x = _read(x)
+    if port.replicas == 1:
+        return x
+    if port.is_spmd:
+        return collectives.reduce_local(op, x, port.replicas)
+    devices = _devices()
+
+    def combine(parts: list[Any]) -> Sequence[Any]:
+        total = collectives.reduce_parts(op, parts, devices[0])
+        return [collectives.place(total, d) for d in devices]
+
+    return port.meet_linear(combine, combine, collectives.as_array(x))
+
+
+def _all_gather(port: Any, axis: int, x: Any) -> Any:
+    x = _read(x)
+    if isinstance(x, IndexedSlices):
+        raise NotImplementedError("all_gather does not support IndexedSlices")
+    if port.replicas == 1:
+        collectives.check_gather(jnp.shape(x), axis)
+        return x
+    if port.is_spmd:
+        return collectives.gather_local(x, axis)
+    devices = _devices()
+    sizes: list[int] = []
+
+    def combine(parts: list[Any]) -> Sequence[Any]:
+        sizes[:] = [jnp.shape(p)[axis] for p in parts]
+        whole = collectives.gather_parts(parts, axis, devices[0])
+        return [collectives.place(whole, d) for d in devices]
+
+    def transpose(cotangents: list[Any]) -> Sequence[Any]:
+        op = options.ReduceOp.SUM
+        total = collectives.reduce_parts(op, cotangents, devices[0])
+        pieces = jnp.split(total, np.cumsum(sizes)[:-1].tolist(), axis)
+        return [collectives.place(p, d) for p, d in zip(pieces, devices, strict=True)]
+
+    return port.meet_linear(combine, transpose, collectives.as_array(x))
+
+
+def _devices() -> Sequence[Any]:
+    """Where results go: the replicas' devices, or nowhere while tracing."""
+    frame = ambient.current()
+    topology = frame.placement.topology
+    if (frame.state or state.EAGER).is_compiled:
+        return [None] * topology.replicas
+    return topology.devices
+
+
+def read_for_output(x: Any) -> Any:
+    """What leaves a compiled program in place of a variable or mirrored value."""
+    if isinstance(x, values.Mirrored):
+        return x.whole
+    return assignment.read(x)
+

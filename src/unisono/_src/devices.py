@@ -1,0 +1,230 @@
+"""Device names in TensorFlow's spellings, and the JAX devices they mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterable
+
+import jax
+
+_PART = re.compile(r"(job|replica|task|device|[a-z]+):([^/]*)", re.IGNORECASE)
+_FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
+# Enough threads that every step allowed in flight finds one for each participant of
+# its collectives; XLA reads NPROC once, when the CPU client starts.
+_POOL_THREADS = 64
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class DeviceName:
+    """A parsed device name; `str` gives the canonical full spelling.
+
+    >>> str(parse("/gpu:1"))
+    '/job:localhost/replica:0/task:0/device:GPU:1'
+    """
+
+    kind: str
+    index: int
+    job: str = "localhost"
+    task: int = 0
+    replica: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"/job:{self.job}/replica:{self.replica}/task:{self.task}"
+            f"/device:{self.kind}:{self.index}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class LogicalDevice:
+    """A device as `unisono.config.list_logical_devices` lists it."""
+
+    name: str
+    device_type: str
+
+
+def parse(name: object) -> DeviceName:
+    """Read a device name: ``GPU:0``, ``/gpu:0``, ``/job:w/task:1/device:CPU:0``, …
+
+    Also takes a `LogicalDevice` or a `jax.Device`.
+
+    >>> parse("cpu:3").index, parse("/job:worker/task:1/device:CPU:0").job
+    (3, 'worker')
+    """
+    if isinstance(name, jax.Device):
+        return _name_of(name)
+    text = name.name if isinstance(name, LogicalDevice) else name
+    if not isinstance(text, str) or not text.strip("/ "):
+        raise ValueError(f"Expected a device name such as 'GPU:0', received {name!r}.")
+    fields: dict[str, str] = {}
+    for part in text.strip("/ ").split("/"):
+        key, _, rest = part.partition(":")
+        key = key.lower()
+        if key == "device":
+            key, _, rest = rest.partition(":")
+        if key.lower() in ("job", "task", "replica"):
+            fields[key.lower()] = rest
+        else:
+            fields["kind"], fields["index"] = key.upper(), rest or "0"
+    try:
+        return DeviceName(
+            fields["kind"],
+            int(fields["index"]),
+            fields.get("job", "localhost"),
+            int(fields.get("task", "0")),
+            int(fields.get("replica", "0")),
+        )
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"Cannot read the device name {text!r}; expected a form such as 'GPU:0', "
+            "'/gpu:0' or '/job:worker/task:0/device:CPU:0'."
+        ) from None
+
+
+def _name_of(device: jax.Device) -> DeviceName:
+    same = [d for d in jax.local_devices(backend=device.client.platform)]
+    kind = "GPU" if device.platform in ("cuda", "rocm", "gpu") else device.platform
+    return DeviceName(kind.upper(), same.index(device))
+
+
+def virtual_cpus_wanted() -> int | None:
+    """The number of CPU devices asked of XLA by flag or JAX option, if any."""
+    flag = _FORCED.search(os.environ.get("XLA_FLAGS", ""))
+    if flag:
+        return int(flag.group(1))
+    configured = jax.config.jax_num_cpu_devices
+    return configured if configured > 0 else None
+
+
+class _Backend:
+    """What is known of JAX's backend; it can be started only once."""
+
+    pool_is_large: bool = False
+
+
+_backend = _Backend()
+
+
+def set_virtual_devices(count: int) -> None:
+    """Split the CPU into `count` devices, for programs without accelerators.
+
+    Call it before anything uses JAX's devices: the number cannot change afterwards.
+
+    Args:
+        count: how many CPU devices there shall be.
+
+    Raises:
+        ValueError: `count` is not positive.
+        RuntimeError: JAX's backend runs already with another number.
+    """
+    if count < 1:
+        raise ValueError(f"Expected at least one virtual device, received {count}.")
+    if _is_started():
+        have = len(jax.devices("cpu"))
+        if have != count:
+            raise RuntimeError(
+                f"JAX is already running with {have} CPU device(s), so it cannot be "
+                f"given {count}. Call unisono.config.set_virtual_devices({count}) "
+                "before the first strategy, variable or array of the program."
+            )
+        return
+    if virtual_cpus_wanted() != count:
+        os.environ["XLA_FLAGS"] = _FORCED.sub("", os.environ.get("XLA_FLAGS", ""))
+        jax.config.update("jax_num_cpu_devices", count)
+
+
+def _is_started() -> bool:
+    # The one question JAX has no public call for that does not start the backend.
+    from jax._src import xla_bridge
+
+    return xla_bridge.backends_are_initialized()
+
+
+def start() -> None:
+    """Start JAX's backend, with a thread pool that virtual CPU devices need."""
+    if _is_started():
+        return
+    if (virtual_cpus_wanted() or 1) == 1:
+        jax.local_devices()
+        return
+    before = os.environ.get("NPROC")
+    os.environ["NPROC"] = str(max(_POOL_THREADS, int(before or 0)))
+    try:
+        jax.local_devices(backend="cpu")
+        _backend.pool_is_large = True
+    finally:
+        if before is None:
+            del os.environ["NPROC"]
+        else:
+            os.environ["NPROC"] = before
+
+
+def pool_is_large() -> bool:
+    """Whether the CPU client was started here, with threads to spare."""
+    return _backend.pool_is_large
+
+
+def resolve(names: Iterable[object]) -> tuple[tuple[str, ...], tuple[jax.Device, ...]]:
+    """Canonical names and JAX devices; virtual CPU devices are made if still possible.
+
+    Raises:
+        AssertionError: a device is named twice.
+        ValueError: there is no such device.
+    """
+    parsed = [parse(n) for n in names]
+    texts = tuple(str(p) for p in parsed)
+    if len(set(texts)) != len(texts):
+        raise AssertionError(
+            f"No duplicates allowed in `devices` argument: {texts}"
+        )
+    cpus = [p.index + 1 for p in parsed if p.kind == "CPU"]
+    if cpus and not _is_started() and virtual_cpus_wanted() is None and max(cpus) > 1:
+        jax.config.update("jax_num_cpu_devices", max(cpus))
+    start()
+    return texts, tuple(_find(p) for p in parsed)
+
+
+def _find(name: DeviceName) -> jax.Device:
+    try:
+        there = jax.local_devices(backend=name.kind.lower())
+    except RuntimeError:
+        there = []
+    if name.index < len(there):
+        return there[name.index]
+    have = ", ".join(f"{name.kind}:{i}" for i in range(len(there))) or "none"
+    if name.kind == "CPU":
+        remedy = (
+            f"call unisono.config.set_virtual_devices({name.index + 1}) before the "
+            "first strategy, variable or array of the program"
+        )
+    else:
+        remedy = "choose one of those, or CPU devices"
+    raise ValueError(
+        f"There is no device {name.kind}:{name.index}; JAX has these of its kind: "
+        f"{have}. To change that, {remedy}."
+    )
+
+
+def default_names() -> tuple[str, ...]:
+    """All accelerators of this process, else all of its CPU devices."""
+    start()
+    return tuple(str(_name_of(d)) for d in jax.local_devices())
+
+
+def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
+    """The devices of this process, by type if one is given.
+
+    Args:
+        device_type: ``"CPU"``, ``"GPU"`` or ``"TPU"``; None lists the default kind.
+    """
+    start()
+    try:
+        found = jax.local_devices(
+            backend=device_type.lower() if device_type else None
+        )
+    except RuntimeError:
+        return []
+    names = [_name_of(d) for d in found]
+    return [LogicalDevice(f"/device:{n.kind}:{n.index}", n.kind) for n in names]

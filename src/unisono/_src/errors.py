@@ -1,0 +1,61 @@
+"""Exception types and the messages that several modules share."""
+
+from __future__ import annotations
+
+
+class UnisonoError(Exception):
+    """Base of the errors that have no TensorFlow or Python counterpart."""
+
+
+class InvalidArgumentError(ValueError):
+    """Values that cannot be combined, such as shapes that differ between replicas."""
+
+
+class FailedPreconditionError(RuntimeError):
+    """State that is not there any more, such as a variable lost in a failed step."""
+
+
+class ReplicaStop(BaseException):
+    """Unwinds a waiting replica after another one failed; never seen by a caller.
+
+    A `BaseException`, so that a user's `except Exception` around `merge_call` does
+    not swallow it.
+    """
+
+
+CROSS_REPLICA_REQUIRED = (
+    "Method requires being in cross-replica context, use "
+    "get_replica_context().merge_call()"
+)
+
+MERGE_COUNT_MISMATCH = (
+    "Some replicas made a different number of replica_context().merge_call() calls. "
+    "Every replica must reach each merge_call, all_reduce, all_gather and aggregating "
+    "assign; do not guard them with a condition that differs between replicas."
+)
+
+
+def mixing(current: object, wanted: object) -> RuntimeError:
+    """Two strategies meet where one is allowed."""
+    return RuntimeError(
+        f"Mixing different tf.distribute.Strategy objects: {current!r} is not "
+        f"{wanted!r}. Leave the scope of the first strategy before using the second, "
+        "or use the same strategy object throughout."
+    )
+
+
+def not_distributed(value: object, op: object) -> ValueError:
+    """A plain value was given where one value per replica is expected."""
+    return ValueError(
+        f"A non-DistributedValues value {value!r} cannot be reduced with the given "
+        f"reduce op {op}. Every replica would contribute the same object; pass the "
+        "result of Strategy.run, or multiply by the number of replicas yourself."
+    )
+
+
+def replica_count(kind: str, given: int, wanted: int) -> ValueError:
+    """A distributed value has the wrong number of components."""
+    return ValueError(
+        f"{kind} has {given} values but the strategy has {wanted} replicas; pass one "
+        "value per replica, made by this strategy, or pass a plain value to share it."
+    )

@@ -1,0 +1,74 @@
+"""Nested structures: list, tuple, namedtuple and mappings; all else is a leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+
+def is_nested(x: object) -> bool:
+    """Whether `x` is a container that is walked into."""
+    return isinstance(x, (list, tuple, Mapping))
+
+
+def rebuild(like: Any, children: Sequence[Any]) -> Any:
+    """A container of the type and keys of `like` with other children.
+
+    >>> rebuild({"a": 1, "b": 2}, [3, 4])
+    {'a': 3, 'b': 4}
+    """
+    if isinstance(like, Mapping):
+        items = zip(like, children, strict=True)
+        return dict(items) if type(like) is dict else type(like)(items)  # type: ignore[call-arg]
+    if hasattr(like, "_fields"):
+        return type(like)(*children)
+    return type(like)(children)
+
+
+def children(x: Any) -> list[Any]:
+    """The direct children of a container, in key order of the container."""
+    return list(x.values()) if isinstance(x, Mapping) else list(x)
+
+
+def map_structure(fn: Callable[[Any], Any], x: Any) -> Any:
+    """Apply `fn` to every leaf, keeping the structure.
+
+    >>> map_structure(lambda v: v + 1, {"a": [1, (2,)]})
+    {'a': [2, (3,)]}
+    """
+    if is_nested(x):
+        return rebuild(x, [map_structure(fn, c) for c in children(x)])
+    return fn(x)
+
+
+def leaves(x: Any) -> Iterator[Any]:
+    """Every leaf, depth first.
+
+    >>> list(leaves([1, {"a": 2}]))
+    [1, 2]
+    """
+    if is_nested(x):
+        for child in children(x):
+            yield from leaves(child)
+    else:
+        yield x
+
+
+def check_same(first: Any, other: Any, replica: int) -> None:
+    """Raise `AssertionError` unless `other` has the container layout of `first`."""
+    where = f"replica 0 and replica {replica} returned different structures: "
+    if isinstance(first, Mapping):
+        if not isinstance(other, Mapping) or first.keys() != other.keys():
+            keys = sorted(map(str, other)) if isinstance(other, Mapping) else other
+            raise AssertionError(
+                f"{where}v[0].keys: {sorted(map(str, first))} v[i].keys: {keys}"
+            )
+    elif type(first) is not type(other):
+        raise AssertionError(
+            f"{where}{type(first).__name__} and {type(other).__name__}"
+        )
+    elif len(first) != len(other):
+        raise AssertionError(
+            f"{where}len(v) == {len(other)}, len(v0) == {len(first)}, v: {other}, "
+            f"v0: {first}"
+        )

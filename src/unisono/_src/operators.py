@@ -1,0 +1,92 @@
+"""Python operators of things that stand for an array: variables, mirrored values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+
+def operand(x: Any) -> Any:
+    """What `x` contributes to arithmetic: its value if it stands for an array."""
+    return x.__jax_array__() if isinstance(x, ArrayOperators) else x
+
+
+class ArrayOperators:
+    """Arithmetic, comparison and indexing, delegated to `__jax_array__`."""
+
+    # NumPy must leave binary operators to the methods below.
+    __array_priority__ = 200
+
+    def __jax_array__(self) -> Any:
+        raise NotImplementedError
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        # Always a copy: the buffer may be donated by the next compiled step.
+        return np.array(self.__jax_array__(), dtype=dtype, copy=True)
+
+    def __bool__(self) -> bool:
+        return bool(self.__jax_array__())
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.__jax_array__()[key]
+
+    def __iter__(self) -> Any:
+        return iter(self.__jax_array__())
+
+    def __neg__(self) -> Any:
+        return -self.__jax_array__()
+
+    def __pos__(self) -> Any:
+        return +self.__jax_array__()
+
+    def __abs__(self) -> Any:
+        return abs(self.__jax_array__())
+
+    def __invert__(self) -> Any:
+        return ~self.__jax_array__()
+
+    def __matmul__(self, other: Any) -> Any:
+        return jnp.matmul(self.__jax_array__(), operand(other))
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return jnp.matmul(operand(other), self.__jax_array__())
+
+    __hash__ = object.__hash__
+
+
+def _forward(name: str) -> Any:
+    def method(self: ArrayOperators, other: Any) -> Any:
+        return getattr(jnp.asarray(self.__jax_array__()), name)(operand(other))
+
+    method.__name__ = name
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "divmod",
+              "and", "or", "xor", "lshift", "rshift"):  # fmt: skip
+    setattr(ArrayOperators, f"__{_name}__", _forward(f"__{_name}__"))
+    setattr(ArrayOperators, f"__r{_name}__", _forward(f"__r{_name}__"))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(ArrayOperators, f"__{_name}__", _forward(f"__{_name}__"))
+del _name
+
+
+class ArrayView(ArrayOperators):
+    """What a variable or mirrored value is inside a function that JAX transforms.
+
+    `jax.numpy` functions are compiled, and take such objects apart into arrays; this
+    is what they are put together to again.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __jax_array__(self) -> Any:
+        return self._value
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._value, name)

@@ -1,0 +1,268 @@
+"""`Optimizer`: any Optax transformation over variables, with TensorFlow's semantics."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src import ambient, collectives, state
+from unisono._src.options import (
+    ReduceOp,
+    VariableAggregation,
+    VariableSynchronization,
+)
+from unisono._src.slices import IndexedSlices
+from unisono._src.variables import Variable
+
+
+class Optimizer:
+    """Updates variables by an Optax gradient transformation.
+
+    In replica context `apply_gradients` sums the gradients over the replicas, once,
+    and then updates every copy alike; so a loss divided by the global batch size
+    gives the same weights on any number of replicas.
+
+    Args:
+        tx: an `optax.GradientTransformation`.
+        variables: what it will update. Its state is made now, in the scope in which
+            the optimizer is made, colocated with the variables.
+        accumulate_steps: gradients of this many calls are added up locally, and the
+            sum is reduced and applied at the last of them.
+        name: prefix of the state's names.
+    """
+
+    def __init__(
+        self,
+        tx: Any,
+        variables: Sequence[Variable],
+        accumulate_steps: int = 1,
+        name: str = "optimizer",
+    ) -> None:
+        self._tx = tx
+        self._variables = list(variables)
+        self._check(self._variables)
+        self.name = name
+        initial = tx.init([v.value() for v in self._variables])
+        leaves, self._treedef = jax.tree.flatten(initial)
+        self._slots = [
+            Variable(x, trainable=False, name=f"{name}/slot_{i}")
+            for i, x in enumerate(leaves)
+        ]
+        self.iterations = Variable(
+            jnp.zeros((), jnp.int32),
+            trainable=False,
+            name=f"{name}/iterations",
+            aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+        if accumulate_steps < 1:
+            raise ValueError(
+                f"Expected accumulate_steps >= 1, received {accumulate_steps}."
+            )
+        self._every = accumulate_steps
+        self._sums: list[Variable] = []
+        self._count: Variable | None = None
+        if accumulate_steps > 1:
+            self._make_accumulators()
+
+    def _make_accumulators(self) -> None:
+        self._sums = [
+            Variable(
+                jnp.zeros(v.shape, v.dtype),
+                name=f"{self.name}/sum_{i}",
+                synchronization=VariableSynchronization.ON_READ,
+                aggregation=VariableAggregation.SUM,
+            )
+            for i, v in enumerate(self._variables)
+        ]
+        self._count = Variable(
+            jnp.zeros((), jnp.int32),
+            trainable=False,
+            name=f"{self.name}/accumulated",
+            aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    @staticmethod
+    def _check(variables: Sequence[Any]) -> None:
+        for v in variables:
+            if not isinstance(v, Variable):
+                raise TypeError(
+                    f"Expected the variables to update, received {v!r} of type "
+                    f"{type(v).__name__}."
+                )
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The optimizer's own state: iterations, then slots."""
+        counts = [] if self._count is None else [self._count]
+        return [self.iterations, *self._slots, *self._sums, *counts]
+
+    @property
+    def slots(self) -> Any:
+        """Optax's state, with a variable in place of each array."""
+        return self._treedef.unflatten([_Leaf(v) for v in self._slots])
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Variable]]
+    ) -> None:
+        """Update the variables.
+
+        Args:
+            grads_and_vars: a gradient, `IndexedSlices` or None for each variable.
+
+        Raises:
+            ValueError: a variable that the optimizer was not made for, or no
+                gradient at all.
+        """
+        gradients = self._ordered(grads_and_vars)
+        frame = ambient.current()
+        replica = frame.replica if frame.mode == ambient.REPLICA else None
+        own = [_dense(g, v) for g, v in zip(gradients, self._variables, strict=True)]
+        if self._every > 1:
+            self._accumulate(replica, own)
+        elif replica is None or frame.port.replicas == 1:
+            self._update(own)
+        else:
+            replica.merge_call(self._merge, args=(own,))
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        """Update the variables from gradients in their order."""
+        wanted = self._variables if trainable_variables is None else trainable_variables
+        self.apply_gradients(zip(grads, wanted, strict=True))
+
+    def _ordered(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> list[Any]:
+        by_id: dict[int, Any] = {}
+        known = {id(v) for v in self._variables}
+        for gradient, v in grads_and_vars:
+            if id(v) not in known:
+                raise ValueError(
+                    f"The optimizer was not made for the variable {v.name}; give it "
+                    "in `variables` when you make the optimizer."
+                )
+            by_id[id(v)] = gradient
+        if all(g is None for g in by_id.values()):
+            names = [v.name for v in self._variables]
+            raise ValueError(f"No gradients provided for any variable: {names}.")
+        return [by_id.get(id(v)) for v in self._variables]
+
+    def _merge(self, strategy: Any, gradients: Sequence[Any]) -> None:
+        pairs = list(zip(gradients, self._variables, strict=True))
+        reduced = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
+        self._update([getattr(g, "whole", g) for g in reduced])
+
+    def _update(self, gradients: Sequence[Any]) -> None:
+        """One update of what all copies share: gradients are equal on all of them."""
+        target = state.frame()
+        cells = self._shared_cells()
+        old = [target.whole(c) for c in cells]
+        change = self._change if target.is_compiled else self._eager_change
+        for cell, value in zip(cells, change(old, list(gradients)), strict=True):
+            target.set_whole(cell, value)
+
+    def _shared_cells(self) -> list[state.Cell]:
+        shared = [*self._variables, *self._slots, self.iterations]
+        return [v._cell for v in shared]
+
+    def _change(self, old: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
+        """New values of the shared cells, as a pure function of the old ones."""
+        import optax
+
+        count = len(self._variables)
+        params = list(old[:count])
+        slots = self._treedef.unflatten(old[count:-1])
+        changes, slots = self._tx.update(list(gradients), slots, params)
+        new = optax.apply_updates(params, changes)
+        for i, v in enumerate(self._variables):
+            if v.constraint is not None:
+                new[i] = v.constraint(new[i])
+        return [*new, *jax.tree.leaves(slots), old[-1] + 1]
+
+    @functools.cached_property
+    def _eager_change(self) -> Any:
+        return jax.jit(self._change)
+
+    # Accumulation.
+
+    def _accumulate(self, replica: Any, gradients: Sequence[Any]) -> None:
+        for total, gradient in zip(self._sums, gradients, strict=True):
+            total.assign_add(gradient, read_value=False)
+        if replica is None:
+            self._finish()
+        else:
+            replica.merge_call(lambda strategy: self._finish())
+
+    def _finish(self) -> None:
+        """Count the call; at the last one reduce the sums and update."""
+        assert self._count is not None
+        target = state.frame()
+        cells = self._shared_cells()
+        local = _is_local()
+        old = [target.whole(c) for c in cells]
+        sums = [target.whole(v._cell) for v in self._sums]
+        count = target.whole(self._count._cell) + 1
+        is_last = count >= self._every
+
+        def apply(old: Any, sums: Any) -> Any:
+            totals = [
+                _total(v._cell, s, local) for v, s in zip(self._sums, sums, strict=True)
+            ]
+            new = self._change(old, totals)
+            return new, [jnp.zeros_like(s) for s in sums], jnp.zeros_like(count)
+
+        def keep(old: Any, sums: Any) -> Any:
+            return list(old), list(sums), count
+
+        if target.is_compiled:
+            new, sums, count = jax.lax.cond(is_last, apply, keep, old, sums)
+        elif bool(is_last):
+            new, sums, count = apply(old, sums)
+        else:
+            new = old
+        for cell, value in zip(cells, new, strict=True):
+            target.set_whole(cell, value)
+        for v, value in zip(self._sums, sums, strict=True):
+            target.set_whole(v._cell, value)
+        target.set_whole(self._count._cell, count)
+
+
+def _is_local() -> bool:
+    port = ambient.current().port
+    return port is not None and port.is_spmd
+
+
+def _total(cell: state.Cell, value: Any, local: bool) -> Any:
+    """A sum over replicas of what each has accumulated."""
+    if cell.copies == 1 or not cell.is_stacked:
+        return value
+    if local:
+        return collectives.reduce_local(ReduceOp.SUM, value, cell.copies)
+    return jnp.sum(value, axis=0)
+
+
+class _Leaf:
+    """Keeps a variable whole inside Optax's state tree."""
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable = variable
+
+    def __repr__(self) -> str:
+        return repr(self.variable)
+
+
+def _dense(gradient: Any, variable: Variable) -> Any:
+    if gradient is None:
+        return jnp.zeros(variable.shape, variable.dtype)
+    if isinstance(gradient, IndexedSlices):
+        if gradient.dense_shape is None:
+            gradient = IndexedSlices(gradient.values, gradient.indices, variable.shape)
+        return gradient.to_dense()
+    gradient = jnp.asarray(gradient)
+    if gradient.shape != variable.shape:
+        raise ValueError(
+            f"The gradient of {variable.name} has shape {gradient.shape}, the variable "
+            f"has {variable.shape}."
+        )
+    return gradient

@@ -1,0 +1,359 @@
+"""Compiled programs: tracing one, and the path of every later call.
+
+A call gathers the arrays of the variables that the program touches, calls a jitted
+function with those it writes donated, and stores what comes back. Which variables
+those are is found in one trace, in which every live variable is an input; the unused
+ones are then dropped from the program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.interpreters import partial_eval
+
+from unisono._src import (
+    ambient,
+    contexts,
+    errors,
+    signature,
+    spmd,
+    state,
+    topology,
+    values,
+)
+from unisono._src.operators import ArrayOperators
+from unisono._src.state import Cell
+
+
+class Miss(Exception):
+    """A program was called with shapes or types that it was not traced for."""
+
+
+@dataclasses.dataclass
+class Trace:
+    """One trace of a Python function."""
+
+    jaxpr: Any
+    consts: Sequence[Any]
+    read: list[Cell]
+    written: list[Cell]
+    created: dict[Cell, Any]
+    outputs: Output
+    mesh: topology.Topology | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """How a program's result is put together from its arrays."""
+
+    treedef: Any
+    kinds: tuple[Any, ...]
+
+    def is_plain(self) -> bool:
+        """Whether the result is one array and nothing else."""
+        return self.kinds == (("a",),) and self.treedef == jax.tree.structure(0)
+
+
+def aval_key(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """Shapes and types of arrays, as JAX tells calls apart."""
+    found = (jax.typeof(x) for x in leaves)
+    return tuple((a.shape, a.dtype, a.weak_type) for a in found)
+
+
+# Tracing.
+
+
+def trace(
+    fn: Callable[..., Any],
+    rest: Any,
+    leaves: Sequence[Any],
+    mesh: topology.Topology | None,
+    may_create: bool,
+) -> Trace:
+    """Run the Python function once on abstract values."""
+    cells = state.live_cells()
+    seen: dict[str, Any] = {}
+
+    def traced(stored: list[Any], arrays: list[Any]) -> Any:
+        frame = state.FunctionFrame(cells, stored)
+        with ambient.pushed(state=frame):
+            args, kwargs = signature.rebuild(rest, iter(arrays))
+            result = fn(*args, **kwargs)
+            if frame.created and not may_create:
+                raise _created_again(next(iter(frame.created)))
+            outputs, flat = _flatten_output(result)
+        seen["frame"], seen["outputs"] = frame, outputs
+        changed = [c for c in frame.written if c not in frame.created]
+        seen["written"] = changed
+        created = [frame.created[c] for c in frame.created]
+        return [frame.values[c] for c in changed], created, flat
+
+    stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
+    closed = jax.make_jaxpr(traced)(stored, list(leaves))
+    frame = seen["frame"]
+    spmd.check_replicated(closed.jaxpr, frame.replicated)
+    return _pruned(closed, cells, seen, mesh)
+
+
+def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
+    frame = seen["frame"]
+    keep_args = [False] * len(cells) + [True] * (len(closed.jaxpr.invars) - len(cells))
+    jaxpr, used = partial_eval.dce_jaxpr(
+        closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=keep_args
+    )
+    read = [c for c, u in zip(cells, used, strict=False) if u]
+    mesh = mesh or frame.topology
+    if mesh is None:
+        mesh = next((c.topology for c in [*read, *seen["written"]] if _spans(c)), None)
+    return Trace(
+        jaxpr,
+        closed.consts,
+        read,
+        seen["written"],
+        dict(frame.created),
+        seen["outputs"],
+        mesh,
+    )
+
+
+def _spans(cell: Cell) -> bool:
+    return cell.topology is not None and cell.topology.replicas > 1
+
+
+def _created_again(cell: Cell) -> ValueError:
+    return ValueError(
+        "tf.function only supports singleton tf.Variables created on the first call. "
+        f"The variable '{cell.name}' is created on every call, at {cell.origin}. Create "
+        "it once, outside the function or behind `if variable is None`."
+    )
+
+
+def _is_output_leaf(x: Any) -> bool:
+    return isinstance(x, (values.PerReplica, ArrayOperators))
+
+
+def _flatten_output(result: Any) -> tuple[Output, list[Any]]:
+    leaves, treedef = jax.tree.flatten(result, is_leaf=_is_output_leaf)
+    kinds: list[Any] = []
+    flat: list[Any] = []
+    for x in leaves:
+        kind, arrays = _output_leaf(x)
+        kinds.append(kind)
+        flat.extend(arrays)
+    return Output(treedef, tuple(kinds)), flat
+
+
+def _output_leaf(x: Any) -> tuple[Any, list[Any]]:
+    if isinstance(x, values.PerReplica):
+        form = "p" if x._stacked is not None else "u"
+        arrays, treedef = jax.tree.flatten(x._stacked if form == "p" else x.values)
+        return (form, x.count, len(arrays), treedef), [jnp.asarray(a) for a in arrays]
+    if isinstance(x, ArrayOperators):
+        x = contexts.read_for_output(x)
+    if isinstance(x, (str, bytes)):
+        return ("s", x), []
+    try:
+        return ("a",), [jnp.asarray(x)]
+    except TypeError:
+        return ("s", signature.Identity(x)), []
+
+
+# Calling.
+
+
+class Program:
+    """A jitted function with the cells it reads and writes."""
+
+    def __init__(self, first: Trace) -> None:
+        written = dict.fromkeys(first.written)
+        self.outputs = first.outputs
+        self.donated = [c for c in first.read if c in written]
+        self.kept = [c for c in first.read if c not in written]
+        self.written = first.written
+        self.mesh = first.mesh
+        self._order = self._positions(first)
+        self._traces: dict[Any, Trace] = {}
+        self._clock = -1
+        self._places_args = False
+        self._central = [c for c in first.read if self._is_elsewhere(c)]
+        self._central_out = [
+            (i, c) for i, c in enumerate(self.written) if self._is_elsewhere(c)
+        ]
+        self._throttled = first.mesh is not None and first.mesh.needs_throttle
+        self._jitted = jax.jit(
+            self._evaluate, donate_argnums=0, out_shardings=self._out_shardings(first)
+        )
+        self._collect = _collector(first.outputs, first.mesh)
+
+    def _is_elsewhere(self, cell: Cell) -> bool:
+        """Whether the cell lives on fewer devices than the program runs on."""
+        return self.mesh is not None and not (cell.is_stacked or cell.is_replicated)
+
+    def _positions(self, first: Trace) -> list[tuple[bool, int]]:
+        donated = {c: i for i, c in enumerate(self.donated)}
+        kept = {c: i for i, c in enumerate(self.kept)}
+        return [(c in donated, donated.get(c, kept.get(c, 0))) for c in first.read]
+
+    def fits(self, other: Trace) -> bool:
+        """Whether another trace differs only in the shapes of arguments."""
+        return (
+            self.outputs == other.outputs
+            and self.written == other.written
+            and set(self.donated) | set(self.kept) == set(other.read)
+            and self.mesh == other.mesh
+        )
+
+    def add(self, key: Any, found: Trace) -> None:
+        """Let the program serve calls with arguments of the shapes in `key`."""
+        self._traces[key] = found
+
+    def _out_shardings(self, first: Trace) -> Any:
+        if first.mesh is None:
+            return None
+        stored = [
+            first.mesh.stacked if c.is_stacked else first.mesh.replicated
+            for c in self.written
+        ]
+        flat: list[Any] = []
+        for kind in first.outputs.kinds:
+            if kind[0] == "p":
+                flat.extend([first.mesh.stacked] * kind[2])
+            elif kind[0] == "u":
+                flat.extend([first.mesh.replicated] * kind[2])
+            elif kind[0] == "a":
+                flat.append(first.mesh.replicated)
+        return stored, flat
+
+    def _evaluate(
+        self, donated: list[Any], kept: list[Any], leaves: list[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        found = self._traces.get(aval_key(leaves))
+        if found is None:
+            raise Miss
+        by_cell = dict(zip([*self.donated, *self.kept], [*donated, *kept], strict=True))
+        inputs = [by_cell[c] for c in found.read]
+        out = jax.core.eval_jaxpr(found.jaxpr, found.consts, *inputs, *leaves)
+        count = len(self.written)
+        return out[:count], out[count:]
+
+    def __call__(self, leaves: list[Any]) -> Any:
+        """Gather, call, scatter."""
+        if self._clock != state.Clock.escapes:
+            state.unescape(self.donated)
+            self._clock = state.Clock.escapes
+        donated = [c.array for c in self.donated]
+        kept = [c.array for c in self.kept]
+        if self._central or self._places_args:
+            donated, kept, leaves = self._placed(donated, kept, leaves)
+        try:
+            new, flat = self._jitted(donated, kept, leaves)
+        except Miss:
+            raise
+        except ValueError as error:
+            if self._places_args or "incompatible devices" not in str(error):
+                raise self._explained(error) from None
+            self._places_args = True
+            return self(leaves)
+        except Exception as error:
+            raise self._explained(error) from None
+        for cell, array in zip(self.written, new, strict=True):
+            cell.array = array
+        for _, cell in self._central_out:
+            cell.array = jax.device_put(cell.array, cell.sharding)
+        if self._throttled:
+            self._wait_a_little(new, flat)
+        return self._collect(flat)
+
+    def _wait_a_little(self, new: list[Any], flat: list[Any]) -> None:
+        if new:
+            topology.admit(new[-1])
+        elif flat:
+            topology.admit(flat[-1])
+
+    def _placed(self, donated: Any, kept: Any, leaves: Any) -> Any:
+        """Copy what lives on fewer devices to all of the program's."""
+        assert self.mesh is not None
+        everywhere = self.mesh.replicated
+
+        def move(cells: list[Cell], arrays: list[Any]) -> list[Any]:
+            return [
+                jax.device_put(a, everywhere, may_alias=False)
+                if self._is_elsewhere(c)
+                else a
+                for c, a in zip(cells, arrays, strict=True)
+            ]
+
+        wide = self.mesh.replicas
+        leaves = [
+            x
+            if isinstance(x, jax.Array) and len(x.sharding.device_set) == wide
+            else jax.device_put(x, everywhere)
+            for x in leaves
+        ]
+        return move(self.donated, donated), move(self.kept, kept), leaves
+
+    def _explained(self, error: Exception) -> Exception:
+        lost = [c.name for c in self.donated if c.array.is_deleted()]
+        if not lost:
+            return error
+        return errors.FailedPreconditionError(
+            f"The step failed while it ran: {error}. These variables were being "
+            f"updated in place and are gone: {', '.join(lost)}. Restore them from a "
+            "checkpoint or assign them again; all other variables are intact."
+        )
+
+    def lowered(self, leaves: list[Any]) -> Any:
+        """The program's lowering, for inspection."""
+        donated = [c.array for c in self.donated]
+        kept = [c.array for c in self.kept]
+        if self._central or self._places_args:
+            donated, kept, leaves = self._placed(donated, kept, leaves)
+        return self._jitted.lower(donated, kept, leaves)
+
+
+def _collector(outputs: Output, mesh: topology.Topology | None) -> Any:
+    """A function from the program's arrays to what the caller sees."""
+    if outputs.is_plain():
+        if mesh is None:
+            return lambda flat: flat[0]
+        return lambda flat: flat[0]._fully_replicated_shard()
+    if not outputs.kinds:
+        return lambda flat: outputs.treedef.unflatten(())
+
+    def collect(flat: list[Any]) -> Any:
+        given = iter(flat)
+        leaves = [_collect_leaf(kind, given, mesh) for kind in outputs.kinds]
+        return outputs.treedef.unflatten(leaves)
+
+    return collect
+
+
+def _collect_leaf(kind: Any, given: Any, mesh: topology.Topology | None) -> Any:
+    tag = kind[0]
+    if tag == "a":
+        array = next(given)
+        return array if mesh is None else array._fully_replicated_shard()
+    if tag == "s":
+        return kind[1].value if isinstance(kind[1], signature.Identity) else kind[1]
+    tree = kind[3].unflatten([next(given) for _ in range(kind[2])])
+    if tag == "p":
+        return values.PerReplica.from_stacked(tree, kind[1])
+    return values.PerReplica(tree)
+
+
+def materialize(found: Trace, leaves: Sequence[Any]) -> None:
+    """Give the variables that a trace has created their first values."""
+    start = len(found.written)
+    stop = start + len(found.created)
+    wanted = [start <= i < stop for i in range(len(found.jaxpr.outvars))]
+    jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr, wanted)
+    given = [*(c.array for c in found.read), *leaves]
+    needed = [x for x, u in zip(given, used, strict=True) if u]
+    made = jax.jit(lambda *xs: jax.core.eval_jaxpr(jaxpr, found.consts, *xs))(*needed)
+    for cell, value in zip(found.created, made, strict=True):
+        cell.store(value)

@@ -1,0 +1,173 @@
+"""What a call of a compiled function looks like: arrays in it, and everything else.
+
+Arrays are arguments of the program; numbers, strings and other objects are part of
+its identity, so that a call with another number is traced again, as in TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src import nest, values
+from unisono._src.operators import ArrayOperators
+from unisono._src.specs import PerReplicaSpec, TensorSpec
+from unisono._src.topology import Topology
+
+
+class Identity:
+    """Compares an unhashable object by identity, and keeps it alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+
+
+def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
+    """Append the arrays of `x` to `leaves` and return a hashable rest of it.
+
+    The rest is a tuple that starts with a letter: ``a`` array, ``p`` stacked
+    per-replica value, ``u`` uneven per-replica value, ``m`` mirrored value, ``s``
+    static value, ``l``/``t``/``d``/``n`` containers, ``x`` other pytree.
+    """
+    kind = type(x)
+    if kind is tuple or kind is list:
+        parts = tuple(flatten(c, leaves, topology) for c in x)
+        return ("t" if kind is tuple else "l", parts)
+    if isinstance(x, (jax.Array, np.ndarray, np.generic)):
+        leaves.append(x)
+        return "a"
+    if kind is values.PerReplica:
+        return _flatten_per_replica(x, leaves, topology)
+    if isinstance(x, _SCALARS):
+        return ("s", kind, x)
+    return _flatten_other(x, leaves, topology)
+
+
+def _flatten_per_replica(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
+    stacked = x._stacked
+    topology = x.topology or topology
+    if stacked is None and topology is not None and x.count == topology.replicas:
+        stacked = x.stacked(topology)
+    if stacked is not None:
+        flat, treedef = jax.tree.flatten(stacked)
+        leaves.extend(flat)
+        return ("p", x.count, treedef)
+    flat, treedef = jax.tree.flatten(x.values)
+    if any(not isinstance(p, (jax.Array, np.ndarray)) for p in flat):
+        flat = [jnp.asarray(p) for p in flat]
+    leaves.extend(_gathered(flat, topology))
+    return ("u", x.count, treedef)
+
+
+def _gathered(parts: list[Any], topology: Topology | None) -> list[Any]:
+    """Uneven parts, on every device, so that one program can take them all."""
+    if topology is None:
+        return parts
+    return jax.device_put(parts, topology.replicated)
+
+
+def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
+    if isinstance(x, values.Mirrored):
+        flat, treedef = jax.tree.flatten(x.whole)
+        leaves.extend(flat)
+        return ("m", x.count, treedef)
+    if isinstance(x, ArrayOperators):
+        return ("s", type(x), Identity(x))
+    if nest.is_nested(x):
+        parts = tuple(flatten(c, leaves, topology) for c in nest.children(x))
+        if hasattr(x, "_fields"):
+            return ("n", type(x), parts)
+        return ("d", type(x), tuple(x), parts)
+    flat, treedef = jax.tree.flatten(x)
+    if not jax.tree_util.all_leaves([x]):
+        parts = tuple(flatten(c, leaves, topology) for c in flat)
+        return ("x", treedef, parts)
+    try:
+        hash(x)
+    except TypeError:
+        return ("s", type(x), Identity(x))
+    return ("s", type(x), x)
+
+
+def rebuild(rest: Any, leaves: Any) -> Any:
+    """Inverse of `flatten`; `leaves` is an iterator."""
+    tag = rest[0]
+    if tag == "a":
+        return next(leaves)
+    if tag == "s":
+        return rest[2].value if isinstance(rest[2], Identity) else rest[2]
+    if tag in "tl":
+        parts = [rebuild(r, leaves) for r in rest[1]]
+        return tuple(parts) if tag == "t" else parts
+    return _rebuild_other(tag, rest, leaves)
+
+
+def _rebuild_other(tag: str, rest: Any, leaves: Any) -> Any:
+    if tag == "d":
+        parts = [rebuild(r, leaves) for r in rest[3]]
+        return rest[1](zip(rest[2], parts, strict=True))
+    if tag == "n":
+        return rest[1](*[rebuild(r, leaves) for r in rest[2]])
+    if tag == "x":
+        return rest[1].unflatten([rebuild(r, leaves) for r in rest[2]])
+    treedef = rest[2]
+    tree = treedef.unflatten([next(leaves) for _ in range(treedef.num_leaves)])
+    if tag == "p":
+        return values.PerReplica.from_stacked(tree, rest[1])
+    if tag == "u":
+        return values.PerReplica(tree)
+    return values.Mirrored.of(tree, rest[1])
+
+
+def apply_specs(args: Sequence[Any], input_signature: Sequence[Any]) -> tuple[Any, ...]:
+    """Check arguments against an `input_signature` and convert numbers to arrays.
+
+    Raises:
+        TypeError: wrong number of arguments, shape or element type.
+    """
+    if len(args) != len(input_signature):
+        raise TypeError(
+            f"This function has an input_signature of {len(input_signature)} "
+            f"argument(s) but was called with {len(args)}."
+        )
+    pairs = enumerate(zip(args, input_signature, strict=True))
+    return tuple(_apply_spec(a, s, f"argument {i}") for i, (a, s) in pairs)
+
+
+def _apply_spec(value: Any, spec: Any, where: str) -> Any:
+    if nest.is_nested(spec):
+        nest.check_same(spec, value, 0) if type(spec) is type(value) else None
+        parts = [
+            _apply_spec(v, s, where)
+            for v, s in zip(nest.children(value), nest.children(spec), strict=True)
+        ]
+        return nest.rebuild(value, parts)
+    if isinstance(spec, PerReplicaSpec):
+        return value
+    if not isinstance(spec, TensorSpec):
+        raise TypeError(
+            f"Expected a TensorSpec in input_signature for {where}, received {spec!r}."
+        )
+    if not isinstance(value, jax.Array):
+        value = jnp.asarray(value, spec.dtype)
+    if not spec.is_compatible_with(value):
+        raise TypeError(
+            f"{where} of shape {value.shape} and type {value.dtype} does not match the "
+            f"input_signature {spec}."
+        )
+    return value

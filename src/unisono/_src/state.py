@@ -1,0 +1,416 @@
+"""Cells that hold variable values, and the frames through which they are reached.
+
+Every read and write of a variable goes through the current frame: the cell's own
+array when eager, a tracer while a program is being made. A *whole* is what a cell
+stores (one array; for sync-on-read cells with a leading replica axis), a *copy* is
+what one replica sees of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src import ambient, collectives
+from unisono._src.topology import Topology
+
+
+class Policy(enum.Enum):
+    """Where the value of a variable is kept."""
+
+    PLAIN = "one copy"
+    MIRRORED = "mirrored"
+    ON_READ = "one value per replica"
+    CENTRAL = "central"
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """What a strategy's scope says about variables made in it."""
+
+    strategy: Any
+    topology: Topology
+    kind: Policy
+    parameter_device: jax.Device
+    parameter_name: str
+
+
+class Clock:
+    """Counts events that let an array escape from its cell.
+
+    A compiled step donates the arrays of the variables it writes. An array that
+    someone else may hold is copied first; a program looks for such arrays only when
+    this count has moved since it looked last.
+    """
+
+    escapes = 0
+
+
+_serial = itertools.count()
+_live: weakref.WeakSet[Cell] = weakref.WeakSet()
+
+
+class Cell:
+    """The storage of one variable."""
+
+    __slots__ = (
+        "__weakref__", "array", "copies", "dtype", "escaped", "name", "origin",
+        "parameter_device", "policy", "serial", "shape", "topology",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        policy: Policy,
+        shape: tuple[int, ...],
+        dtype: Any,
+        placement: Placement | None,
+        name: str,
+        origin: str,
+    ) -> None:
+        self.policy = policy
+        self.shape = shape
+        self.dtype = dtype
+        self.topology = placement.topology if placement else None
+        self.parameter_device = placement.parameter_device if placement else None
+        self.copies = placement.topology.replicas if placement else 1
+        self.name = name
+        self.origin = origin
+        self.array: Any = None
+        self.escaped = False
+        self.serial = next(_serial)
+        _live.add(self)
+
+    @property
+    def is_stacked(self) -> bool:
+        """Whether the stored array has a leading replica axis."""
+        return self.policy is Policy.ON_READ and self.copies > 1
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether every replica's device holds the stored array."""
+        return self.policy is Policy.MIRRORED and self.copies > 1
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """Shape of the stored array."""
+        return (self.copies, *self.shape) if self.is_stacked else self.shape
+
+    @property
+    def sharding(self) -> Any:
+        """Where the stored array belongs, or None for anywhere."""
+        if self.topology is None:
+            return None
+        if self.is_stacked:
+            return self.topology.stacked
+        if self.is_replicated:
+            return self.topology.replicated
+        return jax.sharding.SingleDeviceSharding(self.parameter_device)
+
+    def escape(self) -> None:
+        """Note that the stored array may be held by someone else."""
+        self.escaped = True
+        Clock.escapes += 1
+
+    def store(self, array: jax.Array) -> None:
+        """Replace the stored array by one that others may hold too."""
+        sharding = self.sharding
+        self.array = array if sharding is None else jax.device_put(array, sharding)
+        self.escape()
+
+
+def live_cells() -> list[Cell]:
+    """Every cell that a program could reach, oldest first."""
+    return sorted((c for c in _live if c.array is not None), key=lambda c: c.serial)
+
+
+class StateFrame:
+    """Reads and writes cells; abstract.
+
+    Attributes:
+        traces: JAX's traces whose values may be written here, innermost first.
+        is_compiled: whether a program is being made.
+    """
+
+    traces: tuple[Any, ...] = ()
+    is_compiled = False
+
+    def whole(self, cell: Cell) -> Any:
+        """What the cell stores."""
+        raise NotImplementedError
+
+    def copy(self, cell: Cell, index: int | None) -> Any:
+        """What replica `index` sees of the cell."""
+        raise NotImplementedError
+
+    def set_whole(self, cell: Cell, value: Any) -> None:
+        """Replace what the cell stores."""
+        raise NotImplementedError
+
+    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+        """Replace what replica `index` sees."""
+        raise NotImplementedError
+
+    def create(self, cell: Cell, value: Any) -> None:
+        """Give a new cell its first value, as one replica sees it."""
+        raise NotImplementedError
+
+    def cells(self) -> Iterable[Cell]:
+        """The cells whose values this frame could give."""
+        raise NotImplementedError
+
+    def note_replicated(self, run: int, offset: int, cells: list[Cell]) -> None:
+        """Note that outputs of an SPMD run must be equal on all replicas."""
+        raise NotImplementedError
+
+    def note_topology(self, topology: Topology) -> None:
+        """Note whose devices the program runs on."""
+        raise NotImplementedError
+
+
+class EagerFrame(StateFrame):
+    """Cells' own arrays."""
+
+    def whole(self, cell: Cell) -> Any:
+        """What the cell stores."""
+        cell.escape()
+        return cell.array
+
+    def copy(self, cell: Cell, index: int | None) -> Any:
+        """What replica `index` sees of the cell, on that replica's device."""
+        cell.escape()
+        index = index or 0
+        array = cell.array
+        if cell.is_stacked:
+            piece = collectives.shards(array, cell.topology)[index]
+            return piece.reshape(cell.shape)
+        if cell.is_replicated:
+            return collectives.shards(array, cell.topology)[index]
+        if cell.policy is Policy.CENTRAL and cell.copies > 1:
+            return jax.device_put(array, cell.topology.devices[index])
+        return array
+
+    def set_whole(self, cell: Cell, value: Any) -> None:
+        """Replace what the cell stores."""
+        check_level(cell, value, ())
+        cell.store(value)
+
+    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+        """Replace the copy on one replica's device; the others stay."""
+        check_level(cell, value, ())
+        if not (cell.is_stacked or cell.is_replicated):
+            cell.store(value)
+            return
+        pieces = list(collectives.shards(cell.array, cell.topology))
+        index = index or 0
+        shape = pieces[index].shape
+        device = cell.topology.devices[index]
+        pieces[index] = jax.device_put(jnp.reshape(value, shape), device)
+        cell.array = jax.make_array_from_single_device_arrays(
+            cell.stored_shape, cell.sharding, pieces
+        )
+        cell.escape()
+
+    def create(self, cell: Cell, value: Any) -> None:
+        """Store the first value on all copies."""
+        check_level(cell, value, ())
+        array = jnp.array(value, copy=True)
+        if cell.is_stacked:
+            array = jnp.broadcast_to(array, cell.stored_shape)
+        cell.store(array)
+
+
+EAGER = EagerFrame()
+
+
+class FunctionFrame(StateFrame):
+    """The values of cells in a program being traced, as seen from outside replicas."""
+
+    is_compiled = True
+
+    def __init__(self, cells: Sequence[Cell], tracers: Sequence[Any]) -> None:
+        self.values: dict[Cell, Any] = dict(zip(cells, tracers, strict=True))
+        self.inputs = dict(self.values)
+        self.written: dict[Cell, None] = {}
+        self.created: dict[Cell, Any] = {}
+        self.replicated: dict[int, tuple[int, list[Cell]]] = {}
+        self.topology: Topology | None = None
+        self.traces = (jnp.zeros(())._trace,)  # type: ignore[attr-defined]
+
+    def whole(self, cell: Cell) -> Any:
+        """What the cell stores."""
+        if cell not in self.values:
+            # Made by another thread, or by code that ran outside this trace.
+            self.values[cell] = cell.array
+        return self.values[cell]
+
+    def copy(self, cell: Cell, index: int | None) -> Any:
+        """What replica `index` sees of the cell."""
+        whole = self.whole(cell)
+        return whole[index or 0] if cell.is_stacked else whole
+
+    def set_whole(self, cell: Cell, value: Any) -> None:
+        """Replace what the cell stores."""
+        check_level(cell, value, self.traces)
+        self.values[cell] = value
+        self.written[cell] = None
+
+    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+        """Replace what replica `index` sees."""
+        if cell.is_stacked:
+            value = self.whole(cell).at[index or 0].set(value)
+        self.set_whole(cell, value)
+
+    def create(self, cell: Cell, value: Any) -> None:
+        """Remember the first value; it is stored when the program has run."""
+        value = jnp.asarray(value)
+        check_level(cell, value, self.traces)
+        if cell.is_stacked:
+            value = jnp.broadcast_to(value, cell.stored_shape)
+        self.values[cell] = self.created[cell] = value
+
+
+    def cells(self) -> Iterable[Cell]:
+        """All cells of the program so far."""
+        return self.values
+
+    def note_replicated(self, run: int, offset: int, cells: list[Cell]) -> None:
+        """Note that outputs of an SPMD run must be equal on all replicas."""
+        self.replicated[run] = (offset, cells)
+
+    def note_topology(self, topology: Topology) -> None:
+        """Note whose devices the program runs on."""
+        self.topology = topology
+
+
+class LocalFrame(StateFrame):
+    """The values of cells inside an SPMD program: copies only, whole ones are local."""
+
+    is_compiled = True
+
+    def __init__(self, parent: StateFrame, copies: dict[Cell, Any]) -> None:
+        self.parent = parent
+        self.values: dict[Cell, Any] = dict(copies)
+        self.written: dict[Cell, None] = {}
+        self.created: dict[Cell, Any] = {}
+        own = jax.lax.axis_index(collectives.AXIS)._trace  # type: ignore[attr-defined]
+        self.traces = (own, *parent.traces)
+
+    def copy(self, cell: Cell, index: int | None = None) -> Any:
+        """The own copy."""
+        if cell not in self.values:
+            return self.parent.whole(cell)
+        return self.values[cell]
+
+    def whole(self, cell: Cell) -> Any:
+        """The own copy: for replicated cells it is the whole."""
+        return self.copy(cell)
+
+    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+        """Replace the own copy."""
+        check_level(cell, value, self.traces)
+        self.values[cell] = value
+        self.written[cell] = None
+
+    def set_whole(self, cell: Cell, value: Any) -> None:
+        """Replace the value; it must be the same on all replicas."""
+        self.set_copy(cell, None, value)
+
+    def create(self, cell: Cell, value: Any) -> None:
+        """Remember the first value: that of replica 0."""
+        check_level(cell, value, self.traces)
+        self.values[cell] = self.created[cell] = collectives.pick_local(value, 0)
+
+
+class GradientFrame(StateFrame):
+    """Overlays the variables being differentiated; all else goes to the parent."""
+
+    def __init__(self, parent: StateFrame, values: dict[Cell, Any]) -> None:
+        self.parent = parent
+        self.traces = parent.traces
+        self.is_compiled = parent.is_compiled
+        self.values = dict(values)
+
+    def whole(self, cell: Cell) -> Any:
+        """What the cell stores."""
+        found = self.values.get(cell)
+        return self.parent.whole(cell) if found is None else found
+
+    def copy(self, cell: Cell, index: int | None) -> Any:
+        """What replica `index` sees."""
+        found = self.values.get(cell)
+        return self.parent.copy(cell, index) if found is None else found
+
+    def set_whole(self, cell: Cell, value: Any) -> None:
+        """Replace what the cell stores; from here on it has no gradient."""
+        self.values.pop(cell, None)
+        self.parent.set_whole(cell, value)
+
+    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+        """Replace what replica `index` sees; from here on it has no gradient."""
+        self.values.pop(cell, None)
+        self.parent.set_copy(cell, index, value)
+
+    def create(self, cell: Cell, value: Any) -> None:
+        """Create in the parent."""
+        self.parent.create(cell, jax.lax.stop_gradient(value))
+
+    def cells(self) -> Iterable[Cell]:
+        """The parent's cells."""
+        return self.parent.cells()
+
+    def note_replicated(self, run: int, offset: int, cells: list[Cell]) -> None:
+        """Tell the parent."""
+        self.parent.note_replicated(run, offset, cells)
+
+    def note_topology(self, topology: Topology) -> None:
+        """Tell the parent."""
+        self.parent.note_topology(topology)
+
+
+def frame() -> StateFrame:
+    """The frame that reads and writes go through now."""
+    return ambient.current().state or EAGER
+
+
+def without_gradient(value: Any) -> Any:
+    """`value` as the code around a gradient sees it: assigned values carry none."""
+    if isinstance(value, jax.core.Tracer):
+        return jax.lax.stop_gradient(value)
+    return value
+
+
+def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
+    """Raise if `value` belongs to a body that JAX transforms apart.
+
+    Args:
+        cell: the cell that would be written.
+        value: the new value.
+        traces: the traces of the frame; none when eager.
+    """
+    if not isinstance(value, jax.core.Tracer):
+        return
+    if any(value._trace is t for t in traces):
+        return
+    body = "a function given to jax.lax.scan, cond, while_loop, jax.checkpoint or vmap"
+    if not traces:
+        body = f"{body}, or jax.jit itself (use unisono.function instead)"
+    raise RuntimeError(
+        f"The variable '{cell.name}' (created at {cell.origin}) was assigned inside "
+        f"{body}. Its new value exists only in that body and would leak out of it. "
+        "Return the value from the body and assign it afterwards."
+    )
+
+
+def unescape(cells: Iterable[Cell]) -> None:
+    """Give each cell that others may look at an array of its own."""
+    for cell in cells:
+        if cell.escaped:
+            cell.array = jnp.copy(cell.array)
+            cell.escaped = False

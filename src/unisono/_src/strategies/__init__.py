@@ -1,0 +1,1 @@
+"""Strategies: policies that place state and computation on devices."""

@@ -1,0 +1,295 @@
+"""`Strategy`: what a program calls; all work is done by its `extended`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src import (
+    ambient,
+    assignment,
+    collectives,
+    errors,
+    function,
+    nest,
+    options,
+    reports,
+    values,
+)
+from unisono._src.strategies import extended as extended_lib
+
+
+class ValueContext:
+    """Passed to the function of `experimental_distribute_values_from_function`.
+
+    >>> str(ValueContext(1, 4))
+    'tf.distribute.ValueContext(replica id 1,  total replicas in sync: 4)'
+    """
+
+    def __init__(
+        self, replica_id_in_sync_group: int = 0, num_replicas_in_sync: int = 1
+    ) -> None:
+        self._replica_id_in_sync_group = replica_id_in_sync_group
+        self._num_replicas_in_sync = num_replicas_in_sync
+
+    @property
+    def replica_id_in_sync_group(self) -> int:
+        """The replica whose value is asked for, from 0."""
+        return self._replica_id_in_sync_group
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas there are."""
+        return self._num_replicas_in_sync
+
+    def __str__(self) -> str:
+        return (
+            "tf.distribute.ValueContext(replica id "
+            f"{self._replica_id_in_sync_group},  total replicas in sync: "
+            f"{self._num_replicas_in_sync})"
+        )
+
+
+class _Scope:
+    """The context manager of `Strategy.scope`."""
+
+    def __init__(self, strategy: Any) -> None:
+        self._strategy = strategy
+        self._open: list[Any] = []
+        self._left = False
+
+    def __enter__(self) -> Any:
+        if self._left and not self._open:
+            raise AttributeError(
+                "This scope was left and cannot be entered again; call "
+                "strategy.scope() for a new one."
+            )
+        check_scope(self._strategy)
+        entered = extended_lib.scope_of(self._strategy)
+        entered.__enter__()
+        self._open.append(entered)
+        return self._strategy
+
+    def __exit__(self, *exc: Any) -> None:
+        self._left = True
+        self._open.pop().__exit__(*exc)
+
+
+def check_scope(strategy: Any) -> None:
+    """Raise unless the scope of `strategy` may be entered here."""
+    frame = ambient.current()
+    if strategy._is_default:
+        if frame.strategy is not None:
+            raise RuntimeError(
+                "Must not nest tf.distribute.Strategy scopes: the default strategy's "
+                f"scope cannot be entered inside that of {frame.strategy!r}."
+            )
+        return
+    extended_lib.require_cross_replica(strategy)
+
+
+class Strategy:
+    """A policy that places state and computation on a list of devices.
+
+    Make variables under `scope`, call `run` once per step, and `reduce` what the
+    replicas return. Subclasses build a `StrategyExtended` and nothing more.
+
+    Args:
+        extended: the object that does the work.
+    """
+
+    _is_default = False
+
+    def __init__(self, extended: extended_lib.StrategyExtended) -> None:
+        self._extended = extended
+
+    @property
+    def extended(self) -> extended_lib.StrategyExtended:
+        """The lower-level methods."""
+        return self._extended
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas compute together, over all workers."""
+        return self._extended._num_replicas_in_sync
+
+    @property
+    def cluster_resolver(self) -> Any:
+        """The resolver of a multi-worker strategy; None for one machine."""
+        return None
+
+    def scope(self) -> Any:
+        """Context manager that makes this strategy current.
+
+        Variables made in it are placed by this strategy. It says nothing about
+        computation: that is distributed by `run`.
+        """
+        return _Scope(self)
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        options: options.RunOptions | None = None,
+    ) -> Any:
+        """Call `fn` once per replica and merge what the replicas return.
+
+        Args:
+            fn: called in replica context. A `unisono.function` is compiled for all
+                replicas together.
+            args: positional arguments; per-replica values are passed part by part.
+            kwargs: keyword arguments, likewise.
+            options: accepted; they concern TPU host loops only.
+
+        Returns:
+            The structure that `fn` returned; each leaf is one object if all replicas
+            returned the same, else a `PerReplica`.
+        """
+        extended_lib.require_cross_replica(self)
+        extended_lib.check_args(args)
+        kwargs = dict(kwargs or {})
+        if isinstance(fn, function.Function) and not function.is_compiling():
+            return fn.for_strategy(self)(*args, **kwargs)
+        return self._run(function.python_function(fn), tuple(args), kwargs)
+
+    def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with extended_lib.scope_of(self):
+            return self._extended._call_for_each_replica(fn, args, kwargs)
+
+    def experimental_run_v2(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """The old name of `run`."""
+        return self.run(fn, args, kwargs)
+
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """Combine a per-replica value into one.
+
+        Args:
+            reduce_op: `ReduceOp` or its name.
+            value: what `run` returned, or a variable.
+            axis: None combines element by element across replicas. An axis, or tuple
+                of them, is reduced within each replica first; MEAN then divides by
+                the number of elements of all replicas, so uneven batches are right.
+        """
+        extended_lib.require_cross_replica(self)
+        op = _op(reduce_op)
+        with extended_lib.scope_of(self):
+            if axis is None:
+                return self._extended._reduce(op, value)
+            return _reduce_axis(self, op, value, axis)
+
+    def gather(self, value: Any, axis: int) -> Any:
+        """Concatenate a per-replica value along `axis`, in replica order."""
+        extended_lib.require_cross_replica(self, extended_lib.GATHER_IN_REPLICA)
+        with extended_lib.scope_of(self):
+            return self._extended._gather(value, axis)
+
+    def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
+        """The values of this process's replicas, as a tuple."""
+        return self._extended._local_results(value)
+
+    def unwrap(self, value: Any) -> tuple[Any, ...]:
+        """The old name of `experimental_local_results`."""
+        return self._extended._local_results(value)
+
+    def group(self, value: Any, name: str | None = None) -> None:
+        """Nothing to do: in TensorFlow this groups graph operations."""
+        return None
+
+    def experimental_distribute_values_from_function(
+        self, value_fn: Callable[[ValueContext], Any]
+    ) -> Any:
+        """A per-replica value made by calling `value_fn` once per replica."""
+        return self._extended._values_from_function(value_fn)
+
+    def describe(self, tree: Any) -> reports.Description:
+        """Where each variable of `tree` lives and how many bytes it takes.
+
+        Args:
+            tree: a variable or nested structure of variables.
+        """
+        return reports.describe(tree)
+
+    def __copy__(self) -> Any:
+        raise RuntimeError(
+            "Must only deepcopy DistributionStrategy. A shallow copy would share "
+            "the variables' owner."
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__.update(self.__dict__)
+        twin._extended = copy.copy(self._extended)
+        twin._extended._rebind(twin)
+        return twin
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.num_replicas_in_sync} replicas>"
+
+
+_op = options.reduce_op
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    if isinstance(axis, list):
+        raise TypeError("unhashable type: 'list'; pass several axes as a tuple.")
+    found = tuple(axis) if isinstance(axis, tuple) else (axis,)
+    for a in found:
+        if not -ndim <= a < ndim:
+            raise ValueError(
+                f"Invalid reduction dimension {a} for input with {ndim} dimensions."
+            )
+    return tuple(a % ndim for a in found)
+
+
+def _reduce_axis(strategy: Any, op: options.ReduceOp, value: Any, axis: Any) -> Any:
+    def local(x: Any) -> Any:
+        if nest.is_nested(x):
+            x = jnp.stack([jnp.asarray(operand) for operand in nest.children(x)])
+        elif hasattr(x, "__jax_array__"):
+            x = x.__jax_array__()
+        x = jnp.asarray(x)
+        collectives.check_reducible(x.dtype, op.value)
+        axes = _axes(axis, x.ndim)
+        count = np.float32(np.prod([x.shape[a] for a in axes]))
+        return jnp.sum(x, axes), jnp.asarray(count)
+
+    total, count = strategy._run(local, (value,), {})
+    summed = strategy._extended._reduce(options.ReduceOp.SUM, total)
+    if op is options.ReduceOp.SUM:
+        return summed
+    counted = strategy._extended._reduce(options.ReduceOp.SUM, count)
+    mean = summed / counted
+    return mean if not _is_float(summed) else mean.astype(summed.dtype)
+
+
+def _is_float(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.inexact)
+
+
+def read_plain(value: Any) -> Any:
+    """A plain variable's value; other things themselves."""
+    return assignment.read(value) if hasattr(value, "_cell") else value
+
+
+def reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
+    """Reduce something that is not distributed: one object for all replicas."""
+    if op is options.ReduceOp.SUM and replicas > 1:
+        if not (isinstance(value, np.ndarray) and not value.any()):
+            raise errors.not_distributed(value, op)
+    return read_plain(value)
+
+
+def is_distributed(value: Any) -> bool:
+    """Whether `value` has a value per replica."""
+    return isinstance(value, values.DistributedValues)

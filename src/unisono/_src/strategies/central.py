@@ -1,0 +1,45 @@
+"""`CentralStorageStrategy`: one copy of each variable, replicas compute elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from unisono._src import devices, state
+from unisono._src.strategies import base, replicated
+from unisono._src.topology import Topology
+
+
+class CentralStorageStrategy(base.Strategy):
+    """Variables on one device, computation on several.
+
+    Args:
+        compute_devices: where replicas run; default all accelerators, else one CPU.
+        parameter_device: where variables live; default the only compute device, else
+            ``CPU:0``.
+
+    >>> strategy = CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
+    >>> len(strategy.extended.parameter_devices)
+    1
+    """
+
+    def __init__(
+        self,
+        compute_devices: Sequence[Any] | None = None,
+        parameter_device: Any = None,
+    ) -> None:
+        topology = Topology.of(compute_devices or _default_devices())
+        if parameter_device is None:
+            parameter_device = topology.names[0] if topology.replicas == 1 else "CPU:0"
+        names, found = devices.resolve([parameter_device])
+        placement = state.Placement(
+            self, topology, state.Policy.CENTRAL, found[0], names[0]
+        )
+        super().__init__(replicated.ReplicatedExtended(self, placement))
+
+
+def _default_devices() -> Sequence[str]:
+    names = devices.default_names()
+    return names if jax.local_devices()[0].platform != "cpu" else names[:1]

@@ -1,0 +1,72 @@
+"""Where the result of a reduction goes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from unisono._src import devices, values
+from unisono._src.topology import Topology
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A device, or all devices of a topology."""
+
+    device: jax.Device | None
+    topology: Topology | None = None
+
+    def deliver(self, value: Any) -> Any:
+        """`value` there: an array, or a `Mirrored` on several devices."""
+        traced = values.is_traced(value)
+        if self.topology is None or self.topology.replicas == 1:
+            device = self.device
+            if self.topology is not None:
+                device = self.topology.devices[0]
+            return value if traced or device is None else jax.device_put(value, device)
+        if not traced:
+            value = jax.device_put(value, self.topology.replicated)
+        return values.Mirrored.of(value, self.topology.replicas)
+
+
+def one_device(device: jax.Device) -> Target:
+    """The target that is one device."""
+    return Target(device)
+
+
+def parse(where: Any, topology: Topology, is_central: bool) -> Target:
+    """Read a `destinations` argument.
+
+    Raises:
+        AssertionError: a list was given.
+        AttributeError: something that has no device.
+        ValueError: an empty device name.
+    """
+    if isinstance(where, (list, tuple)):
+        raise AssertionError(
+            "destinations must be one device name, value or variable, received the "
+            f"{type(where).__name__} {where!r}."
+        )
+    if isinstance(where, str):
+        if not where:
+            raise ValueError("destinations can not be empty")
+        return Target(devices.resolve([where])[1][0])
+    if isinstance(where, values.DistributedValues):
+        return Target(None, topology)
+    cell = getattr(where, "_cell", None)
+    if cell is not None:
+        return Target(cell.parameter_device or _device_of(cell.array))
+    if isinstance(where, jax.Array):
+        return Target(_device_of(where))
+    raise AttributeError(
+        f"'{type(where).__name__}' object has no attribute 'device': destinations must "
+        "be a device name, a value or a variable."
+    )
+
+
+def _device_of(array: Any) -> jax.Device | None:
+    if isinstance(array, jax.core.Tracer):
+        return None
+    return min(array.sharding.device_set, key=lambda d: d.id)

@@ -1,0 +1,352 @@
+"""`StrategyExtended`: the lower-level methods of a strategy, checked and documented.
+
+A strategy is made by subclassing this class and implementing the methods whose names
+start with an underscore; the container class only builds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from unisono._src import ambient, errors, options, values
+from unisono._src.strategies import multistep
+
+
+def require_cross_replica(strategy: Any, method: str | None = None) -> None:
+    """Raise unless in cross-replica context of `strategy`, or outside any."""
+    frame = ambient.current()
+    owner = None if strategy._is_default else strategy
+    if frame.strategy is None or frame.strategy is owner:
+        if frame.strategy is None or frame.mode != ambient.REPLICA:
+            return
+        raise RuntimeError(method or errors.CROSS_REPLICA_REQUIRED)
+    raise errors.mixing(frame.strategy, strategy)
+
+
+_GATHER_IN_REPLICA = (
+    "tf.distribute.Strategy.gather method requires cross-replica context, use "
+    "get_replica_context().all_gather() instead"
+)
+
+
+def _abstract() -> NotImplementedError:
+    return NotImplementedError("must be implemented in descendants")
+
+
+class StrategyExtended:
+    """Algorithms that are written once for all strategies; see each method.
+
+    Args:
+        container_strategy: the `Strategy` that this object belongs to.
+    """
+
+    def __init__(self, container_strategy: Any) -> None:
+        self._container_ref = weakref.ref(container_strategy)
+        self._default_options = options.CommunicationOptions()
+
+    def _container_strategy(self) -> Any:
+        container = self._container_ref()
+        if container is None:
+            raise RuntimeError(
+                "The Strategy that owns this object is gone; keep a reference to it."
+            )
+        return container
+
+    # What an implementation gives.
+
+    @property
+    def _num_replicas_in_sync(self) -> int:
+        raise _abstract()
+
+    @property
+    def _placement(self) -> Any:
+        """Where variables made in scope go; None leaves them as they are."""
+        return None
+
+    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        raise _abstract()
+
+    def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
+        raise _abstract()
+
+    def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
+        return self._reduce_to(op, value, self.worker_devices[0], None)
+
+    def _batch_reduce_to(self, op: Any, pairs: Any, options: Any) -> list[Any]:
+        return [self._reduce_to(op, v, d, options) for v, d in pairs]
+
+    def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+        raise _abstract()
+
+    def _gather(self, value: Any, axis: int) -> Any:
+        raise _abstract()
+
+    def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
+        raise _abstract()
+
+    def _update_non_slot(
+        self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
+    ) -> Any:
+        raise _abstract()
+
+    def _local_results(self, value: Any) -> tuple[Any, ...]:
+        return (value,)
+
+    def _values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
+        raise _abstract()
+
+    def _get_local_replica_id(self, replica_id: int) -> int:
+        return replica_id
+
+    # Properties.
+
+    @property
+    def experimental_between_graph(self) -> bool:
+        """Whether each worker builds a program of its own."""
+        raise _abstract()
+
+    @property
+    def experimental_require_static_shapes(self) -> bool:
+        """Whether shapes must be known when a program is compiled."""
+        return False
+
+    @property
+    def experimental_should_init(self) -> bool:
+        """Whether this process initialises variables."""
+        raise _abstract()
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """Whether this process writes checkpoints."""
+        raise _abstract()
+
+    @property
+    def should_save_summary(self) -> bool:
+        """Whether this process writes summaries."""
+        raise _abstract()
+
+    @property
+    def worker_devices(self) -> Sequence[str]:
+        """The devices that compute, one per replica."""
+        raise _abstract()
+
+    @property
+    def parameter_devices(self) -> Sequence[str]:
+        """The devices that hold variables."""
+        raise _abstract()
+
+    # Values and variables.
+
+    def value_container(self, value: Any) -> Any:
+        """The variable that a component belongs to; other values themselves."""
+        raise _abstract()
+
+    def read_var(self, v: Any) -> Any:
+        """The value of a variable of this strategy, aggregated if it is ON_READ."""
+        raise _abstract()
+
+    def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
+        """Where state that belongs to no single variable should go."""
+        raise _abstract()
+
+    def variable_created_in_scope(self, v: Any) -> bool:
+        """Whether `v` was made in this strategy's scope."""
+        return getattr(v, "distribute_strategy", None) is self._container_strategy()
+
+    def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
+        """Context manager: variables made in it share the devices of another.
+
+        Raises:
+            RuntimeError: not in this strategy's scope.
+            ValueError: not a variable of this scope.
+        """
+        strategy = self._container_strategy()
+        if ambient.current().strategy is not strategy:
+            raise RuntimeError(
+                f'Need to be inside "with strategy.scope()" for {strategy!r}'
+            )
+        self._check_colocation(colocate_with_variable)
+        return ambient.pushed(colocate=colocate_with_variable)
+
+    def _check_colocation(self, target: Any) -> None:
+        if target == self.non_slot_devices([]) and isinstance(target, tuple):
+            return
+        if not self.variable_created_in_scope(target):
+            raise ValueError(
+                "`colocate_vars_with` must only be passed a variable created in this "
+                f"tf.distribute.Strategy.scope(), not: {target!r}"
+            )
+
+    # Communication.
+
+    def reduce_to(
+        self, reduce_op: Any, value: Any, destinations: Any, options: Any = None
+    ) -> Any:
+        """Combine a per-replica value and leave the result where asked.
+
+        Args:
+            reduce_op: `ReduceOp`, its name, or a `VariableAggregation`.
+            value: a per-replica value, or structure of them.
+            destinations: a device name, a tensor or plain variable (the result is a
+                tensor there), or a per-replica value, mirrored value or distributed
+                variable (the result is mirrored on its devices).
+            options: `CommunicationOptions`; no field changes the result.
+        """
+        require_cross_replica(self._container_strategy())
+        op = _op(reduce_op)
+        return self._reduce_to(op, value, destinations, options)
+
+    def batch_reduce_to(
+        self,
+        reduce_op: Any,
+        value_destination_pairs: Sequence[tuple[Any, Any]],
+        options: Any = None,
+    ) -> list[Any]:
+        """`reduce_to` for a list of (value, destinations) pairs."""
+        require_cross_replica(self._container_strategy())
+        op = _op(reduce_op)
+        return self._batch_reduce_to(op, value_destination_pairs, options)
+
+    def broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+        """Copy one value to the devices of `destinations`."""
+        require_cross_replica(self._container_strategy())
+        if destinations is None or isinstance(destinations, list):
+            raise AssertionError(
+                "destinations must be a device name, a value or a variable, received "
+                f"{destinations!r}."
+            )
+        return self._broadcast_to(tensor, destinations)
+
+    def call_for_each_replica(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call `fn` once per replica; the same as `Strategy.run`."""
+        require_cross_replica(self._container_strategy())
+        check_args(args)
+        return self._call_for_each_replica(fn, tuple(args), dict(kwargs or {}))
+
+    # Updates.
+
+    def update(
+        self,
+        var: Any,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        group: bool = True,
+    ) -> Any:
+        """Call `fn` with each copy of `var` to change it.
+
+        Args:
+            var: a variable of this strategy.
+            fn: called as ``fn(copy, *args, **kwargs)`` once per copy.
+            args: mirrored values are passed copy by copy, others as they are.
+            kwargs: likewise.
+            group: True gives one mirrored result, False a tuple per leaf with one
+                entry per copy.
+        """
+        strategy = self._container_strategy()
+        kwargs = dict(kwargs or {})
+        frame = ambient.current()
+        if frame.mode == ambient.REPLICA and frame.replica is not None:
+            if frame.strategy is strategy:
+                return frame.replica.merge_call(
+                    lambda _, *a, **k: self._update(var, fn, a, k, group), args, kwargs
+                )
+        require_cross_replica(strategy)
+        with scope_of(strategy):
+            return self._update(var, fn, tuple(args), kwargs, group)
+
+    def update_non_slot(
+        self,
+        colocate_with: Any,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        group: bool = True,
+    ) -> Any:
+        """Call `fn` once per device of `colocate_with`; see `non_slot_devices`."""
+        strategy = self._container_strategy()
+        require_cross_replica(strategy)
+        with scope_of(strategy):
+            return self._update_non_slot(
+                colocate_with, fn, tuple(args), dict(kwargs or {}), group
+            )
+
+    def experimental_run_steps_on_iterator(
+        self,
+        fn: Callable[..., Any],
+        iterator: Any,
+        iterations: int = 1,
+        initial_loop_values: dict[str, Any] | None = None,
+    ) -> multistep.MultiStepContext:
+        """Call ``fn(context, inputs)`` for the next `iterations` inputs.
+
+        Args:
+            fn: the step, in cross-replica context.
+            iterator: gives the inputs.
+            iterations: how many steps to run.
+            initial_loop_values: the outputs before the first step.
+
+        Returns:
+            The `MultiStepContext` with what the steps have set.
+        """
+        strategy = self._container_strategy()
+        require_cross_replica(strategy)
+        with scope_of(strategy):
+            return multistep.run_steps(fn, iterator, iterations, initial_loop_values)
+
+
+_op = options.reduce_op
+
+
+def check_args(args: Any) -> None:
+    """Raise unless positional arguments come as a list or tuple."""
+    if not isinstance(args, (list, tuple)):
+        raise ValueError(
+            f"positional args must be a list or tuple, got {type(args)}; write "
+            "args=(value,) for a single argument."
+        )
+
+
+@contextlib.contextmanager
+def scope_of(strategy: Any) -> Iterator[None]:
+    """Be in cross-replica context of `strategy` for a block, if not yet there."""
+    frame = ambient.current()
+    if strategy._is_default or frame.strategy is strategy:
+        yield
+        return
+    extended = strategy.extended
+    with ambient.pushed(
+        strategy=strategy,
+        mode=ambient.CROSS,
+        replica=None,
+        port=None,
+        copy=None,
+        placement=extended._placement,
+        outer_creators=len(frame.creators),
+        creators=(*frame.creators, *custom_creators(extended)),
+    ):
+        yield
+
+
+def custom_creators(extended: StrategyExtended) -> tuple[Any, ...]:
+    """The `_create_variable` of a user's own strategy, if it has one."""
+    create = getattr(extended, "_create_variable", None)
+    return () if create is None else (create,)
+
+
+GATHER_IN_REPLICA = _GATHER_IN_REPLICA
+
+
+def single_result(result: Any, group: bool) -> Any:
+    """What an update of one copy gives back."""
+    if group:
+        return values.regroup([result])
+    return values.nest.map_structure(lambda x: (x,), values.regroup([result]))

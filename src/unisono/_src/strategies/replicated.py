@@ -1,0 +1,369 @@
+"""What strategies with several replicas on one machine share: run, reduce, update.
+
+`MirroredStrategy` and `CentralStorageStrategy` differ in where variables live, which
+is data (`state.Placement`), not code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src import (
+    ambient,
+    assignment,
+    collectives,
+    contexts,
+    lockstep,
+    nest,
+    options,
+    spmd,
+    state,
+    values,
+    variables,
+)
+from unisono._src.slices import IndexedSlices
+from unisono._src.state import Policy
+from unisono._src.strategies import base, destinations, extended, updates
+
+
+class ReplicatedExtended(extended.StrategyExtended):
+    """Several replicas in one process, each on a device of the topology."""
+
+    def __init__(self, container_strategy: Any, placement: state.Placement) -> None:
+        super().__init__(container_strategy)
+        self.__placement = placement
+        self._topology = placement.topology
+
+    @property
+    def _placement(self) -> state.Placement:
+        return self.__placement
+
+    def _rebind(self, container: Any) -> None:
+        kind, old = type(self), self.__placement
+        moved = state.Placement(
+            container,
+            old.topology,
+            old.kind,
+            old.parameter_device,
+            old.parameter_name,
+        )
+        kind.__init__(self, container, moved)
+
+    @property
+    def _is_central(self) -> bool:
+        return self.__placement.kind is Policy.CENTRAL
+
+    @property
+    def _num_replicas_in_sync(self) -> int:
+        return self._topology.replicas
+
+    # Running.
+
+    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        frame = ambient.current()
+        if frame.port is not None and frame.port.is_spmd:
+            return self._run_nested(frame.port, fn, args, kwargs)
+        if self._topology.replicas == 1:
+            return self._run_alone(fn, args, kwargs)
+        compiled = state.frame().is_compiled
+        if compiled:
+            state.frame().note_topology(self._topology)
+        if compiled and self._is_even((args, kwargs)):
+            try:
+                return spmd.run(self._topology, self._enter_spmd, fn, args, kwargs)
+            except assignment.NeedsLockstep:
+                pass
+        return self._run_lockstep(fn, args, kwargs)
+
+    def _is_even(self, tree: Any) -> bool:
+        return all(
+            x.stacked(self._topology) is not None or x.local is not None
+            for x in nest.leaves(tree)
+            if isinstance(x, values.PerReplica)
+        )
+
+    def _replica_frame(self, replica_id: Any, port: Any, **more: Any) -> Any:
+        strategy = self._container_strategy()
+        context = contexts.ReplicaContext(strategy, replica_id, port)
+        return ambient.pushed(
+            strategy=strategy,
+            mode=ambient.REPLICA,
+            replica=context,
+            port=port,
+            placement=self.__placement,
+            **more,
+        )
+
+    def _run_alone(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        args = values.unwrap(args, 0, 1)
+        kwargs = values.unwrap(kwargs, 0, 1)
+        with self._replica_frame(np.int32(0), collectives.Solo(), copy=0):
+            with self._on_device(0):
+                result = fn(*args, **kwargs)
+        return values.regroup([result])
+
+    @contextlib.contextmanager
+    def _on_device(self, index: int) -> Iterator[None]:
+        if state.frame().is_compiled:
+            yield
+        else:
+            with jax.default_device(self._topology.devices[index]):
+                yield
+
+    def _enter_spmd(self, port: Any, local: state.LocalFrame) -> Any:
+        index = jax.lax.axis_index(collectives.AXIS)
+        return self._replica_frame(index, port, copy=None, state=local)
+
+    def _run_nested(self, port: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+        """`run` inside a merge_call of an SPMD program: the own replica goes on."""
+        args, kwargs = contexts.local_ungroup((args, kwargs))
+        index = jax.lax.axis_index(collectives.AXIS)
+        with self._replica_frame(index, port, copy=None):
+            result = fn(*args, **kwargs)
+        return contexts.local_group(result, port)
+
+    def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        count = self._topology.replicas
+        is_traced = state.frame().is_compiled
+
+        def enter(index: int, port: Any) -> ambient.Frame:
+            replica_id = np.int32(index)
+            if not is_traced:
+                device = self._topology.devices[index]
+                replica_id = jax.device_put(replica_id, device)
+            with self._replica_frame(replica_id, port, copy=index):
+                return ambient.current()
+
+        def call(index: int) -> Callable[[], Any]:
+            own_args, own_kwargs = values.unwrap((args, kwargs), index, count)
+            if not is_traced:
+                own_args, own_kwargs = self._move((own_args, own_kwargs), index)
+            return lambda: fn(*own_args, **own_kwargs)
+
+        calls = [call(i) for i in range(count)]
+        results = lockstep.run(self._topology, enter, calls, is_traced)
+        return values.regroup(results, self._per_replica)
+
+    def _per_replica(self, parts: Sequence[Any]) -> values.PerReplica:
+        return values.PerReplica(parts, self._topology)
+
+    def _move(self, tree: Any, index: int) -> Any:
+        """Arrays bound to another device follow the replica to its own."""
+        device = self._topology.devices[index]
+
+        def leaf(x: Any) -> Any:
+            if not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer):
+                return x
+            if not x.committed or x.sharding.device_set == {device}:
+                return x
+            return jax.device_put(x, device)
+
+        return nest.map_structure(leaf, tree)
+
+    # Reducing.
+
+    def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
+        home = destinations.one_device(self._topology.devices[0])
+        return nest.map_structure(lambda x: self._reduce_leaf(op, x, home), value)
+
+    def _reduce_to(self, op: Any, value: Any, destinations_: Any, options: Any) -> Any:
+        target = destinations.parse(destinations_, self._topology, self._is_central)
+        return nest.map_structure(lambda x: self._reduce_leaf(op, x, target), value)
+
+    def _reduce_leaf(self, op: options.ReduceOp, value: Any, target: Any) -> Any:
+        count = self._topology.replicas
+        if _is_on_read(value):
+            return target.deliver(self._reduce_cell(op, value._cell))
+        if isinstance(value, (values.Mirrored, variables.MirroredVariable)):
+            if op is options.ReduceOp.SUM:
+                raise AssertionError(
+                    "A mirrored value has the same value on every replica; its SUM "
+                    f"over {count} replicas is refused. Use MEAN, or multiply it."
+                )
+            return target.deliver(value.__jax_array__())
+        if not isinstance(value, values.PerReplica):
+            plain = base.reduce_plain(op, value, count)
+            return target.deliver(plain) if isinstance(plain, jax.Array) else plain
+        return target.deliver(self._reduce_per_replica(op, value))
+
+    def _reduce_cell(self, op: options.ReduceOp, cell: state.Cell) -> Any:
+        source, port = state.frame(), ambient.current().port
+        if cell.copies == 1:
+            return source.copy(cell, 0)
+        if port is not None and port.is_spmd:
+            return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
+        parts = [source.copy(cell, i) for i in range(cell.copies)]
+        return collectives.reduce_parts(op, parts, self._home())
+
+    def _reduce_per_replica(self, op: options.ReduceOp, value: Any) -> Any:
+        count = self._topology.replicas
+        if value.local is not None:
+            return collectives.reduce_local(op, value.local, count)
+        if value.count != count:
+            values.select(value, 0, count)
+        if count == 1:
+            return collectives.as_array(value.values[0])
+        if state.frame().is_compiled:
+            stacked = value.stacked(self._topology)
+            if stacked is not None and not _is_numpy(stacked):
+                return collectives.reduce_stacked(op, stacked, self._topology)
+        return collectives.reduce_parts(op, value.values, self._home())
+
+    def _home(self) -> Any:
+        return None if state.frame().is_compiled else self._topology.devices[0]
+
+    def _gather(self, value: Any, axis: int) -> Any:
+        return nest.map_structure(lambda x: self._gather_leaf(x, axis), value)
+
+    def _gather_leaf(self, value: Any, axis: int) -> Any:
+        if not isinstance(value, values.DistributedValues):
+            return value
+        if isinstance(value, values.PerReplica) and value.local is not None:
+            return collectives.gather_local(value.local, axis)
+        if hasattr(value, "_cell"):
+            source = state.frame()
+            count = self._topology.replicas
+            parts = tuple(source.copy(value._cell, i) for i in range(count))
+        else:
+            parts = value.values
+        if any(isinstance(p, IndexedSlices) for p in parts):
+            raise ValueError(
+                "IndexedSlices cannot be gathered; reduce them, which concatenates."
+            )
+        return collectives.gather_parts(parts, axis, self._home())
+
+    def _broadcast_to(self, tensor: Any, destinations_: Any) -> Any:
+        if isinstance(tensor, (int, float, values.PerReplica)):
+            return tensor
+        target = destinations.parse(destinations_, self._topology, self._is_central)
+        return target.deliver(collectives.as_array(base.read_plain(tensor)))
+
+    def _local_results(self, value: Any) -> tuple[Any, ...]:
+        if isinstance(value, values.DistributedValues):
+            return tuple(value.values)
+        if not nest.is_nested(value):
+            return (value,)
+        per_leaf = {
+            id(x): x.values
+            for x in nest.leaves(value)
+            if isinstance(x, values.DistributedValues)
+        }
+        return tuple(
+            nest.map_structure(
+                lambda x, i=i: per_leaf[id(x)][i] if id(x) in per_leaf else x, value
+            )
+            for i in range(self._topology.replicas)
+        )
+
+    def _values_from_function(self, value_fn: Any) -> Any:
+        count = self._topology.replicas
+        made = [value_fn(base.ValueContext(i, count)) for i in range(count)]
+        return values.regroup(made, self._per_replica, always_wrap=True)
+
+    # Updating.
+
+    def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
+        if self._is_central:
+            return self._update_central(var, fn, args, kwargs, group)
+        if not isinstance(var, values.DistributedValues):
+            raise AssertionError(
+                "update expects a variable made in the scope of a mirrored strategy, "
+                f"received {var!r}."
+            )
+        return updates.update(self._topology, var, fn, args, kwargs, group)
+
+    def _update_central(self, var: Any, fn: Any, args: Any, kwargs: Any, group: Any) -> Any:
+        def first(x: Any) -> Any:
+            if isinstance(x, values.PerReplica) and x.local is not None:
+                return collectives.pick_local(x.local, 0)
+            return x.values[0] if isinstance(x, (values.PerReplica, values.Mirrored)) else x  # noqa: E501
+
+        args, kwargs = nest.map_structure(first, (args, kwargs))
+        with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=0):
+            result = fn(var.get(), *args, **kwargs)
+        return extended.single_result(result, group)
+
+    def _update_non_slot(
+        self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
+    ) -> Any:
+        if self._is_central:
+            with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=0):
+                result = fn(*args, **kwargs)
+            return extended.single_result(result, group)
+        if not isinstance(colocate_with, tuple):
+            raise AssertionError(
+                "colocate_with must be the tuple that non_slot_devices gives, received "
+                f"{colocate_with!r}."
+            )
+        return updates.update_non_slot(self._topology, fn, args, kwargs, group)
+
+    # Properties.
+
+    @property
+    def experimental_between_graph(self) -> bool:
+        """As TensorFlow has it: False for mirrored, True for central storage."""
+        return self._is_central
+
+    @property
+    def experimental_should_init(self) -> bool:
+        """True: this process initialises variables."""
+        return True
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """True: this process writes checkpoints."""
+        return True
+
+    @property
+    def should_save_summary(self) -> bool:
+        """True: this process writes summaries."""
+        return True
+
+    @property
+    def worker_devices(self) -> Sequence[str]:
+        """The devices that compute, one per replica."""
+        names = self._topology.names
+        return list(names) if self._is_central else names
+
+    @property
+    def parameter_devices(self) -> Sequence[str]:
+        """The devices that hold variables."""
+        if self._is_central:
+            return (self.__placement.parameter_name,)
+        return self._topology.names
+
+    def value_container(self, value: Any) -> Any:
+        """The variable that a component belongs to; other values themselves."""
+        container = values.container_of(value)
+        return value if container is None else container
+
+    def read_var(self, v: Any) -> Any:
+        """The value of a variable of this strategy, aggregated if it is ON_READ."""
+        if v.distribute_strategy is None:
+            raise AttributeError(
+                f"'{type(v).__name__}' object has no attribute '_get_cross_replica': "
+                "read_var takes a variable of this strategy."
+            )
+        return v.read_value()
+
+    def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
+        """All devices; with central storage, the variable with the smallest name."""
+        if self._is_central:
+            return min(var_list, key=lambda v: v.name, default=())
+        return self._topology.names
+
+
+def _is_on_read(value: Any) -> bool:
+    return isinstance(value, variables.SyncOnReadVariable)
+
+
+def _is_numpy(tree: Any) -> bool:
+    return all(isinstance(x, np.ndarray) for x in jax.tree.leaves(tree))
+
+

@@ -1,0 +1,152 @@
+"""`update` and `update_non_slot` over the copies of mirrored state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src import ambient, collectives, contexts, nest, state, values
+from unisono._src.topology import Topology
+
+
+def update(
+    topology: Topology, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
+) -> Any:
+    """Call ``fn(copy, *args, **kwargs)`` for every copy of `var`."""
+    cell = var._cell
+    port = ambient.current().port
+    if port is not None and port.is_spmd:
+        return _update_spmd(port, var.values[0], fn, args, kwargs, group)
+    count = cell.copies
+    if state.frame().is_compiled and not cell.is_stacked:
+        return _update_traced(topology, var, fn, args, kwargs, group)
+    before = cell.array
+    results = []
+    for i in range(count):
+        own_args, own_kwargs = values.unwrap((args, kwargs), i, count)
+        with _copy_frame(i, cell.topology):
+            results.append(fn(var.values[i], *own_args, **own_kwargs))
+    _check_equal(cell, before)
+    return _grouped(results, group)
+
+
+def update_non_slot(
+    topology: Topology, fn: Any, args: Any, kwargs: Any, group: bool
+) -> Any:
+    """Call ``fn(*args, **kwargs)`` for every device."""
+    port = ambient.current().port
+    if port is not None and port.is_spmd:
+        args, kwargs = contexts.local_ungroup((args, kwargs))
+        with ambient.pushed(mode=ambient.UPDATE, replica=None):
+            result = fn(*args, **kwargs)
+        return _grouped_local(result, port, group)
+    results = []
+    for i in range(topology.replicas):
+        own_args, own_kwargs = values.unwrap((args, kwargs), i, topology.replicas)
+        with _copy_frame(i, topology):
+            results.append(fn(*own_args, **own_kwargs))
+    return _grouped(results, group)
+
+
+def _copy_frame(index: int, topology: Topology) -> Any:
+    if state.frame().is_compiled:
+        return ambient.pushed(mode=ambient.UPDATE, replica=None, copy=index)
+    return _OnDevice(index, topology)
+
+
+class _OnDevice:
+    """An update frame whose arrays are made on the copy's device."""
+
+    def __init__(self, index: int, topology: Topology) -> None:
+        self._frame = ambient.pushed(mode=ambient.UPDATE, replica=None, copy=index)
+        self._device = jax.default_device(topology.devices[index])
+
+    def __enter__(self) -> None:
+        self._frame.__enter__()
+        self._device.__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        self._device.__exit__(*exc)
+        self._frame.__exit__(*exc)
+
+
+def _check_equal(cell: state.Cell, before: Any) -> None:
+    """Copies of a mirrored variable must not diverge; put the old value back if so."""
+    if not cell.is_replicated or cell.array is before or values.is_traced(cell.array):
+        return
+    pieces = collectives.shards(cell.array, cell.topology)
+    first = pieces[0]
+    for i, piece in enumerate(pieces[1:], 1):
+        moved = jax.device_put(piece, cell.topology.devices[0])
+        if not bool(jnp.array_equal(first, moved, equal_nan=_has_nan(first))):
+            cell.array = before
+            cell.escape()
+            raise ValueError(
+                f"update would give the copies of the mirrored variable '{cell.name}' "
+                f"(created at {cell.origin}) different values: replica 0 and replica "
+                f"{i} disagree. The variable was left as it was. Reduce the arguments "
+                "first, for instance with all_reduce or reduce_to."
+            )
+
+
+def _has_nan(x: Any) -> bool:
+    return bool(jnp.issubdtype(x.dtype, jnp.inexact))
+
+
+def _update_spmd(
+    port: Any, copy: Any, fn: Any, args: Any, kwargs: Any, group: bool
+) -> Any:
+    args, kwargs = contexts.local_ungroup((args, kwargs))
+    with ambient.pushed(mode=ambient.UPDATE, replica=None):
+        result = fn(copy, *args, **kwargs)
+    return _grouped_local(result, port, group)
+
+
+def _grouped_local(result: Any, port: Any, group: bool) -> Any:
+    def leaf(x: Any) -> Any:
+        if isinstance(x, values.PerReplica):
+            x = values.Mirrored.of(x.local, port.replicas)
+        return x if group else _as_tuple(x)
+
+    return nest.map_structure(leaf, contexts.local_group(result, port))
+
+
+def _update_traced(
+    topology: Topology, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
+) -> Any:
+    """One program holds one value for all copies, so `fn` is called once."""
+    count = topology.replicas
+    own_args, own_kwargs = values.unwrap((args, kwargs), 0, count)
+    with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=0):
+        result = fn(var.values[0], *own_args, **own_kwargs)
+
+    def leaf(x: Any) -> Any:
+        container = values.container_of(x)
+        if container is not None:
+            x = container
+        elif isinstance(x, jax.Array) and count > 1:
+            x = values.Mirrored.of(x, count)
+        return x if group else _as_tuple(x)
+
+    return nest.map_structure(leaf, result)
+
+
+def _as_tuple(x: Any) -> tuple[Any, ...]:
+    return tuple(x.values) if isinstance(x, values.DistributedValues) else (x,)
+
+
+def _grouped(results: Sequence[Any], group: bool) -> Any:
+    merged = values.regroup(results, values.Mirrored)
+
+    def leaf(x: Any) -> Any:
+        if not group:
+            return _as_tuple(x)
+        if isinstance(x, values.Mirrored):
+            tensors = all(isinstance(v, jax.Array) for v in jax.tree.leaves(x.values))
+            return x if tensors else None
+        return x
+
+    return nest.map_structure(leaf, merged)

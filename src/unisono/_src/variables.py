@@ -1,0 +1,545 @@
+"""One `Variable`: synchronization, aggregation and placement are fields of it."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src import ambient, assignment, options, state, values
+from unisono._src.operators import ArrayOperators, ArrayView
+from unisono._src.options import VariableAggregation, VariableSynchronization
+from unisono._src.slices import IndexedSlices
+from unisono._src.state import Policy
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class _Factory(type):
+    """Calling `Variable` makes a variable of the kind that the scope asks for."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is Variable:
+            return make_variable(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+
+class Variable(ArrayOperators, metaclass=_Factory):
+    """State that a program reads and assigns; placed by the strategy in scope.
+
+    Outside any scope it is one array. Under `MirroredStrategy` it is a copy per
+    replica, kept equal (`synchronization` AUTO or ON_WRITE), or a value per replica
+    that is aggregated when read across replicas (ON_READ).
+
+    Args:
+        initial_value: array-like, or a function without arguments that gives one.
+        trainable: whether optimizers should update it; default True, False for
+            ON_READ variables.
+        name: for messages and checkpoints; default "Variable".
+        dtype: element type; default that of `initial_value`.
+        shape: checked against the initial value if given.
+        constraint: a function applied by optimizers after an update.
+        synchronization: when copies are brought together.
+        aggregation: how values that replicas assign become one.
+
+    >>> v = Variable([1.0, 2.0], name="v")
+    >>> v.assign_add([1.0, 1.0])
+    Array([2., 3.], dtype=float32)
+    >>> v
+    <tf.Variable 'v:0' shape=(2,) dtype=float32, numpy=array([2., 3.], dtype=float32)>
+    """
+
+    def __init__(
+        self,
+        cell: state.Cell,
+        *,
+        trainable: bool,
+        synchronization: VariableSynchronization,
+        aggregation: VariableAggregation,
+        strategy: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._cell = cell
+        self._trainable = trainable
+        self._synchronization = synchronization
+        self._aggregation = aggregation
+        self._strategy = strategy
+        self._constraint = constraint
+        self._parts: tuple[Variable, ...] | None = None
+        self._container: weakref.ref[Variable] | None = None
+        self._index: int | None = None
+
+    # What it is.
+
+    @property
+    def name(self) -> str:
+        """Name with TensorFlow's ``:0``."""
+        suffix = f"/replica_{self._index}" if self._index else ""
+        return f"{self._cell.name}{suffix}:0"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the value."""
+        return self._cell.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._cell.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self._cell.shape))
+
+    @property
+    def dtype(self) -> Any:
+        """Element type."""
+        return self._cell.dtype
+
+    @property
+    def trainable(self) -> bool:
+        """Whether optimizers should update it."""
+        return self._trainable
+
+    @property
+    def synchronization(self) -> VariableSynchronization:
+        """When the copies are brought together."""
+        return self._synchronization
+
+    @property
+    def aggregation(self) -> VariableAggregation:
+        """How values that replicas assign, or hold, become one."""
+        return self._aggregation
+
+    @property
+    def constraint(self) -> Callable[[Any], Any] | None:
+        """Applied by optimizers after an update."""
+        return self._constraint
+
+    @property
+    def distribute_strategy(self) -> Any:
+        """The strategy in whose scope it was made, or None."""
+        return self._strategy
+
+    @property
+    def device(self) -> str:
+        """Where the value, or its first copy, lives."""
+        cell = self._cell
+        if cell.topology is None:
+            return "/job:localhost/replica:0/task:0/device:CPU:0"
+        if cell.policy in (Policy.MIRRORED, Policy.ON_READ):
+            return cell.topology.names[self._index or 0]
+        return self._strategy.extended.parameter_devices[0]
+
+    @property
+    def values(self) -> tuple[Variable, ...]:
+        """The component variables, one per replica."""
+        if self._index is not None or not self._is_distributed:
+            raise AttributeError(
+                f"{self.name} is one variable, it has no components; only variables "
+                "made in the scope of a mirrored strategy do."
+            )
+        if self._parts is None:
+            self._parts = tuple(self._component(i) for i in range(self._cell.copies))
+        return self._parts
+
+    @property
+    def handle(self) -> object:
+        """An opaque identity of one copy."""
+        if not self._is_distributed:
+            return self._cell
+        frame = ambient.current()
+        if frame.strategy is self._strategy and frame.mode == ambient.CROSS:
+            raise ValueError(
+                "DistributedVariable.handle is not available outside the replica "
+                "context or a 'tf.distribute.Strategy.update()' call."
+            )
+        return self.values[frame.copy or 0].handle if self._index is None else self
+
+    @property
+    def _is_distributed(self) -> bool:
+        return self._cell.policy in (Policy.MIRRORED, Policy.ON_READ)
+
+    def _component(self, index: int) -> Variable:
+        part = ResourceVariable(
+            self._cell,
+            trainable=self._trainable,
+            synchronization=self._synchronization,
+            aggregation=self._aggregation,
+            strategy=self._strategy,
+        )
+        part._container = weakref.ref(self)
+        part._index = index
+        return part
+
+    def _distributed_container(self) -> Variable | None:
+        return self._container() if self._container is not None else None
+
+    # Reading.
+
+    def value(self) -> jax.Array:
+        """The value as the running context sees it: a copy or the aggregate."""
+        return assignment.read(self)
+
+    def read_value(self) -> jax.Array:
+        """The same as `value`."""
+        return assignment.read(self)
+
+    def numpy(self) -> np.ndarray:
+        """The value as a NumPy array of its own."""
+        return np.array(assignment.read(self), copy=True)
+
+    def __jax_array__(self) -> jax.Array:
+        return assignment.read(self)
+
+    def __len__(self) -> int:
+        raise TypeError(f"object of type '{type(self).__name__}' has no len()")
+
+    def get(self) -> Variable:
+        """The variable that `update` passes to its function."""
+        if self._cell.policy is Policy.CENTRAL and self._index is None:
+            if self._parts is None:
+                self._parts = (self._component(0),)
+            return self._parts[0]
+        return self
+
+    # Writing.
+
+    def assign(
+        self,
+        value: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Replace the value, by the rules of synchronization and aggregation."""
+        return assignment.assign(self, assignment.REPLACE, value, read_value)
+
+    def assign_add(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Add to the value."""
+        return assignment.assign(self, assignment.ADD, delta, read_value)
+
+    def assign_sub(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Subtract from the value."""
+        return assignment.assign(self, assignment.SUB, delta, read_value)
+
+    def scatter_add(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+        """Add rows at their indices."""
+        return assignment.scatter(self, "add", sparse_delta)
+
+    def scatter_sub(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+        """Subtract rows at their indices."""
+        return assignment.scatter(self, "sub", sparse_delta)
+
+    def scatter_update(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+        """Replace rows at their indices."""
+        return assignment.scatter(self, "update", sparse_delta)
+
+    def scatter_min(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+        """Keep the smaller of each row and the given one."""
+        return assignment.scatter(self, "min", sparse_delta)
+
+    def scatter_max(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+        """Keep the larger of each row and the given one."""
+        return assignment.scatter(self, "max", sparse_delta)
+
+    def scatter_mul(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+        """Multiply rows at their indices."""
+        return assignment.scatter(self, "mul", sparse_delta)
+
+    def scatter_div(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+        """Divide rows at their indices."""
+        return assignment.scatter(self, "div", sparse_delta)
+
+    # Python.
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        cell = self._cell
+        placement = ambient.current().placement
+        if self._strategy is not None:
+            placement = self._strategy.extended._placement
+        twin = state.Cell(
+            cell.policy, cell.shape, cell.dtype, placement, cell.name, cell.origin
+        )
+        twin.array = jnp.copy(cell.array)
+        copied = type(self)(
+            twin,
+            trainable=self._trainable,
+            synchronization=self._synchronization,
+            aggregation=self._aggregation,
+            strategy=self._strategy,
+            constraint=self._constraint,
+        )
+        memo[id(self)] = copied
+        return copied
+
+    def __repr__(self) -> str:
+        if self._index is None and self._is_distributed:
+            return values.render(type(self).__name__, self.values, repr)
+        found = state.frame().copy(self._cell, self._index)
+        head = f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype}"
+        if isinstance(found, jax.core.Tracer):
+            return f"{head}, traced>"
+        shown = found.item() if found.ndim == 0 else np.asarray(found)
+        return f"{head}, numpy={shown!r}>"
+
+
+class ResourceVariable(Variable):
+    """A variable that is one array, or one component of a distributed variable."""
+
+
+class MirroredVariable(Variable, values.DistributedValues):
+    """A copy per replica, kept equal."""
+
+
+class SyncOnReadVariable(Variable, values.DistributedValues):
+    """A value per replica, aggregated when read across replicas."""
+
+
+class AggregatingVariable(Variable):
+    """One value on the parameter device of a `CentralStorageStrategy`."""
+
+
+_KINDS = {
+    Policy.PLAIN: ResourceVariable,
+    Policy.MIRRORED: MirroredVariable,
+    Policy.ON_READ: SyncOnReadVariable,
+    Policy.CENTRAL: AggregatingVariable,
+}
+
+for _kind in _KINDS.values():
+    jax.tree_util.register_pytree_node(
+        _kind, lambda v: ((v.value(),), None), lambda _, c: ArrayView(c[0])
+    )
+del _kind
+
+
+def make_variable(
+    initial_value: Any = None,
+    trainable: bool | None = None,
+    *,
+    name: str | None = None,
+    dtype: Any = None,
+    shape: Any = None,
+    constraint: Callable[[Any], Any] | None = None,
+    synchronization: VariableSynchronization = VariableSynchronization.AUTO,
+    aggregation: VariableAggregation = VariableAggregation.NONE,
+) -> Variable:
+    """Make a variable where the current scope places it; see `Variable`."""
+    arguments = {
+        "initial_value": initial_value,
+        "trainable": trainable,
+        "name": name,
+        "dtype": dtype,
+        "shape": shape,
+        "constraint": constraint,
+        "synchronization": synchronization,
+        "aggregation": aggregation,
+    }
+    frame = ambient.current()
+    port = frame.port
+    shared = getattr(port, "creations", None)
+    if shared is None:
+        return _with_creators(frame, arguments)
+    return shared.take(lambda: _with_creators(frame, arguments), name)
+
+
+def _with_creators(frame: ambient.Frame, arguments: dict[str, Any]) -> Variable:
+    """Pass the creation through the functions of `variable_creator_scope`."""
+    outer = frame.creators[: frame.outer_creators]
+    inner = frame.creators[frame.outer_creators :]
+    if frame.placement is None:
+        outer, inner = (), frame.creators
+
+    def build(**kwargs: Any) -> Variable:
+        variable = None
+
+        def component(index: int) -> Callable[..., Variable]:
+            def create(**kwargs: Any) -> Variable:
+                nonlocal variable
+                if variable is None:
+                    variable = _create(**kwargs)
+                return variable.values[index] if variable._is_distributed else variable
+
+            return create
+
+        count = frame.placement.topology.replicas if outer else 1
+        if not outer:
+            return _create(**kwargs)
+        for i in range(count):
+            _chain(outer, component(i))(**kwargs)
+        assert variable is not None
+        return variable
+
+    return _chain(inner, build)(**arguments)
+
+
+def _chain(creators: tuple[Any, ...], last: Callable[..., Any]) -> Callable[..., Any]:
+    for creator in creators:
+        last = _bind_creator(creator, last)
+    return last
+
+
+def _bind_creator(creator: Any, following: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda **kwargs: creator(following, **kwargs)
+
+
+def _create(
+    initial_value: Any,
+    trainable: bool | None,
+    name: str | None,
+    dtype: Any,
+    shape: Any,
+    constraint: Callable[[Any], Any] | None,
+    synchronization: VariableSynchronization,
+    aggregation: VariableAggregation,
+) -> Variable:
+    synchronization = options.variable_synchronization(synchronization, name)
+    aggregation = options.variable_aggregation(aggregation, name)
+    placement = ambient.current().placement
+    if placement is not None:
+        _check_distributed(synchronization, name)
+    value = _initial(initial_value, dtype, shape, name)
+    policy = _policy(placement, synchronization)
+    if policy in (Policy.MIRRORED, Policy.ON_READ):
+        _check_mean(aggregation, value.dtype)
+        if synchronization is VariableSynchronization.AUTO:
+            synchronization = VariableSynchronization.ON_WRITE
+    cell = state.Cell(
+        policy, value.shape, value.dtype, placement, name or "Variable", _origin()
+    )
+    state.frame().create(cell, value)
+    if trainable is None:
+        trainable = synchronization is not VariableSynchronization.ON_READ
+    return _KINDS[policy](
+        cell,
+        trainable=trainable,
+        synchronization=synchronization,
+        aggregation=aggregation,
+        strategy=placement.strategy if placement else None,
+        constraint=constraint,
+    )
+
+
+def _policy(
+    placement: state.Placement | None, synchronization: VariableSynchronization
+) -> Policy:
+    if placement is None or placement.kind is Policy.PLAIN:
+        return Policy.PLAIN
+    if placement.kind is Policy.CENTRAL:
+        return Policy.CENTRAL if placement.topology.replicas > 1 else Policy.PLAIN
+    if synchronization is VariableSynchronization.ON_READ:
+        return Policy.ON_READ
+    return Policy.MIRRORED
+
+
+def _initial(initial_value: Any, dtype: Any, shape: Any, name: str | None) -> Any:
+    if initial_value is None:
+        raise ValueError(
+            f"The `initial_value` of variable {name} is None; give an array, a number "
+            "or a function without arguments that returns one."
+        )
+    value = initial_value() if callable(initial_value) else initial_value
+    if isinstance(value, ArrayOperators):
+        value = value.__jax_array__()
+    value = jnp.asarray(value, dtype)
+    # A weak type would make the variable's dtype follow what is assigned to it.
+    value = jax.lax.convert_element_type(value, value.dtype)
+    if shape is not None:
+        wanted = tuple(shape)
+        matches = len(wanted) == value.ndim and all(
+            w is None or w == h for w, h in zip(wanted, value.shape, strict=True)
+        )
+        if not matches:
+            raise ValueError(
+                f"The initial value's shape {value.shape} is not compatible with the "
+                f"explicitly supplied `shape` argument {wanted} of variable {name}."
+            )
+    return value
+
+
+def _check_distributed(synchronization: VariableSynchronization, name: Any) -> None:
+    if synchronization is VariableSynchronization.NONE:
+        raise ValueError(
+            "'NONE' variable synchronization mode is not supported with "
+            "tf.distribute strategy. Please change the 'synchronization' for "
+            f"variable: {name}"
+        )
+
+
+def _check_mean(aggregation: VariableAggregation, dtype: Any) -> None:
+    if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(
+        dtype, jnp.inexact
+    ):
+        raise ValueError(
+            "creating distributed tf.Variable with aggregation=MEAN and a "
+            f"non-floating dtype is not supported (received {dtype}), please use a "
+            "different aggregation or dtype"
+        )
+
+
+def _origin() -> str:
+    """File and line of the user's code that makes a variable."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] != _PACKAGE:
+            break
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+class Creations:
+    """The variables made by replicas that run in turn: the k-th is one for all."""
+
+    def __init__(self) -> None:
+        self.made: list[Variable] = []
+        self.first = True
+        self.next = 0
+
+    def start(self, index: int, position: int) -> None:
+        """Continue with replica `index`, which has made `position` variables."""
+        self.first = index == 0
+        self.next = position
+
+    def take(self, make: Callable[[], Variable], name: str | None) -> Variable:
+        """The next variable: made by replica 0, found by the others."""
+        if self.first:
+            self.made.append(make())
+        elif self.next >= len(self.made):
+            raise RuntimeError(
+                f"Tried to create variable {name} with mismatching name on a replica: "
+                "replica 0 did not create it. Every replica must create the same "
+                "variables in the same order."
+            )
+        self.next += 1
+        return self.made[self.next - 1]
+
+
+def variable_creator_scope(creator: Callable[..., Any]) -> Any:
+    """Call ``creator(next_creator, **kwargs)`` for every variable made in the block.
+
+    Creators given outside a strategy's scope see the component variables, creators
+    given inside it see the distributed variable.
+    """
+    creators = (*ambient.current().creators, creator)
+    return ambient.pushed(creators=creators)
+

@@ -1,0 +1,21 @@
+"""Names that TensorFlow keeps under ``tf.distribute.experimental``."""
+
+from unisono._src.options import (
+    CommunicationImplementation,
+    CommunicationOptions,
+)
+from unisono._src.options import (
+    CommunicationImplementation as CollectiveCommunication,
+)
+from unisono._src.options import collective_hints as CollectiveHints
+from unisono._src.strategies.base import ValueContext
+from unisono._src.strategies.central import CentralStorageStrategy
+
+__all__ = [
+    "CentralStorageStrategy",
+    "CollectiveCommunication",
+    "CollectiveHints",
+    "CommunicationImplementation",
+    "CommunicationOptions",
+    "ValueContext",
+]

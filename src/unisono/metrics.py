@@ -1,0 +1,31 @@
+"""Metrics whose state is kept per replica and added up when read."""
+
+from unisono._src.metrics import (
+    Mean,
+    MeanMetricWrapper,
+    Metric,
+    RootMeanSquaredError,
+    Sum,
+)
+from unisono._src.metrics import accuracy as Accuracy
+from unisono._src.metrics import binary_accuracy as BinaryAccuracy
+from unisono._src.metrics import categorical_accuracy as CategoricalAccuracy
+from unisono._src.metrics import mean_absolute_error as MeanAbsoluteError
+from unisono._src.metrics import mean_squared_error as MeanSquaredError
+from unisono._src.metrics import (
+    sparse_categorical_accuracy as SparseCategoricalAccuracy,
+)
+
+__all__ = [
+    "Accuracy",
+    "BinaryAccuracy",
+    "CategoricalAccuracy",
+    "Mean",
+    "MeanAbsoluteError",
+    "MeanMetricWrapper",
+    "MeanSquaredError",
+    "Metric",
+    "RootMeanSquaredError",
+    "SparseCategoricalAccuracy",
+    "Sum",
+]
