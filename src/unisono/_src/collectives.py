@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.array import ArrayImpl
 from jax.extend.core import get_opaque_trace_state
 from jax.sharding import PartitionSpec
 
@@ -145,7 +146,15 @@ def _join_arrays(arrays: list[Any], rest: tuple[Any, Any]) -> Any:
 
 def as_array(x: Any) -> Any:
     """`x` as an array, for arithmetic between replicas."""
-    return x if isinstance(x, (jax.Array, slices.IndexedSlices)) else jnp.asarray(x)
+    if isinstance(x, (jax.Array, slices.IndexedSlices)):
+        return x
+    try:
+        return jnp.asarray(x)
+    except TypeError:
+        raise errors.InvalidArgumentError(
+            f"Expected numbers on every replica, received {x!r} of type "
+            f"{type(x).__name__}, which cannot be combined."
+        ) from None
 
 
 def check_reducible(dtype: Any, what: str) -> None:
@@ -158,11 +167,22 @@ def check_reducible(dtype: Any, what: str) -> None:
         )
 
 
+def release(x: Any) -> Any:
+    """A one-device array that follows computation instead of binding it.
+
+    JAX refuses to combine arrays that were put on different devices; TensorFlow
+    copies. Values of replicas are handed out so that JAX copies them as well.
+    """
+    if not isinstance(x, ArrayImpl) or not x.committed:
+        return x
+    return ArrayImpl(x.aval, x.sharding, [x], committed=False, _skip_checks=True)
+
+
 def place(x: Any, device: jax.Device | None) -> Any:
     """`x` on `device`; unchanged while tracing or when no device is given."""
     if device is None or any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(x)):
         return x
-    return jax.device_put(x, device)
+    return jax.tree.map(release, jax.device_put(x, device))
 
 
 def reduce_parts(

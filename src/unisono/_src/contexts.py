@@ -140,6 +140,12 @@ class _DefaultReplicaContext(ReplicaContext):
 _op = options.reduce_op
 
 
+def replica_id(index: int) -> Any:
+    """The id of a replica that runs alone or in turn: always concrete."""
+    number = np.int32(index)
+    return number if state.frame().is_compiled else jnp.asarray(number)
+
+
 def default_replica_context(strategy: Any) -> ReplicaContext:
     """The context outside any strategy: replica 0 of 1."""
     return _DefaultReplicaContext(strategy, 0)
@@ -296,8 +302,8 @@ def _all_gather(port: Any, axis: int, x: Any) -> Any:
     sizes: list[int] = []
 
     def combine(parts: list[Any]) -> Sequence[Any]:
-        sizes[:] = [jnp.shape(p)[axis] for p in parts]
         whole = collectives.gather_parts(parts, axis, devices[0])
+        sizes[:] = [jnp.shape(p)[axis] for p in parts]
         return [collectives.place(whole, d) for d in devices]
 
     def transpose(cotangents: list[Any]) -> Sequence[Any]:

@@ -18,6 +18,7 @@ from jax.interpreters import partial_eval
 
 from unisono._src import (
     ambient,
+    collectives,
     contexts,
     errors,
     signature,
@@ -321,7 +322,7 @@ def _collector(outputs: Output, mesh: topology.Topology | None) -> Any:
     if outputs.is_plain():
         if mesh is None:
             return lambda flat: flat[0]
-        return lambda flat: flat[0]._fully_replicated_shard()
+        return lambda flat: collectives.release(flat[0]._fully_replicated_shard())
     if not outputs.kinds:
         return lambda flat: outputs.treedef.unflatten(())
 
@@ -337,7 +338,9 @@ def _collect_leaf(kind: Any, given: Any, mesh: topology.Topology | None) -> Any:
     tag = kind[0]
     if tag == "a":
         array = next(given)
-        return array if mesh is None else array._fully_replicated_shard()
+        if mesh is None:
+            return array
+        return collectives.release(array._fully_replicated_shard())
     if tag == "s":
         return kind[1].value if isinstance(kind[1], signature.Identity) else kind[1]
     tree = kind[3].unflatten([next(given) for _ in range(kind[2])])

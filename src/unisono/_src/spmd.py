@@ -108,10 +108,20 @@ def _extract(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
             raise IndexError(
                 str(errors.replica_count("PerReplica", x.count, topology.replicas))
             )
+        if x.local is None and _is_one_number(x):
+            return x.values[0]
         found.append(x.stacked(topology))
         return _Slot(len(found) - 1)
 
     return found, nest.map_structure(leaf, tree)
+
+
+def _is_one_number(x: values.PerReplica) -> bool:
+    """Whether all replicas were given the same Python number."""
+    parts = x._parts or (None,)
+    return type(parts[0]) in (bool, int, float) and all(
+        type(p) is type(parts[0]) and p == parts[0] for p in parts
+    )
 
 
 def _fill(skeleton: Any, own: Sequence[Any]) -> Any:

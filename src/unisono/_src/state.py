@@ -189,11 +189,11 @@ class EagerFrame(StateFrame):
         array = cell.array
         if cell.is_stacked:
             piece = collectives.shards(array, cell.topology)[index]
-            return piece.reshape(cell.shape)
+            return collectives.release(piece.reshape(cell.shape))
         if cell.is_replicated:
-            return collectives.shards(array, cell.topology)[index]
+            return collectives.release(collectives.shards(array, cell.topology)[index])
         if cell.policy is Policy.CENTRAL and cell.copies > 1:
-            return jax.device_put(array, cell.topology.devices[index])
+            return collectives.place(array, cell.topology.devices[index])
         return array
 
     def set_whole(self, cell: Cell, value: Any) -> None:

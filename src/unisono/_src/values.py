@@ -139,9 +139,6 @@ class PerReplica(DistributedValues):
     def __jax_array__(self) -> Any:
         return self.own()
 
-    def __len__(self) -> int:
-        raise TypeError("object of type 'PerReplica' has no len(); use .values")
-
     def __repr__(self) -> str:
         if self._local is not None:
             return f"PerReplica:{{own: {describe(self._local)}}}"
@@ -222,7 +219,8 @@ def _copies(whole: Any, count: int) -> tuple[Any, ...]:
     def split(x: Any) -> list[Any]:
         if isinstance(x, jax.Array) and len(x.sharding.device_set) == count > 1:
             by_device = {s.device: s.data for s in x.addressable_shards}
-            return [by_device[d] for d in x.sharding.mesh.devices.flat]  # type: ignore[attr-defined]
+            order = x.sharding.mesh.devices.flat  # type: ignore[attr-defined]
+            return [collectives.release(by_device[d]) for d in order]
         return [x] * count
 
     leaves, treedef = jax.tree.flatten(whole)
@@ -235,7 +233,8 @@ def _unstack(stacked: Any, count: int) -> tuple[Any, ...]:
         if isinstance(x, jax.core.Tracer) or len(x.sharding.device_set) == 1:
             return [x[i] for i in range(count)]
         found = sorted(x.addressable_shards, key=lambda s: s.index[0].start or 0)
-        return [s.data.reshape(s.data.shape[1:]) for s in found]
+        pieces = [s.data.reshape(s.data.shape[1:]) for s in found]
+        return [collectives.release(p) for p in pieces]
 
     leaves, treedef = jax.tree.flatten(stacked)
     columns = [split(x) for x in leaves]
@@ -261,15 +260,30 @@ def _stack(parts: Sequence[Any], topology: Topology) -> Any:
 def _stack_column(column: Sequence[Any], topology: Topology) -> jax.Array:
     if is_traced(column):
         return jnp.stack([jnp.asarray(x) for x in column])
+    if (ambient.current().state is not None) and not _on(column, topology):
+        return np.stack([np.asarray(x) for x in column])
     if len(column) == 1:
-        return jax.device_put(jnp.asarray(column[0])[None], topology.stacked)
+        only = column[0]
+        row = only[None] if isinstance(only, jax.Array) else _numpy_row(only)
+        return jax.device_put(row, topology.stacked)
     rows = [
-        x.reshape((1, *x.shape)) if isinstance(x, jax.Array) else jnp.asarray(x)[None]
+        x.reshape((1, *x.shape)) if isinstance(x, jax.Array) else _numpy_row(x)
         for x in column
     ]
     placed = jax.device_put(rows, list(topology.devices))
     shape = (len(rows), *rows[0].shape[1:])
     return jax.make_array_from_single_device_arrays(shape, topology.stacked, placed)
+
+
+def _on(column: Sequence[Any], topology: Topology) -> bool:
+    """Whether each value is an array on its replica's device already."""
+    pairs = zip(column, topology.devices, strict=True)
+    return all(isinstance(x, jax.Array) and x.devices() == {d} for x, d in pairs)
+
+
+def _numpy_row(x: Any) -> np.ndarray:
+    # NumPy, not JAX: a row may be made while a program is being traced.
+    return np.asarray(x, jax.dtypes.canonicalize_dtype(jnp.result_type(x)))[None]
 
 
 def _flatten_per_replica(x: PerReplica) -> tuple[tuple[Any, ...], Any]:

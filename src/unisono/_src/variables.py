@@ -434,7 +434,7 @@ def _create(
         trainable=trainable,
         synchronization=synchronization,
         aggregation=aggregation,
-        strategy=placement.strategy if placement else None,
+        strategy=ambient.current().strategy,
         constraint=constraint,
     )
 

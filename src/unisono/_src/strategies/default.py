@@ -6,8 +6,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from unisono._src import ambient, collectives, contexts, options
 from unisono._src.strategies import base, extended
 
@@ -20,7 +18,7 @@ class _DefaultExtended(extended.StrategyExtended):
         return 1
 
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        context = contexts.ReplicaContext(self._container_strategy(), np.int32(0))
+        context = contexts.ReplicaContext(self._container_strategy(), contexts.replica_id(0))
         with ambient.pushed(
             mode=ambient.REPLICA, replica=context, port=collectives.Solo(), copy=0
         ):

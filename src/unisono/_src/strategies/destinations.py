@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from unisono._src import devices, values
+from unisono._src import collectives, devices, values
 from unisono._src.topology import Topology
 
 
@@ -25,7 +25,7 @@ class Target:
             device = self.device
             if self.topology is not None:
                 device = self.topology.devices[0]
-            return value if traced or device is None else jax.device_put(value, device)
+            return collectives.place(value, device)
         if not traced:
             value = jax.device_put(value, self.topology.replicated)
         return values.Mirrored.of(value, self.topology.replicas)

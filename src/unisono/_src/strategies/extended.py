@@ -172,7 +172,7 @@ class StrategyExtended:
         return ambient.pushed(colocate=colocate_with_variable)
 
     def _check_colocation(self, target: Any) -> None:
-        if target == self.non_slot_devices([]) and isinstance(target, tuple):
+        if isinstance(target, tuple) and target == self.non_slot_devices([]):
             return
         if not self.variable_created_in_scope(target):
             raise ValueError(

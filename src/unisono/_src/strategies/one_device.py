@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from unisono._src import ambient, collectives, contexts, options, state, values
 from unisono._src.strategies import base, extended
@@ -50,7 +49,7 @@ class _OneDeviceExtended(extended.StrategyExtended):
 
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
         port = collectives.Solo()
-        context = contexts.ReplicaContext(self._container_strategy(), np.int32(0), port)
+        context = contexts.ReplicaContext(self._container_strategy(), contexts.replica_id(0), port)
         args, kwargs = values.unwrap((args, kwargs), 0, 1)
         with self._frame(mode=ambient.REPLICA, replica=context, port=port):
             return fn(*args, **kwargs)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from unisono._src import (
@@ -103,8 +102,9 @@ class ReplicatedExtended(extended.StrategyExtended):
     def _run_alone(self, fn: Any, args: Any, kwargs: Any) -> Any:
         args = values.unwrap(args, 0, 1)
         kwargs = values.unwrap(kwargs, 0, 1)
-        with self._replica_frame(np.int32(0), collectives.Solo(), copy=0):
-            with self._on_device(0):
+        with self._on_device(0):
+            replica_id = contexts.replica_id(0)
+            with self._replica_frame(replica_id, collectives.Solo(), copy=0):
                 result = fn(*args, **kwargs)
         return values.regroup([result])
 
@@ -133,17 +133,13 @@ class ReplicatedExtended(extended.StrategyExtended):
         is_traced = state.frame().is_compiled
 
         def enter(index: int, port: Any) -> ambient.Frame:
-            replica_id = np.int32(index)
-            if not is_traced:
-                device = self._topology.devices[index]
-                replica_id = jax.device_put(replica_id, device)
+            with self._on_device(index):
+                replica_id = contexts.replica_id(index)
             with self._replica_frame(replica_id, port, copy=index):
                 return ambient.current()
 
         def call(index: int) -> Callable[[], Any]:
             own_args, own_kwargs = values.unwrap((args, kwargs), index, count)
-            if not is_traced:
-                own_args, own_kwargs = self._move((own_args, own_kwargs), index)
             return lambda: fn(*own_args, **own_kwargs)
 
         calls = [call(i) for i in range(count)]
@@ -152,19 +148,6 @@ class ReplicatedExtended(extended.StrategyExtended):
 
     def _per_replica(self, parts: Sequence[Any]) -> values.PerReplica:
         return values.PerReplica(parts, self._topology)
-
-    def _move(self, tree: Any, index: int) -> Any:
-        """Arrays bound to another device follow the replica to its own."""
-        device = self._topology.devices[index]
-
-        def leaf(x: Any) -> Any:
-            if not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer):
-                return x
-            if not x.committed or x.sharding.device_set == {device}:
-                return x
-            return jax.device_put(x, device)
-
-        return nest.map_structure(leaf, tree)
 
     # Reducing.
 

@@ -1,0 +1,1 @@
+"""Adapters to other libraries; the only modules that know them."""
