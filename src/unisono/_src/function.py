@@ -11,6 +11,9 @@ from unisono._src import ambient, programs, signature, state
 from unisono._src.topology import Topology
 
 
+_NO_KWARGS = signature.flatten({}, [], None)
+
+
 def is_compiling() -> bool:
     """Whether the running code is being traced by a `function`."""
     return state.frame().is_compiled
@@ -53,14 +56,20 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the compiled function; trace it first if the signature is new."""
         frame = ambient.current()
-        if _is_inline(frame):
-            return self.python_function(*args, **kwargs)
+        mesh = self._topology
+        if frame is not ambient.ROOT:
+            if _is_inline(frame):
+                return self.python_function(*args, **kwargs)
+            mesh = mesh or _mesh(frame)
         if self.input_signature is not None:
             args = self._checked(args, kwargs)
             kwargs = {}
         leaves: list[Any] = []
-        mesh = self._topology or _mesh(frame)
-        rest = signature.flatten((args, kwargs), leaves, mesh)
+        rest = signature.flatten(args, leaves, mesh)
+        if kwargs:
+            rest = (rest, signature.flatten(kwargs, leaves, mesh))
+        else:
+            rest = (rest, _NO_KWARGS)
         key = (rest, frame.strategy, frame.mode)
         last = self._last
         if last is not None and last[0] == key:
@@ -152,7 +161,10 @@ class Function:
         frame = ambient.current()
         leaves: list[Any] = []
         mesh = self._topology or _mesh(frame)
-        rest = signature.flatten((args, kwargs), leaves, mesh)
+        rest = (
+            signature.flatten(args, leaves, mesh),
+            signature.flatten(kwargs, leaves, mesh),
+        )
         key = (rest, frame.strategy, frame.mode)
         known = self._programs.setdefault(key, [])
         for program in reversed(known):

@@ -46,7 +46,7 @@ class Optimizer:
         self._variables = list(variables)
         self._check(self._variables)
         self.name = name
-        initial = tx.init([v.value() for v in self._variables])
+        initial = tx.init([state.peek(v._cell) for v in self._variables])
         leaves, self._treedef = jax.tree.flatten(initial)
         self._slots = [
             Variable(x, trainable=False, name=f"{name}/slot_{i}")

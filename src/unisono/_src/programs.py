@@ -9,6 +9,7 @@ ones are then dropped from the program.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,6 @@ from jax.interpreters import partial_eval
 
 from unisono._src import (
     ambient,
-    collectives,
     contexts,
     errors,
     signature,
@@ -83,7 +83,9 @@ def trace(
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
         frame = state.FunctionFrame(cells, stored)
         with ambient.pushed(state=frame):
-            args, kwargs = signature.rebuild(rest, iter(arrays))
+            given = iter(arrays)
+            args = signature.rebuild(rest[0], given)
+            kwargs = signature.rebuild(rest[1], given)
             result = fn(*args, **kwargs)
             if frame.created and not may_create:
                 raise _created_again(next(iter(frame.created)))
@@ -180,16 +182,13 @@ class Program:
         self._order = self._positions(first)
         self._traces: dict[Any, Trace] = {}
         self._clock = -1
-        self._places_args = False
-        self._central = [c for c in first.read if self._is_elsewhere(c)]
-        self._central_out = [
-            (i, c) for i, c in enumerate(self.written) if self._is_elsewhere(c)
-        ]
+        self._places = any(self._is_elsewhere(c) for c in first.read)
+        self._elsewhere_out = [c for c in self.written if self._is_elsewhere(c)]
         self._throttled = first.mesh is not None and first.mesh.needs_throttle
         self._jitted = jax.jit(
             self._evaluate, donate_argnums=0, out_shardings=self._out_shardings(first)
         )
-        self._collect = _collector(first.outputs, first.mesh)
+        self._collect = _collector(first.outputs)
 
     def _is_elsewhere(self, cell: Cell) -> bool:
         """Whether the cell lives on fewer devices than the program runs on."""
@@ -249,32 +248,28 @@ class Program:
             self._clock = state.Clock.escapes
         donated = [c.array for c in self.donated]
         kept = [c.array for c in self.kept]
-        if self._central or self._places_args:
+        if self._places:
             donated, kept, leaves = self._placed(donated, kept, leaves)
         try:
             new, flat = self._jitted(donated, kept, leaves)
         except Miss:
             raise
-        except ValueError as error:
-            if self._places_args or "incompatible devices" not in str(error):
-                raise self._explained(error) from None
-            self._places_args = True
-            return self(leaves)
         except Exception as error:
-            raise self._explained(error) from None
-        for cell, array in zip(self.written, new, strict=True):
+            if self._places or "incompatible devices" not in str(error):
+                raise self._explained(error) from None
+            self._places = True
+            return self(leaves)
+        for cell, array in zip(self.written, new):  # noqa: B905
             cell.array = array
-        for _, cell in self._central_out:
-            cell.array = jax.device_put(cell.array, cell.sharding)
+        if self._elsewhere_out:
+            self._bring_home()
         if self._throttled:
-            self._wait_a_little(new, flat)
+            topology.admit(new or flat)
         return self._collect(flat)
 
-    def _wait_a_little(self, new: list[Any], flat: list[Any]) -> None:
-        if new:
-            topology.admit(new[-1])
-        elif flat:
-            topology.admit(flat[-1])
+    def _bring_home(self) -> None:
+        for cell in self._elsewhere_out:
+            cell.array = jax.device_put(cell.array, cell.sharding)
 
     def _placed(self, donated: Any, kept: Any, leaves: Any) -> Any:
         """Copy what lives on fewer devices to all of the program's."""
@@ -312,35 +307,30 @@ class Program:
         """The program's lowering, for inspection."""
         donated = [c.array for c in self.donated]
         kept = [c.array for c in self.kept]
-        if self._central or self._places_args:
+        if self._places:
             donated, kept, leaves = self._placed(donated, kept, leaves)
         return self._jitted.lower(donated, kept, leaves)
 
 
-def _collector(outputs: Output, mesh: topology.Topology | None) -> Any:
+def _collector(outputs: Output) -> Any:
     """A function from the program's arrays to what the caller sees."""
     if outputs.is_plain():
-        if mesh is None:
-            return lambda flat: flat[0]
-        return lambda flat: collectives.release(flat[0]._fully_replicated_shard())
+        return operator.itemgetter(0)
     if not outputs.kinds:
         return lambda flat: outputs.treedef.unflatten(())
 
     def collect(flat: list[Any]) -> Any:
         given = iter(flat)
-        leaves = [_collect_leaf(kind, given, mesh) for kind in outputs.kinds]
+        leaves = [_collect_leaf(kind, given) for kind in outputs.kinds]
         return outputs.treedef.unflatten(leaves)
 
     return collect
 
 
-def _collect_leaf(kind: Any, given: Any, mesh: topology.Topology | None) -> Any:
+def _collect_leaf(kind: Any, given: Any) -> Any:
     tag = kind[0]
     if tag == "a":
-        array = next(given)
-        if mesh is None:
-            return array
-        return collectives.release(array._fully_replicated_shard())
+        return next(given)
     if tag == "s":
         return kind[1].value if isinstance(kind[1], signature.Identity) else kind[1]
     tree = kind[3].unflatten([next(given) for _ in range(kind[2])])

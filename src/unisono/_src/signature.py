@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src.array import ArrayImpl
 
 from unisono._src import nest, values
 from unisono._src.operators import ArrayOperators
@@ -34,7 +35,8 @@ class Identity:
         return id(self.value)
 
 
-_SCALARS = (bool, int, float, complex, str, bytes, type(None))
+_SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_LEAF = jax.tree.structure(0)
 
 
 def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
@@ -44,16 +46,21 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     per-replica value, ``u`` uneven per-replica value, ``m`` mirrored value, ``s``
     static value, ``l``/``t``/``d``/``n`` containers, ``x`` other pytree.
     """
+    # The commonest kinds first, told apart by identity of types: this runs on every
+    # call, and `isinstance(x, jax.Array)` costs more than all of the rest.
     kind = type(x)
-    if kind is tuple or kind is list:
-        parts = tuple(flatten(c, leaves, topology) for c in x)
-        return ("t" if kind is tuple else "l", parts)
-    if isinstance(x, (jax.Array, np.ndarray, np.generic)):
+    if kind is ArrayImpl or kind is np.ndarray:
         leaves.append(x)
         return "a"
     if kind is values.PerReplica:
+        if type(x._stacked) is ArrayImpl:
+            leaves.append(x._stacked)
+            return ("p", x._count, _LEAF)
         return _flatten_per_replica(x, leaves, topology)
-    if isinstance(x, _SCALARS):
+    if kind is tuple or kind is list:
+        parts = [flatten(c, leaves, topology) for c in x]
+        return ("t" if kind is tuple else "l", tuple(parts))
+    if kind in _SCALARS:
         return ("s", kind, x)
     return _flatten_other(x, leaves, topology)
 
@@ -82,6 +89,9 @@ def _gathered(parts: list[Any], topology: Topology | None) -> list[Any]:
 
 
 def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
+    if isinstance(x, (jax.Array, np.ndarray, np.generic)):
+        leaves.append(x)
+        return "a"
     if isinstance(x, values.Mirrored):
         flat, treedef = jax.tree.flatten(x.whole)
         leaves.extend(flat)

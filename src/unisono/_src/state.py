@@ -118,11 +118,12 @@ class Cell:
         self.escaped = True
         Clock.escapes += 1
 
-    def store(self, array: jax.Array) -> None:
-        """Replace the stored array by one that others may hold too."""
+    def store(self, array: jax.Array, is_fresh: bool = False) -> None:
+        """Replace the stored array; unless it is fresh, others may hold it too."""
         sharding = self.sharding
         self.array = array if sharding is None else jax.device_put(array, sharding)
-        self.escape()
+        if not is_fresh:
+            self.escape()
 
 
 def live_cells() -> list[Cell]:
@@ -223,7 +224,7 @@ class EagerFrame(StateFrame):
         array = jnp.array(value, copy=True)
         if cell.is_stacked:
             array = jnp.broadcast_to(array, cell.stored_shape)
-        cell.store(array)
+        cell.store(array, is_fresh=True)
 
 
 EAGER = EagerFrame()
@@ -377,6 +378,14 @@ class GradientFrame(StateFrame):
 def frame() -> StateFrame:
     """The frame that reads and writes go through now."""
     return ambient.current().state or EAGER
+
+
+def peek(cell: Cell) -> Any:
+    """The first copy, for a look that keeps no reference to it."""
+    if cell.array is None or not (cell.is_stacked or cell.is_replicated):
+        return frame().copy(cell, 0) if cell.array is None else cell.array
+    piece = collectives.shards(cell.array, cell.topology)[0]
+    return collectives.release(piece.reshape(cell.shape))
 
 
 def without_gradient(value: Any) -> Any:

@@ -70,24 +70,17 @@ class _Throttle:
     the threads that can be taken; the pool `devices.start` makes is larger than that.
     """
 
-    def __init__(self) -> None:
-        self.in_flight = 0
-        self.limit = 0
-
-    def admit(self, result: jax.Array) -> None:
-        self.in_flight += 1
-        if self.in_flight >= (self.limit or self._choose()):
-            self.in_flight = 0
-            result.block_until_ready()
-
-    def _choose(self) -> int:
-        self.limit = 16 if devices.pool_is_large() else 4
-        return self.limit
+    in_flight = 0
+    limit = 8
 
 
 _throttle = _Throttle()
 
 
-def admit(result: jax.Array) -> None:
+def admit(results: Sequence[jax.Array]) -> None:
     """Say that a step over several CPU devices was dispatched; waits now and then."""
-    _throttle.admit(result)
+    _throttle.in_flight += 1
+    if _throttle.in_flight >= _throttle.limit and results:
+        _throttle.limit = 32 if devices.pool_is_large() else 8
+        _throttle.in_flight = 0
+        results[-1].block_until_ready()

@@ -1,0 +1,70 @@
+# Everything runs from .venv, which these targets make by themselves from the pinned
+# versions in constraints.txt. Needed beforehand: Python 3.11 or newer, and make.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+RUN    := $(BIN)/python
+
+PIP    := $(RUN) -m pip install -qq --disable-pip-version-check -c constraints.txt
+MADE   := $(VENV)/.made
+CORE   := $(VENV)/.installed-core
+TEST   := $(VENV)/.installed-test
+CODE   := src tests examples conftest.py $(wildcard benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint types layout format features clean
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /|/' \
+	  | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+
+demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
+	@$(RUN) examples/digits.py
+
+test: $(TEST) ## Run every test and doctest
+	@$(RUN) -m pytest
+
+features: $(TEST) ## Run the tests; list each row of the feature table with its proof
+	@$(RUN) -m pytest -q --features
+
+bench: $(CORE) ## Compare with the same programs written in plain JAX
+	@$(RUN) benchmarks/run.py
+
+lint: $(TEST) ## Check style and formatting
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check $(CODE)
+
+format: $(TEST) ## Rewrite the code in the project's format
+	@$(BIN)/ruff check --fix $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+types: $(TEST) ## Check types
+	@$(BIN)/mypy
+
+layout: $(TEST) ## Check that imports go one way
+	@$(BIN)/lint-imports --no-logo
+
+clean: ## Remove the environment and every cache
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	  .import_linter_cache src/*.egg-info
+	find src tests examples benchmarks -name __pycache__ -type d -prune \
+	  -exec rm -rf {} + 2>/dev/null || true
+
+$(MADE):
+	@$(PYTHON) -c 'import sys; v = sys.version_info; \
+	  sys.exit(v < (3, 11) and "unisono needs Python 3.11 or newer; %s is %d.%d. \
+	Name another one: make PYTHON=python3.12 ..." % (sys.executable, *v[:2]))'
+	@echo "Making $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(CORE): $(MADE) pyproject.toml constraints.txt
+	@echo "Installing unisono and what it needs (once; a few minutes) ..."
+	@$(PIP) -e .
+	@touch $@
+
+$(TEST): $(CORE)
+	@echo "Installing the test tools (once) ..."
+	@$(PIP) -e '.[test]'
+	@touch $@

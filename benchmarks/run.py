@@ -1,0 +1,170 @@
+"""Ratios of unisono to hand-written JAX, from one interleaved run.
+
+usage: python benchmarks/run.py [--quick]
+
+Every figure compares two programs that take turns in one process, so that a busy
+machine slows both alike. Absolute times are shown only to make the ratios readable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import rich.console
+import rich.table
+
+CASES = ("1 variable", "100 variables", "MLP")
+STEPS = {"1 variable": 300, "100 variables": 60, "MLP": 12}
+# Hand-written JAX deadlocks on virtual CPU devices when it never waits.
+BURST = 8
+REACH = {
+    ("1 variable", 1): "≤ 8 µs more",
+    ("1 variable", 2): "≤ 1.15×",
+    ("1 variable", 8): "≤ 1.15×",
+    ("100 variables", 0): "≤ 1.15×",
+    ("MLP", 0): "≤ 1.02×",
+}
+
+
+def _pair(case: str, replicas: int) -> Any:
+    import steps
+
+    if case == "MLP":
+        return steps.mlp_step(replicas)
+    return steps.variables_step(replicas, int(case.split()[0]))
+
+
+def _burst(step: Callable[[], Any], count: int) -> float:
+    begin = time.perf_counter()
+    for i in range(count):
+        out = step()
+        if i % BURST == BURST - 1:
+            out.block_until_ready()
+    out.block_until_ready()
+    return (time.perf_counter() - begin) / count
+
+
+def measure(case: str, replicas: int, rounds: int) -> dict[str, Any]:
+    """Median time of a step of each program and the median ratio of neighbours."""
+    pair = _pair(case, replicas)
+    count = STEPS[case]
+    for step in (pair.raw, pair.ours):
+        _burst(step, 2 * BURST)
+    raw, ours = [], []
+    for i in range(rounds):
+        order = [(pair.raw, raw), (pair.ours, ours)]
+        for step, times in order if i % 2 else order[::-1]:
+            times.append(_burst(step, count))
+    ratios = [o / r for o, r in zip(ours, raw, strict=True)]
+    best = min(ours) - min(raw)
+    return {
+        "raw_us": statistics.median(raw) * 1e6,
+        "ours_us": statistics.median(ours) * 1e6,
+        "more_us": best * 1e6,
+        "ratio": statistics.median(ratios),
+        "best_ratio": min(ours) / min(raw),
+        "collectives": _collectives(pair),
+    }
+
+
+def _collectives(pair: Any) -> list[int]:
+    counts = []
+    for lowered in pair.lowered():
+        text = lowered.compile().as_text()
+        counts.append(text.count(" all-reduce(") + text.count(" all-reduce-start("))
+    return counts
+
+
+def first_call(case: str, replicas: int, whose: str) -> float:
+    """Seconds of the first call, in this fresh process."""
+    pair = _pair(case, replicas)
+    begin = time.perf_counter()
+    getattr(pair, whose)().block_until_ready()
+    return time.perf_counter() - begin
+
+
+def _child(arguments: list[str]) -> Any:
+    done = subprocess.run(
+        [sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True
+    )
+    done.check_returncode()
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _start_devices(replicas: int) -> None:
+    import unisono as uni
+
+    if replicas > 1:
+        uni.config.set_virtual_devices(replicas)
+        uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+def _steps_table(console: rich.console.Console, rounds: int) -> None:
+    table = rich.table.Table(title="One step: unisono against hand-written JAX")
+    for head in ("step", "replicas", "JAX µs", "unisono µs", "more µs", "ratio", "best",
+                 "reach", "all-reduces"):  # fmt: skip
+        table.add_column(head, justify="right")
+    for case in CASES:
+        for replicas in (1, 2, 8):
+            console.print(f"[dim]{case}, {replicas} replica(s) …")
+            r = _child(["--measure", case, str(replicas), str(rounds)])
+            reach = REACH.get((case, replicas)) or REACH.get((case, 0), "")
+            table.add_row(
+                case, str(replicas), f"{r['raw_us']:,.0f}", f"{r['ours_us']:,.0f}",
+                f"{r['more_us']:+,.1f}", f"{r['ratio']:.3f}", f"{r['best_ratio']:.3f}",
+                reach, f"{r['collectives'][0]} / {r['collectives'][1]}",
+            )  # fmt: skip
+    console.print(table)
+
+
+def _first_table(console: rich.console.Console, rounds: int) -> None:
+    table = rich.table.Table(title="First call of the MLP step: trace and compile")
+    for head in ("replicas", "JAX s", "unisono s", "ratio", "to 1 replica"):
+        table.add_column(head, justify="right")
+    base = 0.0
+    for replicas in (1, 8, 32):
+        console.print(f"[dim]first call, {replicas} replica(s) …")
+        found: dict[str, list[float]] = {"raw": [], "ours": []}
+        for _ in range(rounds):
+            for whose, times in found.items():
+                times.append(_child(["--first", "MLP", str(replicas), whose]))
+        raw, ours = min(found["raw"]), min(found["ours"])
+        base = base or ours
+        table.add_row(
+            str(replicas), f"{raw:.2f}", f"{ours:.2f}", f"{ours / raw:.2f}",
+            f"{ours / base:.2f}",
+        )  # fmt: skip
+    console.print(table)
+    console.print("reach: ratio ≤ 1.3, and 32 replicas ≤ 1.3 × 1 replica")
+
+
+def main() -> None:
+    """Print the tables, or one figure when called for it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--first", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        case, replicas, rounds = arguments.measure
+        _start_devices(int(replicas))
+        print(json.dumps(measure(case, int(replicas), int(rounds))))
+    elif arguments.first:
+        case, replicas, whose = arguments.first
+        _start_devices(int(replicas))
+        print(json.dumps(first_call(case, int(replicas), whose)))
+    else:
+        console = rich.console.Console()
+        _steps_table(console, 5 if arguments.quick else 15)
+        _first_table(console, 1 if arguments.quick else 3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""Eight virtual devices for every test and doctest, and the project's own plugins."""
+
+import importlib.util
+import pathlib
+
+import unisono
+
+# Before anything starts JAX's backend: afterwards the number of devices is fixed.
+unisono.config.set_virtual_devices(8)
+
+pytest_plugins = ("pytester", "tests.plugins.features", "tests.plugins.leaks")
+
+# A module of an integration imports its package; without the package there is
+# nothing to collect.
+_INTEGRATIONS = pathlib.Path("src/unisono/_src/integrations")
+collect_ignore_glob = [
+    str(_INTEGRATIONS / f"{package}*")
+    for package in ("flax", "keras", "ray")
+    if importlib.util.find_spec(package) is None
+]

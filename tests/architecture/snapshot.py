@@ -1,0 +1,96 @@
+"""The public names and signatures as text, to be compared with a checked-in copy.
+
+`python -m tests.architecture.snapshot` writes the copy anew after a meant change.
+"""
+
+import enum
+import importlib
+import inspect
+import pathlib
+import pkgutil
+import re
+import types
+
+import unisono
+
+SNAPSHOT = pathlib.Path(__file__).with_name("public_api.txt")
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def public_modules():
+    """Returns every public module of the package by name, sorted."""
+    found = {"unisono": unisono}
+    for info in pkgutil.walk_packages(unisono.__path__, "unisono."):
+        if not any(part.startswith("_") for part in info.name.split(".")):
+            found[info.name] = importlib.import_module(info.name)
+    return dict(sorted(found.items()))
+
+
+def public_names():
+    """Yields (qualified name, object) for each name in a public `__all__`."""
+    for module_name, module in public_modules().items():
+        for name in sorted(module.__all__):
+            yield f"{module_name}.{name}", getattr(module, name)
+
+
+def render():
+    """Returns the whole public surface, one name per line."""
+    lines = []
+    for name, value in public_names():
+        lines += _render_name(name, value)
+    return "\n".join(lines) + "\n"
+
+
+def _render_name(name, value):
+    if isinstance(value, types.ModuleType):
+        return [f"{name}: module"]
+    if inspect.isclass(value):
+        return _render_class(name, value)
+    if callable(value):
+        return [f"{name}{_signature(value)}"]
+    return [f"{name}: {type(value).__name__}"]
+
+
+def _render_class(name, cls):
+    if issubclass(cls, enum.Enum):
+        return [f"class {name}: {', '.join(cls.__members__)}"]
+    lines = [f"class {name}{_signature(cls)}"]
+    for member in sorted(dir(cls)):
+        if not member.startswith("_") and _is_ours(cls, member):
+            lines.append(f"    {_render_member(cls, member)}")
+    return lines
+
+
+def _is_ours(cls, member):
+    owner = next(base for base in cls.__mro__ if member in vars(base))
+    return owner.__module__.partition(".")[0] == "unisono"
+
+
+def _render_member(cls, member):
+    value = inspect.getattr_static(cls, member)
+    for kind in (classmethod, staticmethod):
+        if isinstance(value, kind):
+            return f"{kind.__name__} {member}{_signature(getattr(cls, member))}"
+    if inspect.isroutine(value):
+        return f"{member}{_signature(value)}"
+    return f"{member}"
+
+
+def _signature(value):
+    """Returns names, kinds and defaults; annotations differ between Pythons."""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return "(...)"
+    bare = [
+        p.replace(annotation=inspect.Parameter.empty)
+        for p in signature.parameters.values()
+    ]
+    text = str(inspect.Signature(bare))
+    return _ADDRESS.sub("", text)
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(render(), encoding="utf-8")
+    print(f"{SNAPSHOT.name}: {len(render().splitlines())} lines")

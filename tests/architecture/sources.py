@@ -1,0 +1,67 @@
+"""The package's source files and their syntax trees, for the tests of its layout."""
+
+import ast
+import dataclasses
+import functools
+import pathlib
+
+ROOT = pathlib.Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "unisono"
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One file of the package."""
+
+    path: pathlib.Path
+
+    @property
+    def name(self):
+        """The path as a reader would type it."""
+        return self.path.relative_to(ROOT).as_posix()
+
+    @property
+    def is_facade(self):
+        """Whether the file is public: it may hold re-exports only."""
+        return "_src" not in self.path.relative_to(PACKAGE).parts
+
+    @functools.cached_property
+    def text(self):
+        """The file's text."""
+        return self.path.read_text(encoding="utf-8")
+
+    @functools.cached_property
+    def tree(self):
+        """The file's syntax tree."""
+        return ast.parse(self.text, filename=self.name)
+
+
+@functools.cache
+def all_sources():
+    """Returns every Python file of the package, sorted by path."""
+    return tuple(Source(path) for path in sorted(PACKAGE.rglob("*.py")))
+
+
+def functions_of(tree):
+    """Yields every function and method of a syntax tree, nested ones too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def count_lines(function):
+    """Returns a function's lines from `def` to its end, its docstring left out."""
+    total = function.end_lineno - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function, clean=False) is not None:
+        total -= first.end_lineno - first.lineno + 1
+    return total
+
+
+def imported_packages(node):
+    """Returns the top-level packages that an import statement names."""
+    if isinstance(node, ast.Import):
+        return [alias.name.partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return ["unisono" if node.level else node.module.partition(".")[0]]
+    return []

@@ -1,0 +1,151 @@
+"""The rules of the house that a syntax tree can show.
+
+Which module may import which is checked by `make layout`; complexity by `make lint`.
+"""
+
+import ast
+
+from tests.architecture import sources
+
+MAX_MODULE_LINES = 500
+MAX_FUNCTION_LINES = 50
+
+# Loaded on first use, so that `import unisono` costs no more than jax and numpy.
+LOADED_ON_FIRST_USE = frozenset(
+    {"flax", "grain", "greenlet", "keras", "optax", "orbax", "ray", "rich", "typer"}
+)
+
+# Each is imported by its own room alone.
+ROOMS = {
+    "flax": ("_src/integrations/",),
+    "keras": ("_src/integrations/",),
+    "ray": ("_src/remote", "_src/integrations/"),
+}
+
+UNSAFE_LOADERS = frozenset({"cloudpickle", "dill", "marshal", "pickle", "shelve"})
+
+
+def test_no_module_is_longer_than_its_budget():
+    long = {
+        source.name: lines
+        for source in sources.all_sources()
+        if (lines := len(source.text.splitlines())) > MAX_MODULE_LINES
+    }
+    assert not long, (
+        f"expected at most {MAX_MODULE_LINES} lines per module, received {long}; "
+        "split by reason to change."
+    )
+
+
+def test_no_function_is_longer_than_its_budget():
+    long = {
+        f"{source.name}:{function.lineno} {function.name}": lines
+        for source in sources.all_sources()
+        for function in sources.functions_of(source.tree)
+        if (lines := sources.count_lines(function)) > MAX_FUNCTION_LINES
+    }
+    assert not long, (
+        f"expected at most {MAX_FUNCTION_LINES} lines per function without its "
+        f"docstring, received {long}; name the parts and call them."
+    )
+
+
+def test_functions_import_only_packages_that_load_on_first_use():
+    hidden = {
+        f"{source.name}:{node.lineno}": package
+        for source in sources.all_sources()
+        for function in sources.functions_of(source.tree)
+        for node in ast.walk(function)
+        for package in sources.imported_packages(node)
+        if package not in LOADED_ON_FIRST_USE
+    }
+    assert not hidden, (
+        "expected imports at the top of the module, except of "
+        f"{sorted(LOADED_ON_FIRST_USE)}; received {hidden}. A cycle is a sign that "
+        "something lives in the wrong room."
+    )
+
+
+def test_packages_with_a_room_of_their_own_are_imported_nowhere_else():
+    strays = {
+        f"{source.name}:{node.lineno}": package
+        for source in sources.all_sources()
+        for node in ast.walk(source.tree)
+        for package in sources.imported_packages(node)
+        if package in ROOMS and not any(room in source.name for room in ROOMS[package])
+    }
+    assert not strays, f"expected each of {ROOMS} in its room, received {strays}."
+
+
+def test_nothing_loads_a_format_that_can_run_code():
+    unsafe = {
+        f"{source.name}:{node.lineno}": package
+        for source in sources.all_sources()
+        for node in ast.walk(source.tree)
+        for package in sources.imported_packages(node)
+        if package in UNSAFE_LOADERS
+    }
+    assert not unsafe, f"expected no import of {sorted(UNSAFE_LOADERS)}, got {unsafe}."
+
+
+def test_only_the_ambient_module_keeps_state_per_thread():
+    stores = {"ContextVar", "contextvars.ContextVar", "threading.local"}
+    keepers = {
+        source.name
+        for source in sources.all_sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node) in stores
+    }
+    assert keepers <= {"src/unisono/_src/ambient.py"}, (
+        f"expected state per thread in ambient.py alone, received {keepers}."
+    )
+
+
+def test_public_modules_hold_re_exports_only():
+    logic = {
+        f"{source.name}:{node.lineno}": type(node).__name__
+        for source in sources.all_sources()
+        if source.is_facade
+        for node in source.tree.body
+        if not _is_re_export(node)
+    }
+    assert not logic, (
+        "expected a docstring, imports, aliases and `__all__` in public modules, "
+        f"received {logic}; move the logic to unisono/_src."
+    )
+
+
+def test_public_modules_name_what_they_export():
+    silent = {
+        source.name
+        for source in sources.all_sources()
+        if source.is_facade and "__all__" not in _assigned_names(source.tree)
+    }
+    assert not silent, f"expected `__all__` in public modules; missing in {silent}."
+
+
+def _is_re_export(node):
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return True
+    if isinstance(node, ast.Expr):  # An integration may take effect on import.
+        is_install = ast.unparse(node).endswith(".install()")
+        return is_install or isinstance(node.value, ast.Constant)
+    if isinstance(node, ast.FunctionDef):  # PEP 562: loading a submodule on first use.
+        return node.name in {"__dir__", "__getattr__"}
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test).endswith("TYPE_CHECKING")
+    if isinstance(node, ast.Assign):
+        names = [ast.unparse(target) for target in node.targets]
+        is_alias = isinstance(node.value, ast.Attribute | ast.Name)
+        return is_alias or all(name.startswith("_") for name in names)
+    return False
+
+
+def _assigned_names(tree):
+    return {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }

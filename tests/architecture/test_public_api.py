@@ -1,0 +1,56 @@
+"""The public surface: documented, and changed only on purpose."""
+
+import dataclasses
+import difflib
+import inspect
+import types
+
+from tests.architecture import snapshot
+
+
+def test_public_names_and_signatures_are_those_of_the_snapshot():
+    stored = snapshot.SNAPSHOT.read_text(encoding="utf-8").splitlines()
+    current = snapshot.render().splitlines()
+    difference = list(difflib.unified_diff(stored, current, n=0, lineterm=""))
+    assert not difference, (
+        "the public surface changed. If that is meant, note it in CHANGELOG.md and run "
+        "`python -m tests.architecture.snapshot`:\n" + "\n".join(difference)
+    )
+
+
+def test_every_public_name_is_documented():
+    bare = [name for name, obj in snapshot.public_names() if not _is_documented(obj)]
+    assert not bare, f"expected a docstring on every public name; missing on {bare}."
+
+
+def test_every_public_method_of_a_public_class_is_documented():
+    bare = [
+        f"{name}.{member}"
+        for name, cls in snapshot.public_names()
+        if inspect.isclass(cls)
+        for member, value in vars(cls).items()
+        if not member.startswith("_")
+        and (inspect.isroutine(value) or isinstance(value, property))
+        and not inspect.getdoc(getattr(cls, member))
+    ]
+    assert not bare, f"expected a docstring on every public method; missing on {bare}."
+
+
+def test_every_name_in_all_exists_once():
+    for module_name, module in snapshot.public_modules().items():
+        assert len(set(module.__all__)) == len(module.__all__), module_name
+        missing = [name for name in module.__all__ if not hasattr(module, name)]
+        assert not missing, f"{module_name}.__all__ names {missing}: none exists."
+
+
+def _is_documented(value):
+    if inspect.isclass(value):
+        # A dataclass writes its signature where its author wrote nothing.
+        written = value.__dict__.get("__doc__") or ""
+        generated = dataclasses.is_dataclass(value) and written.startswith(
+            f"{value.__name__}("
+        )
+        return bool(written.strip()) and not generated
+    if callable(value) or isinstance(value, types.ModuleType):
+        return bool((value.__doc__ or "").strip())
+    return True

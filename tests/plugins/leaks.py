@@ -1,0 +1,50 @@
+"""A test that leaves a thread, an environment variable or a scope behind fails."""
+
+import os
+import threading
+
+import pytest
+
+import unisono
+
+# Written by pytest itself between the phases of a test.
+_NOT_OURS = frozenset({"PYTEST_CURRENT_TEST", "PYTEST_VERSION"})
+
+# Time for a thread that was told to stop to be gone. Only a leak waits that long.
+_GRACE_SECONDS = 5.0
+
+
+def environment():
+    """Returns a copy of the environment without what pytest writes to it."""
+    return {k: v for k, v in os.environ.items() if k not in _NOT_OURS}
+
+
+def describe_changes(before, after):
+    """Returns one line per environment variable that differs."""
+    return [
+        f"environment variable {name} was {before.get(name)!r}, is {after.get(name)!r}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def surviving_threads(before):
+    """Returns one line per thread that started since `before` and does not end."""
+    survivors = []
+    for thread in set(threading.enumerate()) - before:
+        thread.join(_GRACE_SECONDS)
+        if thread.is_alive():
+            survivors.append(f"thread {thread.name!r} still runs; join it")
+    return survivors
+
+
+@pytest.fixture(autouse=True)
+def leaks():
+    """Fails a test that leaves a thread, a variable or a scope behind."""
+    threads, variables = set(threading.enumerate()), environment()
+    yield
+    found = describe_changes(variables, environment()) + surviving_threads(threads)
+    if unisono.distribute.has_strategy():
+        found.append("a strategy is still in scope; leave it with its `with` block")
+    if found:
+        pytest.fail("the test leaks: " + "; ".join(found) + ".", pytrace=False)
