@@ -6,6 +6,7 @@ Each case gives a pair of functions without arguments that dispatch one step.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -114,7 +115,7 @@ SIZES = (784, 512, 512, 10)
 
 def _initial(rng: np.random.Generator) -> list[np.ndarray]:
     out = []
-    for i, o in zip(SIZES[:-1], SIZES[1:], strict=True):
+    for i, o in itertools.pairwise(SIZES):
         out.append((rng.normal(size=(i, o)) / np.sqrt(i)).astype(np.float32))
         out.append(np.zeros(o, np.float32))
     return out

@@ -6,6 +6,7 @@ distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 """
 
 from unisono import compat, config, distribute, metrics, nn, optimizers
+from unisono._src.creation import variable_creator_scope
 from unisono._src.errors import FailedPreconditionError, InvalidArgumentError
 from unisono._src.function import Function, function
 from unisono._src.gradients import grad, value_and_grad
@@ -13,7 +14,7 @@ from unisono._src.integrations import jax_arrays as _jax_arrays
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.slices import IndexedSlices
 from unisono._src.specs import TensorSpec, TypeSpec
-from unisono._src.variables import Variable, variable_creator_scope
+from unisono._src.variables import Variable
 
 _jax_arrays.install()
 

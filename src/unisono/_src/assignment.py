@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src import ambient, collectives, errors, state, values
-from unisono._src.operators import ArrayOperators
+from unisono._src.operators import operand
 from unisono._src.options import ReduceOp, VariableAggregation
 from unisono._src.slices import IndexedSlices
 from unisono._src.state import Policy
@@ -111,8 +111,7 @@ def convert(cell: state.Cell, value: Any, keep_shape: bool = False) -> Any:
     Raises:
         ValueError: wrong shape, or a type that would lose its meaning.
     """
-    if isinstance(value, (ArrayOperators, values.PerReplica)):
-        value = value.__jax_array__()
+    value = operand(value)
     if isinstance(value, jax.Array) and value.dtype != cell.dtype:
         _check_castable(cell, value.dtype)
         value = value.astype(cell.dtype)
@@ -156,8 +155,7 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     """A variable that is one array, or a component: write that."""
     cell = variable._cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
-        if frame.port.replicas > 1:
-            raise NeedsLockstep(cell)
+        raise NeedsLockstep(cell)
     return _write_copy(cell, op, _delta(cell, op, value), variable._index)
 
 
@@ -217,12 +215,10 @@ def _on_all(cell: state.Cell, value: Any, frame: ambient.Frame) -> Any:
     """An eager value moved to where the cell is, so that it can be combined."""
     if frame.state is not None or cell.sharding is None:
         return value
-    if isinstance(value, ArrayOperators):
-        value = value.__jax_array__()
-    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
-        if not cell.is_stacked:
-            return jax.device_put(value, cell.sharding)
-    return value
+    value = operand(value)
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+        return value
+    return value if cell.is_stacked else jax.device_put(value, cell.sharding)
 
 
 def _write_cross_on_read(
@@ -232,8 +228,9 @@ def _write_cross_on_read(
     if op != REPLACE:
         raise ValueError(
             f"SyncOnReadVariable does not support `{op}` in cross-replica context when "
-            f"aggregation is set to `tf.VariableAggregation.{variable._aggregation.name}"
-            f"`. Call it in replica context, through strategy.run, or use `assign`."
+            "aggregation is set to `tf.VariableAggregation."
+            f"{variable._aggregation.name}`. Call it in replica context, through "
+            "strategy.run, or use `assign`."
         )
     if isinstance(value, values.PerReplica):
         raise AttributeError(
@@ -368,14 +365,13 @@ def scatter(variable: Any, kind: str, sparse: Any) -> Any:
             f"Variables with `synchronization=ON_READ` doesn't support `{name}`"
         )
     distributed = cell.policy is Policy.MIRRORED and variable._index is None
-    if distributed and kind not in ("add", "sub", "mul", "div"):
-        if variable._aggregation not in (_NONE, _FIRST):
-            raise NotImplementedError(
-                f"{name} is only supported for mirrored variable (variable created "
-                "within certain `tf.distribute.Strategy` scope) with NONE or "
-                "`ONLY_FIRST_REPLICA` aggregation, got: "
-                f"{variable._aggregation}"
-            )
+    adds_up = kind in ("add", "sub", "mul", "div")
+    if distributed and not adds_up and variable._aggregation not in (_NONE, _FIRST):
+        raise NotImplementedError(
+            f"{name} is only supported for mirrored variable (variable created within "
+            "certain `tf.distribute.Strategy` scope) with NONE or "
+            f"`ONLY_FIRST_REPLICA` aggregation, got: {variable._aggregation}"
+        )
     frame = _check_strategy(variable)
     if distributed and _sees_copy(variable, frame) and frame.mode != ambient.UPDATE:
         return _scatter_aggregated(variable, kind, sparse, frame)
@@ -420,4 +416,3 @@ def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> An
         return [target.copy(cell, i) for i in range(port.replicas)]
 
     return port.meet(combine, jax.tree.map(state.without_gradient, sparse))
-

@@ -18,6 +18,7 @@ from jax.extend.core import get_opaque_trace_state
 from jax.sharding import PartitionSpec
 
 from unisono._src import errors, slices
+from unisono._src.operators import StandsForArray
 from unisono._src.options import ReduceOp
 from unisono._src.topology import AXIS, Topology
 
@@ -74,6 +75,7 @@ class LockstepPort(Port):
     ) -> None:
         self.index = index
         self.replicas = replicas
+        self.creations: Any = None
         self._suspend = suspend
         self._base = base
 
@@ -132,7 +134,7 @@ def _split_arrays(payload: Any) -> tuple[list[Any], tuple[Any, Any]]:
 
 def _stands_for_array(x: Any) -> bool:
     # Variables and distributed values travel whole.
-    return hasattr(x, "__jax_array__") and not isinstance(x, jax.Array)
+    return isinstance(x, StandsForArray)
 
 
 def _join_arrays(arrays: list[Any], rest: tuple[Any, Any]) -> Any:
@@ -180,7 +182,9 @@ def release(x: Any) -> Any:
 
 def place(x: Any, device: jax.Device | None) -> Any:
     """`x` on `device`; unchanged while tracing or when no device is given."""
-    if device is None or any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(x)):
+    if device is None or any(
+        isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(x)
+    ):
         return x
     return jax.tree.map(release, jax.device_put(x, device))
 
@@ -198,9 +202,7 @@ def reduce_parts(
         scale = float(len(values)) if op is ReduceOp.MEAN else None
         return slices.concatenate(values, scale)
     if any(sparse):
-        values = [
-            v.to_dense() if s else v for v, s in zip(values, sparse, strict=True)
-        ]
+        values = [v.to_dense() if s else v for v, s in zip(values, sparse, strict=True)]
     check_reducible(values[0].dtype, op.value)
     shapes = [v.shape for v in values]
     if len(set(shapes)) > 1:

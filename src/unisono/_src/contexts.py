@@ -18,7 +18,7 @@ from unisono._src import (
     state,
     values,
 )
-from unisono._src.operators import ArrayOperators
+from unisono._src.operators import ArrayOperators, operand
 from unisono._src.slices import IndexedSlices
 
 
@@ -156,11 +156,9 @@ def require_replica_context(context: ReplicaContext) -> None:
     frame = ambient.current()
     if frame.replica is context:
         return
-    if frame.replica is None and frame.strategy is None:
-        if frame.mode == ambient.REPLICA and isinstance(
-            context, _DefaultReplicaContext
-        ):
-            return
+    is_default = frame.replica is None and frame.mode == ambient.REPLICA
+    if is_default and isinstance(context, _DefaultReplicaContext):
+        return
     if frame.strategy is not context.strategy:
         raise RuntimeError(
             "Mismatching tf.distribute.Strategy objects: the current strategy "
@@ -234,9 +232,7 @@ def _own_part(x: values.PerReplica) -> Any:
     return jnp.stack(parts)[index]
 
 
-def _merge_spmd(
-    strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any
-) -> Any:
+def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
     def detach(tree: Any) -> Any:
         return jax.tree.map(state.without_gradient, tree)
 
@@ -268,14 +264,8 @@ def _merge_lockstep(
 # Collectives of replicas.
 
 
-def _read(x: Any) -> Any:
-    if isinstance(x, (ArrayOperators, values.PerReplica)):
-        return x.__jax_array__()
-    return x
-
-
 def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
-    x = _read(x)
+    x = operand(x)
     if port.replicas == 1:
         return x
     if port.is_spmd:
@@ -290,7 +280,7 @@ def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
 
 
 def _all_gather(port: Any, axis: int, x: Any) -> Any:
-    x = _read(x)
+    x = operand(x)
     if isinstance(x, IndexedSlices):
         raise NotImplementedError("all_gather does not support IndexedSlices")
     if port.replicas == 1:
@@ -329,4 +319,3 @@ def read_for_output(x: Any) -> Any:
     if isinstance(x, values.Mirrored):
         return x.whole
     return assignment.read(x)
-

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 import jax
+from jax._src import xla_bridge
 
 _PART = re.compile(r"(job|replica|task|device|[a-z]+):([^/]*)", re.IGNORECASE)
 _FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
@@ -46,7 +47,7 @@ class LogicalDevice:
 
 
 def parse(name: object) -> DeviceName:
-    """Read a device name: ``GPU:0``, ``/gpu:0``, ``/job:w/task:1/device:CPU:0``, …
+    """Read a device name such as ``GPU:0``, ``/gpu:0`` or ``/device:CPU:0``.
 
     Also takes a `LogicalDevice` or a `jax.Device`.
 
@@ -94,7 +95,7 @@ def virtual_cpus_wanted() -> int | None:
     flag = _FORCED.search(os.environ.get("XLA_FLAGS", ""))
     if flag:
         return int(flag.group(1))
-    configured = jax.config.jax_num_cpu_devices
+    configured = jax.config._read("jax_num_cpu_devices")
     return configured if configured > 0 else None
 
 
@@ -136,9 +137,7 @@ def set_virtual_devices(count: int) -> None:
 
 
 def _is_started() -> bool:
-    # The one question JAX has no public call for that does not start the backend.
-    from jax._src import xla_bridge
-
+    # JAX has no public way to ask this that does not start the backend.
     return xla_bridge.backends_are_initialized()
 
 
@@ -176,9 +175,7 @@ def resolve(names: Iterable[object]) -> tuple[tuple[str, ...], tuple[jax.Device,
     parsed = [parse(n) for n in names]
     texts = tuple(str(p) for p in parsed)
     if len(set(texts)) != len(texts):
-        raise AssertionError(
-            f"No duplicates allowed in `devices` argument: {texts}"
-        )
+        raise AssertionError(f"No duplicates allowed in `devices` argument: {texts}")
     cpus = [p.index + 1 for p in parsed if p.kind == "CPU"]
     if cpus and not _is_started() and virtual_cpus_wanted() is None and max(cpus) > 1:
         jax.config.update("jax_num_cpu_devices", max(cpus))
@@ -221,9 +218,7 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
     """
     start()
     try:
-        found = jax.local_devices(
-            backend=device_type.lower() if device_type else None
-        )
+        found = jax.local_devices(backend=device_type.lower() if device_type else None)
     except RuntimeError:
         return []
     names = [_name_of(d) for d in found]

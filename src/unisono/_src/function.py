@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any
 
 from unisono._src import ambient, programs, signature, state
 from unisono._src.topology import Topology
-
 
 _NO_KWARGS = signature.flatten({}, [], None)
 
@@ -203,10 +202,6 @@ def python_function(fn: Any) -> Callable[..., Any]:
     return fn.python_function if isinstance(fn, Function) else fn
 
 
-@overload
-def function(func: Callable[..., Any], **kwargs: Any) -> Function: ...
-@overload
-def function(func: None = None, **kwargs: Any) -> Callable[..., Function]: ...
 def function(
     func: Callable[..., Any] | None = None,
     input_signature: Sequence[Any] | None = None,

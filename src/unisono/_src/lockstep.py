@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from unisono._src import ambient, collectives, errors, variables
+from unisono._src import ambient, collectives, creation, errors
 from unisono._src.topology import Topology
 
 
@@ -50,7 +50,7 @@ def run(
     import greenlet
 
     hub = greenlet.getcurrent()
-    creations = variables.Creations()
+    creations = creation.Creations()
     base = collectives.trace_state()
     replicas = []
     for i, call in enumerate(calls):
@@ -67,7 +67,7 @@ def run(
             _stop(replica)
 
 
-def _rounds(replicas: list[_Replica], creations: variables.Creations) -> list[Any]:
+def _rounds(replicas: list[_Replica], creations: creation.Creations) -> list[Any]:
     answers: Sequence[Any] | None = None
     while True:
         for i, replica in enumerate(replicas):
@@ -82,7 +82,7 @@ def _rounds(replicas: list[_Replica], creations: variables.Creations) -> list[An
 
 
 def _resume(
-    replica: _Replica, creations: variables.Creations, answer: tuple[Any, ...]
+    replica: _Replica, creations: creation.Creations, answer: tuple[Any, ...]
 ) -> None:
     creations.start(replica.index, replica.created)
     outer = ambient.swap(replica.frame)

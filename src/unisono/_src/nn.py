@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src import ambient
+from unisono._src.operators import operand
 
 
 def _replicas() -> int:
@@ -38,9 +39,9 @@ def compute_average_loss(
     >>> float(compute_average_loss([1.0, 2.0, 3.0], global_batch_size=6))
     1.0
     """
-    losses = jnp.asarray(_read(per_example_loss))
+    losses = jnp.asarray(operand(per_example_loss))
     if sample_weight is not None:
-        weight = jnp.asarray(_read(sample_weight), losses.dtype)
+        weight = jnp.asarray(operand(sample_weight), losses.dtype)
         extra = losses.ndim - weight.ndim
         losses = losses * weight.reshape(weight.shape + (1,) * max(extra, 0))
     if global_batch_size is None:
@@ -57,12 +58,8 @@ def compute_average_loss(
     return jnp.sum(losses) / jnp.asarray(size, losses.dtype)
 
 
-def _read(x: Any) -> Any:
-    return x.__jax_array__() if hasattr(x, "__jax_array__") else x
-
-
 def _batch_size(size: Any) -> Any:
-    size = _read(size)
+    size = operand(size)
     if jnp.ndim(size) != 0 or not jnp.issubdtype(jnp.result_type(size), jnp.integer):
         raise ValueError(
             "global_batch_size must be an integer scalar, received "
@@ -88,4 +85,4 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
             "You are calling `scale_regularization_loss` in cross replica context, "
             "while it was expected to be called in replica context."
         )
-    return jnp.sum(jnp.asarray(_read(regularization_loss))) / _replicas()
+    return jnp.sum(jnp.asarray(operand(regularization_loss))) / _replicas()

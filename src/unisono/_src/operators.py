@@ -10,17 +10,21 @@ import numpy as np
 
 def operand(x: Any) -> Any:
     """What `x` contributes to arithmetic: its value if it stands for an array."""
-    return x.__jax_array__() if isinstance(x, ArrayOperators) else x
+    return x.__jax_array__() if isinstance(x, StandsForArray) else x
 
 
-class ArrayOperators:
+class StandsForArray:
+    """Base of everything that gives an array when asked, by `__jax_array__`."""
+
+    def __jax_array__(self) -> Any:
+        raise NotImplementedError
+
+
+class ArrayOperators(StandsForArray):
     """Arithmetic, comparison and indexing, delegated to `__jax_array__`."""
 
     # NumPy must leave binary operators to the methods below.
     __array_priority__ = 200
-
-    def __jax_array__(self) -> Any:
-        raise NotImplementedError
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         # Always a copy: the buffer may be donated by the next compiled step.

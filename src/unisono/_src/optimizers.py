@@ -47,7 +47,8 @@ class Optimizer:
         self._check(self._variables)
         self.name = name
         initial = tx.init([state.peek(v._cell) for v in self._variables])
-        leaves, self._treedef = jax.tree.flatten(initial)
+        leaves = jax.tree.leaves(initial)
+        self._treedef: Any = jax.tree.structure(initial)
         self._slots = [
             Variable(x, trainable=False, name=f"{name}/slot_{i}")
             for i, x in enumerate(leaves)
@@ -105,9 +106,7 @@ class Optimizer:
         """Optax's state, with a variable in place of each array."""
         return self._treedef.unflatten([_Leaf(v) for v in self._slots])
 
-    def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Variable]]
-    ) -> None:
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
         """Update the variables.
 
         Args:

@@ -131,8 +131,8 @@ def _spans(cell: Cell) -> bool:
 def _created_again(cell: Cell) -> ValueError:
     return ValueError(
         "tf.function only supports singleton tf.Variables created on the first call. "
-        f"The variable '{cell.name}' is created on every call, at {cell.origin}. Create "
-        "it once, outside the function or behind `if variable is None`."
+        f"The variable '{cell.name}' is created on every call, at {cell.origin}. "
+        "Create it once, outside the function or behind `if variable is None`."
     )
 
 

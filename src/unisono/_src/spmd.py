@@ -228,7 +228,9 @@ class _Invariance:
     def _cond(self, eqn: Any, same: list[bool]) -> list[bool]:
         if not same[0]:
             return [False] * len(eqn.outvars)
-        branches = [self.outputs(_jaxpr_of(b), same[1:]) for b in eqn.params["branches"]]
+        branches = [
+            self.outputs(_jaxpr_of(b), same[1:]) for b in eqn.params["branches"]
+        ]
         return [all(column) for column in zip(*branches, strict=True)]
 
     def _scan(self, eqn: Any, same: list[bool]) -> list[bool]:
@@ -304,4 +306,3 @@ def _serial_of(jaxpr: Any) -> int:
     if not name.startswith(NAME):
         return -1
     return int(name[len(NAME) :])
-

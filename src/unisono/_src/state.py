@@ -77,7 +77,7 @@ class Cell:
         self.policy = policy
         self.shape = shape
         self.dtype = dtype
-        self.topology = placement.topology if placement else None
+        self.topology: Any = placement.topology if placement else None
         self.parameter_device = placement.parameter_device if placement else None
         self.copies = placement.topology.replicas if placement else 1
         self.name = name
@@ -275,7 +275,6 @@ class FunctionFrame(StateFrame):
         if cell.is_stacked:
             value = jnp.broadcast_to(value, cell.stored_shape)
         self.values[cell] = self.created[cell] = value
-
 
     def cells(self) -> Iterable[Cell]:
         """All cells of the program so far."""

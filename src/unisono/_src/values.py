@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src import ambient, collectives, nest
-from unisono._src.operators import ArrayOperators, ArrayView
+from unisono._src.operators import ArrayOperators, ArrayView, StandsForArray
 from unisono._src.topology import Topology
 
 
@@ -50,7 +50,7 @@ def render(name: str, parts: Sequence[Any], one: Callable[[Any], str]) -> str:
     return f"{name}:{{\n{lines}\n}}"
 
 
-class PerReplica(DistributedValues):
+class PerReplica(StandsForArray, DistributedValues):
     """A map from replica to value; the values may differ, in shape too.
 
     Kept in one of three forms and converted on demand: *parts*, a tuple; *stacked*,
@@ -64,9 +64,7 @@ class PerReplica(DistributedValues):
     }
     """
 
-    def __init__(
-        self, values: Sequence[Any], topology: Topology | None = None
-    ) -> None:
+    def __init__(self, values: Sequence[Any], topology: Topology | None = None) -> None:
         self._parts: tuple[Any, ...] | None = tuple(values)
         self._topology = topology
         self._count = len(self._parts)
@@ -215,6 +213,10 @@ class Mirrored(ArrayOperators, DistributedValues):
         return jnp.result_type(self.values[0])
 
 
+def _flatten(tree: Any) -> tuple[list[Any], Any]:
+    return jax.tree.flatten(tree)
+
+
 def _copies(whole: Any, count: int) -> tuple[Any, ...]:
     def split(x: Any) -> list[Any]:
         if isinstance(x, jax.Array) and len(x.sharding.device_set) == count > 1:
@@ -223,7 +225,7 @@ def _copies(whole: Any, count: int) -> tuple[Any, ...]:
             return [collectives.release(by_device[d]) for d in order]
         return [x] * count
 
-    leaves, treedef = jax.tree.flatten(whole)
+    leaves, treedef = _flatten(whole)
     columns = [split(x) for x in leaves]
     return tuple(treedef.unflatten([c[i] for c in columns]) for i in range(count))
 
@@ -236,20 +238,25 @@ def _unstack(stacked: Any, count: int) -> tuple[Any, ...]:
         pieces = [s.data.reshape(s.data.shape[1:]) for s in found]
         return [collectives.release(p) for p in pieces]
 
-    leaves, treedef = jax.tree.flatten(stacked)
+    leaves, treedef = _flatten(stacked)
     columns = [split(x) for x in leaves]
     return tuple(treedef.unflatten([c[i] for c in columns]) for i in range(count))
 
 
 def _stack(parts: Sequence[Any], topology: Topology) -> Any:
-    flat = [jax.tree.flatten(p) for p in parts]
+    flat = [_flatten(p) for p in parts]
     treedef = flat[0][1]
     if any(f[1] != treedef for f in flat):
         return None
     columns = list(zip(*(f[0] for f in flat), strict=True))
     stacked = []
     for column in columns:
-        if not all(isinstance(x, (jax.Array, np.ndarray, np.generic, int, float, bool, complex)) for x in column):  # noqa: E501
+        if not all(
+            isinstance(
+                x, (jax.Array, np.ndarray, np.generic, int, float, bool, complex)
+            )
+            for x in column
+        ):
             return None
         if len({(jnp.shape(x), jnp.result_type(x)) for x in column}) > 1:
             return None
@@ -257,7 +264,7 @@ def _stack(parts: Sequence[Any], topology: Topology) -> Any:
     return treedef.unflatten(stacked)
 
 
-def _stack_column(column: Sequence[Any], topology: Topology) -> jax.Array:
+def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
     if is_traced(column):
         return jnp.stack([jnp.asarray(x) for x in column])
     if (ambient.current().state is not None) and not _on(column, topology):

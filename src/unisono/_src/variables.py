@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -11,22 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src import ambient, assignment, options, state, values
+from unisono._src import ambient, assignment, creation, options, state, values
 from unisono._src.operators import ArrayOperators, ArrayView
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.slices import IndexedSlices
 from unisono._src.state import Policy
-
-_PACKAGE = __name__.partition(".")[0]
 
 
 class _Factory(type):
     """Calling `Variable` makes a variable of the kind that the scope asks for."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls is Variable:
-            return make_variable(*args, **kwargs)
-        return super().__call__(*args, **kwargs)
+        return make_variable(*args, **kwargs)
 
 
 class Variable(ArrayOperators, metaclass=_Factory):
@@ -54,8 +50,35 @@ class Variable(ArrayOperators, metaclass=_Factory):
     <tf.Variable 'v:0' shape=(2,) dtype=float32, numpy=array([2., 3.], dtype=float32)>
     """
 
+    _cell: state.Cell
+    _trainable: bool
+    _synchronization: VariableSynchronization
+    _aggregation: VariableAggregation
+    _strategy: Any
+    _constraint: Callable[[Any], Any] | None
+    _parts: tuple[Variable, ...] | None
+    _container: weakref.ref[Variable] | None
+    _index: int | None
+
     def __init__(
         self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        shape: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
+        synchronization: VariableSynchronization = VariableSynchronization.AUTO,
+        aggregation: VariableAggregation = VariableAggregation.NONE,
+    ) -> None:
+        # For readers and type checkers: the metaclass makes variables, because which
+        # class one has depends on the scope it is made in.
+        raise TypeError("Call Variable(...) to make a variable.")
+
+    @classmethod
+    def _assemble(
+        cls,
         cell: state.Cell,
         *,
         trainable: bool,
@@ -63,16 +86,16 @@ class Variable(ArrayOperators, metaclass=_Factory):
         aggregation: VariableAggregation,
         strategy: Any = None,
         constraint: Callable[[Any], Any] | None = None,
-    ) -> None:
+    ) -> Any:
+        self = object.__new__(cls)
         self._cell = cell
         self._trainable = trainable
         self._synchronization = synchronization
         self._aggregation = aggregation
         self._strategy = strategy
         self._constraint = constraint
-        self._parts: tuple[Variable, ...] | None = None
-        self._container: weakref.ref[Variable] | None = None
-        self._index: int | None = None
+        self._parts = self._container = self._index = None
+        return self
 
     # What it is.
 
@@ -167,7 +190,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         return self._cell.policy in (Policy.MIRRORED, Policy.ON_READ)
 
     def _component(self, index: int) -> Variable:
-        part = ResourceVariable(
+        part = ResourceVariable._assemble(
             self._cell,
             trainable=self._trainable,
             synchronization=self._synchronization,
@@ -280,7 +303,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
             cell.policy, cell.shape, cell.dtype, placement, cell.name, cell.origin
         )
         twin.array = jnp.copy(cell.array)
-        copied = type(self)(
+        copied = type(self)._assemble(
             twin,
             trainable=self._trainable,
             synchronization=self._synchronization,
@@ -326,8 +349,11 @@ _KINDS = {
 }
 
 for _kind in _KINDS.values():
+    # Inside a function that JAX transforms a variable is a view of its value.
     jax.tree_util.register_pytree_node(
-        _kind, lambda v: ((v.value(),), None), lambda _, c: ArrayView(c[0])
+        _kind,
+        lambda v: ((v.value(),), None),
+        lambda _, c: ArrayView(c[0]),  # type: ignore[arg-type, return-value]
     )
 del _kind
 
@@ -354,52 +380,13 @@ def make_variable(
         "synchronization": synchronization,
         "aggregation": aggregation,
     }
-    frame = ambient.current()
-    port = frame.port
-    shared = getattr(port, "creations", None)
+    shared = getattr(ambient.current().port, "creations", None)
     if shared is None:
-        return _with_creators(frame, arguments)
-    return shared.take(lambda: _with_creators(frame, arguments), name)
+        return creation.with_creators(_create, arguments)
+    return shared.take(lambda: creation.with_creators(_create, arguments), name)
 
 
-def _with_creators(frame: ambient.Frame, arguments: dict[str, Any]) -> Variable:
-    """Pass the creation through the functions of `variable_creator_scope`."""
-    outer = frame.creators[: frame.outer_creators]
-    inner = frame.creators[frame.outer_creators :]
-    if frame.placement is None:
-        outer, inner = (), frame.creators
-
-    def build(**kwargs: Any) -> Variable:
-        variable = None
-
-        def component(index: int) -> Callable[..., Variable]:
-            def create(**kwargs: Any) -> Variable:
-                nonlocal variable
-                if variable is None:
-                    variable = _create(**kwargs)
-                return variable.values[index] if variable._is_distributed else variable
-
-            return create
-
-        count = frame.placement.topology.replicas if outer else 1
-        if not outer:
-            return _create(**kwargs)
-        for i in range(count):
-            _chain(outer, component(i))(**kwargs)
-        assert variable is not None
-        return variable
-
-    return _chain(inner, build)(**arguments)
-
-
-def _chain(creators: tuple[Any, ...], last: Callable[..., Any]) -> Callable[..., Any]:
-    for creator in creators:
-        last = _bind_creator(creator, last)
-    return last
-
-
-def _bind_creator(creator: Any, following: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda **kwargs: creator(following, **kwargs)
+Variable.__signature__ = inspect.signature(make_variable)  # type: ignore[attr-defined]
 
 
 def _create(
@@ -416,20 +403,25 @@ def _create(
     aggregation = options.variable_aggregation(aggregation, name)
     placement = ambient.current().placement
     if placement is not None:
-        _check_distributed(synchronization, name)
-    value = _initial(initial_value, dtype, shape, name)
-    policy = _policy(placement, synchronization)
+        creation.check_distributed(synchronization, name)
+    value = creation.initial(initial_value, dtype, shape, name)
+    policy = creation.policy(placement, synchronization)
     if policy in (Policy.MIRRORED, Policy.ON_READ):
-        _check_mean(aggregation, value.dtype)
+        creation.check_mean(aggregation, value.dtype)
         if synchronization is VariableSynchronization.AUTO:
             synchronization = VariableSynchronization.ON_WRITE
     cell = state.Cell(
-        policy, value.shape, value.dtype, placement, name or "Variable", _origin()
+        policy,
+        value.shape,
+        value.dtype,
+        placement,
+        name or "Variable",
+        creation.origin(),
     )
     state.frame().create(cell, value)
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
-    return _KINDS[policy](
+    return _KINDS[policy]._assemble(
         cell,
         trainable=trainable,
         synchronization=synchronization,
@@ -437,109 +429,3 @@ def _create(
         strategy=ambient.current().strategy,
         constraint=constraint,
     )
-
-
-def _policy(
-    placement: state.Placement | None, synchronization: VariableSynchronization
-) -> Policy:
-    if placement is None or placement.kind is Policy.PLAIN:
-        return Policy.PLAIN
-    if placement.kind is Policy.CENTRAL:
-        return Policy.CENTRAL if placement.topology.replicas > 1 else Policy.PLAIN
-    if synchronization is VariableSynchronization.ON_READ:
-        return Policy.ON_READ
-    return Policy.MIRRORED
-
-
-def _initial(initial_value: Any, dtype: Any, shape: Any, name: str | None) -> Any:
-    if initial_value is None:
-        raise ValueError(
-            f"The `initial_value` of variable {name} is None; give an array, a number "
-            "or a function without arguments that returns one."
-        )
-    value = initial_value() if callable(initial_value) else initial_value
-    if isinstance(value, ArrayOperators):
-        value = value.__jax_array__()
-    value = jnp.asarray(value, dtype)
-    # A weak type would make the variable's dtype follow what is assigned to it.
-    value = jax.lax.convert_element_type(value, value.dtype)
-    if shape is not None:
-        wanted = tuple(shape)
-        matches = len(wanted) == value.ndim and all(
-            w is None or w == h for w, h in zip(wanted, value.shape, strict=True)
-        )
-        if not matches:
-            raise ValueError(
-                f"The initial value's shape {value.shape} is not compatible with the "
-                f"explicitly supplied `shape` argument {wanted} of variable {name}."
-            )
-    return value
-
-
-def _check_distributed(synchronization: VariableSynchronization, name: Any) -> None:
-    if synchronization is VariableSynchronization.NONE:
-        raise ValueError(
-            "'NONE' variable synchronization mode is not supported with "
-            "tf.distribute strategy. Please change the 'synchronization' for "
-            f"variable: {name}"
-        )
-
-
-def _check_mean(aggregation: VariableAggregation, dtype: Any) -> None:
-    if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(
-        dtype, jnp.inexact
-    ):
-        raise ValueError(
-            "creating distributed tf.Variable with aggregation=MEAN and a "
-            f"non-floating dtype is not supported (received {dtype}), please use a "
-            "different aggregation or dtype"
-        )
-
-
-def _origin() -> str:
-    """File and line of the user's code that makes a variable."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] != _PACKAGE:
-            break
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-class Creations:
-    """The variables made by replicas that run in turn: the k-th is one for all."""
-
-    def __init__(self) -> None:
-        self.made: list[Variable] = []
-        self.first = True
-        self.next = 0
-
-    def start(self, index: int, position: int) -> None:
-        """Continue with replica `index`, which has made `position` variables."""
-        self.first = index == 0
-        self.next = position
-
-    def take(self, make: Callable[[], Variable], name: str | None) -> Variable:
-        """The next variable: made by replica 0, found by the others."""
-        if self.first:
-            self.made.append(make())
-        elif self.next >= len(self.made):
-            raise RuntimeError(
-                f"Tried to create variable {name} with mismatching name on a replica: "
-                "replica 0 did not create it. Every replica must create the same "
-                "variables in the same order."
-            )
-        self.next += 1
-        return self.made[self.next - 1]
-
-
-def variable_creator_scope(creator: Callable[..., Any]) -> Any:
-    """Call ``creator(next_creator, **kwargs)`` for every variable made in the block.
-
-    Creators given outside a strategy's scope see the component variables, creators
-    given inside it see the distributed variable.
-    """
-    creators = (*ambient.current().creators, creator)
-    return ambient.pushed(creators=creators)
-

@@ -2,7 +2,7 @@
 
 from unisono._src.contexts import ReplicaContext
 from unisono._src.options import ReduceOp, RunOptions
-from unisono._src.strategies.base import Strategy
+from unisono._src.strategies.base import Strategy, ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.cross_device_ops import (
     CrossDeviceOps,
@@ -10,7 +10,6 @@ from unisono._src.strategies.cross_device_ops import (
     NcclAllReduce,
     ReductionToOneDevice,
 )
-from unisono._src.strategies.base import ValueContext
 from unisono._src.strategies.current import (
     experimental_set_strategy,
     get_replica_context,

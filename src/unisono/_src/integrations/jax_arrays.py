@@ -20,4 +20,4 @@ def _numpy(self: ArrayImpl) -> np.ndarray:
 def install() -> None:
     """Give JAX arrays a `numpy` method, unless they have one."""
     if not hasattr(ArrayImpl, "numpy"):
-        ArrayImpl.numpy = _numpy
+        setattr(ArrayImpl, "numpy", _numpy)  # noqa: B010

@@ -18,8 +18,8 @@ from unisono._src import (
     nest,
     options,
     reports,
-    values,
 )
+from unisono._src.operators import operand
 from unisono._src.strategies import extended as extended_lib
 
 
@@ -255,10 +255,8 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 def _reduce_axis(strategy: Any, op: options.ReduceOp, value: Any, axis: Any) -> Any:
     def local(x: Any) -> Any:
         if nest.is_nested(x):
-            x = jnp.stack([jnp.asarray(operand) for operand in nest.children(x)])
-        elif hasattr(x, "__jax_array__"):
-            x = x.__jax_array__()
-        x = jnp.asarray(x)
+            x = jnp.stack([jnp.asarray(operand(c)) for c in nest.children(x)])
+        x = jnp.asarray(operand(x))
         collectives.check_reducible(x.dtype, op.value)
         axes = _axes(axis, x.ndim)
         count = np.float32(np.prod([x.shape[a] for a in axes]))
@@ -284,12 +282,7 @@ def read_plain(value: Any) -> Any:
 
 def reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
     """Reduce something that is not distributed: one object for all replicas."""
-    if op is options.ReduceOp.SUM and replicas > 1:
-        if not (isinstance(value, np.ndarray) and not value.any()):
-            raise errors.not_distributed(value, op)
+    is_zero = isinstance(value, np.ndarray) and not value.any()
+    if op is options.ReduceOp.SUM and replicas > 1 and not is_zero:
+        raise errors.not_distributed(value, op)
     return read_plain(value)
-
-
-def is_distributed(value: Any) -> bool:
-    """Whether `value` has a value per replica."""
-    return isinstance(value, values.DistributedValues)

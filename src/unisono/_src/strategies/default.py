@@ -18,7 +18,9 @@ class _DefaultExtended(extended.StrategyExtended):
         return 1
 
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        context = contexts.ReplicaContext(self._container_strategy(), contexts.replica_id(0))
+        context = contexts.ReplicaContext(
+            self._container_strategy(), contexts.replica_id(0)
+        )
         with ambient.pushed(
             mode=ambient.REPLICA, replica=context, port=collectives.Solo(), copy=0
         ):
@@ -136,4 +138,3 @@ def instance() -> base.Strategy:
 def replica_context() -> contexts.ReplicaContext:
     """The replica context outside any strategy: replica 0 of 1."""
     return contexts.default_replica_context(instance())
-

@@ -98,6 +98,10 @@ class StrategyExtended:
     def _values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
         raise _abstract()
 
+    def _rebind(self, container: Any) -> None:
+        """Belong to another container from now on, for `copy.deepcopy`."""
+        self._container_ref = weakref.ref(container)
+
     def _get_local_replica_id(self, replica_id: int) -> int:
         return replica_id
 
@@ -254,11 +258,11 @@ class StrategyExtended:
         strategy = self._container_strategy()
         kwargs = dict(kwargs or {})
         frame = ambient.current()
-        if frame.mode == ambient.REPLICA and frame.replica is not None:
-            if frame.strategy is strategy:
-                return frame.replica.merge_call(
-                    lambda _, *a, **k: self._update(var, fn, a, k, group), args, kwargs
-                )
+        in_replica = frame.mode == ambient.REPLICA and frame.replica is not None
+        if in_replica and frame.strategy is strategy:
+            return frame.replica.merge_call(
+                lambda _, *a, **k: self._update(var, fn, a, k, group), args, kwargs
+            )
         require_cross_replica(strategy)
         with scope_of(strategy):
             return self._update(var, fn, tuple(args), kwargs, group)

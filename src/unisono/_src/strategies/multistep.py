@@ -38,7 +38,9 @@ class MultiStepContext:
         """What the last step returned."""
         return self._run_op
 
-    def set_last_step_output(self, name: str, output: Any, reduce_op: Any = None) -> None:
+    def set_last_step_output(
+        self, name: str, output: Any, reduce_op: Any = None
+    ) -> None:
         """Hand out `output`; later steps replace what earlier ones set.
 
         Args:

@@ -49,7 +49,9 @@ class _OneDeviceExtended(extended.StrategyExtended):
 
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
         port = collectives.Solo()
-        context = contexts.ReplicaContext(self._container_strategy(), contexts.replica_id(0), port)
+        context = contexts.ReplicaContext(
+            self._container_strategy(), contexts.replica_id(0), port
+        )
         args, kwargs = values.unwrap((args, kwargs), 0, 1)
         with self._frame(mode=ambient.REPLICA, replica=context, port=port):
             return fn(*args, **kwargs)

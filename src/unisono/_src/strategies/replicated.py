@@ -237,12 +237,13 @@ class ReplicatedExtended(extended.StrategyExtended):
             for x in nest.leaves(value)
             if isinstance(x, values.DistributedValues)
         }
-        return tuple(
-            nest.map_structure(
-                lambda x, i=i: per_leaf[id(x)][i] if id(x) in per_leaf else x, value
+
+        def of_replica(index: int) -> Any:
+            return nest.map_structure(
+                lambda x: per_leaf[id(x)][index] if id(x) in per_leaf else x, value
             )
-            for i in range(self._topology.replicas)
-        )
+
+        return tuple(of_replica(i) for i in range(self._topology.replicas))
 
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas
@@ -261,11 +262,17 @@ class ReplicatedExtended(extended.StrategyExtended):
             )
         return updates.update(self._topology, var, fn, args, kwargs, group)
 
-    def _update_central(self, var: Any, fn: Any, args: Any, kwargs: Any, group: Any) -> Any:
+    def _update_central(
+        self, var: Any, fn: Any, args: Any, kwargs: Any, group: Any
+    ) -> Any:
         def first(x: Any) -> Any:
             if isinstance(x, values.PerReplica) and x.local is not None:
                 return collectives.pick_local(x.local, 0)
-            return x.values[0] if isinstance(x, (values.PerReplica, values.Mirrored)) else x  # noqa: E501
+            return (
+                x.values[0]
+                if isinstance(x, (values.PerReplica, values.Mirrored))
+                else x
+            )
 
         args, kwargs = nest.map_structure(first, (args, kwargs))
         with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=0):
@@ -348,5 +355,3 @@ def _is_on_read(value: Any) -> bool:
 
 def _is_numpy(tree: Any) -> bool:
     return all(isinstance(x, np.ndarray) for x in jax.tree.leaves(tree))
-
-

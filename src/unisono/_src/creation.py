@@ -1,0 +1,175 @@
+"""Making variables: checks, placement, and who else has a say in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src import ambient, state
+from unisono._src.operators import operand
+from unisono._src.options import VariableAggregation, VariableSynchronization
+from unisono._src.state import Policy
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def policy(
+    placement: state.Placement | None, synchronization: VariableSynchronization
+) -> Policy:
+    """How a placement keeps a variable of a synchronization."""
+    if placement is None or placement.kind is Policy.PLAIN:
+        return Policy.PLAIN
+    if placement.kind is Policy.CENTRAL:
+        return Policy.CENTRAL if placement.topology.replicas > 1 else Policy.PLAIN
+    if synchronization is VariableSynchronization.ON_READ:
+        return Policy.ON_READ
+    return Policy.MIRRORED
+
+
+def initial(initial_value: Any, dtype: Any, shape: Any, name: str | None) -> Any:
+    """The initial value as an array of the wanted type and shape."""
+    if initial_value is None:
+        raise ValueError(
+            f"The `initial_value` of variable {name} is None; give an array, a number "
+            "or a function without arguments that returns one."
+        )
+    value = initial_value() if callable(initial_value) else initial_value
+    value = jnp.asarray(operand(value), dtype)
+    # A weak type would make the variable's dtype follow what is assigned to it.
+    value = jax.lax.convert_element_type(value, value.dtype)
+    if shape is not None:
+        wanted = tuple(shape)
+        matches = len(wanted) == value.ndim and all(
+            w is None or w == h for w, h in zip(wanted, value.shape, strict=True)
+        )
+        if not matches:
+            raise ValueError(
+                f"The initial value's shape {value.shape} is not compatible with the "
+                f"explicitly supplied `shape` argument {wanted} of variable {name}."
+            )
+    return value
+
+
+def check_distributed(synchronization: VariableSynchronization, name: Any) -> None:
+    """Raise if a strategy cannot keep a variable of a synchronization."""
+    if synchronization is VariableSynchronization.NONE:
+        raise ValueError(
+            "'NONE' variable synchronization mode is not supported with "
+            "tf.distribute strategy. Please change the 'synchronization' for "
+            f"variable: {name}"
+        )
+
+
+def check_mean(aggregation: VariableAggregation, dtype: Any) -> None:
+    """Raise if values of a type have no mean."""
+    if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(
+        dtype, jnp.inexact
+    ):
+        raise ValueError(
+            "creating distributed tf.Variable with aggregation=MEAN and a "
+            f"non-floating dtype is not supported (received {dtype}), please use a "
+            "different aggregation or dtype"
+        )
+
+
+def origin() -> str:
+    """File and line of the user's code that makes a variable."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] != _PACKAGE:
+            break
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def with_creators(create: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Pass a creation through the functions of `variable_creator_scope`.
+
+    Args:
+        create: makes the variable.
+        arguments: keyword arguments for it, which creators may change.
+    """
+    frame = ambient.current()
+    if frame.placement is None:
+        return _chain(frame.creators, create)(**arguments)
+    outer = frame.creators[: frame.outer_creators]
+    inner = frame.creators[frame.outer_creators :]
+    if outer:
+        create = _by_component(outer, create, frame.placement.topology.replicas)
+    return _chain(inner, create)(**arguments)
+
+
+def _by_component(
+    creators: tuple[Any, ...], create: Callable[..., Any], count: int
+) -> Callable[..., Any]:
+    """Show each component of the variable to creators given outside the scope."""
+
+    def build(**kwargs: Any) -> Any:
+        made: list[Any] = []
+
+        def component(index: int) -> Callable[..., Any]:
+            def give(**kwargs: Any) -> Any:
+                if not made:
+                    made.append(create(**kwargs))
+                parts = getattr(made[0], "values", None)
+                return made[0] if parts is None else parts[index]
+
+            return give
+
+        for i in range(count):
+            _chain(creators, component(i))(**kwargs)
+        return made[0]
+
+    return build
+
+
+def _chain(creators: tuple[Any, ...], last: Callable[..., Any]) -> Callable[..., Any]:
+    for creator in creators:
+        last = _bind_creator(creator, last)
+    return last
+
+
+def _bind_creator(creator: Any, following: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda **kwargs: creator(following, **kwargs)
+
+
+class Creations:
+    """The variables made by replicas that run in turn: the k-th is one for all."""
+
+    def __init__(self) -> None:
+        self.made: list[Any] = []
+        self.first = True
+        self.next = 0
+
+    def start(self, index: int, position: int) -> None:
+        """Continue with replica `index`, which has made `position` variables."""
+        self.first = index == 0
+        self.next = position
+
+    def take(self, make: Callable[[], Any], name: str | None) -> Any:
+        """The next variable: made by replica 0, found by the others."""
+        if self.first:
+            self.made.append(make())
+        elif self.next >= len(self.made):
+            raise RuntimeError(
+                f"Tried to create variable {name} with mismatching name on a replica: "
+                "replica 0 did not create it. Every replica must create the same "
+                "variables in the same order."
+            )
+        self.next += 1
+        return self.made[self.next - 1]
+
+
+def variable_creator_scope(creator: Callable[..., Any]) -> Any:
+    """Call ``creator(next_creator, **kwargs)`` for every variable made in the block.
+
+    Creators given outside a strategy's scope see the component variables, creators
+    given inside it see the distributed variable.
+    """
+    creators = (*ambient.current().creators, creator)
+    return ambient.pushed(creators=creators)
