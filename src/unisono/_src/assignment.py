@@ -116,7 +116,7 @@ def convert(cell: state.Cell, value: Any, keep_shape: bool = False) -> Any:
         _check_castable(cell, value.dtype)
         value = value.astype(cell.dtype)
     else:
-        value = jnp.asarray(value, cell.dtype)
+        value = jnp.asarray(values.owned(value), cell.dtype)
     if value.shape != cell.shape and not keep_shape:
         raise ValueError(
             f"Cannot assign value to variable ' {cell.name}:0': Shape mismatch.The "

@@ -13,14 +13,34 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src import core
 from jax._src.array import ArrayImpl
+from jax._src.interpreters import ad
 from jax.extend.core import get_opaque_trace_state
 from jax.sharding import PartitionSpec
 
-from unisono._src import errors, slices
-from unisono._src.operators import StandsForArray
+from unisono._src import errors, nest, slices
+from unisono._src.operators import StandsForArray, operand
 from unisono._src.options import ReduceOp
 from unisono._src.topology import AXIS, Topology
+
+
+def base_trace() -> Any:
+    """The trace that the running code belongs to, seen through gradients."""
+    found = core.trace_ctx.trace
+    while isinstance(found, (ad.JVPTrace, ad.LinearizeTrace)):
+        found = found.parent_trace
+    return found
+
+
+def is_tracing() -> bool:
+    """Whether JAX is making a program, or differentiating, at this moment."""
+    return not core.trace_state_clean()
+
+
+def is_eager(trace: Any) -> bool:
+    """Whether a trace computes at once."""
+    return isinstance(trace, core.EvalTrace)
 
 
 def trace_state() -> Any:
@@ -56,6 +76,9 @@ class SpmdPort(Port):
 
     def is_shared(self, x: Any) -> bool:
         """Whether `x` was made outside the replica function, one object for all."""
+        if isinstance(x, (np.ndarray, np.generic)):
+            # Made afresh by each replica, as a rule.
+            return False
         if not isinstance(x, jax.core.Tracer):
             return True
         return any(x._trace is t for t in self._outer)
@@ -245,6 +268,29 @@ def gather_parts(
             f"received shapes {[v.shape for v in values]}."
         )
     return jnp.concatenate(values, axis)
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    if isinstance(axis, list):
+        raise TypeError("unhashable type: 'list'; pass several axes as a tuple.")
+    found = tuple(axis) if isinstance(axis, tuple) else (axis,)
+    for a in found:
+        if not -ndim <= a < ndim:
+            raise ValueError(
+                f"Invalid reduction dimension {a} for input with {ndim} dimensions."
+            )
+    return tuple(a % ndim for a in found)
+
+
+def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
+    """One replica's part of a reduction along `axis`: a sum, and of how many."""
+    if nest.is_nested(x):
+        x = jnp.stack([jnp.asarray(operand(c)) for c in nest.children(x)])
+    x = jnp.asarray(operand(x))
+    check_reducible(x.dtype, op.value)
+    axes = _axes(axis, x.ndim)
+    count = np.float32(np.prod([x.shape[a] for a in axes]))
+    return jnp.sum(x, axes), jnp.asarray(count)
 
 
 # Local: inside an SPMD program.

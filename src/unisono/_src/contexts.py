@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -140,10 +141,51 @@ class _DefaultReplicaContext(ReplicaContext):
 _op = options.reduce_op
 
 
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Say in the user's terms what went wrong when Python met a traced value."""
+    try:
+        yield
+    except jax.errors.ConcretizationTypeError as error:
+        if isinstance(error, _TracedValueError):
+            raise
+        raise _TracedValueError(error) from error
+
+
+class _TracedValueError(jax.errors.ConcretizationTypeError):
+    """A value that is not known while compiling was needed in Python."""
+
+    def __init__(self, error: Exception) -> None:
+        TypeError.__init__(
+            self,
+            "Python needed a value that is only known when the compiled step runs, for "
+            "example in `if`, `int()` or `range()`. Arrays are traced there, and so is "
+            "`replica_id_in_sync_group`, because one program serves all replicas. "
+            "Write jnp.where(replica_id == 0, a, b) or jax.lax.cond(...), or call "
+            "strategy.run outside unisono.function, where values are known. JAX said: "
+            f"{str(error).splitlines()[0]}",
+        )
+
+
 def replica_id(index: int) -> Any:
     """The id of a replica that runs alone or in turn: always concrete."""
     number = np.int32(index)
     return number if state.frame().is_compiled else jnp.asarray(number)
+
+
+def replica_frame(
+    placement: state.Placement, replica_id: Any, port: Any, **more: Any
+) -> Any:
+    """Context manager: be the replica that `port` belongs to."""
+    strategy = placement.strategy
+    return ambient.pushed(
+        strategy=strategy,
+        mode=ambient.REPLICA,
+        replica=ReplicaContext(strategy, replica_id, port),
+        port=port,
+        placement=placement,
+        **more,
+    )
 
 
 def default_replica_context(strategy: Any) -> ReplicaContext:

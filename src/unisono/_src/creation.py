@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src import ambient, state
+from unisono._src import ambient, state, values
 from unisono._src.operators import operand
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.state import Policy
@@ -38,7 +38,7 @@ def initial(initial_value: Any, dtype: Any, shape: Any, name: str | None) -> Any
             "or a function without arguments that returns one."
         )
     value = initial_value() if callable(initial_value) else initial_value
-    value = jnp.asarray(operand(value), dtype)
+    value = jnp.asarray(values.owned(operand(value)), dtype)
     # A weak type would make the variable's dtype follow what is assigned to it.
     value = jax.lax.convert_element_type(value, value.dtype)
     if shape is not None:

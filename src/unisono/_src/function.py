@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from unisono._src import ambient, programs, signature, state
+from unisono._src import ambient, collectives, feeds, programs, signature, state
 from unisono._src.topology import Topology
 
+_MOST_HOST_RUNS = 128
 _NO_KWARGS = signature.flatten({}, [], None)
 
 
@@ -45,6 +47,9 @@ class Function:
         self._by_strategy: weakref.WeakKeyDictionary[Any, Function] = (
             weakref.WeakKeyDictionary()
         )
+        self._plans: dict[Any, list[Any]] = {}
+        self._host_runs: dict[Any, Function] = {}
+        self._is_host = False
         self._traces = 0
         self._has_created = False
         self._topology: Topology | None = None
@@ -60,6 +65,12 @@ class Function:
             if _is_inline(frame):
                 return self.python_function(*args, **kwargs)
             mesh = mesh or _mesh(frame)
+        if collectives.is_tracing():
+            # Part of something that JAX transforms: what may be assigned there is
+            # checked where it is assigned.
+            return self.python_function(*args, **kwargs)
+        if self._is_host:
+            return self._run_on_host(args, kwargs)
         if self.input_signature is not None:
             args = self._checked(args, kwargs)
             kwargs = {}
@@ -73,55 +84,115 @@ class Function:
         last = self._last
         if last is not None and last[0] == key:
             program = last[1]
+        elif key in self._plans:
+            return self._fed(key, leaves, mesh)
         else:
             found = self._programs.get(key)
             if not found:
-                return self._slow(key, rest, leaves, mesh)
+                return self._slow(key, leaves, mesh, args, kwargs)
             program = found[-1]
             self._last = (key, program)
         try:
             return program(leaves)
         except programs.Miss:
-            return self._slow(key, rest, leaves, mesh)
+            return self._slow(key, leaves, mesh, args, kwargs)
 
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         assert self.input_signature is not None
         return signature.apply_specs((*args, *kwargs.values()), self.input_signature)
 
-    def _slow(self, key: Any, rest: Any, leaves: list[Any], mesh: Any) -> Any:
+    # Feeding from iterators, and running on the host; see `feeds`.
+
+    def _fed(self, key: Any, leaves: list[Any], mesh: Any) -> Any:
+        """Pull an element from each planned iterator, then run."""
+        iterators = signature.sources(key[0])
+        pulled = feeds.pull_all(self._plans[key], iterators)
+        return self._run_fed(key, leaves, mesh, pulled, iterators)
+
+    def _run_fed(
+        self, key: Any, leaves: list[Any], mesh: Any, pulled: Any, iterators: Any
+    ) -> Any:
+        given = list(leaves)
+        parts = [signature.flatten(element, given, mesh) for _, element in pulled]
+        fed_key = ((*key[0], *parts), *key[1:])
+        try:
+            for program in reversed(self._programs.get(fed_key, [])):
+                with contextlib.suppress(programs.Miss):
+                    return program(given)
+            plan = [source for source, _ in pulled]
+            return self._traced(fed_key, given, mesh, plan)(given)
+        except BaseException:
+            feeds.put_back_all(pulled, iterators)
+            raise
+
+    def _run_on_host(self, args: Any, kwargs: Any) -> Any:
+        with ambient.pushed(host=self):
+            return self.python_function(*args, **kwargs)
+
+    def compiled_run(self, fn: Callable[..., Any]) -> Function:
+        """The compiled form of a replica function that this function runs on hosts."""
+        key = feeds.closure_key(fn)
+        made = self._host_runs.get(key)
+        if made is None:
+            if len(self._host_runs) >= _MOST_HOST_RUNS:
+                self._host_runs.pop(next(iter(self._host_runs)))
+            made = self._host_runs[key] = Function(fn)
+        return made
+
+    # Tracing.
+
+    def _slow(
+        self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
+    ) -> Any:
         """Another program of this signature, or a new trace."""
-        known = self._programs.setdefault(key, [])
-        for program in reversed(known[:-1]):
-            try:
+        for program in reversed(self._programs.get(key, [])[:-1]):
+            with contextlib.suppress(programs.Miss):
                 result = program(leaves)
-            except programs.Miss:
-                continue
-            known.remove(program)
-            known.append(program)
-            self._last = (key, program)
-            return result
-        program = self._trace(known, rest, leaves, mesh)
+                self._last = (key, program)
+                return result
+        iterators = signature.sources(key[0])
+        try:
+            program = self._traced(key, leaves, mesh, [])
+        except feeds.NeedsHost:
+            self._is_host = True
+            return self._run_on_host(args, kwargs)
+        except feeds.NeedsFeed as need:
+            return self._discover(key, leaves, mesh, need.source, iterators)
         self._last = (key, program)
         return program(leaves)
 
-    def _trace(
-        self, known: list[programs.Program], rest: Any, leaves: list[Any], mesh: Any
+    def _discover(
+        self, key: Any, leaves: list[Any], mesh: Any, source: Any, iterators: Any
+    ) -> Any:
+        """Find out which elements a call takes, one more with every trace."""
+        plan = [source]
+        while True:
+            pulled = feeds.pull_all(plan, iterators)
+            try:
+                result = self._run_fed(key, leaves, mesh, pulled, iterators)
+            except feeds.NeedsFeed as need:
+                plan.append(need.source)
+                continue
+            self._plans[key] = plan
+            return result
+
+    def _traced(
+        self, key: Any, leaves: list[Any], mesh: Any, plan: Sequence[Any]
     ) -> programs.Program:
         self._traces += 1
-        found = programs.trace(
-            self.python_function, rest, leaves, mesh, not self._has_created
-        )
+        fn, rest = self.python_function, key[0]
+        may_create = not self._has_created
+        found = programs.trace(fn, rest, leaves, mesh, may_create, plan)
         if found.created:
             programs.materialize(found, leaves)
             self._has_created = True
-            found = programs.trace(self.python_function, rest, leaves, mesh, False)
+            found = programs.trace(fn, rest, leaves, mesh, False, plan)
         self._has_created = True
         shapes = programs.aval_key(leaves)
+        known = self._programs.setdefault(key, [])
         for program in known:
             if program.fits(found):
                 program.add(shapes, found)
-                known.remove(program)
-                known.append(program)
                 return program
         program = programs.Program(found)
         program.add(shapes, found)
@@ -167,11 +238,9 @@ class Function:
         key = (rest, frame.strategy, frame.mode)
         known = self._programs.setdefault(key, [])
         for program in reversed(known):
-            try:
+            with contextlib.suppress(programs.Miss):
                 return program.lowered(leaves)
-            except programs.Miss:
-                continue
-        return self._trace(known, rest, leaves, mesh).lowered(leaves)
+        return self._traced(key, leaves, mesh, []).lowered(leaves)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method of a class: one compiled function per instance."""

@@ -12,8 +12,7 @@ from typing import Any
 
 import jax
 
-from unisono._src import ambient, collectives, creation, errors
-from unisono._src.topology import Topology
+from unisono._src import ambient, collectives, contexts, creation, errors, state
 
 
 class _Replica:
@@ -29,20 +28,14 @@ class _Replica:
         self.result: Any = None
 
 
-def run(
-    topology: Topology,
-    enter: Callable[[int, collectives.LockstepPort], ambient.Frame],
-    calls: Sequence[Callable[[], Any]],
-    is_traced: bool,
-) -> list[Any]:
+def run(placement: state.Placement, calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Call each replica's function in turn, up to the next merge point, and so on.
 
+    Unless a program is being made, each replica computes on its own device.
+
     Args:
-        topology: the replicas.
-        enter: gives the frame of a replica, from its index and port.
+        placement: whose replicas they are.
         calls: one function per replica.
-        is_traced: whether a program is being made; else each replica computes on its
-            own device.
 
     Returns:
         One result per replica.
@@ -52,12 +45,13 @@ def run(
     hub = greenlet.getcurrent()
     creations = creation.Creations()
     base = collectives.trace_state()
+    is_traced = state.frame().is_compiled
     replicas = []
     for i, call in enumerate(calls):
         port = collectives.LockstepPort(i, len(calls), hub.switch, base)
         port.creations = creations
-        device = None if is_traced else topology.devices[i]
-        replica = _Replica(i, enter(i, port), device)
+        device = None if is_traced else placement.topology.devices[i]
+        replica = _Replica(i, _frame(placement, i, port, device), device)
         replica.greenlet = greenlet.greenlet(call)
         replicas.append(replica)
     try:
@@ -65,6 +59,19 @@ def run(
     finally:
         for replica in replicas:
             _stop(replica)
+
+
+def _frame(
+    placement: state.Placement, index: int, port: Any, device: Any
+) -> ambient.Frame:
+    with _on(device):
+        replica_id = contexts.replica_id(index)
+    with contexts.replica_frame(placement, replica_id, port, copy=index) as frame:
+        return frame
+
+
+def _on(device: Any) -> Any:
+    return contextlib.nullcontext() if device is None else jax.default_device(device)
 
 
 def _rounds(replicas: list[_Replica], creations: creation.Creations) -> list[Any]:
@@ -86,11 +93,8 @@ def _resume(
 ) -> None:
     creations.start(replica.index, replica.created)
     outer = ambient.swap(replica.frame)
-    place = contextlib.nullcontext()
-    if replica.device is not None:
-        place = jax.default_device(replica.device)
     try:
-        with place:
+        with _on(replica.device):
             given = replica.greenlet.switch(*answer)
     finally:
         replica.frame = ambient.swap(outer)

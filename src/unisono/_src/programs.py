@@ -9,6 +9,7 @@ ones are then dropped from the program.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +22,8 @@ from unisono._src import (
     ambient,
     contexts,
     errors,
+    feeds,
+    nest,
     signature,
     spmd,
     state,
@@ -75,8 +78,18 @@ def trace(
     leaves: Sequence[Any],
     mesh: topology.Topology | None,
     may_create: bool,
+    plan: Sequence[Any] = (),
 ) -> Trace:
-    """Run the Python function once on abstract values."""
+    """Run the Python function once on abstract values.
+
+    Args:
+        fn: the function.
+        rest: of its flattened arguments, keyword arguments and fed elements.
+        leaves: their arrays.
+        mesh: the devices it will run on, if that is known.
+        may_create: whether it may create variables.
+        plan: which iterators the fed elements come from.
+    """
     cells = state.live_cells()
     seen: dict[str, Any] = {}
 
@@ -84,9 +97,11 @@ def trace(
         frame = state.FunctionFrame(cells, stored)
         with ambient.pushed(state=frame):
             given = iter(arrays)
-            args = signature.rebuild(rest[0], given)
-            kwargs = signature.rebuild(rest[1], given)
-            result = fn(*args, **kwargs)
+            args, kwargs, *fed = (signature.rebuild(r, given) for r in rest)
+            args, kwargs = _with_handles((args, kwargs))
+            frame.feeds = feeds.Feeds(list(zip(plan, fed, strict=True)))
+            with contexts.explained():
+                result = fn(*args, **kwargs)
             if frame.created and not may_create:
                 raise _created_again(next(iter(frame.created)))
             outputs, flat = _flatten_output(result)
@@ -122,6 +137,16 @@ def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
         seen["outputs"],
         mesh,
     )
+
+
+def _with_handles(tree: Any) -> Any:
+    """Arguments with a stand-in for each iterator."""
+    count = itertools.count()
+
+    def leaf(x: Any) -> Any:
+        return feeds.Handle(next(count)) if isinstance(x, signature.Source) else x
+
+    return nest.map_structure(leaf, tree)
 
 
 def _spans(cell: Cell) -> bool:

@@ -35,6 +35,21 @@ class Identity:
         return id(self.value)
 
 
+class Source:
+    """An iterator among the arguments: any one of its kind will do."""
+
+    __slots__ = ("iterator",)
+
+    def __init__(self, iterator: Any) -> None:
+        self.iterator = iterator
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Source)
+
+    def __hash__(self) -> int:
+        return 1
+
+
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _LEAF = jax.tree.structure(0)
 
@@ -98,6 +113,8 @@ def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
         return ("m", x.count, treedef)
     if isinstance(x, ArrayOperators):
         return ("s", type(x), Identity(x))
+    if hasattr(x, "put_back"):
+        return ("s", Source, Source(x))
     if nest.is_nested(x):
         parts = tuple(flatten(c, leaves, topology) for c in nest.children(x))
         if hasattr(x, "_fields"):
@@ -112,6 +129,15 @@ def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     except TypeError:
         return ("s", type(x), Identity(x))
     return ("s", type(x), x)
+
+
+def sources(rest: Any) -> list[Any]:
+    """The iterators in the rest of a flattened call, in order."""
+    if not isinstance(rest, tuple):
+        return []
+    if len(rest) == 3 and rest[1] is Source:
+        return [rest[2].iterator]
+    return [found for part in rest for found in sources(part)]
 
 
 def rebuild(rest: Any, leaves: Any) -> Any:

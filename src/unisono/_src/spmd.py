@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Literal
 from jax.sharding import PartitionSpec
 
 from unisono._src import collectives, contexts, errors, nest, state, values
@@ -38,8 +39,7 @@ class _Output:
 
 
 def run(
-    topology: Topology,
-    enter: Callable[[collectives.SpmdPort, state.LocalFrame], Any],
+    placement: state.Placement,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -47,25 +47,27 @@ def run(
     """Call `fn` once, in a `shard_map` over the replicas, and merge what it returns.
 
     Args:
-        topology: the replicas.
-        enter: context manager of a replica, from its port and state frame.
+        placement: whose replicas they are.
         fn: the replica function.
         args: its positional arguments; `PerReplica` leaves have the stacked form.
         kwargs: its keyword arguments.
     """
-    outer = state.frame()
+    outer, topology = state.frame(), placement.topology
     inputs, skeleton = _extract(((args), kwargs), topology)
-    cells = _stacked_cells(outer, topology)
+    cells = [c for c in outer.cells() if not c.is_stacked or c.topology == topology]
     seen = _Traced()
 
     def body(own: list[Any], copies: list[Any]) -> Any:
         own = [jax.tree.map(lambda a: a[0], x) for x in own]
         port = collectives.SpmdPort(topology.replicas, outer.traces)
-        given = dict(zip(cells, (c[0] for c in copies), strict=True))
+        pairs = zip(cells, copies, strict=True)
+        given = {c: x[0] if c.is_stacked else x for c, x in pairs}
         local = state.LocalFrame(outer, given)
-        with enter(port, local):
+        index = jax.lax.axis_index(AXIS)
+        with contexts.replica_frame(placement, index, port, copy=None, state=local):
             call_args, call_kwargs = _fill(skeleton, own)
-            result = fn(*call_args, **call_kwargs)
+            with contexts.explained():
+                result = fn(*call_args, **call_kwargs)
             arrays = _flatten_result(result, port, seen)
         return arrays, *_flatten_state(local, seen)
 
@@ -75,18 +77,13 @@ def run(
     arrays, replicated, stacked = jax.shard_map(
         body,
         mesh=topology.mesh,
-        in_specs=split,
+        in_specs=(split, [split if c.is_stacked else same for c in cells]),
         out_specs=(split, same, split),
         check_vma=False,
     )(inputs, [outer.whole(c) for c in cells])
     _write_back(outer, seen, replicated, stacked)
     _remember(outer, serial, seen, len(arrays))
     return _rebuild_result(seen.shape, arrays, topology.replicas)
-
-
-def _stacked_cells(outer: state.StateFrame, topology: Topology) -> list[Cell]:
-    cells = list(outer.cells())
-    return [c for c in cells if c.is_stacked and c.topology == topology]
 
 
 class _Slot:
@@ -198,7 +195,7 @@ class _Invariance:
         return [self._of(v, known) for v in jaxpr.outvars]
 
     def _of(self, var: Any, known: dict[Any, bool]) -> bool:
-        return known.get(var, True) if hasattr(var, "count") else True
+        return True if isinstance(var, Literal) else known.get(var, False)
 
     def _equation(self, eqn: Any, known: dict[Any, bool]) -> None:
         name = eqn.primitive.name

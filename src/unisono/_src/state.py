@@ -242,6 +242,7 @@ class FunctionFrame(StateFrame):
         self.created: dict[Cell, Any] = {}
         self.replicated: dict[int, tuple[int, list[Cell]]] = {}
         self.topology: Topology | None = None
+        self.feeds: Any = None
         self.traces = (jnp.zeros(())._trace,)  # type: ignore[attr-defined]
 
     def whole(self, cell: Cell) -> Any:
@@ -395,16 +396,18 @@ def without_gradient(value: Any) -> Any:
 
 
 def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
-    """Raise if `value` belongs to a body that JAX transforms apart.
+    """Raise if the running code, or `value`, is in a body that JAX transforms apart.
 
     Args:
         cell: the cell that would be written.
         value: the new value.
         traces: the traces of the frame; none when eager.
     """
-    if not isinstance(value, jax.core.Tracer):
+    where = collectives.base_trace()
+    is_here = collectives.is_eager(where) or any(where is t for t in traces)
+    if is_here and not isinstance(value, jax.core.Tracer):
         return
-    if any(value._trace is t for t in traces):
+    if is_here and any(value._trace is t for t in traces):
         return
     body = "a function given to jax.lax.scan, cond, while_loop, jax.checkpoint or vmap"
     if not traces:

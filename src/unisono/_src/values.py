@@ -23,6 +23,14 @@ class DistributedValues:
         raise NotImplementedError
 
 
+def owned(x: Any) -> Any:
+    """`x`, or a copy of it if it is NumPy memory that its owner may change.
+
+    JAX may share such memory on CPU, and may read it only later on other devices.
+    """
+    return np.array(x) if isinstance(x, np.ndarray) else x
+
+
 def is_traced(tree: Any) -> bool:
     """Whether any array in `tree` stands for a value of a program being traced."""
     return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(tree))
@@ -290,7 +298,7 @@ def _on(column: Sequence[Any], topology: Topology) -> bool:
 
 def _numpy_row(x: Any) -> np.ndarray:
     # NumPy, not JAX: a row may be made while a program is being traced.
-    return np.asarray(x, jax.dtypes.canonicalize_dtype(jnp.result_type(x)))[None]
+    return np.array(x, jax.dtypes.canonicalize_dtype(jnp.result_type(x)))[None]
 
 
 def _flatten_per_replica(x: PerReplica) -> tuple[tuple[Any, ...], Any]:

@@ -1,6 +1,8 @@
 """Strategies and everything around them, at TensorFlow's names."""
 
 from unisono._src.contexts import ReplicaContext
+from unisono._src.feeds import HostIterator as DistributedIterator
+from unisono._src.input.distributed import DistributedDataset
 from unisono._src.options import ReduceOp, RunOptions
 from unisono._src.strategies.base import Strategy, ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
@@ -27,6 +29,8 @@ from unisono.distribute import experimental
 __all__ = [
     "CentralStorageStrategy",
     "CrossDeviceOps",
+    "DistributedDataset",
+    "DistributedIterator",
     "DistributedValues",
     "HierarchicalCopyAllReduce",
     "Mirrored",

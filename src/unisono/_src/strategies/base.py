@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,11 +16,9 @@ from unisono._src import (
     collectives,
     errors,
     function,
-    nest,
     options,
     reports,
 )
-from unisono._src.operators import operand
 from unisono._src.strategies import extended as extended_lib
 
 
@@ -153,8 +152,12 @@ class Strategy:
         extended_lib.require_cross_replica(self)
         extended_lib.check_args(args)
         kwargs = dict(kwargs or {})
-        if isinstance(fn, function.Function) and not function.is_compiling():
-            return fn.for_strategy(self)(*args, **kwargs)
+        if not function.is_compiling():
+            host = ambient.current().host
+            if host is not None and not isinstance(fn, function.Function):
+                fn = host.compiled_run(fn)
+            if isinstance(fn, function.Function):
+                return fn.for_strategy(self)(*args, **kwargs)
         return self._run(function.python_function(fn), tuple(args), kwargs)
 
     def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -211,6 +214,20 @@ class Strategy:
         """A per-replica value made by calling `value_fn` once per replica."""
         return self._extended._values_from_function(value_fn)
 
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """Split the global batches of a dataset over the replicas.
+
+        Args:
+            dataset: something that can be iterated again and again; its elements are
+                global batches, nested structures of arrays with a common first axis.
+            options: accepted for TensorFlow's sake.
+
+        Returns:
+            A `DistributedDataset`: each element has a consecutive part of the batch
+            for every replica; the last parts of a short batch may be smaller or empty.
+        """
+        return self._extended._distribute_dataset(dataset)
+
     def describe(self, tree: Any) -> reports.Description:
         """Where each variable of `tree` lives and how many bytes it takes.
 
@@ -240,39 +257,16 @@ class Strategy:
 _op = options.reduce_op
 
 
-def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    if isinstance(axis, list):
-        raise TypeError("unhashable type: 'list'; pass several axes as a tuple.")
-    found = tuple(axis) if isinstance(axis, tuple) else (axis,)
-    for a in found:
-        if not -ndim <= a < ndim:
-            raise ValueError(
-                f"Invalid reduction dimension {a} for input with {ndim} dimensions."
-            )
-    return tuple(a % ndim for a in found)
-
-
 def _reduce_axis(strategy: Any, op: options.ReduceOp, value: Any, axis: Any) -> Any:
-    def local(x: Any) -> Any:
-        if nest.is_nested(x):
-            x = jnp.stack([jnp.asarray(operand(c)) for c in nest.children(x)])
-        x = jnp.asarray(operand(x))
-        collectives.check_reducible(x.dtype, op.value)
-        axes = _axes(axis, x.ndim)
-        count = np.float32(np.prod([x.shape[a] for a in axes]))
-        return jnp.sum(x, axes), jnp.asarray(count)
-
+    local = functools.partial(collectives.sum_and_count, op, axis)
     total, count = strategy._run(local, (value,), {})
     summed = strategy._extended._reduce(options.ReduceOp.SUM, total)
     if op is options.ReduceOp.SUM:
         return summed
     counted = strategy._extended._reduce(options.ReduceOp.SUM, count)
     mean = summed / counted
-    return mean if not _is_float(summed) else mean.astype(summed.dtype)
-
-
-def _is_float(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jnp.inexact)
+    is_float = jnp.issubdtype(summed.dtype, jnp.inexact)
+    return mean.astype(summed.dtype) if is_float else mean
 
 
 def read_plain(value: Any) -> Any:

@@ -48,6 +48,9 @@ class _DefaultExtended(extended.StrategyExtended):
             result = fn(*args, **kwargs)
         return extended.single_result(result, group)
 
+    def _distribute_dataset(self, dataset: Any) -> Any:
+        return dataset
+
     def _values_from_function(self, value_fn: Any) -> Any:
         return value_fn(base.ValueContext())
 

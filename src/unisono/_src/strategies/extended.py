@@ -98,6 +98,9 @@ class StrategyExtended:
     def _values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
         raise _abstract()
 
+    def _distribute_dataset(self, dataset: Any) -> Any:
+        raise _abstract()
+
     def _rebind(self, container: Any) -> None:
         """Belong to another container from now on, for `copy.deepcopy`."""
         self._container_ref = weakref.ref(container)

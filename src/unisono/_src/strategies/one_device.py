@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from unisono._src import ambient, collectives, contexts, options, state, values
+from unisono._src.input import distributed
 from unisono._src.strategies import base, extended
 from unisono._src.topology import Topology
 
@@ -77,6 +78,9 @@ class _OneDeviceExtended(extended.StrategyExtended):
         with self._frame(mode=ambient.UPDATE, replica=None, port=None):
             result = fn(*args, **kwargs)
         return extended.single_result(result, group)
+
+    def _distribute_dataset(self, dataset: Any) -> Any:
+        return distributed.DistributedDataset(dataset, self._topology)
 
     def _values_from_function(self, value_fn: Any) -> Any:
         return value_fn(base.ValueContext())

@@ -7,6 +7,7 @@ is data (`state.Placement`), not code.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from unisono._src import (
     values,
     variables,
 )
+from unisono._src.input import distributed
 from unisono._src.slices import IndexedSlices
 from unisono._src.state import Policy
 from unisono._src.strategies import base, destinations, extended, updates
@@ -75,7 +77,7 @@ class ReplicatedExtended(extended.StrategyExtended):
             state.frame().note_topology(self._topology)
         if compiled and self._is_even((args, kwargs)):
             try:
-                return spmd.run(self._topology, self._enter_spmd, fn, args, kwargs)
+                return spmd.run(self.__placement, fn, args, kwargs)
             except assignment.NeedsLockstep:
                 pass
         return self._run_lockstep(fn, args, kwargs)
@@ -87,24 +89,13 @@ class ReplicatedExtended(extended.StrategyExtended):
             if isinstance(x, values.PerReplica)
         )
 
-    def _replica_frame(self, replica_id: Any, port: Any, **more: Any) -> Any:
-        strategy = self._container_strategy()
-        context = contexts.ReplicaContext(strategy, replica_id, port)
-        return ambient.pushed(
-            strategy=strategy,
-            mode=ambient.REPLICA,
-            replica=context,
-            port=port,
-            placement=self.__placement,
-            **more,
-        )
-
     def _run_alone(self, fn: Any, args: Any, kwargs: Any) -> Any:
         args = values.unwrap(args, 0, 1)
         kwargs = values.unwrap(kwargs, 0, 1)
         with self._on_device(0):
             replica_id = contexts.replica_id(0)
-            with self._replica_frame(replica_id, collectives.Solo(), copy=0):
+            port = collectives.Solo()
+            with contexts.replica_frame(self.__placement, replica_id, port, copy=0):
                 result = fn(*args, **kwargs)
         return values.regroup([result])
 
@@ -116,38 +107,27 @@ class ReplicatedExtended(extended.StrategyExtended):
             with jax.default_device(self._topology.devices[index]):
                 yield
 
-    def _enter_spmd(self, port: Any, local: state.LocalFrame) -> Any:
-        index = jax.lax.axis_index(collectives.AXIS)
-        return self._replica_frame(index, port, copy=None, state=local)
-
     def _run_nested(self, port: Any, fn: Any, args: Any, kwargs: Any) -> Any:
         """`run` inside a merge_call of an SPMD program: the own replica goes on."""
         args, kwargs = contexts.local_ungroup((args, kwargs))
         index = jax.lax.axis_index(collectives.AXIS)
-        with self._replica_frame(index, port, copy=None):
+        with contexts.replica_frame(self.__placement, index, port, copy=None):
             result = fn(*args, **kwargs)
         return contexts.local_group(result, port)
 
     def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
         count = self._topology.replicas
-        is_traced = state.frame().is_compiled
-
-        def enter(index: int, port: Any) -> ambient.Frame:
-            with self._on_device(index):
-                replica_id = contexts.replica_id(index)
-            with self._replica_frame(replica_id, port, copy=index):
-                return ambient.current()
 
         def call(index: int) -> Callable[[], Any]:
             own_args, own_kwargs = values.unwrap((args, kwargs), index, count)
             return lambda: fn(*own_args, **own_kwargs)
 
-        calls = [call(i) for i in range(count)]
-        results = lockstep.run(self._topology, enter, calls, is_traced)
+        results = lockstep.run(self.__placement, [call(i) for i in range(count)])
         return values.regroup(results, self._per_replica)
 
-    def _per_replica(self, parts: Sequence[Any]) -> values.PerReplica:
-        return values.PerReplica(parts, self._topology)
+    @property
+    def _per_replica(self) -> Callable[[Sequence[Any]], values.PerReplica]:
+        return functools.partial(values.PerReplica, topology=self._topology)
 
     # Reducing.
 
@@ -244,6 +224,9 @@ class ReplicatedExtended(extended.StrategyExtended):
             )
 
         return tuple(of_replica(i) for i in range(self._topology.replicas))
+
+    def _distribute_dataset(self, dataset: Any) -> Any:
+        return distributed.DistributedDataset(dataset, self._topology)
 
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas

@@ -1,0 +1,192 @@
+"""One GPU: unisono against hand-written JAX, on a GPT-2-small step and a tiny one.
+
+usage: python benchmarks/gpu.py [--device GPU:0] [--small]
+
+The two programs of a row take turns in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import unisono as uni
+
+VOCABULARY, WIDTH, HEADS, LAYERS = 50304, 768, 12, 12
+
+
+def initial(layers: int, width: int, vocabulary: int, length: int) -> dict[str, Any]:
+    """Parameters of a GPT-2-shaped model, as NumPy arrays."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> np.ndarray:
+        return (rng.standard_normal(shape, np.float32) * 0.02).astype(np.float32)
+
+    params: dict[str, Any] = {
+        "tokens": normal(vocabulary, width),
+        "positions": normal(length, width),
+        "norm": np.ones(width, np.float32),
+    }
+    for i in range(layers):
+        params[f"layer{i:02d}"] = {
+            "norm1": np.ones(width, np.float32),
+            "qkv": normal(width, 3 * width),
+            "out": normal(width, width),
+            "norm2": np.ones(width, np.float32),
+            "up": normal(width, 4 * width),
+            "down": normal(4 * width, width),
+        }
+    return params
+
+
+def _norm(x: Any, scale: Any) -> Any:
+    x32 = x.astype(jnp.float32)
+    centred = x32 - x32.mean(-1, keepdims=True)
+    scaled = centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + 1e-5)
+    return (scaled * scale).astype(x.dtype)
+
+
+def _block(x: Any, layer: dict[str, Any]) -> Any:
+    batch, length, width = x.shape
+    low = {k: v.astype(jnp.bfloat16) for k, v in layer.items()}
+    qkv = (_norm(x, low["norm1"]) @ low["qkv"]).reshape(batch, length, 3, HEADS, -1)
+    kernel = "cudnn" if jax.default_backend() == "gpu" else None
+    mixed = jax.nn.dot_product_attention(
+        *(qkv[:, :, i] for i in range(3)), is_causal=True, implementation=kernel
+    )
+    x = x + mixed.reshape(batch, length, width) @ low["out"]
+    hidden = jax.nn.gelu(_norm(x, low["norm2"]) @ low["up"])
+    return x + hidden @ low["down"]
+
+
+def loss(params: dict[str, Any], tokens: Any) -> Any:
+    """Mean next-token cross-entropy, computed in bfloat16."""
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    table = params["tokens"].astype(jnp.bfloat16)
+    x = table[inputs] + params["positions"][: inputs.shape[1]].astype(jnp.bfloat16)
+    for name in sorted(k for k in params if k.startswith("layer")):
+        x = _block(x, params[name])
+    logits = (_norm(x, params["norm"]) @ table.T).astype(jnp.float32)
+    return optax.softmax_cross_entropy_with_integer_labels(logits, targets).mean()
+
+
+def gpt2(device: str, batch: int, length: int, layers: int) -> tuple[Any, Any]:
+    """The two programs of a GPT-2-small training step with Adam."""
+    start = initial(layers, WIDTH, VOCABULARY, length)
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(0, 50257, (batch, length + 1)).astype(np.int32)
+    tx = optax.adam(1e-4)
+
+    def step(state: Any, tokens: Any) -> Any:
+        params, slots = state
+        value, grads = jax.value_and_grad(loss)(params, tokens)
+        changes, slots = tx.update(grads, slots, params)
+        return (optax.apply_updates(params, changes), slots), value
+
+    raw_step = jax.jit(step, donate_argnums=0)
+    params = jax.tree.map(jnp.array, start)
+    held = (params, tx.init(params))
+    raw_tokens = jnp.asarray(tokens)
+
+    def raw() -> Any:
+        nonlocal held
+        held, value = raw_step(held, raw_tokens)
+        return value
+
+    strategy = uni.distribute.MirroredStrategy([device])
+    flat, treedef = jax.tree.flatten(start)
+    with strategy.scope():
+        made = [uni.Variable(x) for x in flat]
+        optimizer = uni.optimizers.Optimizer(tx, made)
+
+    @uni.function
+    def train(tokens: Any) -> Any:
+        def replica(tokens: Any) -> Any:
+            def loss_fn() -> Any:
+                return loss(treedef.unflatten([v.value() for v in made]), tokens)
+
+            value, grads = uni.value_and_grad(loss_fn, made)()
+            optimizer.apply_gradients(zip(grads, made, strict=True))
+            return value
+
+        return strategy.reduce("SUM", strategy.run(replica, args=(tokens,)), axis=None)
+
+    ours_tokens = jnp.asarray(tokens)
+    return raw, lambda: train(ours_tokens)
+
+
+def one_variable(device: str) -> tuple[Any, Any]:
+    """The two programs of a step that adds a number to one variable."""
+    raw_step = jax.jit(lambda v, x: (v + x, (v + x) * 1.0), donate_argnums=0)
+    held, x = jnp.zeros(()), jnp.ones(())
+
+    def raw() -> Any:
+        nonlocal held
+        held, out = raw_step(held, x)
+        return out
+
+    strategy = uni.distribute.MirroredStrategy([device])
+    with strategy.scope():
+        v = uni.Variable(0.0, aggregation=uni.VariableAggregation.SUM)
+
+    @uni.function
+    def step(x: Any) -> Any:
+        strategy.run(lambda x: v.assign_add(x), args=(x,))
+        return v.value() * 1.0
+
+    return raw, lambda: step(x)
+
+
+def compare(name: str, pair: tuple[Any, Any], count: int, rounds: int) -> None:
+    """Print the median time of a step of each program and their ratio."""
+    begin = time.perf_counter()
+    first: list[float] = []
+    for step in pair:
+        value = step()
+        value.block_until_ready()
+        first.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+    times: list[list[float]] = [[], []]
+    outputs: list[Any] = [None, None]
+    for i in range(rounds):
+        for k in (0, 1) if i % 2 else (1, 0):
+            begin = time.perf_counter()
+            for _ in range(count):
+                outputs[k] = pair[k]()
+            outputs[k].block_until_ready()
+            times[k].append((time.perf_counter() - begin) / count)
+    raw, ours = (statistics.median(t) * 1e6 for t in times)
+    ratio = statistics.median(o / r for r, o in zip(times[0], times[1], strict=True))
+    print(
+        f"{name}: JAX {raw:,.1f} µs, unisono {ours:,.1f} µs, ratio {ratio:.3f}, best "
+        f"{min(times[1]) / min(times[0]):.3f}; first call {first[0]:.2f} s and "
+        f"{first[1]:.2f} s; last values {float(outputs[0]):.6f} and "
+        f"{float(outputs[1]):.6f}"
+    )
+
+
+def main() -> None:
+    """Print the two rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="GPU:0")
+    parser.add_argument("--small", action="store_true", help="a model for CPU")
+    arguments = parser.parse_args()
+    print("jax", jax.__version__, jax.devices()[0].device_kind)
+    tiny: Callable[[], Any] = lambda: one_variable(arguments.device)  # noqa: E731
+    compare("one variable", tiny(), 2000, 15)
+    if arguments.small:
+        compare("GPT-2 shaped, 1 layer", gpt2(arguments.device, 1, 64, 1), 2, 3)
+    else:
+        compare("GPT-2 small step", gpt2(arguments.device, 16, 1024, LAYERS), 20, 9)
+
+
+if __name__ == "__main__":
+    main()

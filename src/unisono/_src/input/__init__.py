@@ -1,0 +1,1 @@
+"""Feeding replicas: splitting batches and placing the parts."""
