@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +21,13 @@ def is_compiling() -> bool:
     return state.frame().is_compiled
 
 
-def _is_inline(frame: ambient.Frame) -> bool:
+def _without_first(method: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a method as its caller sees it."""
+    found = inspect.signature(method)
+    return found.replace(parameters=list(found.parameters.values())[1:])
+
+
+def _inlines(frame: ambient.Frame) -> bool:
     """Whether a `function` called here is part of something larger."""
     if frame.state is not None:
         return True
@@ -40,8 +47,13 @@ class Function:
         input_signature: Sequence[Any] | None = None,
         name: str | None = None,
     ) -> None:
-        self.python_function = python_function
+        self.python_function: Callable[..., Any] = (
+            python_function.python_function
+            if isinstance(python_function, Function)
+            else python_function
+        )
         self.input_signature = input_signature
+        self._bound: dict[int, tuple[Any, Function]] = {}
         self._programs: dict[Any, list[programs.Program]] = {}
         self._last: tuple[Any, programs.Program] | None = None
         self._by_strategy: weakref.WeakKeyDictionary[Any, Function] = (
@@ -53,53 +65,58 @@ class Function:
         self._traces = 0
         self._has_created = False
         self._topology: Topology | None = None
-        functools.update_wrapper(self, python_function)
+        functools.update_wrapper(self, python_function, updated=())
         if name is not None:
             self.__name__ = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the compiled function; trace it first if the signature is new."""
+        if self.input_signature is not None:
+            args, kwargs = self._checked(args, kwargs)
         frame = ambient.current()
-        mesh = self._topology
-        if frame is not ambient.ROOT:
-            if _is_inline(frame):
-                return self.python_function(*args, **kwargs)
-            mesh = mesh or _mesh(frame)
-        if collectives.is_tracing():
-            # Part of something that JAX transforms: what may be assigned there is
-            # checked where it is assigned.
+        if collectives.is_tracing() or (frame is not ambient.ROOT and _inlines(frame)):
+            # Part of something larger: a program being made, or a replica.
             return self.python_function(*args, **kwargs)
         if self._is_host:
             return self._run_on_host(args, kwargs)
-        if self.input_signature is not None:
-            args = self._checked(args, kwargs)
-            kwargs = {}
+        mesh = self._topology or _mesh(frame)
         leaves: list[Any] = []
         rest = signature.flatten(args, leaves, mesh)
-        if kwargs:
-            rest = (rest, signature.flatten(kwargs, leaves, mesh))
-        else:
-            rest = (rest, _NO_KWARGS)
-        key = (rest, frame.strategy, frame.mode)
+        more = signature.flatten(kwargs, leaves, mesh) if kwargs else _NO_KWARGS
+        key = ((rest, more), frame.strategy, frame.mode)
         last = self._last
-        if last is not None and last[0] == key:
-            program = last[1]
-        elif key in self._plans:
-            return self._fed(key, leaves, mesh)
-        else:
-            found = self._programs.get(key)
-            if not found:
-                return self._slow(key, leaves, mesh, args, kwargs)
-            program = found[-1]
-            self._last = (key, program)
+        if last is None or last[0] != key:
+            return self._find(key, leaves, mesh, args, kwargs)
         try:
-            return program(leaves)
+            return last[1](leaves)
         except programs.Miss:
             return self._slow(key, leaves, mesh, args, kwargs)
 
+    def _find(
+        self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
+    ) -> Any:
+        """Another signature than that of the last call."""
+        if key in self._plans:
+            return self._fed(key, leaves, mesh)
+        found = self._programs.get(key)
+        if not found:
+            return self._slow(key, leaves, mesh, args, kwargs)
+        self._last = (key, found[-1])
+        try:
+            return found[-1](leaves)
+        except programs.Miss:
+            return self._slow(key, leaves, mesh, args, kwargs)
+
+    @functools.cached_property
+    def _parameters(self) -> inspect.Signature:
+        return inspect.signature(self.python_function)
+
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Arguments in the order of the parameters, checked against the specs."""
         assert self.input_signature is not None
-        return signature.apply_specs((*args, *kwargs.values()), self.input_signature)
+        bound = self._parameters.bind(*args, **kwargs)
+        given = (*bound.args, *bound.kwargs.values())
+        return signature.apply_specs(given, self.input_signature), {}
 
     # Feeding from iterators, and running on the host; see `feeds`.
 
@@ -203,7 +220,8 @@ class Function:
         """The function that runs this one on every replica of `strategy`."""
         made = self._by_strategy.get(strategy)
         if made is None:
-            body = self.python_function
+            # With an input_signature each replica's own arguments are checked.
+            body = self.python_function if self.input_signature is None else self
             owner = weakref.ref(strategy)
 
             def run(*args: Any, **kwargs: Any) -> Any:
@@ -246,13 +264,25 @@ class Function:
         """A method of a class: one compiled function per instance."""
         if instance is None:
             return self
-        name = f"_unisono_function_{id(self)}"
-        bound = instance.__dict__.get(name)
-        if bound is None:
-            method = self.python_function.__get__(instance, owner)
-            bound = Function(method, self.input_signature)
-            instance.__dict__[name] = bound
-        return bound
+        known = self._bound.get(id(instance))
+        if known is not None and known[0]() is instance:
+            return known[1]
+        method = self.python_function
+        try:
+            # Weakly, so that the object can go although its method is kept here.
+            alive = weakref.ref(instance, lambda _: self._bound.pop(number, None))
+        except TypeError:
+            return Function(method.__get__(instance, owner), self.input_signature)
+        number = id(instance)
+
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return method(alive(), *args, **kwargs)
+
+        call.__signature__ = _without_first(method)  # type: ignore[attr-defined]
+        made = Function(call, self.input_signature)
+        self._bound[number] = (alive, made)
+        return made
 
     def __repr__(self) -> str:
         name = getattr(self, "__name__", repr(self.python_function))

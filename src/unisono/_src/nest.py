@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,13 @@ def rebuild(like: Any, children: Sequence[Any]) -> Any:
     """
     if isinstance(like, Mapping):
         items = zip(like, children, strict=True)
-        return dict(items) if type(like) is dict else type(like)(items)  # type: ignore[call-arg]
+        if type(like) is dict:
+            return dict(items)
+        # Not every mapping can be made from pairs; a `defaultdict` cannot.
+        made = copy.copy(like)
+        for key, child in items:
+            made[key] = child  # type: ignore[index]
+        return made
     if hasattr(like, "_fields"):
         return type(like)(*children)
     return type(like)(children)

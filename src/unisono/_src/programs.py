@@ -28,7 +28,6 @@ from unisono._src import (
     spmd,
     state,
     topology,
-    values,
 )
 from unisono._src.operators import ArrayOperators
 from unisono._src.state import Cell
@@ -47,20 +46,8 @@ class Trace:
     read: list[Cell]
     written: list[Cell]
     created: dict[Cell, Any]
-    outputs: Output
+    outputs: Any
     mesh: topology.Topology | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Output:
-    """How a program's result is put together from its arrays."""
-
-    treedef: Any
-    kinds: tuple[Any, ...]
-
-    def is_plain(self) -> bool:
-        """Whether the result is one array and nothing else."""
-        return self.kinds == (("a",),) and self.treedef == jax.tree.structure(0)
 
 
 def aval_key(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -161,34 +148,19 @@ def _created_again(cell: Cell) -> ValueError:
     )
 
 
-def _is_output_leaf(x: Any) -> bool:
-    return isinstance(x, (values.PerReplica, ArrayOperators))
-
-
-def _flatten_output(result: Any) -> tuple[Output, list[Any]]:
-    leaves, treedef = jax.tree.flatten(result, is_leaf=_is_output_leaf)
-    kinds: list[Any] = []
+def _flatten_output(result: Any) -> tuple[Any, list[Any]]:
+    """The arrays of a result, and the rest of it."""
     flat: list[Any] = []
-    for x in leaves:
-        kind, arrays = _output_leaf(x)
-        kinds.append(kind)
-        flat.extend(arrays)
-    return Output(treedef, tuple(kinds)), flat
+    rest = signature.flatten(nest.map_structure(_output_leaf, result), flat, None)
+    return rest, [jnp.asarray(x) for x in flat]
 
 
-def _output_leaf(x: Any) -> tuple[Any, list[Any]]:
-    if isinstance(x, values.PerReplica):
-        form = "p" if x._stacked is not None else "u"
-        arrays, treedef = jax.tree.flatten(x._stacked if form == "p" else x.values)
-        return (form, x.count, len(arrays), treedef), [jnp.asarray(a) for a in arrays]
+def _output_leaf(x: Any) -> Any:
+    """Numbers leave as arrays, variables and mirrored values as their one value."""
     if isinstance(x, ArrayOperators):
-        x = contexts.read_for_output(x)
-    if isinstance(x, (str, bytes)):
-        return ("s", x), []
-    try:
-        return ("a",), [jnp.asarray(x)]
-    except TypeError:
-        return ("s", signature.Identity(x)), []
+        return contexts.read_for_output(x)
+    is_number = isinstance(x, (bool, int, float, complex))
+    return jnp.asarray(x) if is_number else x
 
 
 # Calling.
@@ -210,8 +182,12 @@ class Program:
         self._places = any(self._is_elsewhere(c) for c in first.read)
         self._elsewhere_out = [c for c in self.written if self._is_elsewhere(c)]
         self._throttled = first.mesh is not None and first.mesh.needs_throttle
+        self._may_raise = _calls_back(first.jaxpr)
         self._jitted = jax.jit(
-            self._evaluate, donate_argnums=0, out_shardings=self._out_shardings(first)
+            self._evaluate,
+            # What a failing callback leaves behind must not be the only copy.
+            donate_argnums=() if self._may_raise else 0,
+            out_shardings=self._out_shardings(first),
         )
         self._collect = _collector(first.outputs)
 
@@ -230,6 +206,7 @@ class Program:
             self.outputs == other.outputs
             and self.written == other.written
             and set(self.donated) | set(self.kept) == set(other.read)
+            and self._may_raise == _calls_back(other.jaxpr)
             and self.mesh == other.mesh
         )
 
@@ -245,13 +222,9 @@ class Program:
             for c in self.written
         ]
         flat: list[Any] = []
-        for kind in first.outputs.kinds:
-            if kind[0] == "p":
-                flat.extend([first.mesh.stacked] * kind[2])
-            elif kind[0] == "u":
-                flat.extend([first.mesh.replicated] * kind[2])
-            elif kind[0] == "a":
-                flat.append(first.mesh.replicated)
+        for kind in signature.leaf_kinds(first.outputs):
+            split = kind == "p"
+            flat.append(first.mesh.stacked if split else first.mesh.replicated)
         return stored, flat
 
     def _evaluate(
@@ -277,6 +250,8 @@ class Program:
             donated, kept, leaves = self._placed(donated, kept, leaves)
         try:
             new, flat = self._jitted(donated, kept, leaves)
+            if self._may_raise:
+                jax.block_until_ready((new, flat))
         except Miss:
             raise
         except Exception as error:
@@ -337,31 +312,25 @@ class Program:
         return self._jitted.lower(donated, kept, leaves)
 
 
-def _collector(outputs: Output) -> Any:
+def _collector(outputs: Any) -> Any:
     """A function from the program's arrays to what the caller sees."""
-    if outputs.is_plain():
+    if outputs == "a":
         return operator.itemgetter(0)
-    if not outputs.kinds:
-        return lambda flat: outputs.treedef.unflatten(())
-
-    def collect(flat: list[Any]) -> Any:
-        given = iter(flat)
-        leaves = [_collect_leaf(kind, given) for kind in outputs.kinds]
-        return outputs.treedef.unflatten(leaves)
-
-    return collect
+    return lambda flat: signature.rebuild(outputs, iter(flat))
 
 
-def _collect_leaf(kind: Any, given: Any) -> Any:
-    tag = kind[0]
-    if tag == "a":
-        return next(given)
-    if tag == "s":
-        return kind[1].value if isinstance(kind[1], signature.Identity) else kind[1]
-    tree = kind[3].unflatten([next(given) for _ in range(kind[2])])
-    if tag == "p":
-        return values.PerReplica.from_stacked(tree, kind[1])
-    return values.PerReplica(tree)
+def _calls_back(jaxpr: Any) -> bool:
+    """Whether a program calls Python while it runs, which may raise there."""
+    return any(
+        "callback" in e.primitive.name or any(map(_calls_back, _inner(e)))
+        for e in jaxpr.eqns
+    )
+
+
+def _inner(equation: Any) -> list[Any]:
+    found = jax.tree.leaves(list(equation.params.values()))
+    found = [getattr(p, "jaxpr", p) for p in found]
+    return [p for p in found if hasattr(p, "eqns")]
 
 
 def materialize(found: Trace, leaves: Sequence[Any]) -> None:

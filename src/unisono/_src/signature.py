@@ -6,7 +6,9 @@ its identity, so that a call with another number is traced again, as in TensorFl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import enum
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -35,6 +37,27 @@ class Identity:
         return id(self.value)
 
 
+class Template:
+    """A container as a pattern: its type and keys count, not what it holds."""
+
+    __slots__ = ("keys", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.keys = tuple(value) if isinstance(value, Mapping) else len(value)
+        # Keep the pattern only, not the arrays in it.
+        self.value = nest.rebuild(value, [None] * len(value))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Template)
+            and type(other.value) is type(self.value)
+            and other.keys == self.keys
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.keys))
+
+
 class Source:
     """An iterator among the arguments: any one of its kind will do."""
 
@@ -51,7 +74,9 @@ class Source:
 
 
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
+_VALUES: Any = (enum.Enum, type, np.dtype, range, *_SCALARS)
 _LEAF = jax.tree.structure(0)
+_ZERO, _NEGATIVE_ZERO, _NAN = (Identity(x) for x in (0.0, -0.0, math.nan))
 
 
 def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
@@ -59,7 +84,7 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
 
     The rest is a tuple that starts with a letter: ``a`` array, ``p`` stacked
     per-replica value, ``u`` uneven per-replica value, ``m`` mirrored value, ``s``
-    static value, ``l``/``t``/``d``/``n`` containers, ``x`` other pytree.
+    static value, ``l``/``t`` list and tuple, ``c`` other container, ``x`` pytree.
     """
     # The commonest kinds first, told apart by identity of types: this runs on every
     # call, and `isinstance(x, jax.Array)` costs more than all of the rest.
@@ -75,6 +100,8 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     if kind is tuple or kind is list:
         parts = [flatten(c, leaves, topology) for c in x]
         return ("t" if kind is tuple else "l", tuple(parts))
+    if kind is float and (x == 0.0 or x != x):
+        return ("s", kind, _special_float(x))
     if kind in _SCALARS:
         return ("s", kind, x)
     return _flatten_other(x, leaves, topology)
@@ -117,18 +144,31 @@ def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
         return ("s", Source, Source(x))
     if nest.is_nested(x):
         parts = tuple(flatten(c, leaves, topology) for c in nest.children(x))
-        if hasattr(x, "_fields"):
-            return ("n", type(x), parts)
-        return ("d", type(x), tuple(x), parts)
-    flat, treedef = jax.tree.flatten(x)
+        return ("c", Template(x), parts)
     if not jax.tree_util.all_leaves([x]):
-        parts = tuple(flatten(c, leaves, topology) for c in flat)
-        return ("x", treedef, parts)
-    try:
-        hash(x)
-    except TypeError:
-        return ("s", type(x), Identity(x))
-    return ("s", type(x), x)
+        flat, treedef = jax.tree.flatten(x)
+        return ("x", treedef, tuple(flatten(c, leaves, topology) for c in flat))
+    is_value = isinstance(x, _VALUES)
+    return ("s", type(x), x if is_value else Identity(x))
+
+
+def _special_float(x: float) -> Any:
+    """Tells 0.0 from -0.0, and finds nan equal to itself."""
+    if x != x:
+        return _NAN
+    return _NEGATIVE_ZERO if math.copysign(1.0, x) < 0 else _ZERO
+
+
+def leaf_kinds(rest: Any) -> list[str]:
+    """For each array of a flattened structure the letter of what it belongs to."""
+    if rest == "a":
+        return ["a"]
+    tag = rest[0]
+    if tag in "pum":
+        return [tag] * rest[2].num_leaves
+    if tag == "s":
+        return []
+    return [k for part in rest[-1] for k in leaf_kinds(part)]
 
 
 def sources(rest: Any) -> list[Any]:
@@ -147,18 +187,16 @@ def rebuild(rest: Any, leaves: Any) -> Any:
         return next(leaves)
     if tag == "s":
         return rest[2].value if isinstance(rest[2], Identity) else rest[2]
-    if tag in "tl":
+    if tag in ("t", "l"):
         parts = [rebuild(r, leaves) for r in rest[1]]
         return tuple(parts) if tag == "t" else parts
     return _rebuild_other(tag, rest, leaves)
 
 
 def _rebuild_other(tag: str, rest: Any, leaves: Any) -> Any:
-    if tag == "d":
-        parts = [rebuild(r, leaves) for r in rest[3]]
-        return rest[1](zip(rest[2], parts, strict=True))
-    if tag == "n":
-        return rest[1](*[rebuild(r, leaves) for r in rest[2]])
+    if tag == "c":
+        parts = [rebuild(r, leaves) for r in rest[2]]
+        return nest.rebuild(rest[1].value, parts)
     if tag == "x":
         return rest[1].unflatten([rebuild(r, leaves) for r in rest[2]])
     treedef = rest[2]

@@ -151,17 +151,18 @@ def _flatten_state(
     seen.stacked = [c for c in changed if c.is_stacked]
     seen.replicated = [c for c in changed if not c.is_stacked]
     copies = [local.values[c][None] for c in seen.stacked]
-    return [local.values[c] for c in seen.replicated], copies
+    first = list(local.created.values())
+    return [*(local.values[c] for c in seen.replicated), *first], copies
 
 
 def _write_back(
     outer: state.StateFrame, seen: _Traced, replicated: Any, stacked: Any
 ) -> None:
-    for cell, value in zip(
-        [*seen.replicated, *seen.stacked], [*replicated, *stacked], strict=True
-    ):
-        if cell in seen.created:
-            outer.create(cell, value[0] if cell.is_stacked else value)
+    count = len(seen.replicated)
+    for cell, value in zip(seen.created, replicated[count:], strict=True):
+        outer.create(cell, value)
+    changed = [*seen.replicated, *seen.stacked]
+    for cell, value in zip(changed, [*replicated[:count], *stacked], strict=True):
         outer.set_whole(cell, value)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src import ambient, collectives
+from unisono._src import ambient, collectives, errors
 from unisono._src.topology import Topology
 
 
@@ -175,16 +175,30 @@ class StateFrame:
         raise NotImplementedError
 
 
+def _check_there(cell: Cell) -> None:
+    if cell.array is not None and not cell.array.is_deleted():
+        return
+    why = "the call that was creating it failed"
+    if cell.array is not None:
+        why = "a step that was updating it in place failed while it ran"
+    raise errors.FailedPreconditionError(
+        f"The variable '{cell.name}' (created at {cell.origin}) has no value: {why}. "
+        "Assign it again, create it again, or restore it from a checkpoint."
+    )
+
+
 class EagerFrame(StateFrame):
     """Cells' own arrays."""
 
     def whole(self, cell: Cell) -> Any:
         """What the cell stores."""
+        _check_there(cell)
         cell.escape()
         return cell.array
 
     def copy(self, cell: Cell, index: int | None) -> Any:
         """What replica `index` sees of the cell, on that replica's device."""
+        _check_there(cell)
         cell.escape()
         index = index or 0
         array = cell.array
@@ -249,6 +263,7 @@ class FunctionFrame(StateFrame):
         """What the cell stores."""
         if cell not in self.values:
             # Made by another thread, or by code that ran outside this trace.
+            _check_there(cell)
             self.values[cell] = cell.array
         return self.values[cell]
 
