@@ -174,12 +174,19 @@ def as_array(x: Any) -> Any:
     if isinstance(x, (jax.Array, slices.IndexedSlices)):
         return x
     try:
+        if isinstance(x, (str, bytes)):
+            raise TypeError
         return jnp.asarray(x)
     except TypeError:
         raise errors.InvalidArgumentError(
             f"Expected numbers on every replica, received {x!r} of type "
             f"{type(x).__name__}, which cannot be combined."
         ) from None
+
+
+def is_key(x: Any) -> bool:
+    """Whether `x` holds random keys, which have no numbers to compute with."""
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def check_reducible(dtype: Any, what: str) -> None:
@@ -327,6 +334,9 @@ def split_local(x: Any, replicas: int) -> tuple[Any, ...]:
 def pick_local(x: Any, index: int) -> jax.Array:
     """The value of replica `index`, on every replica."""
     x = jnp.asarray(x)
+    if is_key(x):
+        data = pick_local(jax.random.key_data(x), index)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x))
     own = jax.lax.axis_index(AXIS) == index
     if x.dtype == np.bool_:
         return pick_local(x.astype(jnp.int32), index).astype(np.bool_)

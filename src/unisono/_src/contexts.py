@@ -252,9 +252,7 @@ def local_group(tree: Any, port: collectives.SpmdPort) -> Any:
 
 
 def _has_local(x: Any, port: collectives.SpmdPort) -> bool:
-    if isinstance(x, IndexedSlices):
-        return not (port.is_shared(x.values) and port.is_shared(x.indices))
-    return not port.is_shared(x)
+    return any(not port.is_shared(leaf) for leaf in jax.tree.leaves(x))
 
 
 def local_ungroup(tree: Any) -> Any:

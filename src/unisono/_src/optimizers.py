@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src import ambient, collectives, state
+from unisono._src import ambient, collectives, function, state
 from unisono._src.options import (
     ReduceOp,
     VariableAggregation,
@@ -120,12 +120,13 @@ class Optimizer:
         frame = ambient.current()
         replica = frame.replica if frame.mode == ambient.REPLICA else None
         own = [_dense(g, v) for g, v in zip(gradients, self._variables, strict=True)]
+        idle = tuple(i for i, g in enumerate(gradients) if g is None)
         if self._every > 1:
             self._accumulate(replica, own)
         elif replica is None or frame.port.replicas == 1:
-            self._update(own)
+            self._run_update(own, idle)
         else:
-            replica.merge_call(self._merge, args=(own,))
+            replica.merge_call(self._merge, args=(own, idle))
 
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         """Update the variables from gradients in their order."""
@@ -147,19 +148,46 @@ class Optimizer:
             raise ValueError(f"No gradients provided for any variable: {names}.")
         return [by_id.get(id(v)) for v in self._variables]
 
-    def _merge(self, strategy: Any, gradients: Sequence[Any]) -> None:
+    def _merge(self, strategy: Any, gradients: Sequence[Any], idle: Any) -> None:
         pairs = list(zip(gradients, self._variables, strict=True))
         reduced = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
-        self._update([getattr(g, "whole", g) for g in reduced])
+        self._run_update([getattr(g, "whole", g) for g in reduced], tuple(idle))
 
-    def _update(self, gradients: Sequence[Any]) -> None:
-        """One update of what all copies share: gradients are equal on all of them."""
+    @functools.cached_property
+    def _run_update(self) -> Any:
+        # Part of the program when one is being made, else a program of its own.
+        return function.Function(self._update)
+
+    def _update(self, gradients: Sequence[Any], idle: tuple[int, ...]) -> None:
+        """One update of what all copies share: gradients are equal on all of them.
+
+        Args:
+            gradients: one for each variable.
+            idle: which of the variables have none, and shall stay as they are.
+        """
         target = state.frame()
         cells = self._shared_cells()
         old = [target.whole(c) for c in cells]
-        change = self._change if target.is_compiled else self._eager_change
-        for cell, value in zip(cells, change(old, list(gradients)), strict=True):
-            target.set_whole(cell, value)
+        kept = {*idle, *(len(self._variables) + k for k in self._slots_of(idle))}
+        new = self._change(old, gradients)
+        for i, (cell, value) in enumerate(zip(cells, new, strict=True)):
+            if i not in kept:
+                target.set_whole(cell, jnp.asarray(value, cell.dtype))
+
+    def _slots_of(self, idle: tuple[int, ...]) -> list[int]:
+        """Positions of the slots that belong to some of the variables."""
+        import optax
+
+        if not idle:
+            return []
+        owners = optax.tree_utils.tree_map_params(
+            self._tx,
+            lambda _, owner: owner,
+            self._treedef.unflatten(range(len(self._slots))),
+            list(range(len(self._variables))),
+            transform_non_params=lambda _: -1,
+        )
+        return [k for k, owner in enumerate(jax.tree.leaves(owners)) if owner in idle]
 
     def _shared_cells(self) -> list[state.Cell]:
         shared = [*self._variables, *self._slots, self.iterations]
@@ -179,15 +207,16 @@ class Optimizer:
                 new[i] = v.constraint(new[i])
         return [*new, *jax.tree.leaves(slots), old[-1] + 1]
 
-    @functools.cached_property
-    def _eager_change(self) -> Any:
-        return jax.jit(self._change)
-
     # Accumulation.
 
     def _accumulate(self, replica: Any, gradients: Sequence[Any]) -> None:
+        target = state.frame()
         for total, gradient in zip(self._sums, gradients, strict=True):
-            total.assign_add(gradient, read_value=False)
+            if replica is not None:
+                total.assign_add(gradient, read_value=False)
+            else:
+                old = target.copy(total._cell, 0)
+                target.set_copy(total._cell, 0, old + gradient)
         if replica is None:
             self._finish()
         else:
@@ -221,7 +250,7 @@ class Optimizer:
         else:
             new = old
         for cell, value in zip(cells, new, strict=True):
-            target.set_whole(cell, value)
+            target.set_whole(cell, jnp.asarray(value, cell.dtype))
         for v, value in zip(self._sums, sums, strict=True):
             target.set_whole(v._cell, value)
         target.set_whole(self._count._cell, count)

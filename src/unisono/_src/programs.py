@@ -20,6 +20,7 @@ from jax.interpreters import partial_eval
 
 from unisono._src import (
     ambient,
+    collectives,
     contexts,
     errors,
     feeds,
@@ -31,6 +32,9 @@ from unisono._src import (
 )
 from unisono._src.operators import ArrayOperators
 from unisono._src.state import Cell
+
+
+_ARRAY = operator.attrgetter("array")
 
 
 class Miss(Exception):
@@ -112,9 +116,7 @@ def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
         closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=keep_args
     )
     read = [c for c, u in zip(cells, used, strict=False) if u]
-    mesh = mesh or frame.topology
-    if mesh is None:
-        mesh = next((c.topology for c in [*read, *seen["written"]] if _spans(c)), None)
+    mesh = _one_mesh(mesh or frame.topology, [*read, *seen["written"]])
     return Trace(
         jaxpr,
         closed.consts,
@@ -136,8 +138,22 @@ def _with_handles(tree: Any) -> Any:
     return nest.map_structure(leaf, tree)
 
 
-def _spans(cell: Cell) -> bool:
-    return cell.topology is not None and cell.topology.replicas > 1
+def _one_mesh(mesh: topology.Topology | None, cells: Sequence[Cell]) -> Any:
+    """The devices that a program needs; all its replicated variables share them."""
+    first = None
+    for cell in cells:
+        if not (cell.is_stacked or cell.is_replicated):
+            continue
+        mesh, first = mesh or cell.topology, first or cell
+        if cell.topology != mesh:
+            other = f"'{first.name}' (created at {first.origin})"
+            raise RuntimeError(
+                f"One function uses the variable '{cell.name}' (created at "
+                f"{cell.origin}) on {cell.copies} devices and, for example, {other}, "
+                "or replicas, on others. A compiled function runs on the devices of "
+                "one strategy; use a function for each."
+            )
+    return mesh
 
 
 def _created_again(cell: Cell) -> ValueError:
@@ -176,7 +192,7 @@ class Program:
         self.kept = [c for c in first.read if c not in written]
         self.written = first.written
         self.mesh = first.mesh
-        self._order = self._positions(first)
+        self._home = _home(first)
         self._traces: dict[Any, Trace] = {}
         self._clock = -1
         self._places = any(self._is_elsewhere(c) for c in first.read)
@@ -192,13 +208,10 @@ class Program:
         self._collect = _collector(first.outputs)
 
     def _is_elsewhere(self, cell: Cell) -> bool:
-        """Whether the cell lives on fewer devices than the program runs on."""
-        return self.mesh is not None and not (cell.is_stacked or cell.is_replicated)
-
-    def _positions(self, first: Trace) -> list[tuple[bool, int]]:
-        donated = {c: i for i, c in enumerate(self.donated)}
-        kept = {c: i for i, c in enumerate(self.kept)}
-        return [(c in donated, donated.get(c, kept.get(c, 0))) for c in first.read]
+        """Whether the cell lives on other devices than the program runs on."""
+        if self.mesh is not None:
+            return not (cell.is_stacked or cell.is_replicated)
+        return cell.sharding is not None and cell.sharding != self._home
 
     def fits(self, other: Trace) -> bool:
         """Whether another trace differs only in the shapes of arguments."""
@@ -216,16 +229,13 @@ class Program:
 
     def _out_shardings(self, first: Trace) -> Any:
         if first.mesh is None:
-            return None
-        stored = [
-            first.mesh.stacked if c.is_stacked else first.mesh.replicated
-            for c in self.written
-        ]
-        flat: list[Any] = []
-        for kind in signature.leaf_kinds(first.outputs):
-            split = kind == "p"
-            flat.append(first.mesh.stacked if split else first.mesh.replicated)
-        return stored, flat
+            return (
+                None if self._home is None else ([self._home] * len(self.written), None)
+            )
+        same, split = first.mesh.replicated, first.mesh.stacked
+        stored = [split if c.is_stacked else same for c in self.written]
+        kinds = signature.leaf_kinds(first.outputs)
+        return stored, [split if kind == "p" else same for kind in kinds]
 
     def _evaluate(
         self, donated: list[Any], kept: list[Any], leaves: list[Any]
@@ -241,54 +251,70 @@ class Program:
 
     def __call__(self, leaves: list[Any]) -> Any:
         """Gather, call, scatter."""
+        if self._may_raise:
+            flat = self._run_carefully(leaves)
+        else:
+            with state.LOCK:
+                flat = self._run(leaves)
+        return self._collect(flat)
+
+    def _run(self, leaves: list[Any]) -> list[Any]:
         if self._clock != state.Clock.escapes:
             state.unescape(self.donated)
             self._clock = state.Clock.escapes
-        donated = [c.array for c in self.donated]
-        kept = [c.array for c in self.kept]
+        donated = list(map(_ARRAY, self.donated))
+        kept = list(map(_ARRAY, self.kept))
         if self._places:
             donated, kept, leaves = self._placed(donated, kept, leaves)
         try:
             new, flat = self._jitted(donated, kept, leaves)
-            if self._may_raise:
-                jax.block_until_ready((new, flat))
         except Miss:
             raise
         except Exception as error:
             if self._places or "incompatible devices" not in str(error):
                 raise self._explained(error) from None
             self._places = True
-            return self(leaves)
+            return self._run(leaves)
         for cell, array in zip(self.written, new):  # noqa: B905
             cell.array = array
         if self._elsewhere_out:
             self._bring_home()
         if self._throttled:
             topology.admit(new or flat)
-        return self._collect(flat)
+        return flat
+
+    def _run_carefully(self, leaves: list[Any]) -> list[Any]:
+        """Store nothing before all of it is there: Python code may raise on the way."""
+        donated = [c.array for c in self.donated]
+        kept = [c.array for c in self.kept]
+        donated, kept, leaves = self._placed(donated, kept, leaves)
+        new, flat = jax.block_until_ready(self._jitted(donated, kept, leaves))
+        for cell, array in zip(self.written, new, strict=True):
+            cell.array = array
+        self._bring_home()
+        return flat
 
     def _bring_home(self) -> None:
         for cell in self._elsewhere_out:
-            cell.array = jax.device_put(cell.array, cell.sharding)
+            home = cell.sharding or jax.local_devices()[0]
+            moved = jax.device_put(cell.array, home)
+            cell.array = moved if cell.sharding else collectives.release(moved)
 
     def _placed(self, donated: Any, kept: Any, leaves: Any) -> Any:
-        """Copy what lives on fewer devices to all of the program's."""
-        assert self.mesh is not None
-        everywhere = self.mesh.replicated
+        """Copy what lives on other devices to those of the program."""
+        home = self._home
+        if home is None:
+            return donated, kept, leaves
 
         def move(cells: list[Cell], arrays: list[Any]) -> list[Any]:
-            return [
-                jax.device_put(a, everywhere, may_alias=False)
-                if self._is_elsewhere(c)
-                else a
-                for c, a in zip(cells, arrays, strict=True)
-            ]
+            pairs = zip(cells, arrays, strict=True)
+            return [_moved(a, home) if self._is_elsewhere(c) else a for c, a in pairs]
 
-        wide = self.mesh.replicas
+        devices = home.device_set
         leaves = [
             x
-            if isinstance(x, jax.Array) and len(x.sharding.device_set) == wide
-            else jax.device_put(x, everywhere)
+            if isinstance(x, jax.Array) and x.sharding.device_set == devices
+            else jax.device_put(x, home)
             for x in leaves
         ]
         return move(self.donated, donated), move(self.kept, kept), leaves
@@ -312,6 +338,18 @@ class Program:
         return self._jitted.lower(donated, kept, leaves)
 
 
+def _moved(array: Any, home: Any) -> Any:
+    return jax.device_put(array, home, may_alias=False)
+
+
+def _home(found: Trace) -> Any:
+    """Where a program keeps what is on one device only, or on all of them alike."""
+    if found.mesh is not None:
+        return found.mesh.replicated
+    cells = [*found.read, *found.written]
+    return next((c.sharding for c in cells if c.sharding is not None), None)
+
+
 def _collector(outputs: Any) -> Any:
     """A function from the program's arrays to what the caller sees."""
     if outputs == "a":
@@ -322,7 +360,8 @@ def _collector(outputs: Any) -> Any:
 def _calls_back(jaxpr: Any) -> bool:
     """Whether a program calls Python while it runs, which may raise there."""
     return any(
-        "callback" in e.primitive.name or any(map(_calls_back, _inner(e)))
+        e.primitive.name in ("pure_callback", "io_callback")
+        or any(map(_calls_back, _inner(e)))
         for e in jaxpr.eqns
     )
 

@@ -110,7 +110,7 @@ def _extract(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
         found.append(x.stacked(topology))
         return _Slot(len(found) - 1)
 
-    return found, nest.map_structure(leaf, tree)
+    return found, values.map_leaves(leaf, tree)
 
 
 def _is_one_number(x: values.PerReplica) -> bool:
@@ -122,7 +122,7 @@ def _is_one_number(x: values.PerReplica) -> bool:
 
 
 def _fill(skeleton: Any, own: Sequence[Any]) -> Any:
-    return nest.map_structure(
+    return values.map_leaves(
         lambda x: own[x.index] if isinstance(x, _Slot) else x, skeleton
     )
 

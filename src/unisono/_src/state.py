@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
+import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -53,6 +54,9 @@ class Clock:
     escapes = 0
 
 
+# Held from taking arrays out of cells to putting new ones in: a step that runs in
+# another thread donates what it takes. Nobody waits for it in a single thread.
+LOCK = threading.Lock()
 _serial = itertools.count()
 _live: weakref.WeakSet[Cell] = weakref.WeakSet()
 
@@ -85,7 +89,8 @@ class Cell:
         self.array: Any = None
         self.escaped = False
         self.serial = next(_serial)
-        _live.add(self)
+        with LOCK:
+            _live.add(self)
 
     @property
     def is_stacked(self) -> bool:
@@ -128,7 +133,9 @@ class Cell:
 
 def live_cells() -> list[Cell]:
     """Every cell that a program could reach, oldest first."""
-    return sorted((c for c in _live if c.array is not None), key=lambda c: c.serial)
+    with LOCK:
+        found = list(_live)
+    return sorted((c for c in found if c.array is not None), key=lambda c: c.serial)
 
 
 class StateFrame:
@@ -192,16 +199,15 @@ class EagerFrame(StateFrame):
 
     def whole(self, cell: Cell) -> Any:
         """What the cell stores."""
-        _check_there(cell)
-        cell.escape()
-        return cell.array
+        with LOCK:
+            _check_there(cell)
+            cell.escape()
+            return cell.array
 
     def copy(self, cell: Cell, index: int | None) -> Any:
         """What replica `index` sees of the cell, on that replica's device."""
-        _check_there(cell)
-        cell.escape()
+        array = self.whole(cell)
         index = index or 0
-        array = cell.array
         if cell.is_stacked:
             piece = collectives.shards(array, cell.topology)[index]
             return collectives.release(piece.reshape(cell.shape))

@@ -40,6 +40,8 @@ def describe(x: Any) -> str:
     """TensorFlow's rendering of a value inside a container."""
     if isinstance(x, jax.core.Tracer):
         return f"<tf.Tensor: shape={x.shape}, dtype={x.dtype}, traced>"
+    if isinstance(x, jax.Array) and collectives.is_key(x):
+        return f"<tf.Tensor: shape={x.shape}, dtype={x.dtype}, {x}>"
     if isinstance(x, jax.Array):
         shown = x.item() if x.ndim == 0 else np.asarray(x)
         return f"<tf.Tensor: shape={x.shape}, dtype={x.dtype}, numpy={shown!r}>"
@@ -47,7 +49,8 @@ def describe(x: Any) -> str:
 
 
 def _describe_short(x: Any) -> str:
-    if isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer):
+    is_concrete = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+    if is_concrete and not collectives.is_key(x):
         return f"tf.Tensor({np.asarray(x)}, shape={x.shape}, dtype={x.dtype})"
     return str(x) if not isinstance(x, jax.core.Tracer) else describe(x)
 
@@ -109,7 +112,11 @@ class PerReplica(StandsForArray, DistributedValues):
         if self._parts is None:
             if self._local is not None:
                 return collectives.split_local(self._local, self._count)
-            self._parts = _unstack(self._stacked, self._count)
+            if is_traced(self._stacked):
+                return _unstack(self._stacked, self._count)
+            # Concrete values stay so even when a program is being traced.
+            with jax.ensure_compile_time_eval():
+                self._parts = _unstack(self._stacked, self._count)
         return self._parts
 
     @property
@@ -119,8 +126,13 @@ class PerReplica(StandsForArray, DistributedValues):
 
     def stacked(self, topology: Topology) -> Any:
         """Arrays with a leading replica axis, or None if the values are uneven."""
-        if self._stacked is None and self._local is None:
-            self._stacked = _stack(self.values, topology)
+        if self._stacked is not None or self._local is not None:
+            return self._stacked
+        parts = self.values
+        if is_traced(parts):
+            return _stack(parts, topology)
+        with jax.ensure_compile_time_eval():
+            self._stacked = _stack(parts, topology)
         return self._stacked
 
     def own(self) -> Any:
@@ -191,7 +203,8 @@ class Mirrored(ArrayOperators, DistributedValues):
         if self._parts is None:
             if is_traced(self._whole):
                 return (self._whole,) * self._count
-            self._parts = _copies(self._whole, self._count)
+            with jax.ensure_compile_time_eval():
+                self._parts = _copies(self._whole, self._count)
         return self._parts
 
     def __jax_array__(self) -> Any:
@@ -275,8 +288,6 @@ def _stack(parts: Sequence[Any], topology: Topology) -> Any:
 def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
     if is_traced(column):
         return jnp.stack([jnp.asarray(x) for x in column])
-    if (ambient.current().state is not None) and not _on(column, topology):
-        return np.stack([np.asarray(x) for x in column])
     if len(column) == 1:
         only = column[0]
         row = only[None] if isinstance(only, jax.Array) else _numpy_row(only)
@@ -290,14 +301,7 @@ def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
     return jax.make_array_from_single_device_arrays(shape, topology.stacked, placed)
 
 
-def _on(column: Sequence[Any], topology: Topology) -> bool:
-    """Whether each value is an array on its replica's device already."""
-    pairs = zip(column, topology.devices, strict=True)
-    return all(isinstance(x, jax.Array) and x.devices() == {d} for x, d in pairs)
-
-
 def _numpy_row(x: Any) -> np.ndarray:
-    # NumPy, not JAX: a row may be made while a program is being traced.
     return np.array(x, jax.dtypes.canonicalize_dtype(jnp.result_type(x)))[None]
 
 
@@ -360,6 +364,17 @@ def select(x: PerReplica | Mirrored, replica: int, replicas: int) -> Any:
     return x.values[replica]
 
 
+def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """Apply `fn` to every leaf, also inside structures that only JAX knows."""
+
+    def leaf(x: Any) -> Any:
+        if isinstance(x, StandsForArray) or jax.tree_util.all_leaves([x]):
+            return fn(x)
+        return jax.tree.map(fn, x, is_leaf=lambda y: isinstance(y, StandsForArray))
+
+    return nest.map_structure(lambda x: x if x is None else leaf(x), tree)
+
+
 def unwrap(tree: Any, replica: int, replicas: int) -> Any:
     """`tree` as one replica sees it; variables stay whole."""
 
@@ -368,7 +383,7 @@ def unwrap(tree: Any, replica: int, replicas: int) -> Any:
             return select(x, replica, replicas)
         return x
 
-    return nest.map_structure(leaf, tree)
+    return map_leaves(leaf, tree)
 
 
 def container_of(x: Any) -> Any:

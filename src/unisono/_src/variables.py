@@ -11,7 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src import ambient, assignment, creation, options, state, values
+from unisono._src import (
+    ambient,
+    assignment,
+    collectives,
+    creation,
+    options,
+    state,
+    values,
+)
 from unisono._src.operators import ArrayOperators, ArrayView
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.slices import IndexedSlices
@@ -321,6 +329,8 @@ class Variable(ArrayOperators, metaclass=_Factory):
         head = f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype}"
         if isinstance(found, jax.core.Tracer):
             return f"{head}, traced>"
+        if collectives.is_key(found):
+            return f"{head}, {found}>"
         shown = found.item() if found.ndim == 0 else np.asarray(found)
         return f"{head}, numpy={shown!r}>"
 

@@ -85,8 +85,8 @@ class ReplicatedExtended(extended.StrategyExtended):
     def _is_even(self, tree: Any) -> bool:
         return all(
             x.stacked(self._topology) is not None or x.local is not None
-            for x in nest.leaves(tree)
-            if isinstance(x, values.PerReplica)
+            for x in jax.tree.leaves(tree, is_leaf=_is_per_replica)
+            if _is_per_replica(x)
         )
 
     def _run_alone(self, fn: Any, args: Any, kwargs: Any) -> Any:
@@ -187,8 +187,10 @@ class ReplicatedExtended(extended.StrategyExtended):
     def _gather_leaf(self, value: Any, axis: int) -> Any:
         if not isinstance(value, values.DistributedValues):
             return value
-        if isinstance(value, values.PerReplica) and value.local is not None:
-            return collectives.gather_local(value.local, axis)
+        if isinstance(value, values.PerReplica):
+            if value.local is not None:
+                return collectives.gather_local(value.local, axis)
+            values.select(value, 0, self._topology.replicas)
         if hasattr(value, "_cell"):
             source = state.frame()
             count = self._topology.replicas
@@ -330,6 +332,10 @@ class ReplicatedExtended(extended.StrategyExtended):
         if self._is_central:
             return min(var_list, key=lambda v: v.name, default=())
         return self._topology.names
+
+
+def _is_per_replica(x: Any) -> bool:
+    return isinstance(x, values.PerReplica)
 
 
 def _is_on_read(value: Any) -> bool:
