@@ -271,10 +271,18 @@ def _write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) 
     def combine(payloads: list[Any]) -> Sequence[Any]:
         combined = _combined_parts(variable, payloads)
         _write_cross(variable, op, combined, ambient.current(), False)
-        source = state.frame()
-        return [source.copy(cell, i) for i in range(port.replicas)]
+        return _copies(cell)
 
     return port.meet(combine, _payload(value))
+
+
+def _copies(cell: state.Cell) -> list[Any]:
+    """What each replica sees of a cell, as an object of its own."""
+    source = state.frame()
+    copies = [source.copy(cell, i) for i in range(cell.copies)]
+    if source.is_compiled:
+        return collectives.hand_out(copies[0], [None] * len(copies))
+    return copies
 
 
 def _payload(value: Any) -> Any:
@@ -413,6 +421,6 @@ def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> An
         target = state.frame()
         old = collectives.place(target.copy(cell, 0), device)
         target.set_whole(cell, _SCATTER[kind](old, merged))
-        return [target.copy(cell, i) for i in range(port.replicas)]
+        return _copies(cell)
 
     return port.meet(combine, jax.tree.map(state.without_gradient, sparse))

@@ -94,57 +94,58 @@ class LockstepPort(Port):
     """
 
     def __init__(
-        self, index: int, replicas: int, suspend: Callable[[Any], Any], base: Any
+        self, index: int, replicas: int, suspend: Callable[[Any], Any]
     ) -> None:
         self.index = index
         self.replicas = replicas
         self.creations: Any = None
         self._suspend = suspend
-        self._base = base
+        self._level = trace_state()
+        self._trace = base_trace()
 
-    def meet(self, combine: Callable[[list[Any]], Sequence[Any]], payload: Any) -> Any:
-        """Wait for all replicas; `combine` of replica 0 makes one result for each."""
-        if trace_state() == self._base:
-            return self._suspend((combine, payload))
-        arrays, rest = _split_arrays(payload)
-        return self._escorted(combine, rest, None)(arrays)
-
-    def meet_linear(
+    def meet(
         self,
         combine: Callable[[list[Any]], Sequence[Any]],
-        transpose: Callable[[list[Any]], Sequence[Any]],
         payload: Any,
+        transpose: Callable[[list[Any]], Sequence[Any]] | None = None,
     ) -> Any:
-        """Like `meet` for a linear `combine` of arrays, so that gradients flow."""
-        if trace_state() == self._base:
-            return self._suspend((combine, payload))
-        arrays, rest = _split_arrays(payload)
-        return self._escorted(combine, rest, transpose)(arrays)
+        """Wait for all replicas; `combine` of replica 0 makes one result for each.
 
-    def _escorted(self, combine: Any, rest: Any, transpose: Any) -> Any:
-        @jax.custom_vjp
-        def at_base(arrays: Any) -> Any:
+        Args:
+            combine: from the list of all payloads to one result per replica.
+            payload: what this replica contributes.
+            transpose: of a linear `combine`, so that gradients flow through it; None
+                stops them.
+        """
+        if trace_state() == self._level:
+            return self._suspend((combine, payload))
+        if base_trace() is not self._trace:
             raise RuntimeError(
                 "`merge_call` called while defining a new graph or tf.function: a "
                 "merge_call, all_reduce, all_gather or aggregating assign was reached "
                 "inside lax.scan, lax.cond, jax.jit or jax.vmap, where replicas that "
                 "run in turn cannot wait for each other. Move it out of that body."
             )
+        arrays, rest = _split_arrays(payload)
+        return self._escorted(combine, rest, transpose)(arrays)
+
+    def _escorted(self, combine: Any, rest: Any, transpose: Any) -> Any:
+        @jax.custom_vjp
+        def outside(arrays: Any) -> Any:
+            return self.meet(combine, _join_arrays(arrays, rest), transpose)
 
         def forward(arrays: Any) -> tuple[Any, None]:
-            payload = _join_arrays(arrays, rest)
-            if transpose is None:
-                return self.meet(combine, payload), None
-            return self.meet_linear(combine, transpose, payload), None
+            met = self.meet(combine, _join_arrays(arrays, rest), transpose)
+            return met, None
 
         def backward(_: None, cotangent: Any) -> tuple[Any]:
             if transpose is None:
                 return (None,)
-            own = self.meet_linear(transpose, combine, cotangent)
+            own = self.meet(transpose, cotangent, combine)
             return (_split_arrays(own)[0],)
 
-        at_base.defvjp(forward, backward)
-        return at_base
+        outside.defvjp(forward, backward)
+        return outside
 
 
 def _split_arrays(payload: Any) -> tuple[list[Any], tuple[Any, Any]]:
@@ -217,6 +218,14 @@ def place(x: Any, device: jax.Device | None) -> Any:
     ):
         return x
     return jax.tree.map(release, jax.device_put(x, device))
+
+
+def hand_out(x: Any, devices: Sequence[jax.Device | None]) -> list[Any]:
+    """One value of its own per replica, each on the replica's device."""
+    if devices[0] is not None:
+        return [place(x, d) for d in devices]
+    # Objects of their own while tracing: one object would be merged into one result.
+    return [x, *(jax.tree.map(jnp.copy, x) for _ in devices[1:])]
 
 
 def reduce_parts(

@@ -314,9 +314,9 @@ def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
 
     def combine(parts: list[Any]) -> Sequence[Any]:
         total = collectives.reduce_parts(op, parts, devices[0])
-        return [collectives.place(total, d) for d in devices]
+        return collectives.hand_out(total, devices)
 
-    return port.meet_linear(combine, combine, collectives.as_array(x))
+    return port.meet(combine, collectives.as_array(x), combine)
 
 
 def _all_gather(port: Any, axis: int, x: Any) -> Any:
@@ -334,7 +334,7 @@ def _all_gather(port: Any, axis: int, x: Any) -> Any:
     def combine(parts: list[Any]) -> Sequence[Any]:
         whole = collectives.gather_parts(parts, axis, devices[0])
         sizes[:] = [jnp.shape(p)[axis] for p in parts]
-        return [collectives.place(whole, d) for d in devices]
+        return collectives.hand_out(whole, devices)
 
     def transpose(cotangents: list[Any]) -> Sequence[Any]:
         op = options.ReduceOp.SUM
@@ -342,7 +342,7 @@ def _all_gather(port: Any, axis: int, x: Any) -> Any:
         pieces = jnp.split(total, np.cumsum(sizes)[:-1].tolist(), axis)
         return [collectives.place(p, d) for p, d in zip(pieces, devices, strict=True)]
 
-    return port.meet_linear(combine, transpose, collectives.as_array(x))
+    return port.meet(combine, collectives.as_array(x), transpose)
 
 
 def _devices() -> Sequence[Any]:

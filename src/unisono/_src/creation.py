@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from unisono._src import ambient, state, values
 from unisono._src.operators import operand
@@ -173,3 +175,13 @@ def variable_creator_scope(creator: Callable[..., Any]) -> Any:
     """
     creators = (*ambient.current().creators, creator)
     return ambient.pushed(creators=creators)
+
+
+def glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """Uniform in ±sqrt(6 / (fan in + fan out)), the same for the same name."""
+    receptive = int(np.prod(shape[:-2]))
+    fan_in = receptive * (shape[-2] if len(shape) > 1 else (shape or (1,))[-1])
+    fan_out = receptive * (shape or (1,))[-1]
+    limit = (6.0 / max(fan_in + fan_out, 1)) ** 0.5
+    key = jax.random.key(zlib.crc32(name.encode()))
+    return jax.random.uniform(key, shape, dtype, -limit, limit)

@@ -11,8 +11,38 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax._src import config
 
 from unisono._src import ambient, collectives, contexts, creation, errors, state
+
+
+class _Settings:
+    """JAX's settings of this thread, such as ``with jax.debug_nans(True)``.
+
+    A replica may be paused inside such a block; the block must not hold for others.
+    The default device is not among them: each replica has its own.
+    """
+
+    def __init__(self, values: dict[Any, Any]) -> None:
+        self._values = values
+
+    @classmethod
+    def taken(cls) -> _Settings:
+        """The settings as they are now."""
+        return cls({s: s.get_local() for s in _STATES})
+
+    def apply(self) -> None:
+        """Make them so again."""
+        for setting, value in self._values.items():
+            if setting.get_local() is not value:
+                setting.set_local(value)
+
+
+_STATES = [
+    s
+    for name, s in config.config_states.items()
+    if hasattr(s, "get_local") and name != "jax_default_device"
+]
 
 
 class _Replica:
@@ -23,6 +53,7 @@ class _Replica:
         self.frame = frame
         self.device = device
         self.created = 0
+        self.settings = _Settings({})
         self.greenlet: Any = None
         self.request: Any = None
         self.result: Any = None
@@ -44,11 +75,10 @@ def run(placement: state.Placement, calls: Sequence[Callable[[], Any]]) -> list[
 
     hub = greenlet.getcurrent()
     creations = creation.Creations()
-    base = collectives.trace_state()
     is_traced = state.frame().is_compiled
     replicas = []
     for i, call in enumerate(calls):
-        port = collectives.LockstepPort(i, len(calls), hub.switch, base)
+        port = collectives.LockstepPort(i, len(calls), hub.switch)
         port.creations = creations
         device = None if is_traced else placement.topology.devices[i]
         replica = _Replica(i, _frame(placement, i, port, device), device)
@@ -92,11 +122,15 @@ def _resume(
     replica: _Replica, creations: creation.Creations, answer: tuple[Any, ...]
 ) -> None:
     creations.start(replica.index, replica.created)
-    outer = ambient.swap(replica.frame)
+    outer, settings = ambient.swap(replica.frame), _Settings.taken()
     try:
         with _on(replica.device):
+            replica.settings.apply()
             given = replica.greenlet.switch(*answer)
+            replica.settings = _Settings.taken()
+            settings.apply()
     finally:
+        settings.apply()
         replica.frame = ambient.swap(outer)
         replica.created = creations.next
     if replica.greenlet.dead:

@@ -33,7 +33,6 @@ from unisono._src import (
 from unisono._src.operators import ArrayOperators
 from unisono._src.state import Cell
 
-
 _ARRAY = operator.attrgetter("array")
 
 

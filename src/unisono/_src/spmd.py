@@ -201,7 +201,7 @@ class _Invariance:
     def _equation(self, eqn: Any, known: dict[Any, bool]) -> None:
         name = eqn.primitive.name
         same = [self._of(v, known) for v in eqn.invars]
-        if name in _EQUALISING:
+        if name in _EQUALISING and eqn.params.get("axis_index_groups") is None:
             out = [True] * len(eqn.outvars)
         elif name in _SEPARATING:
             out = [False] * len(eqn.outvars)
@@ -218,18 +218,38 @@ class _Invariance:
             return self._cond(eqn, same)
         if name == "scan":
             return self._scan(eqn, same)
+        if name == "while":
+            return self._while(eqn, same)
         inner = _jaxpr_of(eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr"))
         if name not in _CALLS or len(inner.invars) != len(same):
             return [False] * len(eqn.outvars)
         return self.outputs(inner, same)
 
     def _cond(self, eqn: Any, same: list[bool]) -> list[bool]:
+        branches = [_jaxpr_of(b) for b in eqn.params["branches"]]
         if not same[0]:
+            if any(map(_communicates, branches)):
+                raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
             return [False] * len(eqn.outvars)
-        branches = [
-            self.outputs(_jaxpr_of(b), same[1:]) for b in eqn.params["branches"]
-        ]
-        return [all(column) for column in zip(*branches, strict=True)]
+        found = [self.outputs(b, same[1:]) for b in branches]
+        return [all(column) for column in zip(*found, strict=True)]
+
+    def _while(self, eqn: Any, same: list[bool]) -> list[bool]:
+        test, body = (_jaxpr_of(eqn.params[k]) for k in ("cond_jaxpr", "body_jaxpr"))
+        split = eqn.params["cond_nconsts"]
+        start = split + eqn.params["body_nconsts"]
+        carry = same[start:]
+        while True:
+            after = self.outputs(body, [*same[split:start], *carry])
+            after = [a and b for a, b in zip(carry, after, strict=True)]
+            if after == carry:
+                break
+            carry = after
+        if self.outputs(test, [*same[:split], *carry]) == [True]:
+            return carry
+        if _communicates(body):
+            raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
+        return [False] * len(eqn.outvars)
 
     def _scan(self, eqn: Any, same: list[bool]) -> list[bool]:
         consts, carry = eqn.params["num_consts"], eqn.params["num_carry"]
@@ -246,19 +266,32 @@ class _Invariance:
 
 
 _EQUALISING = {"psum", "pmax", "pmin", "all_gather", "psum_invariant"}
-_SEPARATING = {"axis_index", "ppermute", "all_to_all", "reduce_scatter"}
+_SEPARATING = {"axis_index", "ppermute", "all_to_all", "reduce_scatter",
+               "pure_callback", "io_callback", *_EQUALISING}  # fmt: skip
+_COLLECTIVES = {*_EQUALISING, "ppermute", "all_to_all", "reduce_scatter"}
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call",
           "custom_vjp_call", "remat", "checkpoint"}  # fmt: skip
 
 
 def _separates(eqn: Any) -> bool:
     """Whether an equation with equal operands may differ between replicas inside."""
-    inner = [p for p in jax.tree.leaves(list(eqn.params.values())) if _jaxpr_of(p)]
+    inner = [p for p in map(_jaxpr_of, _params(eqn)) if p]
     return any(
-        e.primitive.name in _SEPARATING or _separates(e)
-        for p in inner
-        for e in _jaxpr_of(p).eqns
+        e.primitive.name in _SEPARATING or _separates(e) for p in inner for e in p.eqns
     )
+
+
+def _communicates(jaxpr: Any) -> bool:
+    """Whether replicas meet somewhere in a program."""
+    return any(
+        e.primitive.name in _COLLECTIVES
+        or any(_communicates(p) for p in map(_jaxpr_of, _params(e)) if p)
+        for e in jaxpr.eqns
+    )
+
+
+def _params(eqn: Any) -> list[Any]:
+    return jax.tree.leaves(list(eqn.params.values()))
 
 
 def _jaxpr_of(x: Any) -> Any:
@@ -278,14 +311,16 @@ def check_replicated(jaxpr: Any, notes: dict[int, tuple[int, list[Cell]]]) -> No
         if eqn.primitive.name != "shard_map":
             continue
         serial = _serial_of(eqn.params["jaxpr"])
-        if serial not in notes:
+        if serial < 0:
             continue
-        offset, cells = notes[serial]
+        offset, cells = notes.pop(serial)
         inputs = [len(spec) == 0 for spec in eqn.params["in_specs"]]
         found = _Invariance().outputs(eqn.params["jaxpr"], inputs)
         for cell, same in zip(cells, found[offset:], strict=False):
             if not same:
                 raise _diverging(cell)
+    if any(cells for _, cells in notes.values()):
+        raise AssertionError("a run of replicas was not found in the traced program")
 
 
 def _diverging(cell: Cell) -> ValueError:

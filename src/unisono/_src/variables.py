@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -438,4 +440,54 @@ def _create(
         aggregation=aggregation,
         strategy=ambient.current().strategy,
         constraint=constraint,
+    )
+
+
+def get_variable(
+    name: str,
+    shape: Sequence[int] | None = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    trainable: bool | None = None,
+    partitioner: Any = None,
+    constraint: Callable[[Any], Any] | None = None,
+    synchronization: VariableSynchronization = VariableSynchronization.AUTO,
+    aggregation: VariableAggregation = VariableAggregation.NONE,
+) -> Variable:
+    """TensorFlow 1's way to make a variable.
+
+    Args:
+        name: its name.
+        shape: its shape; not needed if `initializer` is an array.
+        dtype: its element type; default float32.
+        initializer: an array, or a function of shape and type; default Glorot's
+            uniform distribution, seeded by the name.
+        trainable: whether optimizers should update it.
+        partitioner: ignored with a warning: strategies here keep variables whole.
+        constraint: a function applied by optimizers after an update.
+        synchronization: when copies are brought together.
+        aggregation: how values that replicas assign become one.
+    """
+    if partitioner is not None:
+        warnings.warn(
+            f"Partitioned variables are not supported under a strategy; the partitioner "
+            f"of variable '{name}' is ignored.",
+            stacklevel=2,
+        )
+    if initializer is None or callable(initializer):
+        if shape is None:
+            raise ValueError(
+                f"Variable '{name}' needs a shape unless its initializer is an array."
+            )
+        wanted = tuple(shape), dtype or jnp.float32
+        make = initializer or functools.partial(creation.glorot_uniform, name)
+        initializer = make(*wanted)
+    return Variable(
+        initializer,
+        trainable,
+        name=name,
+        dtype=dtype,
+        constraint=constraint,
+        synchronization=synchronization,
+        aggregation=aggregation,
     )
