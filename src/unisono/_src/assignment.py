@@ -155,7 +155,7 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     """A variable that is one array, or a component: write that."""
     cell = variable._cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
-        raise NeedsLockstep(cell)
+        raise _by_turns(cell)
     return _write_copy(cell, op, _delta(cell, op, value), variable._index)
 
 
@@ -167,13 +167,14 @@ def _write_copy(cell: state.Cell, op: str, value: Any, index: int | None) -> Any
 
 
 class NeedsLockstep(Exception):
-    """A variable shared by all replicas is written: they must take turns."""
+    """One program cannot stand for all replicas: they must take turns."""
 
-    def __init__(self, cell: state.Cell) -> None:
-        super().__init__(
-            f"The variable '{cell.name}' (created at {cell.origin}, outside the "
-            "strategy's scope) is written by every replica in turn."
-        )
+
+def _by_turns(cell: state.Cell) -> NeedsLockstep:
+    return NeedsLockstep(
+        f"The variable '{cell.name}' (created at {cell.origin}, outside the strategy's "
+        "scope) is written by every replica in turn."
+    )
 
 
 def _write_cross(
@@ -402,7 +403,7 @@ def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> An
     port = frame.port
     if port.is_spmd or port.replicas == 1:
         if port.is_spmd and first:
-            raise NeedsLockstep(cell)
+            raise _by_turns(cell)
         if port.is_spmd:
             op = ReduceOp.from_variable_aggregation(aggregation)
             sparse = collectives.reduce_local(op, sparse, port.replicas)

@@ -53,10 +53,12 @@ class Port:
 
     Attributes:
         replicas: how many replicas there are.
+        has_merged: whether the user's own function was called in a merge_call.
     """
 
     replicas: int
     is_spmd = False
+    has_merged = False
 
 
 class Solo(Port):

@@ -104,6 +104,16 @@ class ReplicaContext:
         Raises:
             RuntimeError: not called in this replica's context, or not by all.
         """
+        self._port.has_merged = True
+        return self._merge_call(merge_fn, args, kwargs)
+
+    def _merge_call(
+        self,
+        merge_fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """`merge_call` with a function of ours, which may be called repeatedly."""
         require_replica_context(self)
         kwargs = kwargs or {}
         port = self._port

@@ -126,7 +126,7 @@ class Optimizer:
         elif replica is None or frame.port.replicas == 1:
             self._run_update(own, idle)
         else:
-            replica.merge_call(self._merge, args=(own, idle))
+            replica._merge_call(self._merge, args=(own, idle))
 
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         """Update the variables from gradients in their order."""
@@ -220,7 +220,7 @@ class Optimizer:
         if replica is None:
             self._finish()
         else:
-            replica.merge_call(lambda strategy: self._finish())
+            replica._merge_call(lambda strategy: self._finish())
 
     def _finish(self) -> None:
         """Count the call; at the last one reduce the sums and update."""

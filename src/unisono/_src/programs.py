@@ -26,7 +26,6 @@ from unisono._src import (
     feeds,
     nest,
     signature,
-    spmd,
     state,
     topology,
 )
@@ -103,8 +102,6 @@ def trace(
 
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     closed = jax.make_jaxpr(traced)(stored, list(leaves))
-    frame = seen["frame"]
-    spmd.check_replicated(closed.jaxpr, frame.replicated)
     return _pruned(closed, cells, seen, mesh)
 
 

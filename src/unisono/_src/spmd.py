@@ -1,30 +1,38 @@
-"""The SPMD executor: the replica function is traced once, for all replicas."""
+"""The SPMD executor: one program stands for all replicas."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Literal
 from jax.sharding import PartitionSpec
 
-from unisono._src import collectives, contexts, errors, nest, state, values
+from unisono._src import (
+    agreement,
+    assignment,
+    collectives,
+    contexts,
+    errors,
+    invariance,
+    nest,
+    state,
+    values,
+)
 from unisono._src.state import Cell
 from unisono._src.topology import AXIS, Topology
-
-_serial = itertools.count()
-NAME = "unisono_replicas_"
 
 
 @dataclasses.dataclass
 class _Traced:
     """What tracing the replica function has shown."""
 
+    closed: Any = None
     shape: Any = None
+    arrays: int = 0
+    merged: bool = False
     replicated: list[Cell] = dataclasses.field(default_factory=list)
     stacked: list[Cell] = dataclasses.field(default_factory=list)
     created: list[Cell] = dataclasses.field(default_factory=list)
@@ -44,46 +52,105 @@ def run(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Call `fn` once, in a `shard_map` over the replicas, and merge what it returns.
+    """Trace `fn` in a `shard_map` over the replicas, and merge what it returns.
 
     Args:
         placement: whose replicas they are.
         fn: the replica function.
         args: its positional arguments; `PerReplica` leaves have the stacked form.
         kwargs: its keyword arguments.
+
+    Raises:
+        NeedsLockstep: one program cannot stand for all replicas.
     """
     outer, topology = state.frame(), placement.topology
     inputs, skeleton = _extract(((args), kwargs), topology)
     cells = [c for c in outer.cells() if not c.is_stacked or c.topology == topology]
+    stored = [outer.whole(c) for c in cells]
+
+    def trace() -> _Traced:
+        return _trace(placement, fn, skeleton, cells, (inputs, stored))
+
+    seen = trace()
+    _check_replicated(seen)
+    for _ in range(_others(seen, topology.replicas)):
+        if not agreement.is_same(seen.closed, trace().closed):
+            raise assignment.NeedsLockstep(
+                "The replica function makes another program on another call, so each "
+                "replica gets its own; that is slow. Python state, such as a counter "
+                "or NumPy's random numbers, is probably the cause."
+            )
+    given = jax.tree.leaves((inputs, stored))
+    flat = jax.core.eval_jaxpr(seen.closed.jaxpr, seen.closed.consts, *given)
+    arrays, changed = flat[: seen.arrays], flat[seen.arrays :]
+    _write_back(outer, seen, changed)
+    return _rebuild_result(seen.shape, arrays, topology.replicas)
+
+
+# A program that Python's state has a part in differs from call to call. Every replica
+# is asked up to this number, as in TensorFlow; of more replicas one other is enough.
+_ASK_ALL = 4
+
+
+def _others(seen: _Traced, replicas: int) -> int:
+    """How many further replicas to trace for comparison."""
+    if seen.created or seen.merged:
+        # What these do to Python must happen once for all replicas.
+        return 0
+    return replicas - 1 if replicas <= _ASK_ALL else 1
+
+
+def _trace(
+    placement: state.Placement,
+    fn: Callable[..., Any],
+    skeleton: Any,
+    cells: list[Cell],
+    given: tuple[list[Any], list[Any]],
+) -> _Traced:
+    """Call `fn` once, as any of the replicas."""
+    outer, topology = state.frame(), placement.topology
     seen = _Traced()
 
     def body(own: list[Any], copies: list[Any]) -> Any:
         own = [jax.tree.map(lambda a: a[0], x) for x in own]
         port = collectives.SpmdPort(topology.replicas, outer.traces)
         pairs = zip(cells, copies, strict=True)
-        given = {c: x[0] if c.is_stacked else x for c, x in pairs}
-        local = state.LocalFrame(outer, given)
+        views = {c: x[0] if c.is_stacked else x for c, x in pairs}
+        local = state.LocalFrame(outer, views)
         index = jax.lax.axis_index(AXIS)
         with contexts.replica_frame(placement, index, port, copy=None, state=local):
             call_args, call_kwargs = _fill(skeleton, own)
             with contexts.explained():
                 result = fn(*call_args, **call_kwargs)
             arrays = _flatten_result(result, port, seen)
+        seen.merged = port.has_merged
         return arrays, *_flatten_state(local, seen)
 
-    serial = next(_serial)
-    body.__name__ = f"{NAME}{serial}"
     split, same = PartitionSpec(AXIS), PartitionSpec()
-    arrays, replicated, stacked = jax.shard_map(
+    mapped = jax.shard_map(
         body,
         mesh=topology.mesh,
         in_specs=(split, [split if c.is_stacked else same for c in cells]),
         out_specs=(split, same, split),
         check_vma=False,
-    )(inputs, [outer.whole(c) for c in cells])
-    _write_back(outer, seen, replicated, stacked)
-    _remember(outer, serial, seen, len(arrays))
-    return _rebuild_result(seen.shape, arrays, topology.replicas)
+    )
+    seen.closed = jax.make_jaxpr(mapped)(*given)
+    return seen
+
+
+def _check_replicated(seen: _Traced) -> None:
+    """Raise if the copies of a mirrored variable would differ between replicas."""
+    (eqn,) = [e for e in seen.closed.jaxpr.eqns if e.primitive.name == "shard_map"]
+    inputs = [len(spec) == 0 for spec in eqn.params["in_specs"]]
+    found = invariance.Invariance().outputs(eqn.params["jaxpr"], inputs)
+    for cell, same in zip(seen.replicated, found[seen.arrays :], strict=False):
+        if not same:
+            raise ValueError(
+                f"The copies of the mirrored variable '{cell.name}' (created at "
+                f"{cell.origin}) would get different values on different replicas. "
+                "Combine the value first: all_reduce it, or give the variable an "
+                "aggregation and assign it in replica context."
+            )
 
 
 class _Slot:
@@ -140,6 +207,7 @@ def _flatten_result(result: Any, port: Any, seen: _Traced) -> list[Any]:
         return _Output(len(flat), treedef)
 
     seen.shape = nest.map_structure(leaf, contexts.local_group(result, port))
+    seen.arrays = len(arrays)
     return arrays
 
 
@@ -155,20 +223,15 @@ def _flatten_state(
     return [*(local.values[c] for c in seen.replicated), *first], copies
 
 
-def _write_back(
-    outer: state.StateFrame, seen: _Traced, replicated: Any, stacked: Any
-) -> None:
+def _write_back(outer: state.StateFrame, seen: _Traced, changed: list[Any]) -> None:
     count = len(seen.replicated)
-    for cell, value in zip(seen.created, replicated[count:], strict=True):
+    stop = count + len(seen.created)
+    for cell, value in zip(seen.created, changed[count:stop], strict=True):
         outer.create(cell, value)
-    changed = [*seen.replicated, *seen.stacked]
-    for cell, value in zip(changed, [*replicated[:count], *stacked], strict=True):
+    cells = [*seen.replicated, *seen.stacked]
+    new = [*changed[:count], *changed[stop:]]
+    for cell, value in zip(cells, new, strict=True):
         outer.set_whole(cell, value)
-
-
-def _remember(outer: Any, serial: int, seen: _Traced, offset: int) -> None:
-    """Note which outputs of this `shard_map` must be equal on all replicas."""
-    outer.note_replicated(serial, offset, seen.replicated)
 
 
 def _rebuild_result(shape: Any, arrays: list[Any], replicas: int) -> Any:
@@ -181,161 +244,3 @@ def _rebuild_result(shape: Any, arrays: list[Any], replicas: int) -> Any:
         return values.PerReplica.from_stacked(x.treedef.unflatten(flat), replicas)
 
     return nest.map_structure(leaf, shape)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Invariance:
-    """Which values of a program are equal on all replicas, seen from its equations."""
-
-    def outputs(self, jaxpr: Any, inputs: Sequence[bool]) -> list[bool]:
-        """Whether each output is, given whether each input is."""
-        known = dict(zip(jaxpr.invars, inputs, strict=True))
-        known.update((v, True) for v in jaxpr.constvars)
-        for eqn in jaxpr.eqns:
-            self._equation(eqn, known)
-        return [self._of(v, known) for v in jaxpr.outvars]
-
-    def _of(self, var: Any, known: dict[Any, bool]) -> bool:
-        return True if isinstance(var, Literal) else known.get(var, False)
-
-    def _equation(self, eqn: Any, known: dict[Any, bool]) -> None:
-        name = eqn.primitive.name
-        same = [self._of(v, known) for v in eqn.invars]
-        if name in _EQUALISING and eqn.params.get("axis_index_groups") is None:
-            out = [True] * len(eqn.outvars)
-        elif name in _SEPARATING:
-            out = [False] * len(eqn.outvars)
-        elif all(same) and not _separates(eqn):
-            out = [True] * len(eqn.outvars)
-        else:
-            out = self._nested(eqn, same)
-        known.update(zip(eqn.outvars, out, strict=True))
-
-    def _nested(self, eqn: Any, same: list[bool]) -> list[bool]:
-        """Look into equations that hold programs; assume the worst of others."""
-        name = eqn.primitive.name
-        if name == "cond":
-            return self._cond(eqn, same)
-        if name == "scan":
-            return self._scan(eqn, same)
-        if name == "while":
-            return self._while(eqn, same)
-        inner = _jaxpr_of(eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr"))
-        if name not in _CALLS or len(inner.invars) != len(same):
-            return [False] * len(eqn.outvars)
-        return self.outputs(inner, same)
-
-    def _cond(self, eqn: Any, same: list[bool]) -> list[bool]:
-        branches = [_jaxpr_of(b) for b in eqn.params["branches"]]
-        if not same[0]:
-            if any(map(_communicates, branches)):
-                raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
-            return [False] * len(eqn.outvars)
-        found = [self.outputs(b, same[1:]) for b in branches]
-        return [all(column) for column in zip(*found, strict=True)]
-
-    def _while(self, eqn: Any, same: list[bool]) -> list[bool]:
-        test, body = (_jaxpr_of(eqn.params[k]) for k in ("cond_jaxpr", "body_jaxpr"))
-        split = eqn.params["cond_nconsts"]
-        start = split + eqn.params["body_nconsts"]
-        carry = same[start:]
-        while True:
-            after = self.outputs(body, [*same[split:start], *carry])
-            after = [a and b for a, b in zip(carry, after, strict=True)]
-            if after == carry:
-                break
-            carry = after
-        if self.outputs(test, [*same[:split], *carry]) == [True]:
-            return carry
-        if _communicates(body):
-            raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
-        return [False] * len(eqn.outvars)
-
-    def _scan(self, eqn: Any, same: list[bool]) -> list[bool]:
-        consts, carry = eqn.params["num_consts"], eqn.params["num_carry"]
-        inner = _jaxpr_of(eqn.params["jaxpr"])
-        while True:
-            out = self.outputs(inner, same)
-            after = [
-                a and b
-                for a, b in zip(same[consts : consts + carry], out, strict=False)
-            ]
-            if after == same[consts : consts + carry]:
-                return out
-            same = [*same[:consts], *after, *same[consts + carry :]]
-
-
-_EQUALISING = {"psum", "pmax", "pmin", "all_gather", "psum_invariant"}
-_SEPARATING = {"axis_index", "ppermute", "all_to_all", "reduce_scatter",
-               "pure_callback", "io_callback", *_EQUALISING}  # fmt: skip
-_COLLECTIVES = {*_EQUALISING, "ppermute", "all_to_all", "reduce_scatter"}
-_CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call",
-          "custom_vjp_call", "remat", "checkpoint"}  # fmt: skip
-
-
-def _separates(eqn: Any) -> bool:
-    """Whether an equation with equal operands may differ between replicas inside."""
-    inner = [p for p in map(_jaxpr_of, _params(eqn)) if p]
-    return any(
-        e.primitive.name in _SEPARATING or _separates(e) for p in inner for e in p.eqns
-    )
-
-
-def _communicates(jaxpr: Any) -> bool:
-    """Whether replicas meet somewhere in a program."""
-    return any(
-        e.primitive.name in _COLLECTIVES
-        or any(_communicates(p) for p in map(_jaxpr_of, _params(e)) if p)
-        for e in jaxpr.eqns
-    )
-
-
-def _params(eqn: Any) -> list[Any]:
-    return jax.tree.leaves(list(eqn.params.values()))
-
-
-def _jaxpr_of(x: Any) -> Any:
-    x = getattr(x, "jaxpr", x)
-    return x if hasattr(x, "eqns") else None
-
-
-def check_replicated(jaxpr: Any, notes: dict[int, tuple[int, list[Cell]]]) -> None:
-    """Raise if the copies of a mirrored variable would differ between replicas.
-
-    Args:
-        jaxpr: the whole program.
-        notes: for each run, by serial number, the position of the first output that
-            must be equal on all replicas, and the cells of those outputs.
-    """
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name != "shard_map":
-            continue
-        serial = _serial_of(eqn.params["jaxpr"])
-        if serial < 0:
-            continue
-        offset, cells = notes.pop(serial)
-        inputs = [len(spec) == 0 for spec in eqn.params["in_specs"]]
-        found = _Invariance().outputs(eqn.params["jaxpr"], inputs)
-        for cell, same in zip(cells, found[offset:], strict=False):
-            if not same:
-                raise _diverging(cell)
-    if any(cells for _, cells in notes.values()):
-        raise AssertionError("a run of replicas was not found in the traced program")
-
-
-def _diverging(cell: Cell) -> ValueError:
-    return ValueError(
-        f"The copies of the mirrored variable '{cell.name}' (created at {cell.origin}) "
-        "would get different values on different replicas. Combine the value first: "
-        "all_reduce it, or give the variable an aggregation and assign it in replica "
-        "context."
-    )
-
-
-def _serial_of(jaxpr: Any) -> int:
-    info = getattr(jaxpr, "debug_info", None)
-    text = getattr(info, "func_src_info", "") or ""
-    name = text.split(" ", 1)[0]
-    if not name.startswith(NAME):
-        return -1
-    return int(name[len(NAME) :])

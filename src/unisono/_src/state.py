@@ -173,10 +173,6 @@ class StateFrame:
         """The cells whose values this frame could give."""
         raise NotImplementedError
 
-    def note_replicated(self, run: int, offset: int, cells: list[Cell]) -> None:
-        """Note that outputs of an SPMD run must be equal on all replicas."""
-        raise NotImplementedError
-
     def note_topology(self, topology: Topology) -> None:
         """Note whose devices the program runs on."""
         raise NotImplementedError
@@ -260,7 +256,6 @@ class FunctionFrame(StateFrame):
         self.inputs = dict(self.values)
         self.written: dict[Cell, None] = {}
         self.created: dict[Cell, Any] = {}
-        self.replicated: dict[int, tuple[int, list[Cell]]] = {}
         self.topology: Topology | None = None
         self.feeds: Any = None
         self.traces = (jnp.zeros(())._trace,)  # type: ignore[attr-defined]
@@ -301,10 +296,6 @@ class FunctionFrame(StateFrame):
     def cells(self) -> Iterable[Cell]:
         """All cells of the program so far."""
         return self.values
-
-    def note_replicated(self, run: int, offset: int, cells: list[Cell]) -> None:
-        """Note that outputs of an SPMD run must be equal on all replicas."""
-        self.replicated[run] = (offset, cells)
 
     def note_topology(self, topology: Topology) -> None:
         """Note whose devices the program runs on."""
@@ -386,10 +377,6 @@ class GradientFrame(StateFrame):
     def cells(self) -> Iterable[Cell]:
         """The parent's cells."""
         return self.parent.cells()
-
-    def note_replicated(self, run: int, offset: int, cells: list[Cell]) -> None:
-        """Tell the parent."""
-        self.parent.note_replicated(run, offset, cells)
 
     def note_topology(self, topology: Topology) -> None:
         """Tell the parent."""

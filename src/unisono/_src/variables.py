@@ -470,7 +470,7 @@ def get_variable(
     """
     if partitioner is not None:
         warnings.warn(
-            f"Partitioned variables are not supported under a strategy; the partitioner "
+            "Partitioned variables are not supported under a strategy; the partitioner "
             f"of variable '{name}' is ignored.",
             stacklevel=2,
         )

@@ -263,7 +263,7 @@ class StrategyExtended:
         frame = ambient.current()
         in_replica = frame.mode == ambient.REPLICA and frame.replica is not None
         if in_replica and frame.strategy is strategy:
-            return frame.replica.merge_call(
+            return frame.replica._merge_call(
                 lambda _, *a, **k: self._update(var, fn, a, k, group), args, kwargs
             )
         require_cross_replica(strategy)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ from unisono._src.input import distributed
 from unisono._src.slices import IndexedSlices
 from unisono._src.state import Policy
 from unisono._src.strategies import base, destinations, extended, updates
+
+_log = logging.getLogger("unisono")
 
 
 class ReplicatedExtended(extended.StrategyExtended):
@@ -78,8 +81,8 @@ class ReplicatedExtended(extended.StrategyExtended):
         if compiled and self._is_even((args, kwargs)):
             try:
                 return spmd.run(self.__placement, fn, args, kwargs)
-            except assignment.NeedsLockstep:
-                pass
+            except assignment.NeedsLockstep as reason:
+                _log.info("Replicas run in turn: %s", reason)
         return self._run_lockstep(fn, args, kwargs)
 
     def _is_even(self, tree: Any) -> bool:
