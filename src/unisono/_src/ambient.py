@@ -34,6 +34,7 @@ class Frame:
         state: the frame of variable values while compiling; None when eager.
         colocate: the variable given to `colocate_vars_with`, or None.
         creators: functions given to `variable_creator_scope`, outermost first.
+        updating: in a program, the mirrored cell whose copies are updated as one.
         host: the `function` that runs on the host and compiles its runs, or None.
         outer_creators: how many of them were given before the strategy's scope.
     """
@@ -49,6 +50,7 @@ class Frame:
     creators: tuple[Any, ...] = ()
     outer_creators: int = 0
     host: Any = None
+    updating: Any = None
     depth: int = 0
 
 

@@ -61,6 +61,8 @@ def read(variable: Any) -> jax.Array:
     if cell.policy is Policy.PLAIN:
         return source.whole(cell)
     if _sees_copy(variable, frame):
+        if cell.is_stacked and frame.updating is not None:
+            raise errors.diverging(frame.updating.name, frame.updating.origin)
         return source.copy(cell, frame.copy)
     if cell.policy is Policy.ON_READ:
         return _aggregate(variable, frame, source)
@@ -156,6 +158,8 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     cell = variable._cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise _by_turns(cell)
+    if cell.policy is Policy.PLAIN:
+        value = _on_all(cell, value, frame)
     return _write_copy(cell, op, _delta(cell, op, value), variable._index)
 
 

@@ -75,9 +75,20 @@ class SpmdPort(Port):
     def __init__(self, replicas: int, outer_traces: Sequence[Any]) -> None:
         self.replicas = replicas
         self._outer = tuple(outer_traces)
+        self._merged: dict[int, Any] = {}
+
+    def share(self, x: Any) -> None:
+        """Note that `x` came out of a merge_call: it is one object for all."""
+        self._merged[id(x)] = x
+
+    def is_merged(self, x: Any) -> bool:
+        """Whether `x` came out of a merge_call as one object for all."""
+        return id(x) in self._merged
 
     def is_shared(self, x: Any) -> bool:
         """Whether `x` was made outside the replica function, one object for all."""
+        if id(x) in self._merged:
+            return True
         if isinstance(x, (np.ndarray, np.generic)):
             # Made afresh by each replica, as a rule.
             return False
@@ -220,6 +231,13 @@ def place(x: Any, device: jax.Device | None) -> Any:
     ):
         return x
     return jax.tree.map(release, jax.device_put(x, device))
+
+
+def follow(x: Any, device: jax.Device) -> Any:
+    """An array bound to other devices moved to `device`; all else as it is."""
+    if not isinstance(x, ArrayImpl) or not x.committed:
+        return x
+    return x if x.sharding.device_set == {device} else place(x, device)
 
 
 def hand_out(x: Any, devices: Sequence[jax.Device | None]) -> list[Any]:

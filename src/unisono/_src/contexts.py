@@ -296,7 +296,10 @@ def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any)
         args = local_group(prepare(tuple(args)), port)
         kwargs = local_group(prepare(kwargs), port)
         merged = merge_fn(strategy, *args, **kwargs)
-        return local_ungroup(merged)
+    for x in nest.leaves(merged):
+        if isinstance(x, jax.core.Tracer) and not port.is_shared(x):
+            port.share(x)
+    return local_ungroup(merged)
 
 
 def _merge_lockstep(

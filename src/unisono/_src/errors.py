@@ -53,6 +53,16 @@ def not_distributed(value: object, op: object) -> ValueError:
     )
 
 
+def diverging(name: str, origin: str) -> ValueError:
+    """The copies of a mirrored variable would become different."""
+    return ValueError(
+        f"The copies of the mirrored variable '{name}' (created at {origin}) would get "
+        "different values on different replicas. Combine the value first: all_reduce "
+        "it, reduce_to the variable, or give the variable an aggregation and assign it "
+        "in replica context."
+    )
+
+
 def replica_count(kind: str, given: int, wanted: int) -> ValueError:
     """A distributed value has the wrong number of components."""
     return ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import weakref
@@ -90,22 +89,24 @@ class Function:
         try:
             return last[1](leaves)
         except programs.Miss:
-            return self._slow(key, leaves, mesh, args, kwargs)
+            return self._find(key, leaves, mesh, args, kwargs)
 
     def _find(
         self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
     ) -> Any:
-        """Another signature than that of the last call."""
+        """Another signature or other shapes than those of the last call."""
         if key in self._plans:
             return self._fed(key, leaves, mesh)
-        found = self._programs.get(key)
-        if not found:
+        program = self._program_for(key, leaves)
+        if program is None:
             return self._slow(key, leaves, mesh, args, kwargs)
-        self._last = (key, found[-1])
-        try:
-            return found[-1](leaves)
-        except programs.Miss:
-            return self._slow(key, leaves, mesh, args, kwargs)
+        self._last = (key, program)
+        return program(leaves)
+
+    def _program_for(self, key: Any, leaves: list[Any]) -> programs.Program | None:
+        found = self._programs.get(key, ())
+        shapes = programs.aval_key(leaves) if found else None
+        return next((p for p in found if p.serves(shapes)), None)
 
     @functools.cached_property
     def _parameters(self) -> inspect.Signature:
@@ -133,11 +134,11 @@ class Function:
         parts = [signature.flatten(element, given, mesh) for _, element in pulled]
         fed_key = ((*key[0], *parts), *key[1:])
         try:
-            for program in reversed(self._programs.get(fed_key, [])):
-                with contextlib.suppress(programs.Miss):
-                    return program(given)
-            plan = [source for source, _ in pulled]
-            return self._traced(fed_key, given, mesh, plan)(given)
+            program = self._program_for(fed_key, given)
+            if program is None:
+                plan = [source for source, _ in pulled]
+                program = self._traced(fed_key, given, mesh, plan)
+            return program(given)
         except BaseException:
             feeds.put_back_all(pulled, iterators)
             raise
@@ -161,12 +162,7 @@ class Function:
     def _slow(
         self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
     ) -> Any:
-        """Another program of this signature, or a new trace."""
-        for program in reversed(self._programs.get(key, [])[:-1]):
-            with contextlib.suppress(programs.Miss):
-                result = program(leaves)
-                self._last = (key, program)
-                return result
+        """Trace the function, and find out whether it needs the host."""
         iterators = signature.sources(key[0])
         try:
             program = self._traced(key, leaves, mesh, [])
@@ -254,11 +250,10 @@ class Function:
             signature.flatten(kwargs, leaves, mesh),
         )
         key = (rest, frame.strategy, frame.mode)
-        known = self._programs.setdefault(key, [])
-        for program in reversed(known):
-            with contextlib.suppress(programs.Miss):
-                return program.lowered(leaves)
-        return self._traced(key, leaves, mesh, []).lowered(leaves)
+        program = self._program_for(key, leaves)
+        if program is None:
+            program = self._traced(key, leaves, mesh, [])
+        return program.lowered(leaves)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method of a class: one compiled function per instance."""

@@ -219,6 +219,10 @@ class Program:
             and self.mesh == other.mesh
         )
 
+    def serves(self, key: Any) -> bool:
+        """Whether it was traced for arguments of the shapes in `key`."""
+        return key in self._traces
+
     def add(self, key: Any, found: Trace) -> None:
         """Let the program serve calls with arguments of the shapes in `key`."""
         self._traces[key] = found

@@ -36,6 +36,7 @@ class _Traced:
     replicated: list[Cell] = dataclasses.field(default_factory=list)
     stacked: list[Cell] = dataclasses.field(default_factory=list)
     created: list[Cell] = dataclasses.field(default_factory=list)
+    shared: list[Any] = dataclasses.field(default_factory=list)
 
 
 class _Output:
@@ -44,6 +45,13 @@ class _Output:
     def __init__(self, arrays: int, treedef: Any) -> None:
         self.arrays = arrays
         self.treedef = treedef
+
+
+class _Shared:
+    """Stands in a result for what a merge_call gave all replicas."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
 
 
 def run(
@@ -84,7 +92,9 @@ def run(
     flat = jax.core.eval_jaxpr(seen.closed.jaxpr, seen.closed.consts, *given)
     arrays, changed = flat[: seen.arrays], flat[seen.arrays :]
     _write_back(outer, seen, changed)
-    return _rebuild_result(seen.shape, arrays, topology.replicas)
+    start = len(seen.replicated) + len(seen.created)
+    shared = changed[start : start + len(seen.shared)]
+    return _rebuild_result(seen.shape, arrays, shared, topology.replicas)
 
 
 # A program that Python's state has a part in differs from call to call. Every replica
@@ -145,12 +155,7 @@ def _check_replicated(seen: _Traced) -> None:
     found = invariance.Invariance().outputs(eqn.params["jaxpr"], inputs)
     for cell, same in zip(seen.replicated, found[seen.arrays :], strict=False):
         if not same:
-            raise ValueError(
-                f"The copies of the mirrored variable '{cell.name}' (created at "
-                f"{cell.origin}) would get different values on different replicas. "
-                "Combine the value first: all_reduce it, or give the variable an "
-                "aggregation and assign it in replica context."
-            )
+            raise errors.diverging(cell.name, cell.origin)
 
 
 class _Slot:
@@ -198,8 +203,9 @@ def _flatten_result(result: Any, port: Any, seen: _Traced) -> list[Any]:
     arrays: list[Any] = []
 
     def leaf(x: Any) -> Any:
-        if isinstance(x, values.Mirrored):
-            return x
+        if port.is_merged(x):
+            seen.shared.append(x)
+            return _Shared(len(seen.shared) - 1)
         if not isinstance(x, values.PerReplica):
             return x
         flat, treedef = jax.tree.flatten(x.local)
@@ -219,8 +225,8 @@ def _flatten_state(
     seen.stacked = [c for c in changed if c.is_stacked]
     seen.replicated = [c for c in changed if not c.is_stacked]
     copies = [local.values[c][None] for c in seen.stacked]
-    first = list(local.created.values())
-    return [*(local.values[c] for c in seen.replicated), *first], copies
+    same = [local.values[c] for c in seen.replicated]
+    return [*same, *local.created.values(), *seen.shared], copies
 
 
 def _write_back(outer: state.StateFrame, seen: _Traced, changed: list[Any]) -> None:
@@ -229,15 +235,19 @@ def _write_back(outer: state.StateFrame, seen: _Traced, changed: list[Any]) -> N
     for cell, value in zip(seen.created, changed[count:stop], strict=True):
         outer.create(cell, value)
     cells = [*seen.replicated, *seen.stacked]
-    new = [*changed[:count], *changed[stop:]]
+    new = [*changed[:count], *changed[stop + len(seen.shared) :]]
     for cell, value in zip(cells, new, strict=True):
         outer.set_whole(cell, value)
 
 
-def _rebuild_result(shape: Any, arrays: list[Any], replicas: int) -> Any:
+def _rebuild_result(
+    shape: Any, arrays: list[Any], shared: list[Any], replicas: int
+) -> Any:
     given = iter(arrays)
 
     def leaf(x: Any) -> Any:
+        if isinstance(x, _Shared):
+            return shared[x.index]
         if not isinstance(x, _Output):
             return x
         flat = [next(given) for _ in range(x.arrays)]

@@ -271,7 +271,11 @@ class FunctionFrame(StateFrame):
     def copy(self, cell: Cell, index: int | None) -> Any:
         """What replica `index` sees of the cell."""
         whole = self.whole(cell)
-        return whole[index or 0] if cell.is_stacked else whole
+        if cell.is_stacked:
+            return whole[index or 0]
+        # Replicas that take turns each get an object of their own: one object for all
+        # would count as one value, not as one per replica.
+        return jnp.copy(whole) if index else whole
 
     def set_whole(self, cell: Cell, value: Any) -> None:
         """Replace what the cell stores."""

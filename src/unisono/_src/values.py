@@ -202,7 +202,7 @@ class Mirrored(ArrayOperators, DistributedValues):
         """One value per replica, in replica order."""
         if self._parts is None:
             if is_traced(self._whole):
-                return (self._whole,) * self._count
+                return tuple(collectives.hand_out(self._whole, [None] * self._count))
             with jax.ensure_compile_time_eval():
                 self._parts = _copies(self._whole, self._count)
         return self._parts

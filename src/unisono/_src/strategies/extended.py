@@ -87,6 +87,12 @@ class StrategyExtended:
     def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
         raise _abstract()
 
+    def _update_together(
+        self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
+    ) -> Any:
+        """`_update` that all replicas have called at the same time."""
+        return self._update(var, fn, args, kwargs, group)
+
     def _update_non_slot(
         self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
     ) -> Any:
@@ -264,7 +270,9 @@ class StrategyExtended:
         in_replica = frame.mode == ambient.REPLICA and frame.replica is not None
         if in_replica and frame.strategy is strategy:
             return frame.replica._merge_call(
-                lambda _, *a, **k: self._update(var, fn, a, k, group), args, kwargs
+                lambda _, *a, **k: self._update_together(var, fn, a, k, group),
+                args,
+                kwargs,
             )
         require_cross_replica(strategy)
         with scope_of(strategy):

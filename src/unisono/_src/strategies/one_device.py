@@ -8,7 +8,15 @@ from typing import Any
 
 import jax
 
-from unisono._src import ambient, collectives, contexts, options, state, values
+from unisono._src import (
+    ambient,
+    collectives,
+    contexts,
+    nest,
+    options,
+    state,
+    values,
+)
 from unisono._src.input import distributed
 from unisono._src.strategies import base, extended
 from unisono._src.topology import Topology
@@ -54,6 +62,11 @@ class _OneDeviceExtended(extended.StrategyExtended):
             self._container_strategy(), contexts.replica_id(0), port
         )
         args, kwargs = values.unwrap((args, kwargs), 0, 1)
+        if not state.frame().is_compiled:
+            device = self._topology.devices[0]
+            args, kwargs = nest.map_structure(
+                lambda x: collectives.follow(x, device), (args, kwargs)
+            )
         with self._frame(mode=ambient.REPLICA, replica=context, port=port):
             return fn(*args, **kwargs)
 

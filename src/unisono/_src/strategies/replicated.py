@@ -122,7 +122,11 @@ class ReplicatedExtended(extended.StrategyExtended):
         count = self._topology.replicas
 
         def call(index: int) -> Callable[[], Any]:
-            own_args, own_kwargs = values.unwrap((args, kwargs), index, count)
+            own = values.unwrap((args, kwargs), index, count)
+            if not state.frame().is_compiled:
+                device = self._topology.devices[index]
+                own = nest.map_structure(lambda x: collectives.follow(x, device), own)
+            own_args, own_kwargs = own
             return lambda: fn(*own_args, **own_kwargs)
 
         results = lockstep.run(self.__placement, [call(i) for i in range(count)])
@@ -240,7 +244,15 @@ class ReplicatedExtended(extended.StrategyExtended):
 
     # Updating.
 
-    def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
+    def _update(
+        self,
+        var: Any,
+        fn: Any,
+        args: Any,
+        kwargs: Any,
+        group: bool,
+        in_turns: bool = False,
+    ) -> Any:
         if self._is_central:
             return self._update_central(var, fn, args, kwargs, group)
         if not isinstance(var, values.DistributedValues):
@@ -248,7 +260,12 @@ class ReplicatedExtended(extended.StrategyExtended):
                 "update expects a variable made in the scope of a mirrored strategy, "
                 f"received {var!r}."
             )
-        return updates.update(self._topology, var, fn, args, kwargs, group)
+        return updates.update(self._topology, var, fn, args, kwargs, group, in_turns)
+
+    def _update_together(
+        self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
+    ) -> Any:
+        return self._update(var, fn, args, kwargs, group, in_turns=True)
 
     def _update_central(
         self, var: Any, fn: Any, args: Any, kwargs: Any, group: Any

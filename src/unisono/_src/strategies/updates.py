@@ -8,21 +8,46 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src import ambient, collectives, contexts, nest, state, values
+from unisono._src import (
+    ambient,
+    collectives,
+    contexts,
+    errors,
+    nest,
+    state,
+    values,
+)
 from unisono._src.topology import Topology
 
 
 def update(
-    topology: Topology, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
+    topology: Topology,
+    var: Any,
+    fn: Any,
+    args: Any,
+    kwargs: Any,
+    group: bool,
+    in_turns: bool,
 ) -> Any:
-    """Call ``fn(copy, *args, **kwargs)`` for every copy of `var`."""
+    """Call ``fn(copy, *args, **kwargs)`` for every copy of `var`.
+
+    Args:
+        topology: the replicas.
+        var: the variable.
+        fn: the function.
+        args: its further arguments.
+        kwargs: its keyword arguments.
+        group: whether to give one mirrored result.
+        in_turns: whether replicas that run in turn call this together. Each brings an
+            object of its own for what they computed alike.
+    """
     cell = var._cell
     port = ambient.current().port
     if port is not None and port.is_spmd:
         return _update_spmd(port, var.values[0], fn, args, kwargs, group)
     count = cell.copies
     if state.frame().is_compiled and not cell.is_stacked:
-        return _update_traced(topology, var, fn, args, kwargs, group)
+        return _update_traced(topology, var, fn, args, kwargs, group, in_turns)
     before = cell.array
     results = []
     for i in range(count):
@@ -79,17 +104,12 @@ def _check_equal(cell: state.Cell, before: Any) -> None:
         return
     pieces = collectives.shards(cell.array, cell.topology)
     first = pieces[0]
-    for i, piece in enumerate(pieces[1:], 1):
+    for piece in pieces[1:]:
         moved = jax.device_put(piece, cell.topology.devices[0])
         if not bool(jnp.array_equal(first, moved, equal_nan=_has_nan(first))):
             cell.array = before
             cell.escape()
-            raise ValueError(
-                f"update would give the copies of the mirrored variable '{cell.name}' "
-                f"(created at {cell.origin}) different values: replica 0 and replica "
-                f"{i} disagree. The variable was left as it was. Reduce the arguments "
-                "first, for instance with all_reduce or reduce_to."
-            )
+            raise errors.diverging(cell.name, cell.origin)
 
 
 def _has_nan(x: Any) -> bool:
@@ -115,12 +135,21 @@ def _grouped_local(result: Any, port: Any, group: bool) -> Any:
 
 
 def _update_traced(
-    topology: Topology, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
+    topology: Topology,
+    var: Any,
+    fn: Any,
+    args: Any,
+    kwargs: Any,
+    group: bool,
+    in_turns: bool,
 ) -> Any:
     """One program holds one value for all copies, so `fn` is called once."""
-    count = topology.replicas
+    count, cell = topology.replicas, var._cell
+    given = [x for x in nest.leaves((args, kwargs)) if isinstance(x, values.PerReplica)]
+    if given and not in_turns:
+        raise errors.diverging(cell.name, cell.origin)
     own_args, own_kwargs = values.unwrap((args, kwargs), 0, count)
-    with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=0):
+    with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=0, updating=cell):
         result = fn(var.values[0], *own_args, **own_kwargs)
 
     def leaf(x: Any) -> Any:
