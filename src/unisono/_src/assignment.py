@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src import ambient, collectives, errors, state, values
-from unisono._src.operators import operand
+from unisono._src.operators import StandsForArray, operand
 from unisono._src.options import ReduceOp, VariableAggregation
 from unisono._src.slices import IndexedSlices
 from unisono._src.state import Policy
@@ -67,6 +67,7 @@ def read(variable: Any) -> jax.Array:
     if cell.policy is Policy.ON_READ:
         return _aggregate(variable, frame, source)
     if cell.is_replicated and frame.state is None:
+        state.verify(cell)
         return source.copy(cell, 0)
     return source.whole(cell)
 
@@ -294,9 +295,16 @@ def _payload(value: Any) -> Any:
     """What a replica contributes; variables travel whole, arrays without gradient."""
     if isinstance(value, values.PerReplica):
         return value.own()
-    if isinstance(value, values.DistributedValues):
+    if _is_on_read(value):
+        return read(value)
+    if isinstance(value, StandsForArray):
         return _Whole(value)
     return state.without_gradient(value)
+
+
+def _is_on_read(value: Any) -> bool:
+    cell = getattr(value, "_cell", None)
+    return cell is not None and cell.policy is Policy.ON_READ
 
 
 class _Whole:
@@ -319,7 +327,9 @@ def _combined_parts(variable: Any, payloads: Sequence[Any]) -> Any:
     aggregation = variable._aggregation
     if _same(payloads):
         first = payloads[0]
-        return _shared_value(variable, getattr(first, "value", first))
+        return _shared_value(
+            variable, first.value if isinstance(first, _Whole) else first
+        )
     parts = [p.value.__jax_array__() if isinstance(p, _Whole) else p for p in payloads]
     if aggregation is _FIRST:
         return parts[0]
@@ -331,7 +341,9 @@ def _combined_parts(variable: Any, payloads: Sequence[Any]) -> Any:
 def _combined_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any:
     if isinstance(value, values.PerReplica):
         value = value.own()
-    elif isinstance(value, values.DistributedValues) or port.is_shared(value):
+    elif _is_on_read(value):
+        value = read(value)
+    elif isinstance(value, StandsForArray) or port.is_shared(value):
         return _shared_value(variable, value)
     value = state.without_gradient(value)
     if variable._aggregation is _FIRST:

@@ -16,7 +16,6 @@ import numpy as np
 from jax._src import core
 from jax._src.array import ArrayImpl
 from jax._src.interpreters import ad
-from jax.extend.core import get_opaque_trace_state
 from jax.sharding import PartitionSpec
 
 from unisono._src import errors, nest, slices
@@ -41,11 +40,6 @@ def is_tracing() -> bool:
 def is_eager(trace: Any) -> bool:
     """Whether a trace computes at once."""
     return isinstance(trace, core.EvalTrace)
-
-
-def trace_state() -> Any:
-    """An object that compares equal at the same level of JAX's transformations."""
-    return get_opaque_trace_state(convention="nnx")
 
 
 class Port:
@@ -101,9 +95,10 @@ class LockstepPort(Port):
     """The port of a replica that runs in turn with the others.
 
     `meet` pauses the replica until all have called it, then every one goes on with
-    its own result. Merge points inside a gradient are escorted out of it: JAX runs
-    the rules of a `custom_vjp` at the level around the gradient, where the other
-    replicas' values make sense.
+    its own result. Merge points inside a gradient are taken out of it, to the level at
+    which the replicas were started, where their values make sense to each other: what
+    is differentiated goes by a `custom_vjp`, whose rules JAX runs at the level around
+    the gradient.
     """
 
     def __init__(
@@ -113,8 +108,8 @@ class LockstepPort(Port):
         self.replicas = replicas
         self.creations: Any = None
         self._suspend = suspend
-        self._level = trace_state()
-        self._trace = base_trace()
+        self._level = core.trace_ctx.trace
+        self._base = base_trace()
 
     def meet(
         self,
@@ -130,9 +125,9 @@ class LockstepPort(Port):
             transpose: of a linear `combine`, so that gradients flow through it; None
                 stops them.
         """
-        if trace_state() == self._level:
+        if core.trace_ctx.trace is self._level:
             return self._suspend((combine, payload))
-        if base_trace() is not self._trace:
+        if base_trace() is not self._base:
             raise RuntimeError(
                 "`merge_call` called while defining a new graph or tf.function: a "
                 "merge_call, all_reduce, all_gather or aggregating assign was reached "
@@ -140,7 +135,20 @@ class LockstepPort(Port):
                 "run in turn cannot wait for each other. Move it out of that body."
             )
         arrays, rest = _split_arrays(payload)
-        return self._escorted(combine, rest, transpose)(arrays)
+        lowered = [self._lowered(x) for x in arrays]
+        is_constant = all(x is y for x, y in zip(arrays, lowered, strict=True))
+        if transpose is not None and not is_constant:
+            return self._escorted(combine, rest, transpose)(arrays)
+        with core.set_current_trace(self._level):
+            return self._suspend((combine, _join_arrays(lowered, rest)))
+
+    def _lowered(self, x: Any) -> Any:
+        """`x` without the gradients that the replica is in the middle of."""
+        while isinstance(x, jax.core.Tracer) and x._trace is not self._level:
+            if not isinstance(x._trace, (ad.JVPTrace, ad.LinearizeTrace)):
+                break
+            x = x.primal
+        return x
 
     def _escorted(self, combine: Any, rest: Any, transpose: Any) -> Any:
         @jax.custom_vjp
@@ -152,8 +160,6 @@ class LockstepPort(Port):
             return met, None
 
         def backward(_: None, cotangent: Any) -> tuple[Any]:
-            if transpose is None:
-                return (None,)
             own = self.meet(transpose, cotangent, combine)
             return (_split_arrays(own)[0],)
 

@@ -172,8 +172,11 @@ def closure_key(fn: Callable[..., Any]) -> Any:
         captured = tuple(_token(c.cell_contents) for c in fn.__closure__ or ())
     except ValueError:
         return Identity(fn)
-    return (code, captured, tuple(_token(x) for x in fn.__defaults__ or ()))
+    defaults = [*(fn.__defaults__ or ()), *sorted((fn.__kwdefaults__ or {}).items())]
+    return (code, captured, tuple(_token(x) for x in defaults))
 
 
 def _token(x: Any) -> Any:
+    if isinstance(x, tuple):
+        return tuple(_token(part) for part in x)
     return (type(x), x) if isinstance(x, _SCALARS) else Identity(x)

@@ -257,18 +257,18 @@ class Function:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method of a class: one compiled function per instance."""
-        if instance is None:
-            return self
+        return self if instance is None else Method(instance, self._of(instance, owner))
+
+    def _of(self, instance: Any, owner: Any) -> Function:
         known = self._bound.get(id(instance))
         if known is not None and known[0]() is instance:
             return known[1]
-        method = self.python_function
+        method, number = self.python_function, id(instance)
         try:
             # Weakly, so that the object can go although its method is kept here.
             alive = weakref.ref(instance, lambda _: self._bound.pop(number, None))
         except TypeError:
             return Function(method.__get__(instance, owner), self.input_signature)
-        number = id(instance)
 
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -284,6 +284,24 @@ class Function:
         return f"<unisono.function {name}, traced {self._traces}×>"
 
 
+class Method:
+    """A compiled method bound to its object."""
+
+    def __init__(self, instance: Any, function: Function) -> None:
+        self.__self__ = instance
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the compiled method."""
+        return self.function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+    def __repr__(self) -> str:
+        return f"<bound {self.function!r} of {self.__self__!r}>"
+
+
 def _mesh(frame: ambient.Frame) -> Topology | None:
     """The devices of the strategy in scope, if there are several."""
     if frame.placement is None or frame.placement.topology.replicas == 1:
@@ -291,9 +309,28 @@ def _mesh(frame: ambient.Frame) -> Topology | None:
     return frame.placement.topology
 
 
+def compiled(fn: Any, host: Function | None) -> Function | None:
+    """The compiled form of a replica function, if it has one.
+
+    Args:
+        fn: the replica function.
+        host: the function on whose behalf it runs, if that one is on the host.
+    """
+    if isinstance(fn, Method):
+        return fn.function
+    if isinstance(fn, Function):
+        return fn
+    return None if host is None else host.compiled_run(fn)
+
+
+def is_function(fn: Any) -> bool:
+    """Whether `fn` is compiled when it is called."""
+    return isinstance(fn, (Function, Method))
+
+
 def python_function(fn: Any) -> Callable[..., Any]:
     """The Python function behind `fn`, which may be compiled."""
-    return fn.python_function if isinstance(fn, Function) else fn
+    return fn.python_function if is_function(fn) else fn
 
 
 def function(

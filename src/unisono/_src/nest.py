@@ -6,6 +6,8 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
+
 
 def is_nested(x: object) -> bool:
     """Whether `x` is a container that is walked into."""
@@ -46,6 +48,23 @@ def map_structure(fn: Callable[[Any], Any], x: Any) -> Any:
     if is_nested(x):
         return rebuild(x, [map_structure(fn, c) for c in children(x)])
     return fn(x)
+
+
+def map_leaves(fn: Callable[[Any], Any], x: Any, leaf_type: type) -> Any:
+    """Like `map_structure`, also inside structures that only JAX knows.
+
+    Args:
+        fn: applied to every leaf.
+        x: a structure.
+        leaf_type: JAX knows how to take objects of this type apart; it shall not.
+    """
+
+    def apply(x: Any) -> Any:
+        if x is None or isinstance(x, leaf_type) or jax.tree_util.all_leaves([x]):
+            return fn(x)
+        return jax.tree.map(fn, x, is_leaf=lambda y: isinstance(y, leaf_type))
+
+    return map_structure(apply, x)
 
 
 def leaves(x: Any) -> Iterator[Any]:

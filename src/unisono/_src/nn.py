@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from unisono._src import ambient
 from unisono._src.operators import operand
@@ -60,10 +61,13 @@ def compute_average_loss(
 
 def _batch_size(size: Any) -> Any:
     size = operand(size)
-    if jnp.ndim(size) != 0 or not jnp.issubdtype(jnp.result_type(size), jnp.integer):
+    is_integer = isinstance(size, (int, np.integer)) or (
+        hasattr(size, "dtype") and jnp.issubdtype(size.dtype, jnp.integer)
+    )
+    if not is_integer or np.ndim(size) != 0:
         raise ValueError(
-            "global_batch_size must be an integer scalar, received "
-            f"{size!r} of type {jnp.result_type(size)} and shape {jnp.shape(size)}."
+            f"global_batch_size must be an integer scalar, received {size!r} of type "
+            f"{type(size).__name__}."
         )
     if not isinstance(size, jax.core.Tracer) and size < 1:
         raise ValueError(f"global_batch_size must be positive, received {size}.")

@@ -89,12 +89,20 @@ def trace(
             args, kwargs, *fed = (signature.rebuild(r, given) for r in rest)
             args, kwargs = _with_handles((args, kwargs))
             frame.feeds = feeds.Feeds(list(zip(plan, fed, strict=True)))
-            with contexts.explained():
-                result = fn(*args, **kwargs)
+            try:
+                with contexts.explained():
+                    result = fn(*args, **kwargs)
+            except Exception as error:
+                # What was created shall have its value although the call fails.
+                seen["raised"], result = error, None
+            else:
+                frame.finish()
             if frame.created and not may_create:
                 raise _created_again(next(iter(frame.created)))
             outputs, flat = _flatten_output(result)
-        seen["frame"], seen["outputs"] = frame, outputs
+        seen["frame"], seen["outputs"], seen["written"] = frame, outputs, []
+        if "raised" in seen:
+            return [], list(frame.created.values()), []
         changed = [c for c in frame.written if c not in frame.created]
         seen["written"] = changed
         created = [frame.created[c] for c in frame.created]
@@ -102,7 +110,11 @@ def trace(
 
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     closed = jax.make_jaxpr(traced)(stored, list(leaves))
-    return _pruned(closed, cells, seen, mesh)
+    found = _pruned(closed, cells, seen, mesh)
+    if "raised" in seen:
+        materialize(found, leaves)
+        raise seen["raised"]
+    return found
 
 
 def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
@@ -255,10 +267,12 @@ class Program:
             flat = self._run_carefully(leaves)
         else:
             with state.LOCK:
-                flat = self._run(leaves)
+                new, flat = self._run(leaves)
+            if self._throttled:
+                topology.admit(new or flat)
         return self._collect(flat)
 
-    def _run(self, leaves: list[Any]) -> list[Any]:
+    def _run(self, leaves: list[Any]) -> tuple[list[Any], list[Any]]:
         if self._clock != state.Clock.escapes:
             state.unescape(self.donated)
             self._clock = state.Clock.escapes
@@ -279,9 +293,7 @@ class Program:
             cell.array = array
         if self._elsewhere_out:
             self._bring_home()
-        if self._throttled:
-            topology.admit(new or flat)
-        return flat
+        return new, flat
 
     def _run_carefully(self, leaves: list[Any]) -> list[Any]:
         """Store nothing before all of it is there: Python code may raise on the way."""
@@ -360,7 +372,8 @@ def _collector(outputs: Any) -> Any:
 def _calls_back(jaxpr: Any) -> bool:
     """Whether a program calls Python while it runs, which may raise there."""
     return any(
-        e.primitive.name in ("pure_callback", "io_callback")
+        "callback" in e.primitive.name
+        or e.primitive.name.startswith("debug")
         or any(map(_calls_back, _inner(e)))
         for e in jaxpr.eqns
     )
@@ -376,8 +389,11 @@ def materialize(found: Trace, leaves: Sequence[Any]) -> None:
     """Give the variables that a trace has created their first values."""
     start = len(found.written)
     stop = start + len(found.created)
+    if start == stop:
+        return
     wanted = [start <= i < stop for i in range(len(found.jaxpr.outvars))]
-    jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr, wanted)
+    silent = [e for e in found.jaxpr.eqns if not e.primitive.name.startswith("debug")]
+    jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr.replace(eqns=silent), wanted)
     given = [*(c.array for c in found.read), *leaves]
     needed = [x for x, u in zip(given, used, strict=True) if u]
     made = jax.jit(lambda *xs: jax.core.eval_jaxpr(jaxpr, found.consts, *xs))(*needed)

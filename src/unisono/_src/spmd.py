@@ -21,6 +21,7 @@ from unisono._src import (
     state,
     values,
 )
+from unisono._src.operators import StandsForArray
 from unisono._src.state import Cell
 from unisono._src.topology import AXIS, Topology
 
@@ -182,7 +183,7 @@ def _extract(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
         found.append(x.stacked(topology))
         return _Slot(len(found) - 1)
 
-    return found, values.map_leaves(leaf, tree)
+    return found, nest.map_leaves(leaf, tree, StandsForArray)
 
 
 def _is_one_number(x: values.PerReplica) -> bool:
@@ -194,8 +195,8 @@ def _is_one_number(x: values.PerReplica) -> bool:
 
 
 def _fill(skeleton: Any, own: Sequence[Any]) -> Any:
-    return values.map_leaves(
-        lambda x: own[x.index] if isinstance(x, _Slot) else x, skeleton
+    return nest.map_leaves(
+        lambda x: own[x.index] if isinstance(x, _Slot) else x, skeleton, StandsForArray
     )
 
 

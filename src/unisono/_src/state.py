@@ -55,8 +55,9 @@ class Clock:
 
 
 # Held from taking arrays out of cells to putting new ones in: a step that runs in
-# another thread donates what it takes. Nobody waits for it in a single thread.
-LOCK = threading.Lock()
+# another thread donates what it takes. Nobody waits for it in a single thread, and a
+# signal handler may look at variables while it is held.
+LOCK = threading.RLock()
 _serial = itertools.count()
 _live: weakref.WeakSet[Cell] = weakref.WeakSet()
 
@@ -65,8 +66,8 @@ class Cell:
     """The storage of one variable."""
 
     __slots__ = (
-        "__weakref__", "array", "copies", "dtype", "escaped", "name", "origin",
-        "parameter_device", "policy", "serial", "shape", "topology",
+        "__weakref__", "array", "copies", "dtype", "escaped", "is_suspect", "name",
+        "origin", "parameter_device", "policy", "serial", "shape", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +89,7 @@ class Cell:
         self.origin = origin
         self.array: Any = None
         self.escaped = False
+        self.is_suspect = False
         self.serial = next(_serial)
         with LOCK:
             _live.add(self)
@@ -232,6 +234,7 @@ class EagerFrame(StateFrame):
         cell.array = jax.make_array_from_single_device_arrays(
             cell.stored_shape, cell.sharding, pieces
         )
+        cell.is_suspect = cell.is_replicated
         cell.escape()
 
     def create(self, cell: Cell, value: Any) -> None:
@@ -258,10 +261,13 @@ class FunctionFrame(StateFrame):
         self.created: dict[Cell, Any] = {}
         self.topology: Topology | None = None
         self.feeds: Any = None
+        self.pending: dict[Cell, dict[int, Any]] = {}
         self.traces = (jnp.zeros(())._trace,)  # type: ignore[attr-defined]
 
     def whole(self, cell: Cell) -> Any:
         """What the cell stores."""
+        if cell in self.pending:
+            raise errors.diverging(cell.name, cell.origin)
         if cell not in self.values:
             # Made by another thread, or by code that ran outside this trace.
             _check_there(cell)
@@ -270,7 +276,10 @@ class FunctionFrame(StateFrame):
 
     def copy(self, cell: Cell, index: int | None) -> Any:
         """What replica `index` sees of the cell."""
-        whole = self.whole(cell)
+        written = self.pending.get(cell, {})
+        if index in written:
+            return written[index]
+        whole = self.values[cell] if written else self.whole(cell)
         if cell.is_stacked:
             return whole[index or 0]
         # Replicas that take turns each get an object of their own: one object for all
@@ -287,7 +296,19 @@ class FunctionFrame(StateFrame):
         """Replace what replica `index` sees."""
         if cell.is_stacked:
             value = self.whole(cell).at[index or 0].set(value)
+        elif cell.is_replicated and ambient.current().updating is not cell:
+            # Copy by copy; it counts when all of them have been written.
+            written = self.pending.setdefault(cell, {})
+            written[index or 0] = value
+            if len(written) < cell.copies:
+                return
+            value = self.pending.pop(cell)[0]
         self.set_whole(cell, value)
+
+    def finish(self) -> None:
+        """Raise if some copies of a mirrored variable were written and others not."""
+        for cell in self.pending:
+            raise errors.diverging(cell.name, cell.origin)
 
     def create(self, cell: Cell, value: Any) -> None:
         """Remember the first value; it is stored when the program has run."""
@@ -431,9 +452,38 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
     )
 
 
+def verify(cell: Cell, before: Any = None) -> None:
+    """Raise if copies that were written one by one have become different.
+
+    Args:
+        cell: a cell.
+        before: what to put back in that case, if anything.
+    """
+    if not cell.is_suspect or values_are_traced(cell.array):
+        return
+    cell.is_suspect = False
+    first, *others = collectives.shards(cell.array, cell.topology)
+    device = cell.topology.devices[0]
+    is_float = bool(jnp.issubdtype(first.dtype, jnp.inexact))
+    for other in others:
+        moved = jax.device_put(other, device)
+        if not bool(jnp.array_equal(first, moved, equal_nan=is_float)):
+            if before is not None:
+                cell.array = before
+            cell.escape()
+            raise errors.diverging(cell.name, cell.origin)
+
+
+def values_are_traced(array: Any) -> bool:
+    """Whether an array stands for a value of a program being traced."""
+    return isinstance(array, jax.core.Tracer)
+
+
 def unescape(cells: Iterable[Cell]) -> None:
     """Give each cell that others may look at an array of its own."""
     for cell in cells:
+        if cell.is_suspect:
+            verify(cell)
         if cell.escaped:
             cell.array = jnp.copy(cell.array)
             cell.escaped = False

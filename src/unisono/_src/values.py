@@ -364,17 +364,6 @@ def select(x: PerReplica | Mirrored, replica: int, replicas: int) -> Any:
     return x.values[replica]
 
 
-def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """Apply `fn` to every leaf, also inside structures that only JAX knows."""
-
-    def leaf(x: Any) -> Any:
-        if isinstance(x, StandsForArray) or jax.tree_util.all_leaves([x]):
-            return fn(x)
-        return jax.tree.map(fn, x, is_leaf=lambda y: isinstance(y, StandsForArray))
-
-    return nest.map_structure(lambda x: x if x is None else leaf(x), tree)
-
-
 def unwrap(tree: Any, replica: int, replicas: int) -> Any:
     """`tree` as one replica sees it; variables stay whole."""
 
@@ -383,7 +372,7 @@ def unwrap(tree: Any, replica: int, replicas: int) -> Any:
             return select(x, replica, replicas)
         return x
 
-    return map_leaves(leaf, tree)
+    return nest.map_leaves(leaf, tree, StandsForArray)
 
 
 def container_of(x: Any) -> Any:

@@ -153,11 +153,9 @@ class Strategy:
         extended_lib.check_args(args)
         kwargs = dict(kwargs or {})
         if not function.is_compiling():
-            host = ambient.current().host
-            if host is not None and not isinstance(fn, function.Function):
-                fn = host.compiled_run(fn)
-            if isinstance(fn, function.Function):
-                return fn.for_strategy(self)(*args, **kwargs)
+            compiled = function.compiled(fn, ambient.current().host)
+            if compiled is not None:
+                return compiled.for_strategy(self)(*args, **kwargs)
         return self._run(function.python_function(fn), tuple(args), kwargs)
 
     def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from unisono._src import (
     ambient,
-    collectives,
     contexts,
     errors,
     nest,
@@ -54,7 +52,7 @@ def update(
         own_args, own_kwargs = values.unwrap((args, kwargs), i, count)
         with _copy_frame(i, cell.topology):
             results.append(fn(var.values[i], *own_args, **own_kwargs))
-    _check_equal(cell, before)
+    state.verify(cell, before)
     return _grouped(results, group)
 
 
@@ -96,24 +94,6 @@ class _OnDevice:
     def __exit__(self, *exc: Any) -> None:
         self._device.__exit__(*exc)
         self._frame.__exit__(*exc)
-
-
-def _check_equal(cell: state.Cell, before: Any) -> None:
-    """Copies of a mirrored variable must not diverge; put the old value back if so."""
-    if not cell.is_replicated or cell.array is before or values.is_traced(cell.array):
-        return
-    pieces = collectives.shards(cell.array, cell.topology)
-    first = pieces[0]
-    for piece in pieces[1:]:
-        moved = jax.device_put(piece, cell.topology.devices[0])
-        if not bool(jnp.array_equal(first, moved, equal_nan=_has_nan(first))):
-            cell.array = before
-            cell.escape()
-            raise errors.diverging(cell.name, cell.origin)
-
-
-def _has_nan(x: Any) -> bool:
-    return bool(jnp.issubdtype(x.dtype, jnp.inexact))
 
 
 def _update_spmd(
