@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from unisono._src import ambient, collectives, errors, state, values
 from unisono._src.operators import StandsForArray, operand
@@ -119,6 +120,8 @@ def convert(cell: state.Cell, value: Any, keep_shape: bool = False) -> Any:
         _check_castable(cell, value.dtype)
         value = value.astype(cell.dtype)
     else:
+        if isinstance(value, (float, complex, np.ndarray, np.generic)):
+            _check_castable(cell, np.result_type(value))
         value = jnp.asarray(values.owned(value), cell.dtype)
     if value.shape != cell.shape and not keep_shape:
         raise ValueError(

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import core
 from jax._src.array import ArrayImpl
-from jax._src.interpreters import ad
+from jax._src.interpreters import ad, batching
 from jax.sharding import PartitionSpec
 
 from unisono._src import errors, nest, slices
@@ -28,6 +28,15 @@ def base_trace() -> Any:
     """The trace that the running code belongs to, seen through gradients."""
     found = core.trace_ctx.trace
     while isinstance(found, (ad.JVPTrace, ad.LinearizeTrace)):
+        found = found.parent_trace
+    return found
+
+
+def reading_trace() -> Any:
+    """Like `base_trace`, seen through `jax.vmap` as well: it remembers nothing."""
+    found = core.trace_ctx.trace
+    transparent = (ad.JVPTrace, ad.LinearizeTrace, batching.BatchTrace)
+    while isinstance(found, transparent):
         found = found.parent_trace
     return found
 

@@ -156,10 +156,17 @@ def explained() -> Iterator[None]:
     """Say in the user's terms what went wrong when Python met a traced value."""
     try:
         yield
-    except jax.errors.ConcretizationTypeError as error:
+    except _NEEDS_VALUE as error:
         if isinstance(error, _TracedValueError):
             raise
         raise _TracedValueError(error) from error
+
+
+_NEEDS_VALUE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
 
 
 class _TracedValueError(jax.errors.ConcretizationTypeError):

@@ -43,7 +43,7 @@ def value_and_grad(
 
         def pure(inputs: Sequence[Any]) -> Any:
             overlay = state.GradientFrame(parent, dict(zip(cells, inputs, strict=True)))
-            with ambient.pushed(state=overlay):
+            with ambient.pushed(state=overlay), parent.versions.fresh():
                 return fn(*args, **kwargs)
 
         current = [v.value() for v in wanted]

@@ -38,7 +38,7 @@ class _Settings:
                 setting.set_local(value)
 
 
-_STATES = [
+_STATES: list[Any] = [
     s
     for name, s in config.config_states.items()
     if hasattr(s, "get_local") and name != "jax_default_device"
@@ -124,7 +124,7 @@ def _resume(
     creations.start(replica.index, replica.created)
     outer, settings = ambient.swap(replica.frame), _Settings.taken()
     try:
-        with _on(replica.device):
+        with _on(replica.device), state.frame().versions.fresh():
             replica.settings.apply()
             given = replica.greenlet.switch(*answer)
             replica.settings = _Settings.taken()

@@ -28,6 +28,7 @@ from unisono._src import (
     signature,
     state,
     topology,
+    versions,
 )
 from unisono._src.operators import ArrayOperators
 from unisono._src.state import Cell
@@ -71,6 +72,8 @@ def trace(
 ) -> Trace:
     """Run the Python function once on abstract values.
 
+    Once more if a body that JAX traces by itself reads variables; see `versions`.
+
     Args:
         fn: the function.
         rest: of its flattened arguments, keyword arguments and fed elements.
@@ -79,11 +82,31 @@ def trace(
         may_create: whether it may create variables.
         plan: which iterators the fed elements come from.
     """
+    try:
+        return _trace(fn, rest, leaves, mesh, may_create, plan, versions.NONE)
+    except versions.NeedsVersions:
+        kept = versions.Versions(are_needed=True)
+        kept.advance()
+        try:
+            return _trace(fn, rest, leaves, mesh, may_create, plan, kept)
+        finally:
+            kept.close()
+
+
+def _trace(
+    fn: Callable[..., Any],
+    rest: Any,
+    leaves: Sequence[Any],
+    mesh: topology.Topology | None,
+    may_create: bool,
+    plan: Sequence[Any],
+    kept: versions.Versions,
+) -> Trace:
     cells = state.live_cells()
     seen: dict[str, Any] = {}
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
-        frame = state.FunctionFrame(cells, stored)
+        frame = state.FunctionFrame(cells, stored, kept)
         with ambient.pushed(state=frame):
             given = iter(arrays)
             args, kwargs, *fed = (signature.rebuild(r, given) for r in rest)
@@ -204,7 +227,9 @@ class Program:
         self._traces: dict[Any, Trace] = {}
         self._clock = -1
         self._places = any(self._is_elsewhere(c) for c in first.read)
-        self._elsewhere_out = [c for c in self.written if self._is_elsewhere(c)]
+        self._elsewhere_out = [
+            c for c in self.written if self._is_elsewhere(c) or self._is_free(c)
+        ]
         self._throttled = first.mesh is not None and first.mesh.needs_throttle
         self._may_raise = _calls_back(first.jaxpr)
         self._jitted = jax.jit(
@@ -220,6 +245,10 @@ class Program:
         if self.mesh is not None:
             return not (cell.is_stacked or cell.is_replicated)
         return cell.sharding is not None and cell.sharding != self._home
+
+    def _is_free(self, cell: Cell) -> bool:
+        """Whether the cell belongs to no device, but the program does."""
+        return cell.sharding is None and self._home is not None
 
     def fits(self, other: Trace) -> bool:
         """Whether another trace differs only in the shapes of arguments."""

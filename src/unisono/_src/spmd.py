@@ -129,7 +129,10 @@ def _trace(
         views = {c: x[0] if c.is_stacked else x for c, x in pairs}
         local = state.LocalFrame(outer, views)
         index = jax.lax.axis_index(AXIS)
-        with contexts.replica_frame(placement, index, port, copy=None, state=local):
+        with (
+            contexts.replica_frame(placement, index, port, copy=None, state=local),
+            outer.versions.fresh(),
+        ):
             call_args, call_kwargs = _fill(skeleton, own)
             with contexts.explained():
                 result = fn(*call_args, **call_kwargs)

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src import ambient, collectives, errors
+from unisono._src import ambient, collectives, errors, versions
 from unisono._src.topology import Topology
 
 
@@ -146,10 +146,12 @@ class StateFrame:
     Attributes:
         traces: JAX's traces whose values may be written here, innermost first.
         is_compiled: whether a program is being made.
+        versions: what keeps JAX's caches apart from variables.
     """
 
     traces: tuple[Any, ...] = ()
     is_compiled = False
+    versions = versions.NONE
 
     def whole(self, cell: Cell) -> Any:
         """What the cell stores."""
@@ -197,6 +199,7 @@ class EagerFrame(StateFrame):
 
     def whole(self, cell: Cell) -> Any:
         """What the cell stores."""
+        versions.check_reading((), self.versions, cell.name)
         with LOCK:
             _check_there(cell)
             cell.escape()
@@ -254,7 +257,13 @@ class FunctionFrame(StateFrame):
 
     is_compiled = True
 
-    def __init__(self, cells: Sequence[Cell], tracers: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        tracers: Sequence[Any],
+        found: versions.Versions = versions.NONE,
+    ) -> None:
+        self.versions = found
         self.values: dict[Cell, Any] = dict(zip(cells, tracers, strict=True))
         self.inputs = dict(self.values)
         self.written: dict[Cell, None] = {}
@@ -266,6 +275,7 @@ class FunctionFrame(StateFrame):
 
     def whole(self, cell: Cell) -> Any:
         """What the cell stores."""
+        versions.check_reading(self.traces, self.versions, cell.name)
         if cell in self.pending:
             raise errors.diverging(cell.name, cell.origin)
         if cell not in self.values:
@@ -289,6 +299,7 @@ class FunctionFrame(StateFrame):
     def set_whole(self, cell: Cell, value: Any) -> None:
         """Replace what the cell stores."""
         check_level(cell, value, self.traces)
+        self.versions.advance()
         self.values[cell] = value
         self.written[cell] = None
 
@@ -339,9 +350,11 @@ class LocalFrame(StateFrame):
         self.created: dict[Cell, Any] = {}
         own = jax.lax.axis_index(collectives.AXIS)._trace  # type: ignore[attr-defined]
         self.traces = (own, *parent.traces)
+        self.versions = parent.versions
 
     def copy(self, cell: Cell, index: int | None = None) -> Any:
         """The own copy."""
+        versions.check_reading(self.traces, self.versions, cell.name)
         if cell not in self.values:
             return self.parent.whole(cell)
         return self.values[cell]
@@ -353,6 +366,7 @@ class LocalFrame(StateFrame):
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replace the own copy."""
         check_level(cell, value, self.traces)
+        self.versions.advance()
         self.values[cell] = value
         self.written[cell] = None
 
@@ -373,15 +387,18 @@ class GradientFrame(StateFrame):
         self.parent = parent
         self.traces = parent.traces
         self.is_compiled = parent.is_compiled
+        self.versions = parent.versions
         self.values = dict(values)
 
     def whole(self, cell: Cell) -> Any:
         """What the cell stores."""
+        versions.check_reading(self.traces, self.versions, cell.name)
         found = self.values.get(cell)
         return self.parent.whole(cell) if found is None else found
 
     def copy(self, cell: Cell, index: int | None) -> Any:
         """What replica `index` sees."""
+        versions.check_reading(self.traces, self.versions, cell.name)
         found = self.values.get(cell)
         return self.parent.copy(cell, index) if found is None else found
 
@@ -459,7 +476,7 @@ def verify(cell: Cell, before: Any = None) -> None:
         cell: a cell.
         before: what to put back in that case, if anything.
     """
-    if not cell.is_suspect or values_are_traced(cell.array):
+    if not cell.is_suspect:
         return
     cell.is_suspect = False
     first, *others = collectives.shards(cell.array, cell.topology)
@@ -472,11 +489,6 @@ def verify(cell: Cell, before: Any = None) -> None:
                 cell.array = before
             cell.escape()
             raise errors.diverging(cell.name, cell.origin)
-
-
-def values_are_traced(array: Any) -> bool:
-    """Whether an array stands for a value of a program being traced."""
-    return isinstance(array, jax.core.Tracer)
 
 
 def unescape(cells: Iterable[Cell]) -> None:

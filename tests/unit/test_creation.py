@@ -1,0 +1,128 @@
+"""Making variables: values, origins and who else has a say."""
+
+import inspect
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import unisono
+from tests.parity.programs import central, copies, kind, mirrored, one_device, variable
+from unisono._src import creation
+from unisono._src.options import VariableSynchronization as Synchronization
+from unisono._src.state import Policy
+
+
+@pytest.mark.feature("B05", "T04", "T05")
+@pytest.mark.parametrize(
+    ("strategy", "auto", "on_read"),
+    [
+        (lambda: mirrored(1), Policy.MIRRORED, Policy.ON_READ),
+        (lambda: mirrored(2), Policy.MIRRORED, Policy.ON_READ),
+        (lambda: central(1), Policy.PLAIN, Policy.PLAIN),
+        (lambda: central(2), Policy.CENTRAL, Policy.CENTRAL),
+        (one_device, Policy.PLAIN, Policy.PLAIN),
+    ],
+)
+def test_the_strategy_decides_how_a_variable_is_kept(strategy, auto, on_read):
+    placement = strategy().extended._placement
+    assert creation.policy(placement, Synchronization.AUTO) is auto
+    assert creation.policy(placement, Synchronization.ON_WRITE) is auto
+    assert creation.policy(placement, Synchronization.ON_READ) is on_read
+    assert creation.policy(None, Synchronization.ON_READ) is Policy.PLAIN
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype", "want"),
+    [
+        (1.0, None, "float32"),
+        (1, None, "int32"),
+        (True, None, "bool"),
+        (1, jnp.float32, "float32"),
+        (np.ones(2, np.float16), None, "float16"),
+        ([1.0, 2.0], "bfloat16", "bfloat16"),
+        (lambda: np.zeros(3, np.int8), None, "int8"),
+    ],
+)
+def test_the_type_is_that_of_the_initial_value_unless_given(given, dtype, want):
+    assert unisono.Variable(given, dtype=dtype).dtype == want
+
+
+def test_a_variable_may_start_from_another():
+    v = variable(mirrored(2), [1.0, 2.0])
+    twin = unisono.Variable(v)
+    v.assign([3.0, 4.0])
+    assert twin.numpy().tolist() == [1.0, 2.0]
+
+
+def test_an_initial_value_is_copied():
+    array = np.ones(2, np.float32)
+    v, w = unisono.Variable(array), variable(mirrored(2), array)
+    array[:] = 5.0
+    assert v.numpy().tolist() == [1.0, 1.0]
+    assert copies(w) == [[1.0, 1.0]] * 2
+    source = jnp.ones(2)
+    x = unisono.Variable(source)
+    unisono.function(lambda: x.assign_add(jnp.ones(2)))()
+    assert source.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.feature("C13")
+def test_a_variable_remembers_the_line_that_made_it():
+    line = inspect.currentframe().f_lineno + 1
+    v = unisono.Variable(1.0)
+    assert v._cell.origin == f"{__file__}:{line}"
+
+
+@pytest.mark.feature("B06")
+def test_creators_stack_and_the_innermost_is_asked_first():
+    log = []
+
+    def creator(tag):
+        def create(next_creator, **kwargs):
+            log.append(f"{tag} asks")
+            made = next_creator(**kwargs)
+            log.append(f"{tag} has")
+            return made
+
+        return create
+
+    with (
+        unisono.variable_creator_scope(creator("outer")),
+        unisono.variable_creator_scope(creator("inner")),
+    ):
+        unisono.Variable(1.0)
+    unisono.Variable(1.0)
+    assert log == ["inner asks", "outer asks", "outer has", "inner has"]
+
+
+@pytest.mark.feature("B06")
+def test_a_creator_sees_every_argument():
+    seen = {}
+
+    def look(next_creator, **kwargs):
+        seen.update(kwargs)
+        return next_creator(**kwargs)
+
+    with mirrored(2).scope(), unisono.variable_creator_scope(look):
+        unisono.Variable(1.0, False, name="v", dtype=jnp.float16)
+    assert (seen["initial_value"], seen["trainable"]) == (1.0, False)
+    assert (seen["name"], seen["dtype"]) == ("v", jnp.float16)
+    assert seen["aggregation"] is unisono.VariableAggregation.NONE
+    assert {"shape", "constraint", "synchronization"} <= seen.keys()
+
+
+@pytest.mark.feature("B06")
+def test_a_creator_may_give_a_variable_of_its_own():
+    mine = unisono.Variable(5.0)
+    with unisono.variable_creator_scope(lambda next_creator, **kwargs: mine):
+        assert unisono.Variable(1.0) is mine
+
+
+def test_an_exception_leaves_the_creator_scope():
+    with (
+        pytest.raises(KeyError),
+        unisono.variable_creator_scope(lambda next_creator, **kwargs: None),
+    ):
+        raise KeyError
+    assert kind(unisono.Variable(1.0)) == "ResourceVariable"

@@ -1,0 +1,45 @@
+"""TensorSpec and PerReplicaSpec: descriptions of arguments."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import unisono
+from unisono._src.specs import PerReplicaSpec
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "value", "fits"),
+    [
+        ((2,), "float32", jnp.zeros(2), True),
+        ((None,), "float32", jnp.zeros(5), True),
+        (None, "float32", jnp.zeros([1, 2, 3]), True),
+        ((), jnp.int32, jnp.asarray(1), True),
+        ((None, 2), "float32", jnp.zeros([3, 2]), True),
+        ((2,), "float32", jnp.zeros(3), False),
+        ((2,), "float32", jnp.zeros([2, 1]), False),
+        ((2,), "int32", jnp.zeros(2), False),
+    ],
+)
+def test_a_spec_fits_arrays_of_its_shape_and_type(shape, dtype, value, fits):
+    assert unisono.TensorSpec(shape, dtype).is_compatible_with(value) is fits
+
+
+def test_specs_compare_by_shape_and_type_but_not_by_name():
+    spec = unisono.TensorSpec([None, 2], jnp.float32, name="x")
+    assert spec == unisono.TensorSpec((None, 2), "float32")
+    assert hash(spec) == hash(unisono.TensorSpec((None, 2), np.float32))
+    assert spec != unisono.TensorSpec((None, 2), jnp.int32)
+    assert spec != unisono.TensorSpec((3, 2), jnp.float32)
+    assert spec != "x"
+    assert repr(spec) == "TensorSpec(shape=(None, 2), dtype=float32, name='x')"
+    assert isinstance(spec, unisono.TypeSpec)
+
+
+def test_a_per_replica_spec_has_one_spec_per_replica():
+    spec = unisono.TensorSpec((2,))
+    both = PerReplicaSpec(spec, spec)
+    assert both == PerReplicaSpec(spec, unisono.TensorSpec((2,)))
+    assert hash(both) == hash(PerReplicaSpec(spec, spec))
+    assert both != PerReplicaSpec(spec)
+    assert repr(both).startswith("PerReplicaSpec(TensorSpec(shape=(2,)")

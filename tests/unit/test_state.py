@@ -1,0 +1,159 @@
+"""Cells keep values; frames decide what a read sees and a write changes."""
+
+import gc
+import threading
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import unisono
+from tests.parity.programs import (
+    EXECUTIONS,
+    central,
+    copies,
+    execute,
+    mirrored,
+    number,
+    on_read,
+    plain,
+    variable,
+)
+from unisono._src import state
+
+
+def test_a_cell_stores_one_array_whatever_the_number_of_replicas():
+    mirror, per_replica = variable(mirrored(4), [1.0, 2.0]), on_read(mirrored(4), [1.0])
+    one, alone = variable(central(4), [1.0]), on_read(mirrored(1), [1.0])
+    assert mirror._cell.stored_shape == (2,)
+    assert per_replica._cell.stored_shape == (4, 1)
+    assert one._cell.stored_shape == alone._cell.stored_shape == (1,)
+    assert len(mirror._cell.array.sharding.device_set) == 4
+    assert len(per_replica._cell.array.sharding.device_set) == 4
+    assert len(one._cell.array.sharding.device_set) == 1
+
+
+def test_a_variable_that_nobody_holds_is_gone():
+    def use():
+        v = variable(mirrored(2), jnp.ones(3), "SUM")
+        unisono.function(lambda: mirrored(2).run(lambda: v.assign_add(v * number())))()
+        assert v._cell in state.live_cells()
+        return weakref.ref(v._cell), weakref.ref(v._cell.array)
+
+    cell, array = use()
+    gc.collect()
+    assert (cell(), array()) == (None, None)
+
+
+def test_a_look_at_a_value_keeps_it_in_place():
+    v = variable(mirrored(2), [1.0, 2.0])
+    before = v._cell.escaped
+    assert state.peek(v._cell).tolist() == [1.0, 2.0]
+    assert v._cell.escaped == before
+
+
+@pytest.mark.feature("D12")
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_compiled_step_updates_variables_in_place(n):
+    s = mirrored(n)
+    v = variable(s, jnp.zeros([1000]), "SUM")
+    step = unisono.function(
+        lambda: s.run(lambda: v.assign_add(jnp.ones(1000) * number()))
+    )
+    step()
+    step()
+    old = v._cell.array
+    step()
+    assert old.is_deleted()
+    kept = v.value()
+    step()
+    assert plain(kept[0]) == 3.0 * n * (n + 1) / 2
+    assert plain(v[0]) == 4.0 * n * (n + 1) / 2
+
+
+@pytest.mark.parametrize("how", EXECUTIONS)
+def test_a_failed_step_leaves_every_variable_readable(how):
+    s = mirrored(2)
+    v, w, u = variable(s, 1.0, "SUM"), on_read(s, 1.0), unisono.Variable(1.0)
+
+    def fail():
+        v.assign_add(number())
+        w.assign_add(number())
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError, match="stop"):
+        execute(how, s, fail)
+    assert np.isfinite([v.numpy(), w.numpy(), u.numpy()]).all()
+    execute(how, s, lambda: v.assign(number()))
+    assert copies(v) == [3.0, 3.0]
+
+
+@pytest.mark.feature("C13")
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda v: jax.lax.scan(lambda c, _: (v.assign_add(c), None), 1.0, None, 2),
+        lambda v: jax.lax.cond(True, lambda: v.assign(2.0), lambda: jnp.asarray(0.0)),
+        lambda v: jax.lax.fori_loop(0, 2, lambda i, c: v.assign_add(c), 1.0),
+        lambda v: jax.vmap(v.assign_add)(jnp.ones(2)),
+        lambda v: jax.checkpoint(v.assign_add)(1.0),
+        lambda v: jax.jit(v.assign_add)(1.0),
+    ],
+    ids=["scan", "cond", "fori_loop", "vmap", "checkpoint", "jit"],
+)
+def test_an_assignment_where_its_value_would_leak_is_refused(body):
+    v = unisono.Variable(1.0, name="leaky")
+    with pytest.raises(RuntimeError, match=r"'leaky'.*assign"):
+        unisono.function(lambda: body(v))()
+    with pytest.raises(RuntimeError, match=r"'leaky'.*assign"):
+        body(v)
+    assert plain(v) == 1.0
+    assert plain(v.assign_add(1.0)) == 2.0
+
+
+@pytest.mark.feature("R12")
+@pytest.mark.parametrize("how", EXECUTIONS)
+def test_what_a_differentiated_function_assigns_is_kept_without_gradient(how):
+    s = mirrored(2)
+    v, moving, total = variable(s, 3.0), on_read(s), variable(s, 0.0, "SUM")
+
+    def fn():
+        def loss():
+            moving.assign(v * number())
+            total.assign_add(v * number())
+            return v * v + moving * v
+
+        value, gradient = unisono.value_and_grad(loss, v)()
+        return value, gradient
+
+    value, gradient = execute(how, s, fn)
+    assert copies(moving) == [3.0, 6.0]
+    assert copies(total) == [9.0, 9.0]
+    found = [plain(x) for x in s.experimental_local_results((value, gradient))]
+    # d(v² + m·v)/dv with m held fixed: 2v + m.
+    assert found == [(18.0, 9.0), (27.0, 12.0)]
+
+
+def test_threads_may_step_the_same_variable():
+    v = unisono.Variable(jnp.zeros([100]))
+    step = unisono.function(lambda: v.assign_add(jnp.ones(100)))
+    step()
+    errors = []
+
+    def work():
+        try:
+            for _ in range(50):
+                step()
+                v.numpy()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert plain(v[0]) == 201.0
