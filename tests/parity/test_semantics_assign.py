@@ -513,6 +513,21 @@ def test_rows_that_replicas_add_are_aggregated(s, aggregation, want, how):
     assert copies(v) == [want, want]
 
 
+@pytest.mark.feature("O07", "R15", "T04")
+@pytest.mark.parametrize("how", EXECUTIONS)
+@pytest.mark.parametrize("is_central", [False, True], ids=["plain", "central"])
+def test_replicas_add_rows_in_turn_to_what_is_one_copy(is_central, how):
+    strategy, v = mirrored(2), tf.Variable([0.0, 0.0])
+    if is_central:
+        strategy, v = central(2), variable(central(2), [0.0, 0.0], "SUM")
+
+    def fn():
+        v.scatter_add(tf.IndexedSlices(number()[None], jnp.asarray([1])))
+
+    execute(how, strategy, fn)
+    assert plain(v) == [0.0, 3.0]
+
+
 @pytest.mark.feature("O07")
 def test_rows_are_replaced_only_where_one_replica_decides(s):
     v, w = variable(s, [0.0, 0.0], "SUM"), on_read(s, [0.0, 0.0])

@@ -107,7 +107,7 @@ def test_an_assignment_where_its_value_would_leak_is_refused(body):
     v = unisono.Variable(1.0, name="leaky")
     with pytest.raises(RuntimeError, match=r"'leaky'.*assign"):
         unisono.function(lambda: body(v))()
-    with pytest.raises(RuntimeError, match=r"'leaky'.*assign"):
+    with pytest.raises(RuntimeError, match="'leaky'"):
         body(v)
     assert plain(v) == 1.0
     assert plain(v.assign_add(1.0)) == 2.0

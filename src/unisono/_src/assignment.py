@@ -174,7 +174,7 @@ def _write_copy(cell: state.Cell, op: str, value: Any, index: int | None) -> Any
     return new
 
 
-class NeedsLockstep(Exception):
+class NeedsLockstep(errors.Signal):
     """One program cannot stand for all replicas: they must take turns."""
 
 

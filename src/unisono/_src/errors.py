@@ -15,12 +15,15 @@ class FailedPreconditionError(RuntimeError):
     """State that is not there any more, such as a variable lost in a failed step."""
 
 
-class ReplicaStop(BaseException):
-    """Unwinds a waiting replica after another one failed; never seen by a caller.
+class Signal(BaseException):
+    """Changes what the package does next; never seen by a caller.
 
-    A `BaseException`, so that a user's `except Exception` around `merge_call` does
-    not swallow it.
+    A `BaseException`, so that a user's `except Exception` does not swallow it.
     """
+
+
+class ReplicaStop(Signal):
+    """Unwinds a waiting replica after another one failed."""
 
 
 CROSS_REPLICA_REQUIRED = (

@@ -13,11 +13,11 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from unisono._src import ambient, state
+from unisono._src import ambient, errors, state
 from unisono._src.signature import Identity
 
 
-class NeedsFeed(Exception):
+class NeedsFeed(errors.Signal):
     """A traced function took the next element of an iterator it was not fed from."""
 
     def __init__(self, source: Any) -> None:
@@ -25,7 +25,7 @@ class NeedsFeed(Exception):
         self.source = source
 
 
-class NeedsHost(Exception):
+class NeedsHost(errors.Signal):
     """A traced function loops over a dataset, so it must run on the host."""
 
 

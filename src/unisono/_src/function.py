@@ -82,7 +82,9 @@ class Function:
         leaves: list[Any] = []
         rest = signature.flatten(args, leaves, mesh)
         more = signature.flatten(kwargs, leaves, mesh) if kwargs else _NO_KWARGS
-        key = ((rest, more), frame.strategy, frame.mode)
+        # Weakly: a function must not keep every strategy that it was called under.
+        owner = None if frame.strategy is None else weakref.ref(frame.strategy)
+        key = ((rest, more), owner, frame.mode)
         last = self._last
         if last is None or last[0] != key:
             return self._find(key, leaves, mesh, args, kwargs)
@@ -100,7 +102,8 @@ class Function:
         program = self._program_for(key, leaves)
         if program is None:
             return self._slow(key, leaves, mesh, args, kwargs)
-        self._last = (key, program)
+        # With several programs for one key the shapes decide, so look first.
+        self._last = (key, program) if len(self._programs[key]) == 1 else None
         return program(leaves)
 
     def _program_for(self, key: Any, leaves: list[Any]) -> programs.Program | None:
@@ -171,7 +174,7 @@ class Function:
             return self._run_on_host(args, kwargs)
         except feeds.NeedsFeed as need:
             return self._discover(key, leaves, mesh, need.source, iterators)
-        self._last = (key, program)
+        self._last = (key, program) if len(self._programs[key]) == 1 else None
         return program(leaves)
 
     def _discover(
@@ -249,7 +252,8 @@ class Function:
             signature.flatten(args, leaves, mesh),
             signature.flatten(kwargs, leaves, mesh),
         )
-        key = (rest, frame.strategy, frame.mode)
+        owner = None if frame.strategy is None else weakref.ref(frame.strategy)
+        key = (rest, owner, frame.mode)
         program = self._program_for(key, leaves)
         if program is None:
             program = self._traced(key, leaves, mesh, [])

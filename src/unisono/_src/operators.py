@@ -75,22 +75,3 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "divmod"
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(ArrayOperators, f"__{_name}__", _forward(f"__{_name}__"))
 del _name
-
-
-class ArrayView(ArrayOperators):
-    """What a variable or mirrored value is inside a function that JAX transforms.
-
-    `jax.numpy` functions are compiled, and take such objects apart into arrays; this
-    is what they are put together to again.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def __jax_array__(self) -> Any:
-        return self._value
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._value, name)

@@ -36,7 +36,7 @@ from unisono._src.state import Cell
 _ARRAY = operator.attrgetter("array")
 
 
-class Miss(Exception):
+class Miss(errors.Signal):
     """A program was called with shapes or types that it was not traced for."""
 
 
@@ -115,7 +115,7 @@ def _trace(
             try:
                 with contexts.explained():
                     result = fn(*args, **kwargs)
-            except Exception as error:
+            except (Exception, errors.Signal) as error:
                 # What was created shall have its value although the call fails.
                 seen["raised"], result = error, None
             else:
@@ -134,9 +134,11 @@ def _trace(
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     closed = jax.make_jaxpr(traced)(stored, list(leaves))
     found = _pruned(closed, cells, seen, mesh)
-    if "raised" in seen:
+    raised = seen.get("raised")
+    seen.clear()
+    if raised is not None:
         materialize(found, leaves)
-        raise seen["raised"]
+        raise raised
     return found
 
 
@@ -298,7 +300,7 @@ class Program:
             with state.LOCK:
                 new, flat = self._run(leaves)
             if self._throttled:
-                topology.admit(new or flat)
+                topology.admit(flat or new)
         return self._collect(flat)
 
     def _run(self, leaves: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -309,20 +311,23 @@ class Program:
         kept = list(map(_ARRAY, self.kept))
         if self._places:
             donated, kept, leaves = self._placed(donated, kept, leaves)
+        done: list[Any] = []
         try:
-            new, flat = self._jitted(donated, kept, leaves)
-        except Miss:
-            raise
+            # An interrupt strikes between two instructions of Python. This is one:
+            # whatever happens after it, the results are there to be stored.
+            done.extend(map(self._jitted, (donated,), (kept,), (leaves,)))
         except Exception as error:
             if self._places or "incompatible devices" not in str(error):
                 raise self._explained(error) from None
             self._places = True
             return self._run(leaves)
-        for cell, array in zip(self.written, new):  # noqa: B905
-            cell.array = array
+        finally:
+            if done:
+                for cell, array in zip(self.written, done[0][0]):  # noqa: B905
+                    cell.array = array
         if self._elsewhere_out:
             self._bring_home()
-        return new, flat
+        return done[0]
 
     def _run_carefully(self, leaves: list[Any]) -> list[Any]:
         """Store nothing before all of it is there: Python code may raise on the way."""

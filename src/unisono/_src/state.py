@@ -307,7 +307,7 @@ class FunctionFrame(StateFrame):
         """Replace what replica `index` sees."""
         if cell.is_stacked:
             value = self.whole(cell).at[index or 0].set(value)
-        elif cell.is_replicated and ambient.current().updating is not cell:
+        elif cell.is_replicated:
             # Copy by copy; it counts when all of them have been written.
             written = self.pending.setdefault(cell, {})
             written[index or 0] = value

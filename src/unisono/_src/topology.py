@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -83,4 +84,7 @@ def admit(results: Sequence[jax.Array]) -> None:
     if _throttle.in_flight >= _throttle.limit and results:
         _throttle.limit = 32 if devices.pool_is_large() else 8
         _throttle.in_flight = 0
-        results[-1].block_until_ready()
+        # Another thread may have donated the array: then its step is done as well.
+        if not results[-1].is_deleted():
+            with contextlib.suppress(RuntimeError):
+                results[-1].block_until_ready()

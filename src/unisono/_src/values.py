@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src import ambient, collectives, nest
-from unisono._src.operators import ArrayOperators, ArrayView, StandsForArray
+from unisono._src.operators import ArrayOperators, StandsForArray
 from unisono._src.topology import Topology
 
 
@@ -318,7 +318,7 @@ def _flatten_per_replica(x: PerReplica) -> tuple[tuple[Any, ...], Any]:
 
 def _unflatten_per_replica(aux: Any, children: Sequence[Any]) -> Any:
     if aux is None:
-        return ArrayView(children[0])
+        return children[0]
     form, count = aux
     if form == "stacked":
         return PerReplica.from_stacked(children[0], count)
@@ -335,7 +335,7 @@ def _flatten_mirrored(x: Mirrored) -> tuple[tuple[Any, ...], Any]:
 
 
 def _unflatten_mirrored(aux: Any, children: Sequence[Any]) -> Any:
-    return ArrayView(children[0]) if aux is None else Mirrored.of(children[0], aux)
+    return children[0] if aux is None else Mirrored.of(children[0], aux)
 
 
 # `jax.numpy` is compiled, so it takes its arguments apart before it asks them for
@@ -344,9 +344,6 @@ jax.tree_util.register_pytree_node(
     PerReplica, _flatten_per_replica, _unflatten_per_replica
 )
 jax.tree_util.register_pytree_node(Mirrored, _flatten_mirrored, _unflatten_mirrored)
-jax.tree_util.register_pytree_node(
-    ArrayView, lambda v: ((v._value,), None), lambda _, c: ArrayView(c[0])
-)
 
 
 def select(x: PerReplica | Mirrored, replica: int, replicas: int) -> Any:

@@ -22,7 +22,7 @@ from unisono._src import (
     state,
     values,
 )
-from unisono._src.operators import ArrayOperators, ArrayView
+from unisono._src.operators import ArrayOperators
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.slices import IndexedSlices
 from unisono._src.state import Policy
@@ -361,11 +361,11 @@ _KINDS = {
 }
 
 for _kind in _KINDS.values():
-    # Inside a function that JAX transforms a variable is a view of its value.
+    # Inside a function that JAX transforms a variable is its value.
     jax.tree_util.register_pytree_node(
         _kind,
         lambda v: ((v.value(),), None),
-        lambda _, c: ArrayView(c[0]),  # type: ignore[arg-type, return-value]
+        lambda _, children: children[0],
     )
 del _kind
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import jax
 
-from unisono._src import collectives
+from unisono._src import collectives, errors
 
 # JAX's own context manager restores what was before it; versions must not come back.
 _setting = jax.make_user_context(default_value=0)._obj
 _numbers = itertools.count(1)
 
 
-class NeedsVersions(Exception):
+class NeedsVersions(errors.Signal):
     """A body that JAX traces by itself reads a variable: trace again, with versions."""
 
 

@@ -180,6 +180,7 @@ class ReplicatedExtended(extended.StrategyExtended):
         if count == 1:
             return collectives.as_array(value.values[0])
         if state.frame().is_compiled:
+            state.frame().note_topology(self._topology)
             stacked = value.stacked(self._topology)
             if stacked is not None and not _is_numpy(stacked):
                 return collectives.reduce_stacked(op, stacked, self._topology)
@@ -198,6 +199,8 @@ class ReplicatedExtended(extended.StrategyExtended):
             if value.local is not None:
                 return collectives.gather_local(value.local, axis)
             values.select(value, 0, self._topology.replicas)
+            if state.frame().is_compiled:
+                state.frame().note_topology(self._topology)
         if hasattr(value, "_cell"):
             source = state.frame()
             count = self._topology.replicas

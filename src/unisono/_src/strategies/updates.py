@@ -123,24 +123,17 @@ def _update_traced(
     group: bool,
     in_turns: bool,
 ) -> Any:
-    """One program holds one value for all copies, so `fn` is called once."""
+    """One program holds one value for all copies: they must agree."""
     count, cell = topology.replicas, var._cell
     given = [x for x in nest.leaves((args, kwargs)) if isinstance(x, values.PerReplica)]
     if given and not in_turns:
         raise errors.diverging(cell.name, cell.origin)
-    own_args, own_kwargs = values.unwrap((args, kwargs), 0, count)
-    with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=0, updating=cell):
-        result = fn(var.values[0], *own_args, **own_kwargs)
-
-    def leaf(x: Any) -> Any:
-        container = values.container_of(x)
-        if container is not None:
-            x = container
-        elif isinstance(x, jax.Array) and count > 1:
-            x = values.Mirrored.of(x, count)
-        return x if group else _as_tuple(x)
-
-    return nest.map_structure(leaf, result)
+    results = []
+    for i in range(count):
+        own_args, own_kwargs = values.unwrap((args, kwargs), i, count)
+        with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=i, updating=cell):
+            results.append(fn(var.values[i], *own_args, **own_kwargs))
+    return _grouped(results, group)
 
 
 def _as_tuple(x: Any) -> tuple[Any, ...]:

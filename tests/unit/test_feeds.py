@@ -1,0 +1,135 @@
+"""Iterators and datasets inside compiled functions."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import unisono as uni
+
+
+@pytest.fixture(params=[1, 2, 4])
+def s(request):
+    devices = [f"CPU:{i}" for i in range(request.param)]
+    return uni.distribute.MirroredStrategy(devices)
+
+
+BATCHES = [np.arange(4 * i, min(4 * i + 4, 10), dtype=np.float32) for i in range(3)]
+
+
+def total(s, x):
+    return s.reduce("SUM", s.run(jnp.sum, args=(x,)), axis=None)
+
+
+@pytest.mark.feature("F10", "V08")
+def test_a_function_may_contain_the_whole_epoch(s):
+    calls = []
+
+    @uni.function
+    def epoch(dataset):
+        def replica(x):
+            calls.append(1)
+            return jnp.sum(x)
+
+        summed = jnp.zeros(())
+        for x in dataset:
+            summed += s.reduce("SUM", s.run(replica, args=(x,)), axis=None)
+        return summed
+
+    dataset = s.experimental_distribute_dataset(BATCHES)
+    assert [float(epoch(dataset)) for _ in range(3)] == [45.0, 45.0, 45.0]
+    traced = len(calls)
+    epoch(dataset)
+    assert len(calls) == traced
+
+
+@pytest.mark.feature("H02")
+def test_a_step_may_take_the_next_batch_itself(s):
+    traces = []
+
+    @uni.function
+    def step(iterator):
+        traces.append(1)
+        return total(s, next(iterator))
+
+    dataset = s.experimental_distribute_dataset(BATCHES)
+    for _ in range(2):
+        iterator = iter(dataset)
+        assert [float(step(iterator)) for _ in range(3)] == [6.0, 22.0, 17.0]
+        with pytest.raises(StopIteration):
+            step(iterator)
+    # Once to find out, then once for each of the two sizes of a batch.
+    assert len(traces) == 3
+
+
+def test_a_step_that_lacks_a_batch_takes_none(s):
+    iterator = iter(s.experimental_distribute_dataset(BATCHES))
+
+    @uni.function
+    def two():
+        return total(s, next(iterator)) + total(s, next(iterator))
+
+    assert float(two()) == 28.0
+    with pytest.raises(StopIteration):
+        two()
+    assert len(list(iterator)) == 1
+
+
+def test_a_step_that_fails_gives_its_batch_back(s):
+    iterator = iter(s.experimental_distribute_dataset(BATCHES))
+
+    @uni.function
+    def step():
+        next(iterator)
+        raise KeyError("no")
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            step()
+    assert len(list(iterator)) == 3
+
+
+def test_a_model_may_be_built_by_the_first_step(s):
+    class Model:
+        w = None
+
+        @uni.function
+        def step(self, iterator):
+            if self.w is None:
+                self.w = uni.Variable(jnp.ones(()))
+            return self.w.assign_add(total(s, next(iterator)))
+
+    model, iterator = Model(), iter(s.experimental_distribute_dataset(BATCHES))
+    assert [float(model.step(iterator)) for _ in range(3)] == [7.0, 29.0, 46.0]
+
+
+@pytest.mark.feature("C13")
+def test_a_replica_cannot_take_a_batch(s):
+    iterator = iter(s.experimental_distribute_dataset(BATCHES))
+    with pytest.raises(ValueError, match="cross-replica"):
+        s.run(lambda: next(iterator))
+
+
+@pytest.mark.feature("H27")
+def test_what_cannot_be_split_is_refused():
+    s = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with pytest.raises(ValueError, match="Batch the dataset first"):
+        next(iter(s.experimental_distribute_dataset([np.float32(1.0)])))
+    with pytest.raises(TypeError, match="iterate"):
+        s.experimental_distribute_dataset(3)
+
+
+def test_a_loader_may_reuse_its_memory(s):
+    buffer = np.zeros(8, np.float32)
+
+    def loader():
+        for i in range(3):
+            buffer[:] = i
+            yield buffer
+
+    class Loader:
+        def __iter__(self):
+            return loader()
+
+    parts = list(s.experimental_distribute_dataset(Loader()))
+    sums = [float(total(s, x)) for x in parts]
+    assert sums == [0.0, 8.0, 16.0]

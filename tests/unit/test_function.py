@@ -1,0 +1,442 @@
+"""`unisono.function`: tracing, signatures, methods, state and failure."""
+
+import copy
+import gc
+import threading
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import unisono as uni
+
+context = uni.distribute.get_replica_context
+
+
+def strategy_of(replicas):
+    return uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+@pytest.fixture(params=[1, 2, 4, 8])
+def s(request):
+    return strategy_of(request.param)
+
+
+@pytest.mark.feature("D12")
+def test_a_function_is_traced_once_per_shape_and_type():
+    calls = []
+
+    @uni.function
+    def double(x):
+        calls.append(x.shape)
+        return x * 2
+
+    for _ in range(3):
+        double(jnp.ones(2))
+        double(jnp.ones(3))
+        double(jnp.ones(2, jnp.int32))
+    assert len(calls) == 3
+    assert double.experimental_get_tracing_count() == 3
+
+
+def test_numbers_and_text_are_part_of_the_signature():
+    calls = []
+
+    @uni.function
+    def f(x, k, *, mode="a"):
+        calls.append((k, mode))
+        return x * k if mode == "a" else x + k
+
+    x = jnp.float32(3.0)
+    assert [float(f(x, 2)), float(f(x, 5)), float(f(x, 2))] == [6.0, 15.0, 6.0]
+    assert float(f(x, 2, mode="b")) == 5.0
+    assert calls == [(2, "a"), (5, "a"), (2, "b")]
+
+
+def test_zero_and_negative_zero_are_told_apart():
+    sign = uni.function(lambda k: np.copysign(1.0, k))
+    assert [float(sign(0.0)), float(sign(-0.0))] == [1.0, -1.0]
+
+
+def test_structures_go_in_and_come_out_as_they_are():
+    @uni.function
+    def f(tree):
+        return {"sum": tree["a"] + tree["b"][0], "none": None, "text": "x", "n": 5}
+
+    out = f({"a": jnp.ones(2), "b": (jnp.ones(2), None)})
+    np.testing.assert_array_equal(out["sum"], [2.0, 2.0])
+    assert out["none"] is None
+    assert out["text"] == "x"
+    assert isinstance(out["n"], jax.Array)
+
+
+def test_variables_are_found_and_updated():
+    v, w = uni.Variable(1.0), uni.Variable([1.0, 2.0])
+
+    @uni.function
+    def f():
+        v.assign_add(1.0)
+        w.assign(w * v)
+        return v + 0.0
+
+    assert [float(f()), float(f())] == [2.0, 3.0]
+    np.testing.assert_array_equal(w.numpy(), [6.0, 12.0])
+
+
+def test_a_variable_that_only_some_shapes_touch_is_retraced_once_each():
+    v = uni.Variable(0.0)
+    calls = []
+
+    @uni.function
+    def f(x):
+        calls.append(x.shape)
+        if x.shape[0] == 3:
+            v.assign_add(1.0)
+        return x * 2
+
+    for _ in range(5):
+        f(jnp.ones(3))
+        f(jnp.ones(4))
+    assert len(calls) == 2
+    assert float(v.numpy()) == 5.0
+
+
+def test_variables_may_be_created_on_the_first_call_only():
+    made = []
+
+    @uni.function
+    def once(x):
+        if not made:
+            made.append(uni.Variable(10.0))
+        return made[0].assign_add(x)
+
+    assert [float(once(1.0)), float(once(1.0))] == [11.0, 12.0]
+
+    @uni.function
+    def always():
+        return uni.Variable(1.0) + 1.0
+
+    with pytest.raises(ValueError, match="singleton"):
+        always()
+
+
+def test_a_variable_of_a_call_that_failed_has_its_first_value():
+    class Model:
+        w = None
+
+        @uni.function
+        def step(self, x):
+            if self.w is None:
+                self.w = uni.Variable(jnp.ones(3))
+            self.w.assign_add(x @ jnp.ones((3, 3)))
+
+    model = Model()
+    with pytest.raises(TypeError):
+        model.step(jnp.ones(4))
+    np.testing.assert_array_equal(model.w.numpy(), np.ones(3))
+    model.step(jnp.ones(3))
+    np.testing.assert_array_equal(model.w.numpy(), np.full(3, 4.0))
+
+
+@pytest.mark.feature("D12")
+def test_functions_nest():
+    v = uni.Variable(0.0)
+    inner = uni.function(lambda x: v.assign_add(x))
+    outer = uni.function(lambda x: inner(x) * 10.0)
+    assert [float(outer(jnp.float32(1.0))) for _ in range(2)] == [10.0, 20.0]
+
+
+def test_methods_are_compiled_for_each_object():
+    class Scale:
+        def __init__(self, k):
+            self.k = k
+
+        @uni.function
+        def __call__(self, x):
+            return x * self.k
+
+        @uni.function
+        def f(self, x):
+            return x * self.k
+
+    a = Scale(2.0)
+    assert float(a.f(jnp.float32(1.0))) == 2.0
+    b = copy.copy(a)
+    b.k = 10.0
+    assert float(b.f(jnp.float32(1.0))) == 10.0
+    assert float(Scale(3.0).f(jnp.float32(1.0))) == 3.0
+    alive = weakref.ref(a)
+    del a
+    gc.collect()
+    assert alive() is None
+
+
+def test_an_input_signature_binds_by_name_and_checks():
+    spec = uni.TensorSpec((), jnp.float32)
+
+    @uni.function(input_signature=[spec, spec])
+    def minus(x, y):
+        return x - y
+
+    assert float(minus(y=1.0, x=5.0)) == 4.0
+    assert float(minus(5, 1)) == 4.0
+    assert minus.experimental_get_tracing_count() == 1
+    with pytest.raises(TypeError, match="input_signature"):
+        minus(jnp.ones(2), 1.0)
+    with pytest.raises(TypeError):
+        minus(1.0)
+    with pytest.raises(TypeError):
+        uni.function(lambda: minus(jnp.ones(2), 1.0))()
+
+
+def test_a_value_read_before_a_step_stays_what_it_was(s):
+    with s.scope():
+        v = uni.Variable([1.0, 2.0])
+    before = v.value()
+    step = uni.function(lambda: v.assign(v * 2.0))
+    step()
+    step()
+    np.testing.assert_array_equal(before, [1.0, 2.0])
+    np.testing.assert_array_equal(v.numpy(), [4.0, 8.0])
+
+
+def test_two_variables_never_share_an_array(s):
+    with s.scope():
+        v, w = uni.Variable([1.0, 2.0]), uni.Variable([5.0, 6.0])
+    v.assign(w)
+    uni.function(lambda: w.assign(w * 2.0))()
+    np.testing.assert_array_equal(v.numpy(), [5.0, 6.0])
+    np.testing.assert_array_equal(w.numpy(), [10.0, 12.0])
+
+
+def test_a_variable_does_not_follow_the_callers_memory(s):
+    source = np.ones(1 << 16, np.float32)
+    with s.scope():
+        v = uni.Variable(source)
+    source[:] = 2.0
+    assert v.numpy()[0] == 1.0
+    v.assign(source)
+    source[:] = 3.0
+    assert v.numpy()[0] == 2.0
+
+
+def test_after_an_error_in_a_step_every_variable_is_as_before(s):
+    with s.scope():
+        v = uni.Variable(1.0, aggregation=uni.VariableAggregation.MEAN)
+        w = uni.Variable(2.0)
+
+    @uni.function
+    def step():
+        s.run(lambda: v.assign(5.0))
+        w.assign(7.0)
+        raise KeyError("in the middle")
+
+    with pytest.raises(KeyError):
+        step()
+    assert (float(v.numpy()), float(w.numpy())) == (1.0, 2.0)
+
+
+def test_a_step_that_fails_while_it_runs_leaves_its_variables():
+    with strategy_of(1).scope():
+        v = uni.Variable(1.0)
+
+    def fail(_):
+        raise ValueError("boom")
+
+    @uni.function
+    def step():
+        v.assign_add(1.0)
+        v.assign(jax.pure_callback(fail, jax.ShapeDtypeStruct((), jnp.float32), v + 0))
+
+    with pytest.raises(Exception, match="boom"):
+        step()
+    assert float(v.numpy()) == 1.0
+
+
+@pytest.mark.parametrize("body", ["scan", "cond", "jit", "while"])
+def test_assigning_inside_a_body_of_jax_is_explained(body, s):
+    with s.scope():
+        v = uni.Variable(0.0, name="v")
+
+    def put(x):
+        v.assign(x)
+        return x
+
+    bodies = {
+        "scan": lambda: jax.lax.scan(lambda c, x: (c, put(x)), 0.0, jnp.ones(2)),
+        "cond": lambda: jax.lax.cond(True, lambda: put(1.0), lambda: 0.0),
+        "jit": lambda: jax.jit(put)(jnp.float32(1.0)),
+        "while": lambda: jax.lax.while_loop(
+            lambda c: c < 1.0, lambda c: put(c + 1), 0.0
+        ),
+    }
+    for run in (bodies[body], uni.function(bodies[body])):
+        with pytest.raises(RuntimeError, match=r"'v' \(created at .*test_function"):
+            run()
+    assert float(v.numpy()) == 0.0
+
+
+def test_a_function_inside_jax_jit_loses_nothing():
+    v = uni.Variable(1.0)
+    step = uni.function(lambda x: v.assign_add(x))
+    with pytest.raises(RuntimeError, match=r"jax\.jit"):
+        jax.jit(step)(2.0)
+    assert float(v.numpy()) == 1.0
+
+
+def test_reading_a_variable_in_jax_jit_is_refused():
+    v = uni.Variable(1.0, name="v")
+    with pytest.raises(RuntimeError, match=r"'v' was read inside a function that JAX"):
+        jax.jit(lambda x: x * v)(2.0)
+
+
+def _persistent(carry, x):
+    return carry + _shared[0] * x, x
+
+
+_shared = []
+
+
+def test_bodies_that_jax_remembers_see_the_variable_of_the_moment():
+    _shared[:] = [uni.Variable(1.0)]
+
+    @uni.function
+    def twice(x):
+        first = jax.lax.scan(_persistent, 0.0, x)[0]
+        _shared[0].assign_add(1.0)
+        return first, jax.lax.scan(_persistent, 0.0, x)[0]
+
+    for n, expected in ((3, (3.0, 6.0)), (3, (6.0, 9.0)), (4, (18.0, 24.0))):
+        assert tuple(map(float, twice(jnp.arange(float(n))))) == expected
+
+
+def test_a_gradient_reaches_through_checkpoint_and_jit():
+    w = uni.Variable(0.5)
+    inner = jax.checkpoint(jax.jit(lambda x: jnp.sin(x * w)))
+
+    @uni.function
+    def both():
+        return uni.value_and_grad(lambda: inner(2.0), [w])()
+
+    for at in (0.5, 1.5):
+        w.assign(at)
+        value, (gradient,) = both()
+        np.testing.assert_allclose(value, np.sin(2 * at), rtol=1e-5)
+        np.testing.assert_allclose(gradient, 2 * np.cos(2 * at), rtol=1e-5)
+
+
+@pytest.mark.feature("B04")
+def test_threads_may_share_a_function():
+    v = uni.Variable(0.0)
+    step = uni.function(lambda: v.assign_add(1.0))
+    step()
+    threads = [
+        threading.Thread(target=lambda: [step() for _ in range(50)]) for _ in range(4)
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert float(v.numpy()) == 201.0
+
+
+@pytest.mark.feature("D11")
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_python_runs_once_per_replica_per_trace(replicas):
+    strategy = strategy_of(replicas)
+    calls, outer = [], []
+
+    @uni.function
+    def step(x):
+        outer.append(1)
+        return strategy.run(lambda x: calls.append(1) or x * 2, args=(x,))
+
+    for i in range(3):
+        step(jnp.float32(i))
+    assert (len(calls), len(outer)) == (replicas, 1)
+
+
+@pytest.mark.parametrize("replicas", [2, 4, 8])
+def test_python_that_differs_between_replicas_gives_each_its_own_number(replicas):
+    strategy = strategy_of(replicas)
+    counter = iter(range(1000))
+
+    @uni.function
+    def step(x):
+        return strategy.run(lambda x: x + float(next(counter)), args=(x,))
+
+    found = [float(x) for x in strategy.experimental_local_results(step(jnp.zeros(())))]
+    assert len(set(found)) == replicas
+
+
+@pytest.mark.feature("M01")
+def test_uneven_parts_give_the_same_as_one_device():
+    parts = [np.arange(3.0, dtype=np.float32), np.arange(1.0, dtype=np.float32)]
+    strategy = strategy_of(2)
+    value = strategy.experimental_distribute_values_from_function(
+        lambda c: parts[c.replica_id_in_sync_group]
+    )
+    calls = []
+
+    @uni.function
+    def total(x):
+        calls.append(1)
+        return strategy.reduce("SUM", strategy.run(jnp.sum, args=(x,)), axis=None)
+
+    assert [float(total(value)), float(total(value))] == [3.0, 3.0]
+    assert len(calls) == 1
+
+
+def test_copies_of_a_mirrored_variable_cannot_diverge_in_a_program():
+    strategy = strategy_of(2)
+    with strategy.scope():
+        v = uni.Variable(0.0, name="v")
+
+    def replica():
+        x = context().replica_id_in_sync_group + 1.0
+        strategy.extended.update(v, lambda c, x: c.assign(x), args=(x,))
+
+    with pytest.raises(ValueError, match=r"'v' .* different values"):
+        uni.function(lambda: strategy.run(replica))()
+    with pytest.raises(ValueError, match="different values"):
+        strategy.run(replica)
+    assert float(v.numpy()) == 0.0
+
+
+@pytest.mark.parametrize("kind", ["cond", "while"])
+def test_replicas_that_disagree_about_a_collective_are_refused(kind):
+    strategy = strategy_of(2)
+
+    def reduce(x):
+        return context().all_reduce("SUM", x)
+
+    def replica():
+        number = context().replica_id_in_sync_group
+        if kind == "cond":
+            return jax.lax.cond(number == 0, lambda: reduce(1.0), lambda: jnp.zeros(()))
+        return jax.lax.while_loop(lambda c: c < number, lambda c: reduce(c) + 1.0, 0.0)
+
+    with pytest.raises(RuntimeError, match="merge_call"):
+        uni.function(lambda: strategy.run(replica))()
+
+
+def test_a_program_has_one_all_reduce_for_a_whole_update(s):
+    with s.scope():
+        made = [uni.Variable(jnp.ones(4)) for _ in range(3)]
+
+    @uni.function
+    def step(x):
+        def replica(x):
+            grads = uni.grad(lambda: sum(jnp.sum(v * x) for v in made), made)()
+            total = context().all_reduce("SUM", grads)
+            for v, g in zip(made, total, strict=True):
+                s.extended.update(v, lambda c, g: c.assign_sub(0.1 * g), args=(g,))
+
+        s.run(replica, args=(x,))
+
+    x = s.experimental_distribute_values_from_function(lambda c: jnp.ones(4))
+    text = step.lowered(x).compile().as_text()
+    expected = 0 if s.num_replicas_in_sync == 1 else 1
+    assert text.count(" all-reduce(") == expected
