@@ -109,7 +109,7 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
     return result if read_value else None
 
 
-def convert(cell: state.Cell, value: Any, keep_shape: bool = False) -> Any:
+def convert(cell: state.Cell, value: Any) -> Any:
     """`value` as an array that can be assigned to `cell`.
 
     Raises:
@@ -123,7 +123,7 @@ def convert(cell: state.Cell, value: Any, keep_shape: bool = False) -> Any:
         if isinstance(value, (float, complex, np.ndarray, np.generic)):
             _check_castable(cell, np.result_type(value))
         value = jnp.asarray(values.owned(value), cell.dtype)
-    if value.shape != cell.shape and not keep_shape:
+    if value.shape != cell.shape:
         raise ValueError(
             f"Cannot assign value to variable ' {cell.name}:0': Shape mismatch.The "
             f"variable shape {cell.shape}, and the assigned value shape {value.shape} "
@@ -145,18 +145,6 @@ def _check_castable(cell: state.Cell, dtype: Any) -> None:
         )
 
 
-def _delta(cell: state.Cell, op: str, value: Any) -> Any:
-    converted = convert(cell, value, keep_shape=op != REPLACE)
-    if converted.shape != cell.shape:
-        try:
-            fits = jnp.broadcast_shapes(converted.shape, cell.shape) == cell.shape
-        except ValueError:
-            fits = False
-        if not fits:
-            return convert(cell, value)
-    return converted
-
-
 def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     """A variable that is one array, or a component: write that."""
     cell = variable._cell
@@ -164,7 +152,7 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
         raise _by_turns(cell)
     if cell.policy is Policy.PLAIN:
         value = _on_all(cell, value, frame)
-    return _write_copy(cell, op, _delta(cell, op, value), variable._index)
+    return _write_copy(cell, op, convert(cell, value), variable._index)
 
 
 def _write_copy(cell: state.Cell, op: str, value: Any, index: int | None) -> Any:
@@ -204,7 +192,7 @@ def _write_cross(
     old = target.whole(cell) if op != REPLACE else None
     if isinstance(value, values.Mirrored):
         value = value.whole
-    delta = _delta(cell, op, _on_all(cell, value, frame))
+    delta = convert(cell, _on_all(cell, value, frame))
     target.set_whole(cell, _applied(op, old, delta))
     if not read_value:
         return None
@@ -272,17 +260,19 @@ def _write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) 
         )
     port = frame.port
     if port.replicas == 1:
-        return _write_copy(cell, op, _delta(cell, op, value), frame.copy)
+        return _write_copy(cell, op, convert(cell, value), frame.copy)
     if port.is_spmd:
         combined = _combined_spmd(variable, value, port)
-        return _write_copy(cell, op, _delta(cell, op, combined), None)
+        return _write_copy(cell, op, convert(cell, combined), None)
 
     def combine(payloads: list[Any]) -> Sequence[Any]:
         combined = _combined_parts(variable, payloads)
         _write_cross(variable, op, combined, ambient.current(), False)
         return _copies(cell)
 
-    return port.meet(combine, _payload(value))
+    new = port.meet(combine, _payload(value))
+    state.frame().assigned(cell, new)
+    return new
 
 
 def _copies(cell: state.Cell) -> list[Any]:
@@ -296,6 +286,7 @@ def _copies(cell: state.Cell) -> list[Any]:
 
 def _payload(value: Any) -> Any:
     """What a replica contributes; variables travel whole, arrays without gradient."""
+    value = _joined(value)
     if isinstance(value, values.PerReplica):
         return value.own()
     if _is_on_read(value):
@@ -303,6 +294,14 @@ def _payload(value: Any) -> Any:
     if isinstance(value, StandsForArray):
         return _Whole(value)
     return state.without_gradient(value)
+
+
+def _joined(value: Any) -> Any:
+    """A list with arrays in it as one array: it is the replica's own."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    has_arrays = any(isinstance(x, jax.Array) for x in jax.tree.leaves(value))
+    return jnp.asarray(value) if has_arrays else value
 
 
 def _is_on_read(value: Any) -> bool:
@@ -342,6 +341,7 @@ def _combined_parts(variable: Any, payloads: Sequence[Any]) -> Any:
 
 
 def _combined_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any:
+    value = _joined(value)
     if isinstance(value, values.PerReplica):
         value = value.own()
     elif _is_on_read(value):
@@ -392,7 +392,8 @@ def scatter(variable: Any, kind: str, sparse: Any) -> Any:
         raise NotImplementedError(
             f"Variables with `synchronization=ON_READ` doesn't support `{name}`"
         )
-    distributed = cell.policy is Policy.MIRRORED and variable._index is None
+    shared = (Policy.MIRRORED, Policy.CENTRAL)
+    distributed = cell.policy in shared and variable._index is None
     adds_up = kind in ("add", "sub", "mul", "div")
     if distributed and not adds_up and variable._aggregation not in (_NONE, _FIRST):
         raise NotImplementedError(
@@ -401,6 +402,8 @@ def scatter(variable: Any, kind: str, sparse: Any) -> Any:
             f"`ONLY_FIRST_REPLICA` aggregation, got: {variable._aggregation}"
         )
     frame = _check_strategy(variable)
+    if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
+        raise _by_turns(cell)
     if distributed and _sees_copy(variable, frame) and frame.mode != ambient.UPDATE:
         return _scatter_aggregated(variable, kind, sparse, frame)
     target = state.frame()

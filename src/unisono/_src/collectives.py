@@ -41,6 +41,11 @@ def reading_trace() -> Any:
     return found
 
 
+def is_for_jit(trace: Any) -> bool:
+    """Whether a trace makes the program of a `jax.jit`."""
+    return trace.frame.debug_info.traced_for in ("jit", "pjit", "pmap")
+
+
 def is_tracing() -> bool:
     """Whether JAX is making a program, or differentiating, at this moment."""
     return not core.trace_state_clean()
@@ -303,6 +308,11 @@ def check_gather(shape: Sequence[int], axis: int) -> None:
         )
 
 
+def _check_not_bool(x: Any) -> None:
+    if x.dtype == np.bool_:
+        raise TypeError("bool values cannot be gathered; cast them to int first.")
+
+
 def gather_parts(
     parts: Sequence[Any], axis: int, device: jax.Device | None = None
 ) -> jax.Array:
@@ -310,8 +320,7 @@ def gather_parts(
     values = [place(as_array(p), device) for p in parts]
     for v in values:
         check_gather(v.shape, axis)
-        if v.dtype == np.bool_:
-            raise TypeError("bool values cannot be gathered; cast them to int first.")
+        _check_not_bool(v)
     rest = {(*v.shape[:axis], *v.shape[axis + 1 :]) for v in values}
     if len(rest) > 1:
         raise errors.InvalidArgumentError(
@@ -366,6 +375,7 @@ def gather_local(x: Any, axis: int) -> jax.Array:
     """Concatenate the replicas' own values along `axis`."""
     x = jnp.asarray(x)
     check_gather(x.shape, axis)
+    _check_not_bool(x)
     return jax.lax.all_gather(x, AXIS, axis=axis, tiled=True)
 
 

@@ -3,12 +3,69 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 
-from unisono._src import ambient, state, variables
+from unisono._src import ambient, state, variables, versions
+from unisono._src.state import Cell
+from unisono._src.topology import Topology
+
+
+class GradientFrame(state.StateFrame):
+    """Overlays the variables being differentiated; all else goes to the parent."""
+
+    def __init__(self, parent: state.StateFrame, values: dict[Cell, Any]) -> None:
+        self.parent = parent
+        self.traces = parent.traces
+        self.is_compiled = parent.is_compiled
+        self.versions = parent.versions
+        self.values = dict(values)
+        self._differentiated = dict(values)
+
+    def whole(self, cell: Cell) -> Any:
+        """What the cell stores."""
+        versions.check_reading(self.traces, self.versions, cell.name)
+        found = self.values.get(cell)
+        return self.parent.whole(cell) if found is None else found
+
+    def copy(self, cell: Cell, index: int | None) -> Any:
+        """What replica `index` sees."""
+        versions.check_reading(self.traces, self.versions, cell.name)
+        found = self.values.get(cell)
+        return self.parent.copy(cell, index) if found is None else found
+
+    def set_whole(self, cell: Cell, value: Any) -> None:
+        """Replace what the cell stores."""
+        value = state.without_gradient(value)
+        self.parent.set_whole(cell, value)
+        self.assigned(cell, value)
+
+    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+        """Replace what replica `index` sees."""
+        value = state.without_gradient(value)
+        self.parent.set_copy(cell, index, value)
+        self.assigned(cell, value)
+
+    def assigned(self, cell: Cell, value: Any) -> None:
+        """Take note of a new value; reads of it count for the variable's gradient."""
+        start = self._differentiated.get(cell)
+        if start is not None:
+            self.values[cell] = value + (start - jax.lax.stop_gradient(start))
+        self.parent.assigned(cell, value)
+
+    def create(self, cell: Cell, value: Any) -> None:
+        """Create in the parent."""
+        self.parent.create(cell, jax.lax.stop_gradient(value))
+
+    def cells(self) -> Iterable[Cell]:
+        """The parent's cells."""
+        return self.parent.cells()
+
+    def note_topology(self, topology: Topology) -> None:
+        """Tell the parent."""
+        self.parent.note_topology(topology)
 
 
 def value_and_grad(
@@ -34,20 +91,22 @@ def value_and_grad(
     """
     single = isinstance(variables_, variables.Variable)
     wanted = [variables_] if single else list(variables_)
-    _check(wanted)
+    _check_kind(wanted)
 
     @functools.wraps(fn)
     def compute(*args: Any, **kwargs: Any) -> Any:
+        _check_context(wanted)
         parent = state.frame()
         cells = [v._cell for v in wanted]
 
         def pure(inputs: Sequence[Any]) -> Any:
-            overlay = state.GradientFrame(parent, dict(zip(cells, inputs, strict=True)))
+            overlay = GradientFrame(parent, dict(zip(cells, inputs, strict=True)))
             with ambient.pushed(state=overlay), parent.versions.fresh():
                 return fn(*args, **kwargs)
 
         current = [v.value() for v in wanted]
-        value, gradients = jax.value_and_grad(pure, has_aux=has_aux)(current)
+        with versions.EAGER.apart(parent.is_compiled):
+            value, gradients = jax.value_and_grad(pure, has_aux=has_aux)(current)
         return value, gradients[0] if single else list(gradients)
 
     return compute
@@ -76,17 +135,21 @@ def grad(
     return compute
 
 
-def _check(wanted: Sequence[Any]) -> None:
+def _check_kind(wanted: Sequence[Any]) -> None:
     for v in wanted:
         if not isinstance(v, variables.Variable):
             raise TypeError(
                 "Expected variables to differentiate with respect to, received "
                 f"{type(v).__name__}: {v!r}. For plain arrays use jax.value_and_grad."
             )
-        if v._cell.policy is state.Policy.ON_READ and v._cell.copies > 1:
-            frame = ambient.current()
-            if frame.mode != ambient.REPLICA:
-                raise ValueError(
-                    f"The variable '{v.name}' holds a value per replica; its gradient "
-                    "is defined in replica context only."
-                )
+
+
+def _check_context(wanted: Sequence[Any]) -> None:
+    frame = ambient.current()
+    for v in wanted:
+        own = frame.mode == ambient.REPLICA and frame.strategy is v._strategy
+        if v._cell.is_stacked and v._index is None and not own:
+            raise ValueError(
+                f"The variable '{v.name}' holds a value per replica; its gradient is "
+                "defined in replica context only."
+            )

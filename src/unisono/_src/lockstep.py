@@ -13,7 +13,15 @@ from typing import Any
 import jax
 from jax._src import config
 
-from unisono._src import ambient, collectives, contexts, creation, errors, state
+from unisono._src import (
+    ambient,
+    collectives,
+    contexts,
+    creation,
+    errors,
+    state,
+    versions,
+)
 
 
 class _Settings:
@@ -124,7 +132,9 @@ def _resume(
     creations.start(replica.index, replica.created)
     outer, settings = ambient.swap(replica.frame), _Settings.taken()
     try:
-        with _on(replica.device), state.frame().versions.fresh():
+        kept = state.frame()
+        apart = versions.EAGER.apart(kept.is_compiled)
+        with _on(replica.device), kept.versions.fresh(), apart:
             replica.settings.apply()
             given = replica.greenlet.switch(*answer)
             replica.settings = _Settings.taken()

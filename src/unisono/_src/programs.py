@@ -325,6 +325,8 @@ class Program:
             if done:
                 for cell, array in zip(self.written, done[0][0]):  # noqa: B905
                     cell.array = array
+        if versions.EAGER.has_read:
+            versions.EAGER.changed()
         if self._elsewhere_out:
             self._bring_home()
         return done[0]

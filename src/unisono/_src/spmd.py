@@ -210,7 +210,7 @@ def _flatten_result(result: Any, port: Any, seen: _Traced) -> list[Any]:
         if port.is_merged(x):
             seen.shared.append(x)
             return _Shared(len(seen.shared) - 1)
-        if not isinstance(x, values.PerReplica):
+        if not isinstance(x, values.PerReplica) or x.local is None:
             return x
         flat, treedef = jax.tree.flatten(x.local)
         arrays.extend(jnp.asarray(a)[None] for a in flat)

@@ -127,6 +127,7 @@ class Cell:
 
     def store(self, array: jax.Array, is_fresh: bool = False) -> None:
         """Replace the stored array; unless it is fresh, others may hold it too."""
+        versions.EAGER.changed()
         sharding = self.sharding
         self.array = array if sharding is None else jax.device_put(array, sharding)
         if not is_fresh:
@@ -172,6 +173,9 @@ class StateFrame:
     def create(self, cell: Cell, value: Any) -> None:
         """Give a new cell its first value, as one replica sees it."""
         raise NotImplementedError
+
+    def assigned(self, cell: Cell, value: Any) -> None:
+        """Take note of a value that was written through another frame."""
 
     def cells(self) -> Iterable[Cell]:
         """The cells whose values this frame could give."""
@@ -238,6 +242,7 @@ class EagerFrame(StateFrame):
             cell.stored_shape, cell.sharding, pieces
         )
         cell.is_suspect = cell.is_replicated
+        versions.EAGER.changed()
         cell.escape()
 
     def create(self, cell: Cell, value: Any) -> None:
@@ -378,51 +383,6 @@ class LocalFrame(StateFrame):
         """Remember the first value: that of replica 0."""
         check_level(cell, value, self.traces)
         self.values[cell] = self.created[cell] = collectives.pick_local(value, 0)
-
-
-class GradientFrame(StateFrame):
-    """Overlays the variables being differentiated; all else goes to the parent."""
-
-    def __init__(self, parent: StateFrame, values: dict[Cell, Any]) -> None:
-        self.parent = parent
-        self.traces = parent.traces
-        self.is_compiled = parent.is_compiled
-        self.versions = parent.versions
-        self.values = dict(values)
-
-    def whole(self, cell: Cell) -> Any:
-        """What the cell stores."""
-        versions.check_reading(self.traces, self.versions, cell.name)
-        found = self.values.get(cell)
-        return self.parent.whole(cell) if found is None else found
-
-    def copy(self, cell: Cell, index: int | None) -> Any:
-        """What replica `index` sees."""
-        versions.check_reading(self.traces, self.versions, cell.name)
-        found = self.values.get(cell)
-        return self.parent.copy(cell, index) if found is None else found
-
-    def set_whole(self, cell: Cell, value: Any) -> None:
-        """Replace what the cell stores; from here on it has no gradient."""
-        self.values.pop(cell, None)
-        self.parent.set_whole(cell, value)
-
-    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
-        """Replace what replica `index` sees; from here on it has no gradient."""
-        self.values.pop(cell, None)
-        self.parent.set_copy(cell, index, value)
-
-    def create(self, cell: Cell, value: Any) -> None:
-        """Create in the parent."""
-        self.parent.create(cell, jax.lax.stop_gradient(value))
-
-    def cells(self) -> Iterable[Cell]:
-        """The parent's cells."""
-        return self.parent.cells()
-
-    def note_topology(self, topology: Topology) -> None:
-        """Tell the parent."""
-        self.parent.note_topology(topology)
 
 
 def frame() -> StateFrame:

@@ -2,8 +2,9 @@
 
 JAX remembers the traces of functions it is given (by `jax.jit`, `lax.scan`,
 `jax.checkpoint` …) and does not know that they read variables. A body that reads one
-inside a program being made is traced under a version of its own, which JAX takes for
-another function; outside any program there is no right way, so reading is refused.
+is therefore traced under a version that changes when variables do, which JAX takes for
+another function. Only in a `jax.jit` outside any program there is no right way: it
+would have to be compiled again after every step. Reading is refused there.
 """
 
 from __future__ import annotations
@@ -56,16 +57,53 @@ class Versions:
         _setting.set_local(self._before)
 
 
+class _Eager:
+    """The version of code that runs outside programs, in every thread.
+
+    It changes only after a body that JAX remembers has read a variable: a new version
+    makes JAX compile everything again.
+    """
+
+    # Since the version changed last; before that there is nothing to keep apart.
+    has_read = False
+
+    def note(self) -> None:
+        """A body that JAX remembers has read a variable."""
+        self.has_read = True
+
+    def changed(self) -> None:
+        """A variable has changed."""
+        if self.has_read:
+            self.has_read = False
+            _setting.set_global(next(_numbers))
+
+    @contextlib.contextmanager
+    def apart(self, is_compiled: bool = False) -> Iterator[None]:
+        """A block in which variables look different than around it."""
+        if not is_compiled:
+            self.changed()
+        try:
+            yield
+        finally:
+            if not is_compiled:
+                self.changed()
+
+
+EAGER = _Eager()
 NONE = Versions(are_needed=False)
 
 
 def check_reading(traces: tuple[Any, ...], found: Versions, name: str) -> None:
-    """Raise if the running code is in a body that JAX traces by itself.
+    """Take note if the running code is in a body that JAX traces by itself.
 
     Args:
         traces: the traces of the program being made; none outside programs.
         found: the versions of that program.
         name: of the variable that is read.
+
+    Raises:
+        NeedsVersions: the program has none yet.
+        RuntimeError: in a `jax.jit` outside any program.
     """
     where = collectives.reading_trace()
     if collectives.is_eager(where) or any(where is t for t in traces):
@@ -74,10 +112,11 @@ def check_reading(traces: tuple[Any, ...], found: Versions, name: str) -> None:
         if not found.are_needed:
             raise NeedsVersions
         return
-    raise RuntimeError(
-        f"The variable '{name}' was read inside a function that JAX traces by itself "
-        "(given to jax.jit, jax.lax.scan, cond, while_loop or jax.checkpoint) outside "
-        "unisono.function. JAX would keep the value of this moment for ever. Put the "
-        "whole computation into a unisono.function, or read the variable outside and "
-        "pass its value in."
-    )
+    EAGER.note()
+    if collectives.is_for_jit(where):
+        raise RuntimeError(
+            f"The variable '{name}' was read inside a function given to jax.jit, "
+            "outside unisono.function. JAX would keep the value of this moment for "
+            "ever. Use unisono.function instead of jax.jit, or read the variable "
+            "outside and pass its value in."
+        )
