@@ -70,6 +70,11 @@ def current() -> Frame:
     return _local.frame
 
 
+def is_root() -> bool:
+    """Whether the running code is outside every strategy and program."""
+    return _local.frame is ROOT
+
+
 def swap(frame: Frame) -> Frame:
     """Make `frame` current and give back the one it replaces."""
     old = _local.frame

@@ -46,9 +46,8 @@ def is_for_jit(trace: Any) -> bool:
     return trace.frame.debug_info.traced_for in ("jit", "pjit", "pmap")
 
 
-def is_tracing() -> bool:
-    """Whether JAX is making a program, or differentiating, at this moment."""
-    return not core.trace_state_clean()
+# Whether JAX is neither making a program nor differentiating at this moment.
+is_clean = core.trace_ctx.is_top_level
 
 
 def is_eager(trace: Any) -> bool:

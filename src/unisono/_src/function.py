@@ -12,7 +12,7 @@ from unisono._src import ambient, collectives, feeds, programs, signature, state
 from unisono._src.topology import Topology
 
 _MOST_HOST_RUNS = 128
-_NO_KWARGS = signature.flatten({}, [], None)
+is_clean = collectives.is_clean
 
 
 def is_compiling() -> bool:
@@ -70,10 +70,22 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the compiled function; trace it first if the signature is new."""
+        last = self._last
+        if last is not None and not kwargs and ambient.is_root() and is_clean():
+            # The usual call: like the one before it, and outside everything.
+            leaves: list[Any] = []
+            if signature.flatten(args, leaves, self._topology) == last[0]:
+                try:
+                    return last[1].call(leaves)
+                except programs.Miss:
+                    pass
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.input_signature is not None:
             args, kwargs = self._checked(args, kwargs)
         frame = ambient.current()
-        if collectives.is_tracing() or (frame is not ambient.ROOT and _inlines(frame)):
+        if not is_clean() or _inlines(frame):
             # Part of something larger: a program being made, or a replica.
             return self.python_function(*args, **kwargs)
         if self._is_host:
@@ -81,17 +93,16 @@ class Function:
         mesh = self._topology or _mesh(frame)
         leaves: list[Any] = []
         rest = signature.flatten(args, leaves, mesh)
-        more = signature.flatten(kwargs, leaves, mesh) if kwargs else _NO_KWARGS
+        more = signature.flatten(kwargs, leaves, mesh)
         # Weakly: a function must not keep every strategy that it was called under.
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
         key = ((rest, more), owner, frame.mode)
-        last = self._last
-        if last is None or last[0] != key:
-            return self._find(key, leaves, mesh, args, kwargs)
-        try:
-            return last[1](leaves)
-        except programs.Miss:
-            return self._find(key, leaves, mesh, args, kwargs)
+        result = self._find(key, leaves, mesh, args, kwargs)
+        known = self._programs.get(key, ())
+        usual = not kwargs and self.input_signature is None and ambient.is_root()
+        # With several programs for one signature the shapes decide, so look first.
+        self._last = (rest, known[0]) if usual and len(known) == 1 else None
+        return result
 
     def _find(
         self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
@@ -102,9 +113,7 @@ class Function:
         program = self._program_for(key, leaves)
         if program is None:
             return self._slow(key, leaves, mesh, args, kwargs)
-        # With several programs for one key the shapes decide, so look first.
-        self._last = (key, program) if len(self._programs[key]) == 1 else None
-        return program(leaves)
+        return program.call(leaves)
 
     def _program_for(self, key: Any, leaves: list[Any]) -> programs.Program | None:
         found = self._programs.get(key, ())
@@ -141,7 +150,7 @@ class Function:
             if program is None:
                 plan = [source for source, _ in pulled]
                 program = self._traced(fed_key, given, mesh, plan)
-            return program(given)
+            return program.call(given)
         except BaseException:
             feeds.put_back_all(pulled, iterators)
             raise
@@ -174,8 +183,7 @@ class Function:
             return self._run_on_host(args, kwargs)
         except feeds.NeedsFeed as need:
             return self._discover(key, leaves, mesh, need.source, iterators)
-        self._last = (key, program) if len(self._programs[key]) == 1 else None
-        return program(leaves)
+        return program.call(leaves)
 
     def _discover(
         self, key: Any, leaves: list[Any], mesh: Any, source: Any, iterators: Any

@@ -33,6 +33,7 @@ from unisono._src import (
 from unisono._src.operators import ArrayOperators
 from unisono._src.state import Cell
 
+_throttle, _eager = topology.THROTTLE, versions.EAGER
 _ARRAY = operator.attrgetter("array")
 
 
@@ -241,6 +242,7 @@ class Program:
             out_shardings=self._out_shardings(first),
         )
         self._collect = _collector(first.outputs)
+        self.call = self._call_carefully if self._may_raise else self._call
 
     def _is_elsewhere(self, cell: Cell) -> bool:
         """Whether the cell lives on other devices than the program runs on."""
@@ -292,46 +294,44 @@ class Program:
         count = len(self.written)
         return out[:count], out[count:]
 
-    def __call__(self, leaves: list[Any]) -> Any:
+    def _call(self, leaves: list[Any]) -> Any:
         """Gather, call, scatter."""
-        if self._may_raise:
-            flat = self._run_carefully(leaves)
-        else:
-            with state.LOCK:
-                new, flat = self._run(leaves)
-            if self._throttled:
-                topology.admit(flat or new)
-        return self._collect(flat)
-
-    def _run(self, leaves: list[Any]) -> tuple[list[Any], list[Any]]:
-        if self._clock != state.Clock.escapes:
-            state.unescape(self.donated)
-            self._clock = state.Clock.escapes
-        donated = list(map(_ARRAY, self.donated))
-        kept = list(map(_ARRAY, self.kept))
-        if self._places:
-            donated, kept, leaves = self._placed(donated, kept, leaves)
         done: list[Any] = []
-        try:
-            # An interrupt strikes between two instructions of Python. This is one:
-            # whatever happens after it, the results are there to be stored.
-            done.extend(map(self._jitted, (donated,), (kept,), (leaves,)))
-        except Exception as error:
-            if self._places or "incompatible devices" not in str(error):
-                raise self._explained(error) from None
-            self._places = True
-            return self._run(leaves)
-        finally:
-            if done:
-                for cell, array in zip(self.written, done[0][0]):  # noqa: B905
-                    cell.array = array
-        if versions.EAGER.has_read:
-            versions.EAGER.changed()
-        if self._elsewhere_out:
+        with state.LOCK:
+            if self._clock != state.Clock.escapes:
+                state.unescape(self.donated)
+                self._clock = state.Clock.escapes
+            donated = list(map(_ARRAY, self.donated))
+            kept = list(map(_ARRAY, self.kept))
+            if self._places:
+                donated, kept, leaves = self._placed(donated, kept, leaves)
+            try:
+                # An interrupt strikes between two instructions of Python. This is
+                # one: whatever happens after it, the results are there to be stored.
+                done.extend(map(self._jitted, (donated,), (kept,), (leaves,)))
+            except Exception as error:
+                return self._again(error, leaves)
+            finally:
+                if done:
+                    for cell, array in zip(self.written, done[0][0]):  # noqa: B905
+                        cell.array = array
+        if self._throttled:
+            _throttle.count += 1
+            if _throttle.count >= _throttle.group:
+                _throttle.wait(done[0][1], done[0][0])
+        if self._elsewhere_out or _eager.has_read:
             self._bring_home()
-        return done[0]
+            _eager.changed()
+        return self._collect(done[0][1])
 
-    def _run_carefully(self, leaves: list[Any]) -> list[Any]:
+    def _again(self, error: Exception, leaves: list[Any]) -> Any:
+        """Once more with the arguments moved, if they were on other devices."""
+        if self._places or "incompatible devices" not in str(error):
+            raise self._explained(error) from None
+        self._places = True
+        return self._call(leaves)
+
+    def _call_carefully(self, leaves: list[Any]) -> Any:
         """Store nothing before all of it is there: Python code may raise on the way."""
         donated = [c.array for c in self.donated]
         kept = [c.array for c in self.kept]
@@ -340,7 +340,7 @@ class Program:
         for cell, array in zip(self.written, new, strict=True):
             cell.array = array
         self._bring_home()
-        return flat
+        return self._collect(flat)
 
     def _bring_home(self) -> None:
         for cell in self._elsewhere_out:

@@ -43,9 +43,11 @@ class Description:
         import rich.table
 
         table = rich.table.Table(title="Where each variable lives")
-        for head in ("variable", "shape", "type", "placement", "devices"):
+        table.add_column("variable", no_wrap=True)
+        for head in ("shape", "type", "placement"):
             table.add_column(head)
-        table.add_column("bytes per device", justify="right")
+        for head in ("devices", "bytes each"):
+            table.add_column(head, justify="right")
         for r in self.rows:
             table.add_row(
                 r.name,

@@ -28,7 +28,7 @@ class Policy(enum.Enum):
 
     PLAIN = "one copy"
     MIRRORED = "mirrored"
-    ON_READ = "one value per replica"
+    ON_READ = "per replica"
     CENTRAL = "central"
 
 

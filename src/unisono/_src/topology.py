@@ -62,29 +62,45 @@ class Topology:
         return self.replicas > 1 and self.devices[0].platform == "cpu"
 
 
-class _Throttle:
-    """Counts the steps dispatched to virtual CPU devices since the last wait.
+class Throttle:
+    """Bounds the steps in flight on virtual CPU devices.
 
     XLA's CPU collectives block a pool thread per participant. Steps dispatched
     without end would take every thread for participants whose partners find none,
-    and XLA aborts the process 40 s later. Draining the queue every few steps bounds
-    the threads that can be taken; the pool `devices.start` makes is larger than that.
+    and XLA aborts the process 40 s later. So after each group of steps we wait for a
+    result of the group before, which is there as a rule; the pool that
+    `devices.start` makes is larger than what two groups can take.
+
+    Attributes:
+        count: steps dispatched in the present group. Whoever dispatches one counts it
+            and calls `wait` when the group is full.
+        group: how many steps make a group.
     """
 
-    in_flight = 0
-    limit = 8
+    count = 0
+    group = 4
+    _mark: jax.Array | None = None
 
+    def wait(self, results: Sequence[jax.Array], stored: Sequence[jax.Array]) -> None:
+        """Begin another group.
 
-_throttle = _Throttle()
-
-
-def admit(results: Sequence[jax.Array]) -> None:
-    """Say that a step over several CPU devices was dispatched; waits now and then."""
-    _throttle.in_flight += 1
-    if _throttle.in_flight >= _throttle.limit and results:
-        _throttle.limit = 32 if devices.pool_is_large() else 8
-        _throttle.in_flight = 0
-        # Another thread may have donated the array: then its step is done as well.
-        if not results[-1].is_deleted():
+        Args:
+            results: arrays that the last step gives to its caller.
+            stored: arrays that the next step may take over.
+        """
+        self.count = 0
+        self.group = 16 if devices.pool_is_large() else 4
+        oldest, self._mark = self._mark, None
+        if results and results[-1].nbytes <= _LARGEST_MARK:
+            self._mark = results[-1]
+        if oldest is None and self._mark is None:
+            oldest = next(iter((*results, *stored)), None)
+        if oldest is not None and not oldest.is_deleted():
+            # If another thread donates the array meanwhile, its step is done as well.
             with contextlib.suppress(RuntimeError):
-                results[-1].block_until_ready()
+                oldest.block_until_ready()
+
+
+THROTTLE = Throttle()
+# Larger results are not kept only to be waited for.
+_LARGEST_MARK = 1 << 16
