@@ -22,7 +22,7 @@ def test_a_description_says_where_each_variable_is_and_how_large():
     ]
     assert found == [
         ("w:0", (3, 2), "float32", "mirrored", 4, 24),
-        ("m:0", (), "float32", "one value per replica", 4, 4),
+        ("m:0", (), "float32", "per replica", 4, 4),
         ("u:0", (5,), "int8", "one copy", 1, 5),
     ]
     assert described.bytes_per_device == 33
