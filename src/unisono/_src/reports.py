@@ -45,9 +45,9 @@ class Description:
         table = rich.table.Table(title="Where each variable lives")
         table.add_column("variable", no_wrap=True)
         for head in ("shape", "type", "placement"):
-            table.add_column(head)
-        for head in ("devices", "bytes each"):
-            table.add_column(head, justify="right")
+            table.add_column(head, no_wrap=True)
+        for head in ("devices", "bytes"):
+            table.add_column(head, justify="right", no_wrap=True)
         for r in self.rows:
             table.add_row(
                 r.name,
