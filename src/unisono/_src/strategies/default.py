@@ -6,73 +6,21 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from unisono._src import ambient, collectives, contexts, options
-from unisono._src.strategies import base, extended
+from unisono._src import ambient, contexts
+from unisono._src.strategies import base, local
 
 
-class _DefaultExtended(extended.StrategyExtended):
+class _DefaultExtended(local.SingleExtended):
     """One replica, no placement."""
 
-    @property
-    def _num_replicas_in_sync(self) -> int:
-        return 1
+    def _entered(self, **changes: Any) -> Any:
+        return ambient.pushed(copy=0, **changes)
 
-    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        context = contexts.ReplicaContext(
-            self._container_strategy(), contexts.replica_id(0)
-        )
-        with ambient.pushed(
-            mode=ambient.REPLICA, replica=context, port=collectives.Solo(), copy=0
-        ):
-            return fn(*args, **kwargs)
-
-    def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
-        return value
-
-    def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
-        return value
-
-    def _gather(self, value: Any, axis: int) -> Any:
-        return value
-
-    def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
-        return tensor
-
-    def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
-        return self._update_non_slot(var, fn, (var, *args), kwargs, group)
-
-    def _update_non_slot(
-        self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
-    ) -> Any:
-        with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=0):
-            result = fn(*args, **kwargs)
-        return extended.single_result(result, group)
+    def _placed(self, tree: Any) -> Any:
+        return tree
 
     def _distribute_dataset(self, dataset: Any) -> Any:
         return dataset
-
-    def _values_from_function(self, value_fn: Any) -> Any:
-        return value_fn(base.ValueContext())
-
-    @property
-    def experimental_between_graph(self) -> bool:
-        """False: one process, one program."""
-        return False
-
-    @property
-    def experimental_should_init(self) -> bool:
-        """True: this process initialises variables."""
-        return True
-
-    @property
-    def should_checkpoint(self) -> bool:
-        """True: this process writes checkpoints."""
-        return True
-
-    @property
-    def should_save_summary(self) -> bool:
-        """True: this process writes summaries."""
-        return True
 
     @property
     def worker_devices(self) -> Sequence[str]:
@@ -87,14 +35,6 @@ class _DefaultExtended(extended.StrategyExtended):
         raise RuntimeError(
             "parameter_devices() method unsupported by default tf.distribute.Strategy."
         )
-
-    def value_container(self, value: Any) -> Any:
-        """Values are their own containers here."""
-        return value
-
-    def read_var(self, v: Any) -> Any:
-        """The value of a variable."""
-        return v.read_value()
 
     def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
         """The variable with the smallest name."""

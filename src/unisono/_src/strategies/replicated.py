@@ -31,12 +31,12 @@ from unisono._src import (
 from unisono._src.input import distributed
 from unisono._src.slices import IndexedSlices
 from unisono._src.state import Policy
-from unisono._src.strategies import base, destinations, extended, updates
+from unisono._src.strategies import base, destinations, extended, local, updates
 
 _log = logging.getLogger("unisono")
 
 
-class ReplicatedExtended(extended.StrategyExtended):
+class ReplicatedExtended(local.LocalExtended):
     """Several replicas in one process, each on a device of the topology."""
 
     def __init__(self, container_strategy: Any, placement: state.Placement) -> None:
@@ -307,21 +307,6 @@ class ReplicatedExtended(extended.StrategyExtended):
     def experimental_between_graph(self) -> bool:
         """As TensorFlow has it: False for mirrored, True for central storage."""
         return self._is_central
-
-    @property
-    def experimental_should_init(self) -> bool:
-        """True: this process initialises variables."""
-        return True
-
-    @property
-    def should_checkpoint(self) -> bool:
-        """True: this process writes checkpoints."""
-        return True
-
-    @property
-    def should_save_summary(self) -> bool:
-        """True: this process writes summaries."""
-        return True
 
     @property
     def worker_devices(self) -> Sequence[str]:

@@ -1,0 +1,90 @@
+"""What strategies of one process share, and what those of one replica do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono._src import ambient, collectives, contexts, options, values
+from unisono._src.strategies import base, extended
+
+
+class LocalExtended(extended.StrategyExtended):
+    """A strategy whose replicas are all in this process; abstract."""
+
+    @property
+    def experimental_should_init(self) -> bool:
+        """True: this process initialises variables."""
+        return True
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """True: this process writes checkpoints."""
+        return True
+
+    @property
+    def should_save_summary(self) -> bool:
+        """True: this process writes summaries."""
+        return True
+
+
+class SingleExtended(LocalExtended):
+    """One replica: nothing is wrapped or combined; abstract."""
+
+    def _entered(self, **changes: Any) -> Any:
+        """Context manager of code that runs for this strategy."""
+        raise NotImplementedError
+
+    @property
+    def _num_replicas_in_sync(self) -> int:
+        return 1
+
+    def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        port = collectives.Solo()
+        strategy = self._container_strategy()
+        context = contexts.ReplicaContext(strategy, contexts.replica_id(0), port)
+        args, kwargs = values.unwrap((args, kwargs), 0, 1)
+        args, kwargs = self._placed((args, kwargs))
+        with self._entered(mode=ambient.REPLICA, replica=context, port=port):
+            return fn(*args, **kwargs)
+
+    def _placed(self, tree: Any) -> Any:
+        """Arguments where the replica can use them."""
+        raise NotImplementedError
+
+    def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
+        return value
+
+    def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
+        return value
+
+    def _gather(self, value: Any, axis: int) -> Any:
+        return value
+
+    def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+        return tensor
+
+    def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
+        return self._update_non_slot(var, fn, (var, *args), kwargs, group)
+
+    def _update_non_slot(
+        self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
+    ) -> Any:
+        with self._entered(mode=ambient.UPDATE, replica=None, port=None):
+            result = fn(*args, **kwargs)
+        return extended.single_result(result, group)
+
+    def _values_from_function(self, value_fn: Any) -> Any:
+        return value_fn(base.ValueContext())
+
+    @property
+    def experimental_between_graph(self) -> bool:
+        """False: one process, one program."""
+        return False
+
+    def value_container(self, value: Any) -> Any:
+        """Values are their own containers here."""
+        return value
+
+    def read_var(self, v: Any) -> Any:
+        """The value of a variable."""
+        return v.read_value()
