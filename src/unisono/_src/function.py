@@ -74,7 +74,11 @@ class Function:
         if last is not None and not kwargs and ambient.is_root() and is_clean():
             # The usual call: like the one before it, and outside everything.
             leaves: list[Any] = []
-            if signature.flatten(args, leaves, self._topology) == last[0]:
+            rest = signature.flatten_usual(args, leaves)
+            if rest is None:
+                leaves.clear()
+                rest = signature.flatten(args, leaves, self._topology)
+            if rest == last[0]:
                 try:
                     return last[1].call(leaves)
                 except programs.Miss:

@@ -33,6 +33,7 @@ from unisono._src import (
 from unisono._src.operators import ArrayOperators
 from unisono._src.state import Cell
 
+_lock, _clock = state.LOCK, state.Clock
 _throttle, _eager = topology.THROTTLE, versions.EAGER
 _ARRAY = operator.attrgetter("array")
 
@@ -297,12 +298,12 @@ class Program:
     def _call(self, leaves: list[Any]) -> Any:
         """Gather, call, scatter."""
         done: list[Any] = []
-        with state.LOCK:
-            if self._clock != state.Clock.escapes:
+        with _lock:
+            if self._clock != _clock.escapes:
                 state.unescape(self.donated)
-                self._clock = state.Clock.escapes
+                self._clock = _clock.escapes
             donated = list(map(_ARRAY, self.donated))
-            kept = list(map(_ARRAY, self.kept))
+            kept = list(map(_ARRAY, self.kept)) if self.kept else self.kept
             if self._places:
                 donated, kept, leaves = self._placed(donated, kept, leaves)
             try:

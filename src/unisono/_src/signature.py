@@ -152,6 +152,22 @@ def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     return ("s", type(x), x if is_value else Identity(x))
 
 
+def flatten_usual(args: tuple[Any, ...], leaves: list[Any]) -> Any:
+    """`flatten` of arguments that are arrays or stacked values; None for others."""
+    parts: list[Any] = []
+    for x in args:
+        kind = type(x)
+        if kind is ArrayImpl:
+            leaves.append(x)
+            parts.append("a")
+        elif kind is values.PerReplica and type(x._stacked) is ArrayImpl:
+            leaves.append(x._stacked)
+            parts.append(("p", x._count, _LEAF))
+        else:
+            return None
+    return ("t", tuple(parts))
+
+
 def _special_float(x: float) -> Any:
     """Tells 0.0 from -0.0, and finds nan equal to itself."""
     if x != x:
