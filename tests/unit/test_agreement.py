@@ -1,0 +1,56 @@
+"""Comparing the programs that two calls of a function gave."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from unisono._src import agreement
+
+
+def traced(fn):
+    # A function of its own each time: JAX remembers the traces of functions.
+    return jax.make_jaxpr(lambda x: fn(x))(jnp.ones(3))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: jax.nn.relu(x) @ x,
+        lambda x: jax.lax.scan(lambda c, y: (c + y, y), 0.0, x)[0],
+        lambda x: jax.grad(lambda y: jnp.sum(jax.nn.softmax(y)))(x),
+        lambda x: jax.lax.cond(x[0] > 0, lambda: x * 2, lambda: x),
+    ],
+    ids=["custom_jvp", "scan", "grad", "cond"],
+)
+def test_two_traces_of_one_function_are_the_same_program(fn):
+    assert agreement.is_same(traced(fn), traced(fn))
+
+
+def test_a_number_that_changes_between_calls_is_seen():
+    count = itertools.count(1)
+    assert not agreement.is_same(*(traced(lambda x: x * next(count)) for _ in "ab"))
+
+
+def test_an_array_that_changes_between_calls_is_seen():
+    rng = np.random.default_rng(0)
+    fn = lambda x: x + rng.normal(size=3)  # noqa: E731
+    assert not agreement.is_same(traced(fn), traced(fn))
+
+
+def test_a_number_inside_a_body_is_seen():
+    count = itertools.count(1)
+
+    def fn(x):
+        k = float(next(count))
+        return jax.lax.scan(lambda c, y: (c + k * y, y), 0.0, x)[0]
+
+    assert not agreement.is_same(traced(fn), traced(fn))
+
+
+def test_other_operations_operands_or_lengths_differ():
+    base = traced(lambda x: x + x * 2)
+    for other in (lambda x: x - x * 2, lambda x: x * 2 + x, lambda x: x + x * 2 + x):
+        assert not agreement.is_same(base, traced(other))

@@ -1,0 +1,67 @@
+"""Which values of a replica program are equal on all replicas."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from unisono._src import invariance
+
+AXIS = "replica"
+
+
+def equal_on_all(fn):
+    """Whether ``fn(shared, own)`` is equal on all replicas."""
+    made = jax.make_jaxpr(fn, axis_env=[(AXIS, 2)])(jnp.ones(3), jnp.ones(3))
+    return invariance.Invariance().outputs(made.jaxpr, [True, False])
+
+
+def reduce(x):
+    return jax.lax.psum(x, AXIS)
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (lambda s, o: s * 2, True),
+        (lambda s, o: s + o, False),
+        (lambda s, o: s - 0.1 * reduce(o), True),
+        (lambda s, o: reduce(o) + o, False),
+        (lambda s, o: s + jax.lax.axis_index(AXIS), False),
+        (lambda s, o: jax.lax.all_gather(o, AXIS), True),
+        (lambda s, o: jax.jit(lambda a: reduce(a))(o), True),
+        (lambda s, o: jax.jit(lambda a: a * jax.lax.axis_index(AXIS))(s), False),
+        (lambda s, o: jax.lax.cond(s[0] > 0, lambda: s, lambda: s * 2), True),
+        (lambda s, o: jax.lax.cond(o[0] > 0, lambda: s, lambda: s * 2), False),
+        (lambda s, o: jax.lax.scan(lambda c, x: (c + x, x), 0.0, s)[0], True),
+        (lambda s, o: jax.lax.scan(lambda c, x: (c + x, x), 0.0, o)[0], False),
+        (
+            lambda s, o: jax.lax.scan(lambda c, x: (c + reduce(x), x), 0.0, o)[0],
+            True,
+        ),
+        (lambda s, o: jax.lax.while_loop(lambda c: c < 3, lambda c: c + 1, s[0]), True),
+        (
+            lambda s, o: jax.lax.while_loop(lambda c: c < 3, lambda c: c + o[0], s[0]),
+            False,
+        ),
+    ],
+)
+def test_equality_follows_from_the_equations(fn, expected):
+    assert equal_on_all(fn) == [expected]
+
+
+def test_groups_of_replicas_are_not_all():
+    def fn(s, o):
+        return jax.lax.psum(o, AXIS, axis_index_groups=[[0], [1]])
+
+    assert equal_on_all(fn) == [False]
+
+
+@pytest.mark.parametrize("kind", ["cond", "while"])
+def test_a_collective_that_not_all_may_reach_is_refused(kind):
+    def fn(s, o):
+        if kind == "cond":
+            return jax.lax.cond(o[0] > 0, lambda: reduce(s), lambda: s)
+        return jax.lax.while_loop(lambda c: c[0] < o[0], lambda c: reduce(c), s)
+
+    with pytest.raises(RuntimeError, match="merge_call"):
+        equal_on_all(fn)
