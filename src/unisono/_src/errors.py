@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 
-class UnisonoError(Exception):
-    """Base of the errors that have no TensorFlow or Python counterpart."""
-
-
 class InvalidArgumentError(ValueError):
     """Values that cannot be combined, such as shapes that differ between replicas."""
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from unisono._src import ambient, errors, options, values
+from unisono._src import ambient, errors, nest, options, values
 from unisono._src.strategies import multistep
 
 
@@ -26,7 +26,7 @@ def require_cross_replica(strategy: Any, method: str | None = None) -> None:
     raise errors.mixing(frame.strategy, strategy)
 
 
-_GATHER_IN_REPLICA = (
+GATHER_IN_REPLICA = (
     "tf.distribute.Strategy.gather method requires cross-replica context, use "
     "get_replica_context().all_gather() instead"
 )
@@ -357,11 +357,8 @@ def custom_creators(extended: StrategyExtended) -> tuple[Any, ...]:
     return () if create is None else (create,)
 
 
-GATHER_IN_REPLICA = _GATHER_IN_REPLICA
-
-
 def single_result(result: Any, group: bool) -> Any:
     """What an update of one copy gives back."""
     if group:
         return values.regroup([result])
-    return values.nest.map_structure(lambda x: (x,), values.regroup([result]))
+    return nest.map_structure(lambda x: (x,), values.regroup([result]))
