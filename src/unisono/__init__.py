@@ -5,7 +5,17 @@ names live at TensorFlow's dotted paths, so ``import unisono as tf`` runs the
 distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 """
 
-from unisono import compat, config, distribute, metrics, nn, optimizers
+from unisono import (
+    compat,
+    config,
+    data,
+    distribute,
+    errors,
+    experimental,
+    metrics,
+    nn,
+    optimizers,
+)
 from unisono._src.creation import variable_creator_scope
 from unisono._src.errors import FailedPreconditionError, InvalidArgumentError
 from unisono._src.function import Function, function
@@ -32,7 +42,10 @@ __all__ = [
     "VariableSynchronization",
     "compat",
     "config",
+    "data",
     "distribute",
+    "errors",
+    "experimental",
     "function",
     "grad",
     "metrics",

@@ -11,6 +11,18 @@ class FailedPreconditionError(RuntimeError):
     """State that is not there any more, such as a variable lost in a failed step."""
 
 
+class OutOfRangeError(IndexError):
+    """A read past the end, such as `get_next` of an iterator that is exhausted."""
+
+
+class NotFoundError(FileNotFoundError):
+    """A file, or a source that can be sharded, that is not there."""
+
+
+class DataLossError(ValueError):
+    """A file that is damaged or cut off."""
+
+
 class Signal(BaseException):
     """Changes what the package does next; never seen by a caller.
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+
+# What names the type of text; its arrays hold `bytes` objects.
+_TEXT = (str, bytes, "string")
 
 
 class TypeSpec:
@@ -27,14 +31,25 @@ class TensorSpec(TypeSpec):
         name: str | None = None,
     ) -> None:
         self.shape = None if shape is None else tuple(shape)
-        self.dtype = np.dtype(dtype)
+        self.dtype = np.dtype(object if dtype in _TEXT else dtype)
         self.name = name
 
     def is_compatible_with(self, value: Any) -> bool:
-        """Whether an array has this shape and element type."""
-        if jnp.result_type(value) != self.dtype:
+        """Whether an array has this shape and element type.
+
+        Types are compared as JAX holds them: int64 is int32 unless 64-bit types are
+        enabled.
+        """
+        if self.dtype.kind == "O":
+            if np.asarray(value).dtype.kind != "O":
+                return False
+        elif jnp.result_type(value) != jax.dtypes.canonicalize_dtype(self.dtype):
             return False
-        return self.shape is None or _fits(self.shape, jnp.shape(value))
+        return self.fits(np.shape(value))
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether an array of this shape is meant."""
+        return self.shape is None or _fits(self.shape, shape)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -47,7 +62,27 @@ class TensorSpec(TypeSpec):
         return hash((self.shape, self.dtype))
 
     def __repr__(self) -> str:
-        return f"TensorSpec(shape={self.shape}, dtype={self.dtype}, name={self.name!r})"
+        kind = "string" if self.dtype.kind == "O" else self.dtype
+        return f"TensorSpec(shape={self.shape}, dtype={kind}, name={self.name!r})"
+
+
+class DatasetSpec(TypeSpec):
+    """Describes a nested dataset, such as a window."""
+
+    def __init__(self, element_spec: Any, dataset_shape: Sequence[int] = ()) -> None:
+        self.element_spec = element_spec
+        self.shape = tuple(dataset_shape)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, DatasetSpec) and self.element_spec == other.element_spec
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.shape))
+
+    def __repr__(self) -> str:
+        return f"DatasetSpec({self.element_spec!r}, {self.shape})"
 
 
 class PerReplicaSpec(TypeSpec):

@@ -1,8 +1,12 @@
 """Strategies and everything around them, at TensorFlow's names."""
 
 from unisono._src.contexts import ReplicaContext
-from unisono._src.feeds import HostIterator as DistributedIterator
-from unisono._src.input.distributed import DistributedDataset
+from unisono._src.input.choices import (
+    InputContext,
+    InputOptions,
+    InputReplicationMode,
+)
+from unisono._src.input.distributed import DistributedDataset, DistributedIterator
 from unisono._src.options import ReduceOp, RunOptions
 from unisono._src.strategies.base import Strategy, ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
@@ -33,6 +37,9 @@ __all__ = [
     "DistributedIterator",
     "DistributedValues",
     "HierarchicalCopyAllReduce",
+    "InputContext",
+    "InputOptions",
+    "InputReplicationMode",
     "Mirrored",
     "MirroredStrategy",
     "MultiStepContext",

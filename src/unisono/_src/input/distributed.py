@@ -1,67 +1,427 @@
-"""`DistributedDataset`: global batches split over the replicas."""
+"""`DistributedDataset`: what each replica gets of a dataset, step by step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import collections
+import functools
+import logging
+from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from unisono._src import feeds, nest, values
-from unisono._src.input import plan
+from unisono._src import ambient, errors, feeds, specs, state
+from unisono._src.input import (
+    ahead,
+    batching,
+    choices,
+    cursors,
+    distributing,
+    elements,
+    iterators,
+    loaders,
+    mapping,
+    mixing,
+    nodes,
+    placement,
+    selecting,
+    shuffling,
+    sources,
+    stages,
+    steps,
+    tables,
+    workers,
+)
 from unisono._src.topology import Topology
+
+_LOG = logging.getLogger("unisono")
+# Batches that are at most so large, and cost nothing to make, are made when they are
+# asked for: a thread would cost more than it saves.
+_WORTH_A_THREAD = 1 << 20
+_CHEAP = (
+    sources.Tensors,
+    sources.Slices,
+    sources.Range,
+    selecting.Take,
+    selecting.Skip,
+    selecting.Shard,
+    selecting.Repeat,
+    shuffling.Shuffle,
+    batching.Batch,
+    mixing.Zip,
+    mixing.Concatenate,
+    stages.Prefetch,
+    stages.WithOptions,
+    stages.Opaque,
+)
+
+
+class DistributedIterator(iterators.PositionedIterator):
+    """Iterates over a distributed dataset."""
+
+    def __init__(self, dataset: DistributedDataset) -> None:
+        self._ahead = dataset._open()
+        self._pulled: collections.deque[int] = collections.deque(maxlen=256)
+        self._back: list[int] = []
+        self._dataset = dataset
+        self._kind = dataset._kind
+        self._cursor = self._ahead
+        feeds.HostIterator.__init__(self, iter(()))
+
+    @property
+    def element_spec(self) -> Any:
+        """The spec of what a step gives."""
+        return self._dataset.element_spec
+
+    def pull(self) -> Any:
+        """The values of the next step, taken now."""
+        if self._returned:
+            self._pulled.append(self._back.pop())
+            return self._returned.popleft()
+        found = self._ahead.read(1)
+        if not len(found):
+            raise StopIteration
+        self._pulled.append(found[0].units)
+        return found[0].batch
+
+    def put_back(self, element: Any) -> None:
+        """Undo a `pull` whose element was not used."""
+        self._back.append(self._pulled.pop())
+        super().put_back(element)
+
+    def get_state(self) -> dict[str, Any]:
+        """The global position, as plain data: dicts, lists, numbers and text.
+
+        It counts what was taken from this iterator, and does not depend on the number
+        of replicas: any other number may continue from it.
+        """
+        position = self._ahead.get_state(sum(self._back))
+        return {
+            "kind": self._kind,
+            "version": iterators.VERSION,
+            "position": position["trail"],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from a position of the same dataset on any number of replicas.
+
+        Raises:
+            ValueError: the state is none, or is of another kind of dataset.
+        """
+        iterators.check_state(state, self._kind)
+        self._returned.clear()
+        self._back.clear()
+        try:
+            self._ahead.set_state({"trail": state["position"]})
+        except (KeyError, TypeError, IndexError) as e:
+            raise ValueError(
+                "The position was saved from a dataset that was made in another way: "
+                f"{type(e).__name__}: {e}. Make the dataset as the program did that "
+                "saved it."
+            ) from e
 
 
 class DistributedDataset(feeds.HostIterable):
-    """Yields one part of each global batch per replica.
+    """Gives one value per replica and step; made by a strategy.
 
-    Made by `Strategy.experimental_distribute_dataset`. It can be iterated in Python,
-    looped over inside a `unisono.function`, and its iterators can be given to one.
+    It can be iterated in Python, looped over inside a `unisono.function`, and its
+    iterators can be given to one. It has no transformations of its own.
     """
 
-    def __init__(self, batches: Iterable[Any], topology: Topology) -> None:
-        if not isinstance(batches, Iterable):
-            raise TypeError(
-                "Expected something to iterate over whose elements are global batches, "
-                f"received {type(batches).__name__}."
-            )
-        self._batches = batches
-        self._topology = topology
+    _kind = "batches"
 
-    def _elements(self) -> Iterator[Any]:
-        for batch in self._batches:
-            yield split(batch, self._topology)
+    def __init__(
+        self,
+        dataset: Any,
+        topology: Topology,
+        options: choices.InputOptions | None = None,
+        owner: Any = None,
+        share: steps.Share | None = None,
+    ) -> None:
+        if isinstance(dataset, DistributedDataset):
+            raise AttributeError(
+                "The dataset is distributed already; distribute a "
+                "unisono.data.Dataset, or iterate over this one."
+            )
+        self._topology = topology
+        self._owner = owner
+        self._share = share or steps.Share(topology.replicas)
+        self._options = check_options(options)
+        if self._options.experimental_replication_mode is not _PER_WORKER:
+            raise NotImplementedError(
+                "InputReplicationMode.PER_REPLICA is only supported in "
+                "`distribute_datasets_from_function`."
+            )
+        self._given = loaders.to_node(dataset)
+        wanted = _options_of(self._given)
+        policy = wanted.experimental_distribute.auto_shard_policy
+        self._decision = distributing.decide(self._given, policy)
+        _check_batched(self._given, self._share)
+        own = distributing.for_worker(
+            self._given, self._decision, self._share.workers, self._share.worker
+        )
+        self._node = workers.prepared(own, wanted.worker_processes)
+        _LOG.info("%s", self.describe().line)
+
+    # Looking at it.
+
+    @property
+    def element_spec(self) -> Any:
+        """`PerReplicaSpec` of every array; the plain spec for one replica."""
+        if self._share.is_single:
+            return self._given.spec
+        part = distributing.divided_spec(
+            self._given.spec, self._share.replicas, self._share.workers > 1
+        )
+        return _per_replica(part, self._share.local)
+
+    @property
+    def cardinality(self) -> np.int64:
+        """How many global batches there are, or one of the two constants."""
+        return np.int64(self._given.cardinality)
+
+    def describe(self) -> tables.InputDescription:
+        """What is read by whom, how it is split, and what happens to the remainder."""
+        return tables.describe_batches(self._given, self._decision, self._share)
 
     def __repr__(self) -> str:
-        return f"<DistributedDataset over {self._topology.replicas} replicas>"
+        return f"<{type(self).__name__} over {self._share.replicas} replicas>"
 
+    # Iterating.
 
-def split(batch: Any, topology: Topology) -> Any:
-    """Each array of a batch as a value per replica; one replica gets it plain."""
-    count = topology.replicas
-    if count == 1:
-        return nest.map_structure(lambda x: jnp.asarray(values.owned(x)), batch)
-    sizes = {np.shape(x)[0] for x in nest.leaves(batch) if np.ndim(x)}
-    if any(np.ndim(x) == 0 for x in nest.leaves(batch)) or len(sizes) != 1:
-        raise ValueError(
-            f"Cannot split a batch over {count} replicas: every array needs the same "
-            "size along its first axis, received shapes "
-            f"{[np.shape(x) for x in nest.leaves(batch)]}. Batch the dataset first."
+    def __iter__(self) -> DistributedIterator:
+        frame = ambient.current()
+        if (frame.state or state.EAGER).is_compiled:
+            raise feeds.NeedsHost
+        if frame.strategy is not None and frame.strategy is not self._owner:
+            raise errors.mixing(frame.strategy, self._owner)
+        return DistributedIterator(self)
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
+        """Fold a function over the steps."""
+        result = initial_state
+        for element in self:
+            result = reduce_func(result, element)
+        return result
+
+    def _open(self) -> ahead.Ahead:
+        """The steps, placed; read ahead where that pays."""
+        node, wanted = self._node, self._options.experimental_per_replica_buffer_size
+        while isinstance(node, (stages.Prefetch, stages.WithOptions)):
+            if isinstance(node, stages.Prefetch):
+                wanted = max(wanted, node.size)
+            node = node.parent
+        placed = placement.Placed(
+            self._steps(node),
+            self._topology,
+            node.is_fresh,
+            self._options.experimental_fetch_to_device,
         )
-    bounds = plan.chunks(sizes.pop(), count)
-    return nest.map_structure(lambda x: _split_array(x, bounds, topology), batch)
+        return ahead.Ahead(placed, 0 if is_cheap(node) else wanted, "input pipeline")
+
+    def _steps(self, node: nodes.Node) -> cursors.Cursor:
+        size = self._decision.size
+        if self._share.is_single:
+            return steps.Whole(node.cursor(), by_rows=size is not None)
+        if size is None:
+            return steps.Chunked(node.cursor(), self._share)
+        return steps.Filled(node.cursor(), self._share, size)
 
 
-def _split_array(x: Any, bounds: Any, topology: Topology) -> values.PerReplica:
-    if not isinstance(x, jax.Array):
-        x = np.array(x, jax.dtypes.canonicalize_dtype(np.asarray(x).dtype))
-    sizes = {stop - start for start, stop in bounds}
-    if len(sizes) == 1:
-        stacked = x.reshape((topology.replicas, sizes.pop(), *x.shape[1:]))
-        placed = jax.device_put(stacked, topology.stacked)
-        return values.PerReplica.from_stacked(placed, topology.replicas)
-    parts = [x[start:stop] for start, stop in bounds]
-    placed = jax.device_put(parts, list(topology.devices))
-    return values.PerReplica(placed, topology)
+_PER_WORKER = choices.InputReplicationMode.PER_WORKER
+
+
+class DistributedDatasetsFromFunction(DistributedDataset):
+    """Elements of the datasets that a function made, one per replica and step."""
+
+    _kind = "elements"
+
+    def __init__(
+        self,
+        dataset_fn: Callable[[choices.InputContext], Any],
+        topology: Topology,
+        options: choices.InputOptions | None = None,
+        owner: Any = None,
+        share: steps.Share | None = None,
+    ) -> None:
+        self._topology = topology
+        self._owner = owner
+        self._share = share or steps.Share(topology.replicas)
+        self._options = check_options(options)
+        mode = self._options.experimental_replication_mode
+        self._per_replica = mode is not _PER_WORKER
+        if self._per_replica and self._share.workers > 1:
+            raise NotImplementedError(
+                "InputReplicationMode.PER_REPLICA is only supported in "
+                "`distribute_datasets_from_function` of tf.distribute.MirroredStrategy."
+            )
+        self._nodes = [_made(dataset_fn, c) for c in self._contexts()]
+        self._given = self._nodes[0]
+        if self._per_replica:
+            self._kind = "elements per replica"
+        _LOG.info("%s", self.describe().line)
+
+    def _contexts(self) -> list[choices.InputContext]:
+        share = self._share
+        if self._per_replica:
+            count = share.replicas
+            return [choices.InputContext(count, i, count) for i in range(count)]
+        return [choices.InputContext(share.workers, share.worker, share.replicas)]
+
+    @property
+    def element_spec(self) -> Any:
+        """`PerReplicaSpec` of every array; the plain spec for one replica."""
+        if self._share.is_single:
+            return self._given.spec
+        spec = self._given.spec
+        if self._share.workers > 1:
+            spec = distributing.divided_spec(spec, 1, dynamic=True)
+        return _per_replica(spec, self._share.local)
+
+    def describe(self) -> tables.InputDescription:
+        """What each replica takes, and what happens to the remainder."""
+        return tables.describe_elements(self._nodes, self._share)
+
+    def _open(self) -> ahead.Ahead:
+        missing = functools.partial(empty_part, self._given, self._share)
+        if self._per_replica:
+            made: cursors.Cursor = steps.Separate(
+                [n.cursor() for n in self._nodes], missing
+            )
+        else:
+            made = steps.Dealt(self._given.cursor(), self._share, missing)
+        placed = placement.Placed(
+            made,
+            self._topology,
+            self._given.is_fresh,
+            self._options.experimental_fetch_to_device,
+        )
+        wanted = self._options.experimental_per_replica_buffer_size
+        cheap = all(is_cheap(n) for n in self._nodes)
+        return ahead.Ahead(placed, 0 if cheap else wanted, "input pipeline")
+
+
+def _made(dataset_fn: Any, context: choices.InputContext) -> nodes.Node:
+    made = dataset_fn(context)
+    if isinstance(made, DistributedDataset) or not (
+        hasattr(made, "_node") or hasattr(made, "__iter__")
+    ):
+        raise TypeError(
+            "dataset_fn must return a dataset or a loader that is not distributed, "
+            f"received {type(made).__name__}."
+        )
+    node = loaders.to_node(made)
+    processes = _options_of(node).worker_processes
+    return workers.prepared(node, processes)
+
+
+def _options_of(node: nodes.Node) -> choices.Options:
+    merged = choices.Options()
+    for found in reversed(list(nodes.walk(node))):
+        if isinstance(found, stages.WithOptions):
+            merged = merged.merged(found.options)
+    return merged
+
+
+def _per_replica(spec: Any, count: int) -> Any:
+    return elements.map_leaves(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
+
+
+def empty_part(node: nodes.Node, share: steps.Share) -> Any:
+    """What a replica gets after the last element; None if the step is dropped.
+
+    TensorFlow's rule: if any size in the spec is not fixed, it becomes zero, and the
+    arrays of fixed size are zeros; if all are fixed, one worker drops the step.
+    """
+    spec = node.spec
+    leaves = list(elements.leaves(spec))
+    fixed = all(s.shape is not None and None not in s.shape for s in leaves)
+    if fixed and share.workers == 1:
+        return None
+
+    def one(s: Any) -> np.ndarray:
+        shape = [0 if size is None else size for size in s.shape or ()]
+        if fixed and shape:
+            shape[0] = 0
+        if s.dtype.kind == "O":
+            return np.full(shape, b"", object)
+        return np.zeros(shape, s.dtype)
+
+    return elements.map_leaves(one, spec)
+
+
+def is_cheap(node: nodes.Node) -> bool:
+    """Whether making a batch is only a choice of rows, and the batch is small."""
+    if not all(isinstance(n, _CHEAP) for n in nodes.walk(node)):
+        return False
+    rows = distributing.batch_size(node) or 1
+    return rows * _row_bytes(node) <= _WORTH_A_THREAD
+
+
+def _row_bytes(node: nodes.Node) -> int:
+    total = 0
+    for s in elements.leaves(node.spec):
+        known = [n for n in s.shape or () if n is not None]
+        total += int(np.prod(known)) * s.dtype.itemsize
+    return total
+
+
+def _check_batched(node: nodes.Node, share: steps.Share) -> None:
+    """Raise if the plan says that elements are single examples."""
+    if share.is_single or not _spec_is_cheap(node):
+        return
+    for path, spec in elements.paths(node.spec):
+        if spec.shape == ():
+            raise IndexError(
+                f"Cannot split the elements over {share.replicas} replicas: the "
+                f"component {path or 'of an element'} is a single value and has no "
+                "batch axis. Batch the dataset by the global batch size first: "
+                "dataset.batch(size)."
+            )
+
+
+def _spec_is_cheap(node: nodes.Node) -> bool:
+    """Whether the spec is known without calling a user's function or reading."""
+    asks = (mapping.Map, mixing.Interleave, loaders.Loader, stages.Scan, stages.Window)
+    return not any(
+        isinstance(n, asks)
+        or (isinstance(n, sources.Generated) and n.signature is None)
+        for n in nodes.walk(node)
+    )
+
+
+def check_options(options: Any) -> choices.InputOptions:
+    """The options, checked as TensorFlow does.
+
+    Raises:
+        TypeError: it is something else.
+        ValueError: they contradict each other.
+    """
+    if options is None:
+        return choices.InputOptions()
+    if not isinstance(options, choices.InputOptions):
+        raise TypeError(
+            "options must be a unisono.distribute.InputOptions, received "
+            f"{type(options).__name__}."
+        )
+    per_replica = options.experimental_replication_mode is not _PER_WORKER
+    if options.experimental_place_dataset_on_device and not per_replica:
+        raise ValueError(
+            "When `experimental_place_dataset_on_device` is set for dataset placement, "
+            "you must also specify `PER_REPLICA` for the replication mode"
+        )
+    if (
+        options.experimental_fetch_to_device
+        and options.experimental_place_dataset_on_device
+    ):
+        raise ValueError(
+            "`experimental_place_dataset_on_device` can not be set to True when "
+            "experimental_fetch_to_device is True and replication mode is set to "
+            "`PER_REPLICA`"
+        )
+    if options.experimental_per_replica_buffer_size < 1:
+        raise ValueError(
+            "experimental_per_replica_buffer_size must be at least 1, received "
+            f"{options.experimental_per_replica_buffer_size}."
+        )
+    return options

@@ -216,15 +216,44 @@ class Strategy:
         """Split the global batches of a dataset over the replicas.
 
         Args:
-            dataset: something that can be iterated again and again; its elements are
-                global batches, nested structures of arrays with a common first axis.
-            options: accepted for TensorFlow's sake.
+            dataset: a `unisono.data.Dataset`, a loader of Grain, PyTorch, Hugging Face
+                or Keras, arrays, or anything that can be iterated again and again. Its
+                elements are global batches: nested arrays with a common first axis.
+            options: an `InputOptions`.
 
         Returns:
             A `DistributedDataset`: each element has a consecutive part of the batch
             for every replica; the last parts of a short batch may be smaller or empty.
         """
-        return self._extended._distribute_dataset(dataset)
+        return self._extended._distribute_dataset(dataset, options)
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[[Any], Any], options: Any = None
+    ) -> Any:
+        """Let each replica take the elements of a dataset that a function makes.
+
+        Nothing is split and nothing is sharded: the function batches by the
+        per-replica size, and shards by what its context says.
+
+        Args:
+            dataset_fn: takes an `InputContext`; called once for each worker.
+            options: an `InputOptions`; with `PER_REPLICA` the function is called once
+                for each replica.
+
+        Returns:
+            A `DistributedDataset`.
+        """
+        return self._extended._distribute_from_function(dataset_fn, options)
+
+    def experimental_distribute_datasets_from_function(
+        self, dataset_fn: Callable[[Any], Any], options: Any = None
+    ) -> Any:
+        """The old name of `distribute_datasets_from_function`."""
+        return self.distribute_datasets_from_function(dataset_fn, options)
+
+    def experimental_make_numpy_dataset(self, numpy_input: Any) -> Any:
+        """A dataset of the rows of arrays, to be batched and distributed."""
+        return self._extended.experimental_make_numpy_dataset(numpy_input)
 
     def describe(self, tree: Any) -> reports.Description:
         """Where each variable of `tree` lives and how many bytes it takes.

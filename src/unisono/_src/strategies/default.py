@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from unisono._src import ambient, contexts
+from unisono._src.input import choices
 from unisono._src.strategies import base, local
 
 
@@ -19,8 +20,11 @@ class _DefaultExtended(local.SingleExtended):
     def _placed(self, tree: Any) -> Any:
         return tree
 
-    def _distribute_dataset(self, dataset: Any) -> Any:
+    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
         return dataset
+
+    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
+        return dataset_fn(choices.InputContext())
 
     @property
     def worker_devices(self) -> Sequence[str]:

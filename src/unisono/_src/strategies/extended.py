@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from unisono._src import ambient, errors, nest, options, values
+from unisono._src.input import dataset
 from unisono._src.strategies import multistep
 
 
@@ -104,7 +105,10 @@ class StrategyExtended:
     def _values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
         raise _abstract()
 
-    def _distribute_dataset(self, dataset: Any) -> Any:
+    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        raise _abstract()
+
+    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
         raise _abstract()
 
     def _rebind(self, container: Any) -> None:
@@ -113,6 +117,19 @@ class StrategyExtended:
 
     def _get_local_replica_id(self, replica_id: int) -> int:
         return replica_id
+
+    # Data.
+
+    def experimental_make_numpy_dataset(
+        self, numpy_input: Any, session: Any = None
+    ) -> dataset.Dataset:
+        """A dataset of the rows of arrays, to be batched and distributed.
+
+        Args:
+            numpy_input: nested arrays with a common first axis.
+            session: accepted for TensorFlow's sake.
+        """
+        return dataset.Dataset.from_tensor_slices(numpy_input)
 
     # Properties.
 

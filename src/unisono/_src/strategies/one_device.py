@@ -50,8 +50,15 @@ class _OneDeviceExtended(local.SingleExtended):
         device = self._topology.devices[0]
         return nest.map_structure(lambda x: collectives.follow(x, device), tree)
 
-    def _distribute_dataset(self, dataset: Any) -> Any:
-        return distributed.DistributedDataset(dataset, self._topology)
+    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        owner = self._container_strategy()
+        return distributed.DistributedDataset(dataset, self._topology, options, owner)
+
+    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
+        owner = self._container_strategy()
+        return distributed.DistributedDatasetsFromFunction(
+            dataset_fn, self._topology, options, owner
+        )
 
     @property
     def worker_devices(self) -> Sequence[str]:

@@ -237,8 +237,15 @@ class ReplicatedExtended(local.LocalExtended):
 
         return tuple(of_replica(i) for i in range(self._topology.replicas))
 
-    def _distribute_dataset(self, dataset: Any) -> Any:
-        return distributed.DistributedDataset(dataset, self._topology)
+    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        owner = self._container_strategy()
+        return distributed.DistributedDataset(dataset, self._topology, options, owner)
+
+    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
+        owner = self._container_strategy()
+        return distributed.DistributedDatasetsFromFunction(
+            dataset_fn, self._topology, options, owner
+        )
 
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas

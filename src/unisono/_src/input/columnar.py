@@ -1,0 +1,181 @@
+"""Parquet and ArrayRecord files, read by Grain."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from unisono._src import specs
+from unisono._src.input import cursors, elements, nodes
+
+
+class Wrapped(cursors.Cursor):
+    """An iterator of Grain's: it has positions of its own."""
+
+    def __init__(self, iterator: Any) -> None:
+        self._iterator = iterator
+
+    def read(self, count: int) -> list[Any]:
+        """Element by element."""
+        found = []
+        for _ in range(count):
+            try:
+                found.append(elements.convert(_structured(next(self._iterator))))
+            except StopIteration:
+                break
+        return found
+
+    def get_state(self) -> dict[str, Any]:
+        """Grain's, which may be bytes."""
+        state = self._iterator.get_state()
+        if isinstance(state, bytes):
+            return {"grain-bytes": state.decode("latin-1")}
+        return {"grain": state}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Grain's."""
+        if "grain-bytes" in state:
+            self._iterator.set_state(state["grain-bytes"].encode("latin-1"))
+        else:
+            self._iterator.set_state(state["grain"])
+
+    def close(self) -> None:
+        """Grain's threads and processes end."""
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()
+
+
+def _structured(element: Any) -> Any:
+    """Lists of arrays are structure to Grain, as they are to JAX."""
+    if isinstance(element, list) and any(hasattr(x, "__array__") for x in element):
+        return tuple(map(_structured, element))
+    return element
+
+
+class _Chained(cursors.Cursor):
+    """Parquet files one after the other."""
+
+    def __init__(self, files: tuple[str, ...]) -> None:
+        self._files = files
+        self._file = 0
+        self._inner: Wrapped | None = None
+
+    def _open(self) -> Wrapped:
+        import grain
+
+        if self._inner is None:
+            dataset = grain.experimental.ParquetIterDataset(self._files[self._file])
+            self._inner = Wrapped(iter(dataset))
+        return self._inner
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < count and self._file < len(self._files):
+            wanted = count - len(found)
+            more = self._open().read(wanted)
+            found.extend(more)
+            if len(more) < wanted:
+                self.close()
+                self._file += 1
+        return found
+
+    def get_state(self) -> dict[str, Any]:
+        inner = None if self._inner is None else self._inner.get_state()
+        return {"file": self._file, "inner": inner}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.close()
+        self._file = state["file"]
+        if state["inner"] is not None:
+            self._open().set_state(state["inner"])
+
+    def close(self) -> None:
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.close()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Parquet(nodes.Node):
+    """The rows of Parquet files, each a dict of columns."""
+
+    files: tuple[str, ...]
+    kind = "Parquet"
+
+    def cursor(self) -> cursors.Cursor:
+        """Row after row, file after file."""
+        return _Chained(self.files)
+
+    def _spec(self) -> Any:
+        element = nodes.first(self)
+        if element is None:
+            raise ValueError(
+                f"Cannot tell the element_spec of Parquet files without rows: "
+                f"{', '.join(self.files)}."
+            )
+        return elements.spec_of(element)
+
+    def __str__(self) -> str:
+        return f"Parquet({len(self.files)} files)"
+
+
+class _Records:
+    """Records that can be read in any order."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def at(self, index: int) -> Any:
+        out = np.empty((), object)
+        out[()] = self._source[index]
+        return out
+
+    def take(self, indices: np.ndarray) -> Any:
+        found = self._source.__getitems__([int(i) for i in indices])
+        out = np.empty(len(found), object)
+        out[:] = found
+        return out
+
+    def slice(self, start: int, stop: int) -> Any:
+        return self.take(np.arange(start, stop))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ArrayRecord(nodes.Node):
+    """The records of ArrayRecord files, in any order at the price of none."""
+
+    files: tuple[str, ...]
+    kind = "ArrayRecord"
+
+    @functools.cached_property
+    def _source(self) -> Any:
+        import grain
+
+        return grain.sources.ArrayRecordDataSource(list(self.files))
+
+    def cursor(self) -> cursors.Cursor:
+        """Record after record."""
+        return nodes.Lookup(self.rows(), self.indices())
+
+    def rows(self) -> _Records:
+        """Grain's source."""
+        return _Records(self._source)
+
+    def indices(self) -> cursors.Cursor:
+        """Every record."""
+        return cursors.Count(len(self._source))
+
+    @property
+    def cardinality(self) -> int:
+        """How many records the files have."""
+        return len(self._source)
+
+    def _spec(self) -> Any:
+        return specs.TensorSpec((), object)
+
+    def __str__(self) -> str:
+        return f"ArrayRecord({len(self.files)} files)"

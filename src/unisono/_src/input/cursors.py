@@ -1,0 +1,188 @@
+"""Positions in a stream that can be saved: what a dataset becomes when iterated."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+# How many elements are read at once where nothing else says.
+BLOCK = 256
+
+
+class Cursor:
+    """A stream of elements, with a position that can be saved and set.
+
+    The methods `get_state`, `set_state` and `close` are those of Grain's iterators.
+    A state is plain data: dicts, lists, numbers, text, None.
+    """
+
+    def read(self, count: int) -> Sequence[Any]:
+        """The next `count` elements; fewer only when the stream is over."""
+        raise NotImplementedError
+
+    def skip(self, count: int) -> int:
+        """Pass over `count` elements; returns how many there were."""
+        passed = 0
+        while passed < count:
+            wanted = min(BLOCK, count - passed)
+            got = len(self.read(wanted))
+            passed += got
+            if got < wanted:
+                break
+        return passed
+
+    def units(self, found: Sequence[Any]) -> int:
+        """How far reading `found` moved the position, in what `skip` counts."""
+        return len(found)
+
+    def get_state(self) -> dict[str, Any]:
+        """The position, as plain data."""
+        raise NotImplementedError
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from a position that `get_state` gave."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back threads, processes and files; no reading afterwards."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        found = self.read(1)
+        if not found:
+            raise StopIteration
+        return found[0]
+
+
+class Count(Cursor):
+    """The integers from 0 to `length`."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._next = 0
+
+    def read(self, count: int) -> range:
+        """A range, so that a reader can see that it has no gaps."""
+        start = self._next
+        self._next = min(start + count, self._length)
+        return range(start, self._next)
+
+    def skip(self, count: int) -> int:
+        """Costs nothing."""
+        return len(self.read(count))
+
+    def get_state(self) -> dict[str, Any]:
+        """The next integer."""
+        return {"next": self._next}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue at an integer."""
+        self._next = state["next"]
+
+
+class Derived(Cursor):
+    """A stream made from one other, and with no state of its own; abstract."""
+
+    def __init__(self, source: Cursor) -> None:
+        self._source = source
+
+    def get_state(self) -> dict[str, Any]:
+        """The position in the source."""
+        return {"source": self._source.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Set the position in the source."""
+        self._source.set_state(state["source"])
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()
+
+
+class Iterated(Cursor):
+    """Any Python iterator; its position is a count, and going back is not possible.
+
+    Args:
+        elements: gives an iterator over the elements, from the first on.
+    """
+
+    def __init__(self, elements: Any) -> None:
+        self._elements = elements
+        self._iterator: Iterator[Any] | None = None
+        self._passed = 0
+
+    def read(self, count: int) -> list[Any]:
+        """The next elements."""
+        if self._iterator is None:
+            self._iterator = iter(self._elements())
+        found = list(itertools.islice(self._iterator, count))
+        self._passed += len(found)
+        return found
+
+    def get_state(self) -> dict[str, Any]:
+        """How many elements were read."""
+        return {"passed": self._passed}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Start again and read up to the position."""
+        self.close()
+        self._passed = 0
+        self.skip(state["passed"])
+
+    def close(self) -> None:
+        """Close the iterator, if it can be closed."""
+        iterator, self._iterator = self._iterator, None
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+
+
+class Trail:
+    """Remembers positions of a source, to tell where any recent element began.
+
+    Some streams read ahead of what they give out: a shuffle buffer, a thread. Their
+    state is a position of the source a little further back, and how many elements to
+    pass over from there.
+
+    Args:
+        source: what is read.
+        every: a position is remembered at this distance.
+    """
+
+    def __init__(self, source: Cursor, every: int) -> None:
+        self._source = source
+        self._every = every
+        self._marks: collections.deque[tuple[int, Any]] = collections.deque()
+        self.read_so_far = 0
+
+    def read(self, count: int) -> Sequence[Any]:
+        """Read from the source."""
+        if not self._marks or self.read_so_far - self._marks[-1][0] >= self._every:
+            self._marks.append((self.read_so_far, self._source.get_state()))
+        found = self._source.read(count)
+        self.read_so_far += self._source.units(found)
+        return found
+
+    def before(self, index: int) -> dict[str, Any]:
+        """The position before the element that was read as number `index`."""
+        if index == self.read_so_far:
+            return {"source": self._source.get_state(), "pass": 0, "index": index}
+        start, state = next(m for m in reversed(self._marks) if m[0] <= index)
+        return {"source": state, "pass": index - start, "index": index}
+
+    def forget_before(self, index: int) -> None:
+        """Elements before `index` will not be asked for any more."""
+        while len(self._marks) > 1 and self._marks[1][0] <= index:
+            self._marks.popleft()
+
+    def return_to(self, state: dict[str, Any]) -> None:
+        """Continue at a position that `before` gave."""
+        self._marks.clear()
+        self._source.set_state(state["source"])
+        self.read_so_far = state["index"] - state["pass"]
+        self._marks.append((self.read_so_far, state["source"]))
+        self.read_so_far += self._source.skip(state["pass"])

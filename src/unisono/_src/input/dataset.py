@@ -1,0 +1,476 @@
+"""`Dataset`: tf.data's everyday surface."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono._src import errors, specs
+from unisono._src.input import (
+    choices,
+    columnar,
+    elements,
+    files,
+    iterators,
+    loaders,
+    mapping,
+    mixing,
+    nodes,
+    shuffling,
+    sources,
+    stages,
+    transforms,
+    workers,
+)
+
+INFINITE_CARDINALITY = nodes.INFINITE
+UNKNOWN_CARDINALITY = nodes.UNKNOWN
+AUTOTUNE = mapping.AUTOTUNE
+
+
+class Dataset(transforms.Transformations):
+    """A stream of elements, described and not yet read.
+
+    Each method gives a new dataset; nothing happens before it is iterated. Elements
+    are nested tuples and dicts of NumPy arrays, and so are the arguments of the
+    functions given to `map` and its like.
+
+    >>> dataset = Dataset.range(5).map(lambda x: x * 10).batch(2)
+    >>> [batch.tolist() for batch in dataset]
+    [[0, 10], [20, 30], [40]]
+    """
+
+    def __init__(self, node: nodes.Node) -> None:
+        self._node = node
+
+    def _derive(self, node: nodes.Node) -> Dataset:
+        return Dataset(node)
+
+    # Sources.
+
+    @staticmethod
+    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
+        """One element."""
+        return Dataset(sources.Tensors(elements.convert(tensors)))
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
+        """One element for each row of the arrays.
+
+        The arrays are not copied: do not change them while the dataset is in use.
+        """
+        return Dataset(sources.Slices.of(tensors))
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Any],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Sequence[Any] | None = None,
+        output_signature: Any = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """What a generator function yields; it is called for every iteration."""
+        if not callable(generator):
+            raise TypeError(
+                "`generator` must be a callable that gives an iterable, received "
+                f"{type(generator).__name__}."
+            )
+        signature = _signature(output_types, output_shapes, output_signature)
+        given = [elements.to_array(a) for a in args or ()]
+        return Dataset(
+            sources.Generated(functools.partial(generator, *given), signature)
+        )
+
+    @staticmethod
+    def range(*args: int, output_type: Any = np.int64, name: Any = None) -> Dataset:
+        """The integers of Python's `range`."""
+        if not 1 <= len(args) <= 3:
+            raise ValueError(
+                f"Invalid `args`. The length of `args` should be between 1 and 3, "
+                f"received {len(args)}."
+            )
+        span = range(*(int(a) for a in args))
+        return Dataset(
+            sources.Range(span.start, span.stop, span.step, np.dtype(output_type))
+        )
+
+    @staticmethod
+    def random(
+        seed: int | None = None,
+        rerandomize_each_iteration: bool = False,
+        name: Any = None,
+    ) -> Dataset:
+        """Endless random integers below 2**32, as int64."""
+        order = shuffling.Order(seed, rerandomize_each_iteration)
+
+        def numbers() -> Iterator[Any]:
+            generator = np.random.default_rng([abs(order.seed), order.begin()])
+            while True:
+                yield from generator.integers(0, 1 << 32, 256)
+
+        spec = specs.TensorSpec((), np.int64)
+        return Dataset(sources.Generated(numbers, spec, nodes.INFINITE))
+
+    @staticmethod
+    def list_files(
+        file_pattern: Any,
+        shuffle: bool | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """The paths that match one or several patterns.
+
+        In random order unless `shuffle` is False; then sorted.
+        """
+        patterns = elements.to_array(file_pattern)
+        found = sorted(
+            path
+            for pattern in np.ravel(patterns)
+            for path in glob.glob(os.fsdecode(pattern))
+        )
+        if not found:
+            told = ", ".join(os.fsdecode(p) for p in np.ravel(patterns))
+            raise errors.InvalidArgumentError(f"No files matched pattern: {told}.")
+        made = Dataset(sources.Slices.of(found))
+        return made if shuffle is False else made.shuffle(len(found), seed)
+
+    @staticmethod
+    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
+        """One element of each dataset at a time."""
+        given = datasets if datasets is not None else args
+        if not args and datasets is None:
+            raise TypeError("Must pass at least one dataset to `Dataset.zip`.")
+        if len(args) == 1:
+            given = args[0]
+        inputs, structure = mixing.structure_of(given)
+        return Dataset(mixing.Zip(inputs, structure))
+
+    @staticmethod
+    def choose_from_datasets(
+        datasets: Sequence[Dataset],
+        choice_dataset: Dataset,
+        stop_on_empty_dataset: bool = True,
+    ) -> Dataset:
+        """Each element from the dataset whose number `choice_dataset` gives."""
+        inputs, _ = mixing.structure_of(list(datasets))
+        return Dataset(
+            mixing.Choose(choice_dataset._node, inputs, stop_on_empty_dataset)
+        )
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Any = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset:
+        """Each element from a dataset drawn at random."""
+        count = len(datasets)
+        chances = np.full(count, 1 / count) if weights is None else np.asarray(weights)
+        if chances.shape != (count,):
+            raise ValueError(
+                f"weights must be one number per dataset, received {chances.shape} "
+                f"for {count} datasets."
+            )
+        chances = chances / chances.sum()
+        order = shuffling.Order(seed, rerandomize_each_iteration is not False)
+
+        def numbers() -> Iterator[Any]:
+            generator = np.random.default_rng([abs(order.seed), order.begin()])
+            while True:
+                yield from generator.choice(count, 256, p=chances).astype(np.int64)
+
+        spec = specs.TensorSpec((), np.int64)
+        chosen = Dataset(sources.Generated(numbers, spec, nodes.INFINITE))
+        return Dataset.choose_from_datasets(datasets, chosen, stop_on_empty_dataset)
+
+    @staticmethod
+    def from_loader(loader: Any) -> Dataset:
+        """Any loader as a dataset: Grain, PyTorch, Hugging Face, Keras, an iterable.
+
+        Not in TensorFlow. For `experimental_distribute_dataset` it is not needed,
+        unless the loader gives single examples, which must be batched first.
+        """
+        return Dataset(loaders.to_node(loader))
+
+    # Looking at it.
+
+    @property
+    def element_spec(self) -> Any:
+        """Shape and type of an element; a size that is not fixed is None.
+
+        A function given to `map` is called on a first element to find out.
+        """
+        return self._node.spec
+
+    def cardinality(self, name: str | None = None) -> np.int64:
+        """How many elements there are, or one of the two constants."""
+        return np.int64(self._node.cardinality)
+
+    def options(self) -> choices.Options:
+        """The options that were set, merged."""
+        merged = choices.Options()
+        for node in reversed(list(nodes.walk(self._node))):
+            if isinstance(node, stages.WithOptions):
+                merged = merged.merged(node.options)
+        return merged
+
+    def __len__(self) -> int:
+        count = self._node.cardinality
+        if count == nodes.INFINITE:
+            raise TypeError("The dataset is infinite.")
+        if count == nodes.UNKNOWN:
+            raise TypeError("The dataset length is unknown.")
+        return count
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        try:
+            shown = repr(self.element_spec)
+        except Exception as e:
+            shown = f"<{type(e).__name__}>"
+        return f"<{type(self).__name__} element_spec={shown}>"
+
+    # Iterating.
+
+    def prepared(self) -> nodes.Node:
+        """The plan as it will run."""
+        return workers.prepared(self._node, self.options().worker_processes)
+
+    def __iter__(self) -> iterators.DatasetIterator:
+        return iterators.iterate(self.prepared())
+
+    def as_numpy_iterator(self) -> Iterator[Any]:
+        """An iterator whose elements are NumPy arrays and scalars."""
+        return iterators.NumpyIterator(iter(self))
+
+    def get_single_element(self, name: str | None = None) -> Any:
+        """The only element.
+
+        Raises:
+            InvalidArgumentError: there is none, or there are several.
+        """
+        found = list(iter(self.take(2)))
+        if len(found) != 1:
+            raise errors.InvalidArgumentError(
+                "Dataset had "
+                f"{'no elements' if not found else 'more than one element'}."
+            )
+        return found[0]
+
+    def reduce(self, initial_state: Any, reduce_func: Any, name: Any = None) -> Any:
+        """Fold a function over the elements."""
+        state = elements.present(elements.convert(initial_state))
+        for element in self:
+            state = elements.present(elements.convert(reduce_func(state, element)))
+        return state
+
+
+def _signature(types: Any, shapes: Any, signature: Any) -> Any:
+    if signature is not None:
+        if types is not None or shapes is not None:
+            raise TypeError(
+                "`output_types` and `output_shapes` cannot be given together with "
+                "`output_signature`."
+            )
+        for _, spec in elements.paths(signature):
+            if not isinstance(spec, specs.TypeSpec):
+                raise TypeError(
+                    "`output_signature` must contain objects that are subclass of "
+                    f"TypeSpec, received {type(spec).__name__}."
+                )
+        return signature
+    if types is None:
+        raise TypeError(
+            "Either `output_signature` or `output_types` must be specified."
+        )
+    if shapes is None:
+        return elements.map_leaves(lambda t: specs.TensorSpec(None, t), types)
+    if elements.is_structure(types):
+        pairs = zip(elements.leaves(types), _shapes_like(types, shapes), strict=True)
+        made = iter([specs.TensorSpec(shape, kind) for kind, shape in pairs])
+        return elements.map_leaves(lambda _: next(made), types)
+    return specs.TensorSpec(shapes, types)
+
+
+def _shapes_like(types: Any, shapes: Any) -> Iterator[Any]:
+    """The shapes in the order of the types; a shape is itself a tuple."""
+    if not elements.is_structure(types):
+        yield shapes
+    elif isinstance(types, dict):
+        for key in types:
+            yield from _shapes_like(types[key], shapes[key])
+    else:
+        for kind, shape in zip(types, shapes, strict=True):
+            yield from _shapes_like(kind, shape)
+
+
+def _names(filenames: Any) -> tuple[str, ...]:
+    array = elements.to_array(
+        [os.fspath(f) for f in filenames]
+        if isinstance(filenames, (list, tuple))
+        else os.fspath(filenames)
+        if isinstance(filenames, os.PathLike)
+        else filenames
+    )
+    if array.dtype.kind != "O":
+        raise TypeError(
+            "The `filenames` argument must contain text, received elements of type "
+            f"{array.dtype}."
+        )
+    return tuple(os.fsdecode(name) for name in np.ravel(array))
+
+
+class _FileDataset(Dataset):
+    """Records of files; abstract."""
+
+    def __init__(self, filenames: Any, reader: Any, parallel: int | None) -> None:
+        if not isinstance(filenames, Dataset):
+            names = _names(filenames)
+            if parallel is None:
+                super().__init__(reader(names))
+                return
+            filenames = Dataset.from_tensor_slices(list(names))
+        elif filenames.element_spec.dtype.kind != "O":
+            raise TypeError(
+                "The `filenames` argument must contain text, received a dataset of "
+                f"{filenames.element_spec}."
+            )
+        cycle = mixing.default_cycle() if parallel == AUTOTUNE else parallel or 1
+        super().__init__(
+            mixing.Interleave(
+                filenames._node,
+                lambda name: Dataset(reader((files.path_of(name),))),
+                cycle,
+                1 if parallel is not None else 0,
+            )
+        )
+
+
+class TextLineDataset(_FileDataset):
+    r"""The lines of text files, without their ends.
+
+    Args:
+        filenames: one or several paths, or a dataset of them.
+        compression_type: None, "GZIP" or "ZLIB".
+        buffer_size: accepted for TensorFlow's sake.
+        num_parallel_reads: how many files are read in turn; None reads them one after
+            the other.
+        name: accepted for TensorFlow's sake.
+    """
+
+    def __init__(
+        self,
+        filenames: Any,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        kind = files.check_compression(compression_type)
+        super().__init__(
+            filenames,
+            lambda names: files.Files("TextLine", names, kind),
+            num_parallel_reads,
+        )
+
+
+class TFRecordDataset(_FileDataset):
+    """The records of TFRecord files, as `bytes`; lengths and checksums are checked.
+
+    Args:
+        filenames: one or several paths, or a dataset of them.
+        compression_type: None, "GZIP" or "ZLIB".
+        buffer_size: accepted for TensorFlow's sake.
+        num_parallel_reads: how many files are read in turn; None reads them one after
+            the other.
+        name: accepted for TensorFlow's sake.
+    """
+
+    def __init__(
+        self,
+        filenames: Any,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        kind = files.check_compression(compression_type)
+        super().__init__(
+            filenames,
+            lambda names: files.Files("TFRecord", names, kind),
+            num_parallel_reads,
+        )
+
+
+class FixedLengthRecordDataset(_FileDataset):
+    """Records of equal length."""
+
+    def __init__(
+        self,
+        filenames: Any,
+        record_bytes: int,
+        header_bytes: int | None = None,
+        footer_bytes: int | None = None,
+        buffer_size: int | None = None,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        kind = files.check_compression(compression_type)
+        layout = (record_bytes, header_bytes or 0, footer_bytes or 0)
+        super().__init__(
+            filenames,
+            lambda names: files.Files("FixedLengthRecord", names, kind, layout),
+            num_parallel_reads,
+        )
+
+
+class ParquetDataset(_FileDataset):
+    """The rows of Parquet files, each a dict of columns; needs `pyarrow`.
+
+    Not in TensorFlow.
+
+    Args:
+        filenames: one or several paths, or a dataset of them.
+        num_parallel_reads: how many files are read in turn; None reads them one after
+            the other.
+    """
+
+    def __init__(self, filenames: Any, num_parallel_reads: int | None = None) -> None:
+        super().__init__(filenames, columnar.Parquet, num_parallel_reads)
+
+
+class ArrayRecordDataset(_FileDataset):
+    """The records of ArrayRecord files, as `bytes`; shuffling them costs no reading.
+
+    Not in TensorFlow.
+
+    Args:
+        filenames: one or several paths, or a dataset of them.
+        num_parallel_reads: how many files are read in turn; None reads them one after
+            the other.
+    """
+
+    def __init__(self, filenames: Any, num_parallel_reads: int | None = None) -> None:
+        super().__init__(filenames, columnar.ArrayRecord, num_parallel_reads)
+
+
+def cardinality(dataset: Dataset) -> np.int64:
+    """How many elements a dataset has, or one of the two constants."""
+    return dataset.cardinality()
+
+
+def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset]:
+    """For `Dataset.apply`: states how many elements there are; checked at the end."""
+    expected = int(expected_cardinality)
+    return lambda dataset: Dataset(stages.AssertCardinality(dataset._node, expected))

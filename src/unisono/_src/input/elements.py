@@ -1,0 +1,274 @@
+"""Elements of a dataset: nested structures of host arrays.
+
+Tuples, named tuples and mappings are structure; a list is an array, as in tf.data.
+Arrays are NumPy's, with TensorFlow's element types: a Python integer is int32, a
+Python float is float32, and text is an array of `bytes` objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono._src import nest, specs
+
+_INT32 = np.iinfo(np.int32)
+_TEXT = np.dtype(object)
+
+
+class HostArray(np.ndarray):
+    """What iterating over a dataset gives: a NumPy array with TensorFlow's `numpy`.
+
+    >>> present(np.arange(3)).numpy().tolist()
+    [0, 1, 2]
+    """
+
+    def numpy(self) -> Any:
+        """The plain NumPy value; a scalar for shape ()."""
+        return plain(self)
+
+
+def plain(x: Any) -> Any:
+    """A NumPy array, or a NumPy scalar or `bytes` for shape ()."""
+    array = np.asarray(x)
+    return array[()] if array.ndim == 0 else array
+
+
+def is_structure(x: object) -> bool:
+    """Whether `x` has components; a list is one array."""
+    return isinstance(x, (tuple, Mapping))
+
+
+def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:
+    """Apply `fn` to every array of an element.
+
+    >>> map_leaves(lambda x: x + 1, {"a": 1, "b": (2, 3)})
+    {'a': 2, 'b': (3, 4)}
+    """
+    if is_structure(element):
+        parts = [map_leaves(fn, c) for c in nest.children(element)]
+        return nest.rebuild(element, parts)
+    return fn(element)
+
+
+def leaves(element: Any) -> Iterator[Any]:
+    """Every array of an element, depth first."""
+    if is_structure(element):
+        for child in nest.children(element):
+            yield from leaves(child)
+    else:
+        yield element
+
+
+def paths(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every array of an element with its place in the structure.
+
+    >>> list(paths({"a": 1, "b": (2, 3)}))
+    [("['a']", 1), ("['b'][0]", 2), ("['b'][1]", 3)]
+    """
+    if isinstance(element, Mapping):
+        for key, child in element.items():
+            yield from paths(child, f"{prefix}[{key!r}]")
+    elif isinstance(element, tuple):
+        for index, child in enumerate(element):
+            yield from paths(child, f"{prefix}[{index}]")
+    else:
+        yield prefix, element
+
+
+def present(element: Any) -> Any:
+    """An element as the user sees it."""
+    if type(element) is np.ndarray:
+        return element.view(HostArray)
+    return map_leaves(lambda x: np.asarray(x).view(HostArray), element)
+
+
+def convert(element: Any) -> Any:
+    """Any structure as an element; see the module for the types."""
+    if type(element) is np.ndarray and element.dtype.kind in "biufc":
+        return element
+    if element is None:
+        raise TypeError(
+            "An element of a dataset must consist of arrays, received None. Does the "
+            "function that makes it return a value?"
+        )
+    return map_leaves(to_array, element)
+
+
+def to_array(x: Any) -> Any:
+    """One array, with TensorFlow's element type.
+
+    >>> [str(to_array(v).dtype) for v in (1, 2.0, True, np.float64(3), [4, 5])]
+    ['int32', 'float32', 'bool', 'float64', 'int32']
+    """
+    if isinstance(x, (np.ndarray, np.generic)):
+        return x if x.dtype.kind in "biufc" else _encoded(np.asarray(x))
+    if isinstance(x, (str, bytes)):
+        return _encoded(np.asarray(x, _TEXT))
+    if isinstance(x, (bool, int, float, complex)):
+        return np.asarray(x, _type_of_python(np.asarray(x)))
+    if isinstance(x, (list, tuple)):
+        return _from_sequence(x)
+    if x is None:
+        raise TypeError("Expected an array as a part of an element, received None.")
+    array = np.asarray(x)
+    return array if array.dtype.kind in "biufc" else _other(array, x)
+
+
+def _other(array: np.ndarray, given: Any) -> np.ndarray:
+    if array.dtype.kind == "V":  # bfloat16 and its like
+        return array
+    if array.dtype.kind == "O" and array.ndim == 0:
+        raise TypeError(
+            f"Cannot convert {type(given).__name__} to an array: {given!r}. Elements "
+            "consist of numbers, text, arrays of them, tuples and dicts."
+        )
+    return _encoded(array)
+
+
+def _from_sequence(x: Sequence[Any]) -> np.ndarray:
+    first = x
+    while isinstance(first, (list, tuple)) and len(first):
+        first = first[0]
+    if isinstance(first, (str, bytes)):
+        return _encoded(np.array(x, _TEXT))
+    try:
+        array = np.array([to_array(v) for v in x] if _has_arrays(x) else x)
+    except ValueError as e:
+        raise ValueError(
+            f"Cannot make one array of a list whose parts differ in shape: {e}. Use a "
+            "tuple for an element of several arrays."
+        ) from e
+    if isinstance(first, (bool, int, float, complex)) or first is x:
+        return array.astype(_type_of_python(array), copy=False)
+    return array
+
+
+def _has_arrays(x: Sequence[Any]) -> bool:
+    return any(hasattr(v, "__array__") and not isinstance(v, np.generic) for v in x)
+
+
+def _type_of_python(array: np.ndarray) -> Any:
+    if array.dtype.kind == "f":
+        return np.float32
+    if array.dtype.kind in "iu" and array.size:
+        fits = _INT32.min <= array.min() and array.max() <= _INT32.max
+        return np.int32 if fits else np.int64
+    return array.dtype
+
+
+def _encoded(array: np.ndarray) -> np.ndarray:
+    """Text as `bytes` objects."""
+    if array.dtype.kind in "US":
+        array = array.astype(_TEXT)
+    if array.dtype.kind != "O":
+        return array
+    out = np.empty(array.shape, _TEXT)
+    for index in np.ndindex(array.shape):
+        value = array[index]
+        if not isinstance(value, (str, bytes)):
+            raise TypeError(
+                f"Cannot convert {type(value).__name__} to an array: {value!r}. "
+                "Elements consist of numbers, text, arrays of them, tuples and dicts."
+            )
+        out[index] = value.encode() if isinstance(value, str) else value
+    return out
+
+
+def spec_of(element: Any) -> Any:
+    """The exact shape and type of every array."""
+    return map_leaves(
+        lambda x: specs.TensorSpec(np.shape(x), np.asarray(x).dtype), element
+    )
+
+
+def check_same_structure(first: Any, other: Any, what: str) -> None:
+    """Raise `TypeError` unless two elements have the same components."""
+    here = [path for path, _ in paths(first)]
+    there = [path for path, _ in paths(other)]
+    if here != there:
+        raise TypeError(
+            f"{what} must have the same components throughout; one has "
+            f"{', '.join(here) or 'one array'}, another "
+            f"{', '.join(there) or 'one array'}."
+        )
+
+
+def _columns(elements: Sequence[Any]) -> Any:
+    """One element whose leaves are lists: the column of each component."""
+    first = elements[0]
+    if not is_structure(first):
+        return list(elements)
+    if isinstance(first, Mapping):
+        parts = [_columns([e[key] for e in elements]) for key in first]
+    else:
+        for e in elements:
+            if len(e) != len(first):
+                check_same_structure(first, e, "The elements of a batch")
+        parts = [_columns(list(c)) for c in zip(*elements, strict=True)]
+    return nest.rebuild(first, parts)
+
+
+def stack(elements: Sequence[Any]) -> Any:
+    """Elements as one batch.
+
+    Raises:
+        ValueError: the shapes of a component differ.
+    """
+    return map_leaves(_stack_column, _columns(elements))
+
+
+def _stack_column(column: list[Any]) -> np.ndarray:
+    first = np.asarray(column[0])
+    if first.ndim == 0 and first.dtype.kind in "biufc":
+        # Much faster than `np.stack` on scalars.
+        return np.array(column, first.dtype)
+    shapes = {np.shape(x) for x in column}
+    if len(shapes) > 1:
+        raise ValueError(
+            "Cannot batch elements of different shapes: "
+            f"{', '.join(map(str, sorted(shapes, key=str)))}. Use padded_batch, or "
+            "make the shapes equal with map."
+        )
+    out = np.empty((len(column), *first.shape), first.dtype)
+    for row, x in enumerate(column):
+        out[row] = x
+    return out
+
+
+def length(batch: Any) -> int:
+    """The common size of the first axis of every array.
+
+    Raises:
+        ValueError: an array has no axis, or the sizes differ.
+    """
+    sizes: dict[int, str] = {}
+    for path, x in paths(batch):
+        shape = np.shape(x)
+        if not shape:
+            raise ValueError(
+                f"The component {path or 'of the element'} is a single value and has "
+                "no batch axis. Batch the dataset first: dataset.batch(size)."
+            )
+        sizes.setdefault(shape[0], path)
+    if len(sizes) > 1:
+        told = ", ".join(f"{path or 'array'}: {size}" for size, path in sizes.items())
+        raise ValueError(
+            "The arrays of a batch disagree in their length along the first axis "
+            f"({told}). Every component needs one row per example."
+        )
+    return next(iter(sizes), 0)
+
+
+def rows(batch: Any, start: int, stop: int) -> Any:
+    """A range of rows of a batch."""
+    return map_leaves(lambda x: x[start:stop], batch)
+
+
+def concatenate(batches: Sequence[Any]) -> Any:
+    """Batches joined along the first axis."""
+    if len(batches) == 1:
+        return batches[0]
+    return map_leaves(np.concatenate, _columns(batches))

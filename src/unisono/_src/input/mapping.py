@@ -1,0 +1,299 @@
+"""`map` and `filter`: a user's function applied to every element."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from unisono._src import specs
+from unisono._src.input import cursors, elements, nodes
+
+AUTOTUNE = -1
+# A function that takes less than this gains nothing from threads.
+_WORTH_A_THREAD = 200e-6
+_SAMPLES = 8
+
+
+def call(fn: Callable[..., Any], element: Any) -> Any:
+    """Call a user's function: the parts of a tuple are its arguments."""
+    if isinstance(element, tuple) and not hasattr(element, "_fields"):
+        return fn(*element)
+    return fn(element)
+
+
+def apply(fn: Callable[..., Any], element: Any) -> Any:
+    """What `map` makes of an element."""
+    result = fn(*element) if type(element) is tuple else call(fn, element)
+    return elements.convert(result)
+
+
+class _Mapped(cursors.Derived):
+    """One after the other."""
+
+    def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
+        super().__init__(source)
+        self._fn = fn
+
+    def read(self, count: int) -> list[Any]:
+        fn = self._fn
+        return [apply(fn, element) for element in self._source.read(count)]
+
+    def skip(self, count: int) -> int:
+        return self._source.skip(count)
+
+
+class _Threaded(cursors.Cursor):
+    """Several at a time in threads, in the order of the source."""
+
+    def __init__(
+        self, source: cursors.Cursor, fn: Callable[..., Any], threads: int
+    ) -> None:
+        self._source = source
+        self._fn = fn
+        self._threads = threads
+        self._trail = cursors.Trail(source, max(64, 2 * threads))
+        self._waiting: collections.deque[Any] = collections.deque()
+        self._given = 0
+        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+
+    def read(self, count: int) -> list[Any]:
+        if self._pool is None:
+            self._pool = concurrent.futures.ThreadPoolExecutor(
+                self._threads, thread_name_prefix="unisono-map"
+            )
+        found: list[Any] = []
+        while len(found) < count:
+            self._submit(min(count - len(found), self._threads) + self._threads)
+            if not self._waiting:
+                break
+            oldest = self._waiting.popleft()
+            self._given += 1
+            found.append(oldest.result())
+        self._trail.forget_before(self._given)
+        return found
+
+    def _submit(self, wanted: int) -> None:
+        assert self._pool is not None
+        if len(self._waiting) > self._threads:
+            return
+        for element in self._trail.read(wanted - len(self._waiting)):
+            self._waiting.append(self._pool.submit(apply, self._fn, element))
+
+    def get_state(self) -> dict[str, Any]:
+        return {"trail": self._trail.before(self._given)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._stop()
+        self._trail.return_to(state["trail"])
+        self._given = self._trail.read_so_far
+
+    def _stop(self) -> None:
+        self._waiting.clear()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def close(self) -> None:
+        self._stop()
+        self._source.close()
+
+    def __del__(self) -> None:
+        pool = self._pool
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Tuned(cursors.Derived):
+    """Begins one after the other, and goes on in threads if the function is slow."""
+
+    def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
+        super().__init__(source)
+        self._fn = fn
+        self._took: list[float] = []
+        self._inner: cursors.Cursor | None = None
+
+    def read(self, count: int) -> list[Any]:
+        if self._inner is not None:
+            return self._inner.read(count)  # type: ignore[return-value]
+        found: list[Any] = []
+        while len(found) < count and len(self._took) < _SAMPLES:
+            one = self._source.read(1)
+            if not one:
+                return found
+            start = time.perf_counter()
+            found.append(apply(self._fn, one[0]))
+            self._took.append(time.perf_counter() - start)
+        if len(self._took) == _SAMPLES:
+            slow = sorted(self._took)[_SAMPLES // 2] > _WORTH_A_THREAD
+            self._inner = (
+                _Threaded(self._source, self._fn, _cores())
+                if slow
+                else _Mapped(self._source, self._fn)
+            )
+            if len(found) < count:
+                found.extend(self._inner.read(count - len(found)))
+        return found
+
+    def skip(self, count: int) -> int:
+        return super().skip(count) if self._inner is None else self._inner.skip(count)
+
+    def get_state(self) -> dict[str, Any]:
+        if isinstance(self._inner, _Threaded):
+            return self._inner.get_state()
+        start = {"source": self._source.get_state(), "pass": 0, "index": 0}
+        return {"trail": start}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        if isinstance(self._inner, _Threaded):
+            self._inner.set_state(state)
+            return
+        self._source.set_state(state["trail"]["source"])
+        self._source.skip(state["trail"]["pass"])
+
+    def close(self) -> None:
+        if self._inner is not None:
+            self._inner.close()
+        self._source.close()
+
+
+def _cores() -> int:
+    return max(2, os.cpu_count() or 2)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Map(nodes.Unary):
+    """A function of every element.
+
+    Attributes:
+        fn: the user's function.
+        parallel: None, a number of threads, or `AUTOTUNE`.
+    """
+
+    fn: Callable[..., Any]
+    parallel: int | None = None
+
+    def cursor(self) -> cursors.Cursor:
+        """What the function makes of each element."""
+        source = self.parent.cursor()
+        if self.parallel is None or self.parallel == 1:
+            return _Mapped(source, self.fn)
+        if self.parallel == AUTOTUNE:
+            return _Tuned(source, self.fn)
+        return _Threaded(source, self.fn, self.parallel)
+
+    def _spec(self) -> Any:
+        return mapped_spec(self.fn, self.parent)
+
+    def __str__(self) -> str:
+        return f"Map({getattr(self.fn, '__name__', type(self.fn).__name__)})"
+
+
+def mapped_spec(fn: Callable[..., Any], parent: nodes.Node) -> Any:
+    """The spec of what `fn` returns, found by calling it on the first element.
+
+    It is called a second time with one row less where the size of a batch is not
+    fixed; what changes then is not fixed either.
+    """
+    sample = nodes.first(parent)
+    wanted = parent.spec
+    if sample is None:
+        sample = nodes.zeros(wanted)
+    result = apply(fn, sample)
+    found = elements.spec_of(result)
+    if not any(None in (s.shape or ()) for s in elements.leaves(wanted)):
+        return found
+    try:
+        other = elements.spec_of(apply(fn, _shrunk(sample, wanted)))
+    except Exception:
+        return found
+    if [p for p, _ in elements.paths(found)] != [p for p, _ in elements.paths(other)]:
+        return found
+    others = iter(elements.leaves(other))
+    return elements.map_leaves(lambda s: _merged(s, next(others)), found)
+
+
+def _shrunk(sample: Any, wanted: Any) -> Any:
+    """The sample with another size along every axis that is not fixed."""
+    specs_ = iter(elements.leaves(wanted))
+
+    def one(x: Any) -> Any:
+        array, spec = np.asarray(x), next(specs_)
+        for axis, size in enumerate(spec.shape or ()):
+            if size is None:
+                now = array.shape[axis]
+                keep = range(now - 1) if now > 1 else [0, 0]
+                array = array.take(list(keep), axis)
+        return array
+
+    return elements.map_leaves(one, sample)
+
+
+def _merged(a: specs.TensorSpec, b: specs.TensorSpec) -> specs.TensorSpec:
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return specs.TensorSpec(None, a.dtype)
+    shape = [x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)]
+    return specs.TensorSpec(shape, a.dtype)
+
+
+class _Filtered(cursors.Derived):
+    def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
+        super().__init__(source)
+        self._predicate = predicate
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < count:
+            wanted = count - len(found)
+            block = self._source.read(wanted)
+            found.extend(e for e in block if truth(self._predicate, e))
+            if len(block) < wanted:
+                break
+        return found
+
+
+def truth(predicate: Callable[..., Any], element: Any) -> bool:
+    """What a predicate says of an element.
+
+    Raises:
+        ValueError: it did not return one boolean.
+    """
+    answer = call(predicate, element)
+    array = np.asarray(answer)
+    if array.ndim or array.dtype != np.bool_:
+        raise ValueError(
+            "Invalid `predicate`. `predicate` must return a single boolean, received "
+            f"{answer!r}."
+        )
+    return bool(array)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Filter(nodes.Unary):
+    """The elements for which a predicate holds."""
+
+    predicate: Callable[..., Any]
+
+    def cursor(self) -> cursors.Cursor:
+        """Ask the predicate of each."""
+        return _Filtered(self.parent.cursor(), self.predicate)
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown before it has run."""
+        inner = self.parent.cardinality
+        return 0 if inner == 0 else nodes.UNKNOWN
+
+    @property
+    def is_fresh(self) -> bool:
+        """That of the parent."""
+        return self.parent.is_fresh
+
+    def __str__(self) -> str:
+        return f"Filter({getattr(self.predicate, '__name__', 'predicate')})"

@@ -1,0 +1,221 @@
+"""Shuffling through a buffer, as tf.data does it, with a position that can be saved."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import threading
+from typing import Any
+
+import numpy as np
+
+from unisono._src.input import cursors, nodes
+from unisono._src.input.selecting import Make
+
+
+class Order:
+    """Numbers the passes over a shuffled dataset and seeds each of them.
+
+    It belongs to the dataset, not to an iterator: every new iterator is another pass.
+
+    Args:
+        seed: None draws one.
+        changes: whether each pass has another order.
+    """
+
+    def __init__(self, seed: int | None, changes: bool) -> None:
+        self.seed = secrets.randbits(63) if seed is None else seed
+        self.changes = changes
+        self._passes = 0
+        self._lock = threading.Lock()
+
+    def begin(self) -> int:
+        """The number of the pass that begins now."""
+        with self._lock:
+            number = self._passes
+            self._passes += 1 if self.changes else 0
+        return number
+
+    def resume(self, seed: int, number: int) -> None:
+        """Continue in the middle of a pass of another program's run."""
+        with self._lock:
+            self.seed = seed
+            self._passes = number + (1 if self.changes else 0)
+
+
+class _Shuffled(cursors.Cursor):
+    """Draws from a buffer that is filled up before each draw; abstract."""
+
+    def __init__(self, size: int, order: Order) -> None:
+        self._size = size
+        self._order = order
+        self._number: int | None = None
+        self._seed = 0
+        self._drawn = 0
+        self._over = False
+        self._buffer: list[Any] = []
+
+    def _pull(self, count: int) -> list[Any]:
+        """The next entries for the buffer; fewer only at the end."""
+        raise NotImplementedError
+
+    def _begin(self, seed: int, number: int) -> None:
+        self._seed, self._number = seed, number
+        self._bits = np.random.PCG64(np.random.SeedSequence([abs(seed), number]))
+        self._random = np.random.Generator(self._bits).random
+
+    def _choose(self, count: int) -> list[Any]:
+        """The next entries, in shuffled order."""
+        if self._number is None:
+            self._begin(self._order.seed, self._order.begin())
+        buffer = self._buffer
+        if len(buffer) < self._size - 1 and not self._over:
+            self._fill(self._size - 1 - len(buffer))
+        arrived = [] if self._over else self._pull(count)
+        self._over = self._over or len(arrived) < count
+        total = min(count, len(buffer) + len(arrived))
+        draws = self._random(total).tolist()
+        self._drawn += total
+        chosen = []
+        append, pop = buffer.append, buffer.pop
+        for draw, entry in zip(draws, arrived, strict=False):
+            append(entry)
+            place = int(draw * len(buffer))
+            chosen.append(buffer[place])
+            buffer[place] = buffer[-1]
+            pop()
+        for draw in draws[len(arrived) :]:
+            place = int(draw * len(buffer))
+            chosen.append(buffer[place])
+            buffer[place] = buffer[-1]
+            pop()
+        return chosen
+
+    def _fill(self, missing: int) -> None:
+        while missing and not self._over:
+            wanted = min(missing, cursors.BLOCK)
+            arrived = self._pull(wanted)
+            self._over = len(arrived) < wanted
+            self._buffer.extend(arrived)
+            missing -= len(arrived)
+
+    def get_state(self) -> dict[str, Any]:
+        if self._number is None:
+            self._begin(self._order.seed, self._order.begin())
+        return {
+            "seed": self._seed,
+            "pass": self._number,
+            "drawn": self._drawn,
+            "over": self._over,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._drawn, self._over = state["drawn"], state["over"]
+        self._order.resume(state["seed"], state["pass"])
+        self._begin(state["seed"], state["pass"])
+        self._bits.advance(self._drawn)
+
+
+class _ShuffledIndices(_Shuffled):
+    """Shuffles indices; the state holds those in the buffer."""
+
+    def __init__(self, source: cursors.Cursor, size: int, order: Order) -> None:
+        super().__init__(size, order)
+        self._source = source
+
+    def read(self, count: int) -> list[int]:
+        return self._choose(count)
+
+    def _pull(self, count: int) -> list[int]:
+        return self._source.read(count)  # type: ignore[return-value]
+
+    def get_state(self) -> dict[str, Any]:
+        source = self._source.get_state()
+        buffer = list(self._buffer)
+        return {**super().get_state(), "buffer": buffer, "source": source}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._buffer = list(state["buffer"])
+        self._source.set_state(state["source"])
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class _ShuffledElements(_Shuffled):
+    """Shuffles elements; the state tells which they were, to be read again.
+
+    An element waits in the buffer for as many draws as the buffer is large, on the
+    average, so little more than the buffer is read again.
+    """
+
+    def __init__(self, source: cursors.Cursor, size: int, order: Order) -> None:
+        super().__init__(size, order)
+        self._source = source
+        self._every = max(size, cursors.BLOCK)
+        self._trail = cursors.Trail(source, self._every)
+        self._swept = 0
+
+    def read(self, count: int) -> list[Any]:
+        return [element for _, element in self._choose(count)]
+
+    def _pull(self, count: int) -> list[Any]:
+        number = self._trail.read_so_far
+        arrived = list(enumerate(self._trail.read(count), number))
+        if number - self._swept > self._every and self._buffer:
+            self._swept = number
+            self._trail.forget_before(min(index for index, _ in self._buffer))
+        return arrived
+
+    def get_state(self) -> dict[str, Any]:
+        kept = [index for index, _ in self._buffer]
+        end = self._trail.read_so_far
+        return {
+            **super().get_state(),
+            "kept": kept,
+            "end": end,
+            "trail": self._trail.before(min(kept, default=end)),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._trail.return_to(state["trail"])
+        places = {index: place for place, index in enumerate(state["kept"])}
+        self._buffer = [None] * len(places)
+        while self._trail.read_so_far < state["end"]:
+            number = self._trail.read_so_far
+            again = self._trail.read(min(cursors.BLOCK, state["end"] - number))
+            if not len(again):
+                raise ValueError(
+                    "The position was saved from a dataset with more elements than "
+                    f"this one has: {state['end']} were read, here are {number}."
+                )
+            for index, element in enumerate(again, number):
+                if index in places:
+                    self._buffer[places[index]] = (index, element)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shuffle(nodes.Selecting):
+    """Draws each element at random from the next `size` ones."""
+
+    size: int
+    order: Order
+    keeps_spec = True
+
+    def cursor(self) -> cursors.Cursor:
+        """Elements; rows are shuffled as indices."""
+        if self.rows() is not None:
+            return super().cursor()
+        return _ShuffledElements(self.parent.cursor(), self.size, self.order)
+
+    def selecting(self, make: Make) -> cursors.Cursor:
+        """Indices."""
+        return _ShuffledIndices(make(), self.size, self.order)
+
+    def __str__(self) -> str:
+        return f"Shuffle({self.size})"

@@ -1,0 +1,409 @@
+"""The transformations of `Dataset`: each checks its arguments and adds to the plan."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from unisono._src import errors, specs
+from unisono._src.input import (
+    batching,
+    cachefiles,
+    choices,
+    elements,
+    mapping,
+    mixing,
+    nodes,
+    selecting,
+    shuffling,
+    sources,
+    stages,
+)
+
+
+class Transformations:
+    """Methods that give another dataset; abstract."""
+
+    _node: nodes.Node
+
+    def _derive(self, node: nodes.Node) -> Any:
+        """A dataset with another plan."""
+        raise NotImplementedError
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        synchronous: bool | None = None,
+        use_unbounded_threadpool: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        """What a function makes of each element.
+
+        Args:
+            map_func: takes the parts of a tuple as its arguments, anything else as
+                one. It gets NumPy arrays; what it returns is converted.
+            num_parallel_calls: how many threads call it. `AUTOTUNE` uses threads if
+                the function turns out to be slow. See `Options.worker_processes` for
+                functions that keep Python itself busy.
+            deterministic: the order is kept whatever is said here.
+            synchronous: accepted for TensorFlow's sake.
+            use_unbounded_threadpool: accepted for TensorFlow's sake.
+            name: accepted for TensorFlow's sake.
+        """
+        _check_function(map_func, "map_func")
+        _check_parallel(num_parallel_calls)
+        return self._derive(mapping.Map(self._node, map_func, num_parallel_calls))
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
+        """The elements for which `predicate` returns True."""
+        _check_function(predicate, "predicate")
+        return self._derive(mapping.Filter(self._node, predicate))
+
+    def batch(
+        self,
+        batch_size: Any,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Consecutive elements stacked; the last batch may be smaller.
+
+        Args:
+            batch_size: elements per batch.
+            drop_remainder: whether a smaller last batch is dropped.
+            num_parallel_calls: batches are made one after the other; as in
+                TensorFlow, giving a number hides the batch size from
+                `experimental_distribute_dataset`.
+            deterministic: the order is kept whatever is said here.
+            name: accepted for TensorFlow's sake.
+        """
+        size = _positive(batch_size, "batch_size")
+        _check_parallel(num_parallel_calls)
+        made = batching.Batch(self._node, size, bool(drop_remainder))
+        if num_parallel_calls is not None:
+            return self._derive(stages.Opaque(made))
+        return self._derive(made)
+
+    def padded_batch(
+        self,
+        batch_size: Any,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        """Elements of different shapes, padded at the end of each axis and stacked.
+
+        Args:
+            batch_size: elements per batch.
+            padded_shapes: per component; None or -1 means the longest of the batch.
+            padding_values: per component, or one for all; zero or empty text.
+            drop_remainder: whether a smaller last batch is dropped.
+            name: accepted for TensorFlow's sake.
+        """
+        size = _positive(batch_size, "batch_size")
+        shapes, values = padding(self._node.spec, padded_shapes, padding_values)
+        return self._derive(
+            batching.PaddedBatch(self._node, size, shapes, values, bool(drop_remainder))
+        )
+
+    def unbatch(self, name: str | None = None) -> Any:
+        """The rows of each element as elements."""
+        return self._derive(batching.Unbatch(self._node))
+
+    def rebatch(
+        self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
+    ) -> Any:
+        """Batches cut to another size, or to several sizes in turn."""
+        sizes = tuple(int(s) for s in np.ravel(np.asarray(batch_size)))
+        if not sizes or min(sizes) < 0 or not any(sizes):
+            raise ValueError(
+                f"batch_size must be a positive number or several, received "
+                f"{batch_size!r}."
+            )
+        return self._derive(batching.Rebatch(self._node, sizes, bool(drop_remainder)))
+
+    def shuffle(
+        self,
+        buffer_size: Any,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Each element drawn at random from the next `buffer_size` ones.
+
+        Args:
+            buffer_size: how many elements wait to be drawn.
+            seed: the same seed gives the same orders in every run.
+            reshuffle_each_iteration: whether each iteration has another order; True
+                unless said otherwise.
+            name: accepted for TensorFlow's sake.
+        """
+        size = int(buffer_size)
+        if size == nodes.UNKNOWN:
+            size = sys.maxsize
+        if size < 1:
+            raise errors.InvalidArgumentError(
+                f"buffer_size must be greater than zero, received {buffer_size}."
+            )
+        given = None if seed is None else int(seed)
+        order = shuffling.Order(given, reshuffle_each_iteration is not False)
+        return self._derive(shuffling.Shuffle(self._node, size, order))
+
+    def repeat(self, count: Any = None, name: str | None = None) -> Any:
+        """The elements `count` times; without end if it is None or -1."""
+        return self._derive(
+            selecting.Repeat(self._node, -1 if count is None else int(count))
+        )
+
+    def take(self, count: Any, name: str | None = None) -> Any:
+        """The first `count` elements; all for -1."""
+        return self._derive(selecting.Take(self._node, int(count)))
+
+    def skip(self, count: Any, name: str | None = None) -> Any:
+        """All but the first `count` elements; none for -1."""
+        return self._derive(selecting.Skip(self._node, int(count)))
+
+    def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Any:
+        """Every `num_shards`-th element, beginning with number `index`."""
+        shards, number = int(num_shards), int(index)
+        if shards < 1:
+            raise errors.InvalidArgumentError(
+                f"num_shards must be >= 1, received {num_shards}."
+            )
+        if not 0 <= number < shards:
+            raise errors.InvalidArgumentError(
+                f"index must be between 0 and {shards - 1} for {shards} shards, "
+                f"received {index}."
+            )
+        return self._derive(selecting.Shard(self._node, shards, number))
+
+    def prefetch(self, buffer_size: Any, name: str | None = None) -> Any:
+        """Read up to `buffer_size` elements ahead, in a thread."""
+        size = int(buffer_size)
+        if size < mapping.AUTOTUNE:
+            raise errors.InvalidArgumentError(
+                f"buffer_size must be >= 0 or AUTOTUNE, received {buffer_size}."
+            )
+        return self._derive(
+            stages.Prefetch(self._node, 2 if size == mapping.AUTOTUNE else size)
+        )
+
+    def interleave(
+        self,
+        map_func: Callable[..., Any],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """The elements of the datasets that a function returns, from each in turn.
+
+        Args:
+            map_func: makes a dataset of an element.
+            cycle_length: how many datasets are open at a time; one per core.
+            block_length: how many elements are taken from one in turn; 1.
+            num_parallel_calls: accepted; the datasets are read in turn.
+            deterministic: the order is kept whatever is said here.
+            name: accepted for TensorFlow's sake.
+        """
+        _check_function(map_func, "map_func")
+        _check_parallel(num_parallel_calls)
+        cycle = mixing.default_cycle()
+        if cycle_length not in (None, mapping.AUTOTUNE):
+            cycle = _positive(cycle_length, "cycle_length")
+        block = 1 if block_length is None else _positive(block_length, "block_length")
+        return self._derive(mixing.Interleave(self._node, map_func, cycle, block))
+
+    def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Any:
+        """The elements of the datasets that `map_func` returns, one after the other."""
+        _check_function(map_func, "map_func")
+        return self._derive(mixing.Interleave(self._node, map_func, 1, 0))
+
+    def concatenate(self, dataset: Any, name: str | None = None) -> Any:
+        """The elements of this dataset, then those of another."""
+        (other,), _ = mixing.structure_of((dataset,))
+        mixing.joined_spec(self._node.spec, other.spec)
+        return self._derive(mixing.Concatenate((self._node, other)))
+
+    def cache(self, filename: Any = "", name: str | None = None) -> Any:
+        """Keep the elements of the first iteration, in memory or in a file."""
+        if filename:
+            return self._derive(cachefiles.FileCache(self._node, str(filename)))
+        return self._derive(stages.Cache(self._node, stages.Store()))
+
+    def enumerate(self, start: Any = 0, name: str | None = None) -> Any:
+        """Pairs of a number and an element."""
+        first = int(start)
+        numbers = sources.Range(first, sys.maxsize, 1, np.dtype(np.int64))
+        endless = nodes.INFINITE if self._node.cardinality == nodes.INFINITE else None
+        if endless is not None:
+            numbers = sources.Endless(first, sys.maxsize, 1, np.dtype(np.int64))
+        return self._derive(mixing.Zip((numbers, self._node), (0, 1)))
+
+    def window(
+        self,
+        size: Any,
+        shift: Any = None,
+        stride: Any = 1,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        """Datasets of neighbouring elements; nested as an element is."""
+        size = _positive(size, "size")
+        node = stages.Window(
+            self._node,
+            size,
+            size if shift is None else _positive(shift, "shift"),
+            _positive(stride, "stride"),
+            bool(drop_remainder),
+            self._wrap_window,
+            self._wrap_window_spec,
+        )
+        return self._derive(node)
+
+    def _wrap_window(self, run: list[Any]) -> Any:
+        columns = elements._columns(run)
+        return elements.map_leaves(
+            lambda column: self._derive(sources.Listed(tuple(column))), columns
+        )
+
+    def _wrap_window_spec(self, spec: Any) -> Any:
+        return elements.map_leaves(lambda s: specs.DatasetSpec(s), spec)
+
+    def take_while(self, predicate: Callable[..., Any], name: Any = None) -> Any:
+        """The elements before the first for which `predicate` is not True."""
+        _check_function(predicate, "predicate")
+        return self._derive(stages.TakeWhile(self._node, predicate))
+
+    def scan(
+        self, initial_state: Any, scan_func: Callable[..., Any], name: Any = None
+    ) -> Any:
+        """A map that carries a state: ``scan_func(state, element)`` gives both."""
+        _check_function(scan_func, "scan_func")
+        initial = elements.convert(initial_state)
+        return self._derive(stages.Scan(self._node, initial, scan_func))
+
+    def unique(self, name: str | None = None) -> Any:
+        """Each element that was not there before."""
+        return self._derive(stages.Unique(self._node))
+
+    def ignore_errors(self, log_warning: bool = False, name: Any = None) -> Any:
+        """The elements whose making raises no exception."""
+        return self._derive(stages.IgnoreErrors(self._node, log_warning))
+
+    def apply(self, transformation_func: Callable[[Any], Any]) -> Any:
+        """What a function makes of this dataset."""
+        made = transformation_func(self)
+        if not isinstance(made, Transformations):
+            raise TypeError(
+                "`transformation_func` must return a `Dataset`, received "
+                f"{type(made).__name__}."
+            )
+        return made
+
+    def with_options(self, options: choices.Options, name: str | None = None) -> Any:
+        """The same dataset with options set; later ones win."""
+        if not isinstance(options, choices.Options):
+            raise TypeError(
+                f"Expected an Options object, received {type(options).__name__}."
+            )
+        # A copy: what the user changes afterwards must not reach this dataset.
+        return self._derive(
+            stages.WithOptions(self._node, choices.Options().merged(options))
+        )
+
+
+def _positive(value: Any, what: str) -> int:
+    number = int(value)
+    if number < 1:
+        raise errors.InvalidArgumentError(
+            f"{what} must be greater than zero, received {value}."
+        )
+    return number
+
+
+def _check_function(fn: Any, what: str) -> None:
+    if not callable(fn):
+        raise TypeError(f"`{what}` must be a function, received {type(fn).__name__}.")
+
+
+def _check_parallel(count: Any) -> None:
+    if count is not None and count != mapping.AUTOTUNE and int(count) < 1:
+        raise errors.InvalidArgumentError(
+            f"num_parallel_calls must be a positive number or AUTOTUNE, received "
+            f"{count}."
+        )
+
+
+def padding(spec: Any, shapes: Any, values: Any) -> tuple[Any, Any]:
+    """The padded shape and the value of every component, checked.
+
+    Raises:
+        ValueError: a shape is not known, or does not fit its component.
+        TypeError: a value cannot be of the type of its component.
+    """
+    found = list(elements.leaves(spec))
+    wanted = [s.shape for s in found] if shapes is None else _flat_shapes(spec, shapes)
+    for s, shape in zip(found, wanted, strict=True):
+        if s.shape is None or shape is None:
+            raise ValueError(
+                "You must provide `padded_shapes` argument because component of "
+                f"unknown rank: {s}."
+            )
+        if len(shape) != len(s.shape):
+            raise ValueError(
+                f"The padded shape {tuple(shape)} is not compatible with the shape "
+                f"{s.shape} of the corresponding input component."
+            )
+    given = _flat_values(found, values)
+    made = iter(
+        specs.TensorSpec([None if n in (None, -1) else n for n in shape], s.dtype)
+        for s, shape in zip(found, wanted, strict=True)
+    )
+    filler = iter(given)
+    return (
+        elements.map_leaves(lambda _: next(made), spec),
+        elements.map_leaves(lambda _: next(filler), spec),
+    )
+
+
+def _flat_shapes(spec: Any, shapes: Any) -> list[Any]:
+    if not elements.is_structure(spec):
+        return [shapes if not isinstance(shapes, int) else (shapes,)]
+    if isinstance(spec, dict):
+        parts = [_flat_shapes(spec[key], shapes[key]) for key in spec]
+    else:
+        parts = [_flat_shapes(s, p) for s, p in zip(spec, shapes, strict=True)]
+    return [shape for part in parts for shape in part]
+
+
+def _flat_values(found: list[Any], values: Any) -> list[Any]:
+    flat = list(elements.leaves(values)) if values is not None else [None] * len(found)
+    if len(flat) == 1 and len(found) > 1:
+        flat = flat * len(found)
+    if len(flat) != len(found):
+        raise ValueError(
+            f"padding_values has {len(flat)} values for {len(found)} components."
+        )
+    made = []
+    for spec, value in zip(found, flat, strict=True):
+        if value is None:
+            value = b"" if spec.dtype.kind == "O" else np.zeros((), spec.dtype)[()]
+        array = elements.to_array(value)
+        is_python = isinstance(value, (int, float)) and spec.dtype.kind in "iuf"
+        if array.dtype != spec.dtype and not is_python:
+            raise TypeError(
+                f"Value to be padded with ({value!r}) does not match the type of its "
+                f"component, {spec.dtype}."
+            )
+        is_text = spec.dtype.kind == "O"
+        made.append(array[()] if is_text else np.asarray(value, spec.dtype))
+    return made

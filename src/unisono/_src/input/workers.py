@@ -1,0 +1,122 @@
+"""Maps in worker processes, which Grain starts, feeds and stops."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from unisono._src.input import columnar, cursors, mapping, nodes, selecting
+
+
+@functools.cache
+def _plan_dataset() -> type:
+    """The class that Grain knows a plan by; made when Grain is first needed."""
+    import grain
+
+    class PlanIterator(grain.DatasetIterator):
+        """A cursor in a worker process."""
+
+        def __init__(self, cursor: cursors.Cursor) -> None:
+            super().__init__()
+            self._cursor = cursor
+
+        def __next__(self) -> Any:
+            return next(self._cursor)
+
+        def get_state(self) -> dict[str, Any]:
+            return self._cursor.get_state()
+
+        def set_state(self, state: dict[str, Any]) -> None:
+            self._cursor.set_state(state)
+
+    class PlanDataset(grain.IterDataset):
+        """A plan whose share Grain chooses for each worker."""
+
+        def __init__(self, node: mapping.Map, begin: dict[str, Any]) -> None:
+            super().__init__()
+            self._node, self._begin = node, begin
+            self._share = (1, 0)
+
+        def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+            self._share = (sl.step or 1, sl.start or 0)
+
+        def __iter__(self) -> Any:
+            source = self._node.parent.cursor()
+            source.set_state(self._begin)
+            shard = selecting._Shard(source, *self._share)
+            return PlanIterator(mapping._Mapped(shard, self._node.fn))
+
+    return PlanDataset
+
+
+class InProcesses(cursors.Cursor):
+    """A map in `count` worker processes, in the order of the source."""
+
+    def __init__(self, node: mapping.Map, count: int) -> None:
+        self._node, self._count = node, count
+        self._begin: dict[str, Any] | None = None
+        self._inner: columnar.Wrapped | None = None
+
+    def _open(self) -> columnar.Wrapped:
+        if self._inner is None:
+            import grain
+
+            if self._begin is None:
+                source = self._node.parent.cursor()
+                self._begin = source.get_state()
+                source.close()
+            options = grain.multiprocessing.MultiprocessingOptions(
+                num_workers=self._count, per_worker_buffer_size=16
+            )
+            dataset = _plan_dataset()(self._node, self._begin)
+            self._inner = columnar.Wrapped(iter(dataset.mp_prefetch(options)))
+        return self._inner
+
+    def read(self, count: int) -> list[Any]:
+        """Take turns with the workers."""
+        return self._open().read(count)
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the pass began, and where each worker is."""
+        inner = self._open().get_state()
+        return {"begin": self._begin, "workers": self._count, "inner": inner}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue with as many workers as there were."""
+        self.close()
+        self._begin, self._count = state["begin"], state["workers"]
+        self._open().set_state(state["inner"])
+
+    def close(self) -> None:
+        """End the processes."""
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.close()
+
+
+def prepared(node: nodes.Node, processes: int) -> nodes.Node:
+    """A plan whose parallel maps run in worker processes, if any are wanted."""
+    if not processes:
+        return node
+
+    def change(node: nodes.Node) -> nodes.Node | None:
+        if isinstance(node, mapping.Map) and node.parallel is not None:
+            return ProcessMap(node.parent, node.fn, node.parallel, processes)
+        return None
+
+    return nodes.rewrite(node, change)
+
+
+class ProcessMap(mapping.Map):
+    """A map that runs in worker processes."""
+
+    def __init__(
+        self, parent: nodes.Node, fn: Any, parallel: int | None, processes: int
+    ) -> None:
+        super().__init__(parent, fn, parallel)
+        object.__setattr__(self, "processes", processes)
+
+    def cursor(self) -> cursors.Cursor:
+        """What the workers make of each element."""
+        plain = mapping.Map(self.parent, self.fn, self.parallel)
+        return InProcesses(plain, self.processes)  # type: ignore[attr-defined]

@@ -1,0 +1,35 @@
+"""Names that TensorFlow keeps under ``tf.data.experimental``."""
+
+from unisono._src.input.choices import (
+    AutoShardPolicy,
+    AutotuneOptions,
+    DistributeOptions,
+    ExternalStatePolicy,
+    OptimizationOptions,
+    ThreadingOptions,
+)
+from unisono._src.input.dataset import (
+    AUTOTUNE,
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    assert_cardinality,
+    cardinality,
+)
+from unisono._src.input.distributing import SHARD_HINT
+from unisono._src.input.iterators import Optional
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "SHARD_HINT",
+    "UNKNOWN_CARDINALITY",
+    "AutoShardPolicy",
+    "AutotuneOptions",
+    "DistributeOptions",
+    "ExternalStatePolicy",
+    "OptimizationOptions",
+    "Optional",
+    "ThreadingOptions",
+    "assert_cardinality",
+    "cardinality",
+]
