@@ -15,8 +15,8 @@ from unisono._src.input.dataset import (
     assert_cardinality,
     cardinality,
 )
-from unisono._src.input.distributing import SHARD_HINT
 from unisono._src.input.iterators import Optional
+from unisono._src.input.selecting import SHARD_HINT
 
 __all__ = [
     "AUTOTUNE",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from unisono._src import specs
+from unisono._src import errors, specs
 from unisono._src.input import cursors, elements, nodes
 
 
@@ -120,7 +119,7 @@ class _Padded(_Stacked):
 
 
 def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
-    arrays = [np.asarray(x) for x in column]
+    arrays = [elements.as_array(x) for x in column]
     sizes = [max(a.shape[i] for a in arrays) for i in range(arrays[0].ndim)]
     if len(wanted) != len(sizes):
         raise ValueError(
@@ -141,7 +140,7 @@ def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
 def elements_too_large(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
     """An element does not fit into its padded shape."""
     worst = max((a.shape for a in arrays), key=lambda s: s)
-    return ValueError(
+    return errors.DataLossError(
         f"Attempted to pad to a smaller size than the input element: shape {worst} "
         f"does not fit into padded_shapes {tuple(wanted)}."
     )
@@ -277,9 +276,7 @@ class Unbatch(nodes.Unary):
     def cardinality(self) -> int:
         """Known if the size of every batch is."""
         inner = self.parent.cardinality
-        if inner <= 0 and inner != nodes.UNKNOWN:
-            return inner
-        if inner == nodes.UNKNOWN:
+        if inner < 0:
             return inner
         leaves = elements.leaves(self.parent.spec)
         sizes = {s.shape[0] if s.shape else None for s in leaves}
@@ -338,21 +335,8 @@ class Rebatch(nodes.Unary):
 
     @property
     def cardinality(self) -> int:
-        """Infinite, none, or unknown."""
-        inner = self.parent.cardinality
-        return inner if inner in (0, nodes.INFINITE) else self._counted()
-
-    def _counted(self) -> int:
-        total = Unbatch(self.parent).cardinality
-        if total < 0:
-            return nodes.UNKNOWN
-        count = 0
-        for size in itertools.cycle(self.sizes):
-            if total <= 0 or (self.drop and total < size):
-                return count
-            total -= size
-            count += 1
-        return count
+        """Unknown, as TensorFlow has it."""
+        return nodes.UNKNOWN
 
     def __str__(self) -> str:
         return f"Rebatch({', '.join(map(str, self.sizes))})"

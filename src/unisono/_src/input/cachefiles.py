@@ -55,7 +55,7 @@ def _read(file: BinaryIO) -> np.ndarray:
     out = np.empty(array.shape, object)
     for index in np.ndindex(array.shape):
         out[index] = file.read(int(array[index]))
-    return out
+    return out[()] if out.ndim == 0 else out
 
 
 class _Reading(cursors.Cursor):
@@ -173,7 +173,7 @@ def _write_element(file: BinaryIO, element: Any) -> None:
     head = json.dumps({"structure": _layout(element), "n": len(arrays)})
     file.write(f"+{head}\n".encode())
     for array in arrays:
-        _write(file, np.asarray(array))
+        _write(file, elements.as_array(array))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -105,6 +105,7 @@ class Parquet(nodes.Node):
 
     files: tuple[str, ...]
     kind = "Parquet"
+    samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
         """Row after row, file after file."""
@@ -130,9 +131,7 @@ class _Records:
         self._source = source
 
     def at(self, index: int) -> Any:
-        out = np.empty((), object)
-        out[()] = self._source[index]
-        return out
+        return self._source[index]
 
     def take(self, indices: np.ndarray) -> Any:
         found = self._source.__getitems__([int(i) for i in indices])

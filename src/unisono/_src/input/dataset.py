@@ -95,7 +95,10 @@ class Dataset(transforms.Transformations):
                 f"Invalid `args`. The length of `args` should be between 1 and 3, "
                 f"received {len(args)}."
             )
-        span = range(*(int(a) for a in args))
+        numbers = [transforms.integer(a, "args") for a in args]
+        if len(numbers) == 3 and numbers[2] == 0:
+            raise errors.InvalidArgumentError("The step of a range cannot be zero.")
+        span = range(*numbers)
         return Dataset(
             sources.Range(span.start, span.stop, span.step, np.dtype(output_type))
         )
@@ -128,7 +131,7 @@ class Dataset(transforms.Transformations):
 
         In random order unless `shuffle` is False; then sorted.
         """
-        patterns = elements.to_array(file_pattern)
+        patterns = elements.as_array(elements.to_array(file_pattern))
         found = sorted(
             path
             for pattern in np.ravel(patterns)
@@ -172,14 +175,17 @@ class Dataset(transforms.Transformations):
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:
         """Each element from a dataset drawn at random."""
-        count = len(datasets)
+        given, count = list(datasets), len(datasets)
         chances = np.full(count, 1 / count) if weights is None else np.asarray(weights)
         if chances.shape != (count,):
             raise ValueError(
                 f"weights must be one number per dataset, received {chances.shape} "
                 f"for {count} datasets."
             )
-        chances = chances / chances.sum()
+        # A dataset that is never drawn must not be waited for at the end.
+        given = [d for d, chance in zip(given, chances, strict=True) if chance > 0]
+        chances = chances[chances > 0] / chances.sum()
+        count = len(given)
         order = shuffling.Order(seed, rerandomize_each_iteration is not False)
 
         def numbers() -> Iterator[Any]:
@@ -189,7 +195,7 @@ class Dataset(transforms.Transformations):
 
         spec = specs.TensorSpec((), np.int64)
         chosen = Dataset(sources.Generated(numbers, spec, nodes.INFINITE))
-        return Dataset.choose_from_datasets(datasets, chosen, stop_on_empty_dataset)
+        return Dataset.choose_from_datasets(given, chosen, stop_on_empty_dataset)
 
     @staticmethod
     def from_loader(loader: Any) -> Dataset:
@@ -271,7 +277,9 @@ class Dataset(transforms.Transformations):
         """Fold a function over the elements."""
         state = elements.present(elements.convert(initial_state))
         for element in self:
-            state = elements.present(elements.convert(reduce_func(state, element)))
+            made = elements.convert(reduce_func(state, element))
+            elements.check_same_types(state, made, "The state of reduce")
+            state = elements.present(made)
         return state
 
 
@@ -315,12 +323,14 @@ def _shapes_like(types: Any, shapes: Any) -> Iterator[Any]:
 
 
 def _names(filenames: Any) -> tuple[str, ...]:
-    array = elements.to_array(
-        [os.fspath(f) for f in filenames]
-        if isinstance(filenames, (list, tuple))
-        else os.fspath(filenames)
-        if isinstance(filenames, os.PathLike)
-        else filenames
+    array = elements.as_array(
+        elements.to_array(
+            [os.fspath(f) for f in filenames]
+            if isinstance(filenames, (list, tuple))
+            else os.fspath(filenames)
+            if isinstance(filenames, os.PathLike)
+            else filenames
+        )
     )
     if array.dtype.kind != "O":
         raise TypeError(

@@ -20,7 +20,6 @@ from unisono._src.input import (
     elements,
     iterators,
     loaders,
-    mapping,
     mixing,
     nodes,
     placement,
@@ -368,7 +367,7 @@ def _row_bytes(node: nodes.Node) -> int:
 
 def _check_batched(node: nodes.Node, share: steps.Share) -> None:
     """Raise if the plan says that elements are single examples."""
-    if share.is_single or not _spec_is_cheap(node):
+    if share.is_single or not nodes.tells_spec(node):
         return
     for path, spec in elements.paths(node.spec):
         if spec.shape == ():
@@ -378,16 +377,6 @@ def _check_batched(node: nodes.Node, share: steps.Share) -> None:
                 "batch axis. Batch the dataset by the global batch size first: "
                 "dataset.batch(size)."
             )
-
-
-def _spec_is_cheap(node: nodes.Node) -> bool:
-    """Whether the spec is known without calling a user's function or reading."""
-    asks = (mapping.Map, mixing.Interleave, loaders.Loader, stages.Scan, stages.Window)
-    return not any(
-        isinstance(n, asks)
-        or (isinstance(n, sources.Generated) and n.signature is None)
-        for n in nodes.walk(node)
-    )
 
 
 def check_options(options: Any) -> choices.InputOptions:

@@ -25,9 +25,6 @@ from unisono._src.input import (
 _LOG = logging.getLogger("unisono")
 Policy = choices.AutoShardPolicy
 
-# `shard(SHARD_HINT, SHARD_HINT)` marks where HINT puts the shard.
-SHARD_HINT = -1
-
 _FILES = (files.Files, columnar.Parquet, columnar.ArrayRecord)
 _SEES_THROUGH = (
     mapping.Filter,
@@ -206,10 +203,13 @@ def too_few_files(count: int, workers: int) -> Exception:
 
 
 def shard_hints(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
-    """The plan of one worker when the user marked where to shard."""
+    """The plan of one worker when the user marked where to shard.
+
+    With another policy than HINT the mark means nothing: it is one shard of one.
+    """
 
     def change(n: nodes.Node) -> nodes.Node | None:
-        if isinstance(n, selecting.Shard) and n.shards == SHARD_HINT:
+        if isinstance(n, selecting.Shard) and n.shards == selecting.SHARD_HINT:
             return dataclasses.replace(n, shards=workers, index=worker)
         return None
 
@@ -220,7 +220,8 @@ def for_worker(
     node: nodes.Node, decision: Decision, workers: int, worker: int
 ) -> nodes.Node:
     """The plan that one of several workers runs; DATA and OFF change nothing."""
-    node = shard_hints(node, workers, worker)
+    hinted = decision.kind == Policy.HINT
+    node = shard_hints(node, *((workers, worker) if hinted else (1, 0)))
     if workers == 1:
         return node
     if decision.kind == Policy.FILE:

@@ -2,7 +2,7 @@
 
 Tuples, named tuples and mappings are structure; a list is an array, as in tf.data.
 Arrays are NumPy's, with TensorFlow's element types: a Python integer is int32, a
-Python float is float32, and text is an array of `bytes` objects.
+Python float is float32, and text is `bytes`, or an array of `bytes` objects.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src import nest, specs
+from unisono._src import errors, nest, specs
 
 _INT32 = np.iinfo(np.int32)
 _TEXT = np.dtype(object)
@@ -30,9 +30,18 @@ class HostArray(np.ndarray):
         return plain(self)
 
 
+def as_array(x: Any) -> np.ndarray:
+    """A part of an element as an array; NumPy would cut text at zero bytes."""
+    if isinstance(x, bytes):
+        array = np.empty((), object)
+        array[()] = x
+        return array
+    return np.asarray(x)
+
+
 def plain(x: Any) -> Any:
     """A NumPy array, or a NumPy scalar or `bytes` for shape ()."""
-    array = np.asarray(x)
+    array = as_array(x)
     return array[()] if array.ndim == 0 else array
 
 
@@ -82,7 +91,7 @@ def present(element: Any) -> Any:
     """An element as the user sees it."""
     if type(element) is np.ndarray:
         return element.view(HostArray)
-    return map_leaves(lambda x: np.asarray(x).view(HostArray), element)
+    return map_leaves(lambda x: as_array(x).view(HostArray), element)
 
 
 def convert(element: Any) -> Any:
@@ -106,7 +115,7 @@ def to_array(x: Any) -> Any:
     if isinstance(x, (np.ndarray, np.generic)):
         return x if x.dtype.kind in "biufc" else _encoded(np.asarray(x))
     if isinstance(x, (str, bytes)):
-        return _encoded(np.asarray(x, _TEXT))
+        return x.encode() if isinstance(x, str) else bytes(x)
     if isinstance(x, (bool, int, float, complex)):
         return np.asarray(x, _type_of_python(np.asarray(x)))
     if isinstance(x, (list, tuple)):
@@ -117,7 +126,7 @@ def to_array(x: Any) -> Any:
     return array if array.dtype.kind in "biufc" else _other(array, x)
 
 
-def _other(array: np.ndarray, given: Any) -> np.ndarray:
+def _other(array: np.ndarray, given: Any) -> Any:
     if array.dtype.kind == "V":  # bfloat16 and its like
         return array
     if array.dtype.kind == "O" and array.ndim == 0:
@@ -129,8 +138,8 @@ def _other(array: np.ndarray, given: Any) -> np.ndarray:
 
 
 def _from_sequence(x: Sequence[Any]) -> np.ndarray:
-    first = x
-    while isinstance(first, (list, tuple)) and len(first):
+    first: Any = x
+    while isinstance(first, (list, tuple)) and len(first) and first[0] is not first:
         first = first[0]
     if isinstance(first, (str, bytes)):
         return _encoded(np.array(x, _TEXT))
@@ -141,7 +150,9 @@ def _from_sequence(x: Sequence[Any]) -> np.ndarray:
             f"Cannot make one array of a list whose parts differ in shape: {e}. Use a "
             "tuple for an element of several arrays."
         ) from e
-    if isinstance(first, (bool, int, float, complex)) or first is x:
+    if array.dtype.kind == "O":
+        return _encoded(array)
+    if type(first) in (bool, int, float, complex) or first is x:
         return array.astype(_type_of_python(array), copy=False)
     return array
 
@@ -159,8 +170,10 @@ def _type_of_python(array: np.ndarray) -> Any:
     return array.dtype
 
 
-def _encoded(array: np.ndarray) -> np.ndarray:
+def _encoded(array: np.ndarray) -> Any:
     """Text as `bytes` objects."""
+    if array.ndim == 0 and isinstance(array.item(), (str, bytes)):
+        return to_array(array.item())
     if array.dtype.kind in "US":
         array = array.astype(_TEXT)
     if array.dtype.kind != "O":
@@ -173,14 +186,14 @@ def _encoded(array: np.ndarray) -> np.ndarray:
                 f"Cannot convert {type(value).__name__} to an array: {value!r}. "
                 "Elements consist of numbers, text, arrays of them, tuples and dicts."
             )
-        out[index] = value.encode() if isinstance(value, str) else value
+        out[index] = value.encode() if isinstance(value, str) else bytes(value)
     return out
 
 
 def spec_of(element: Any) -> Any:
     """The exact shape and type of every array."""
     return map_leaves(
-        lambda x: specs.TensorSpec(np.shape(x), np.asarray(x).dtype), element
+        lambda x: specs.TensorSpec(np.shape(x), as_array(x).dtype), element
     )
 
 
@@ -194,6 +207,18 @@ def check_same_structure(first: Any, other: Any, what: str) -> None:
             f"{', '.join(here) or 'one array'}, another "
             f"{', '.join(there) or 'one array'}."
         )
+
+
+def check_same_types(first: Any, other: Any, what: str) -> None:
+    """Raise `TypeError` unless two elements have the same components and types."""
+    check_same_structure(first, other, what)
+    for (path, a), b in zip(paths(first), leaves(other), strict=True):
+        if as_array(a).dtype != as_array(b).dtype:
+            raise TypeError(
+                f"{what} must keep its type: {path or 'it'} was "
+                f"{as_array(a).dtype} and became {as_array(b).dtype}. Give the "
+                "first one the type of the result, such as np.int64(0)."
+            )
 
 
 def _columns(elements: Sequence[Any]) -> Any:
@@ -215,19 +240,19 @@ def stack(elements: Sequence[Any]) -> Any:
     """Elements as one batch.
 
     Raises:
-        ValueError: the shapes of a component differ.
+        InvalidArgumentError: the shapes of a component differ.
     """
     return map_leaves(_stack_column, _columns(elements))
 
 
 def _stack_column(column: list[Any]) -> np.ndarray:
-    first = np.asarray(column[0])
+    first = as_array(column[0])
     if first.ndim == 0 and first.dtype.kind in "biufc":
         # Much faster than `np.stack` on scalars.
         return np.array(column, first.dtype)
     shapes = {np.shape(x) for x in column}
     if len(shapes) > 1:
-        raise ValueError(
+        raise errors.InvalidArgumentError(
             "Cannot batch elements of different shapes: "
             f"{', '.join(map(str, sorted(shapes, key=str)))}. Use padded_batch, or "
             "make the shapes equal with map."
@@ -242,7 +267,8 @@ def length(batch: Any) -> int:
     """The common size of the first axis of every array.
 
     Raises:
-        ValueError: an array has no axis, or the sizes differ.
+        ValueError: an array has no axis.
+        InvalidArgumentError: the sizes differ.
     """
     sizes: dict[int, str] = {}
     for path, x in paths(batch):
@@ -255,7 +281,7 @@ def length(batch: Any) -> int:
         sizes.setdefault(shape[0], path)
     if len(sizes) > 1:
         told = ", ".join(f"{path or 'array'}: {size}" for size, path in sizes.items())
-        raise ValueError(
+        raise errors.InvalidArgumentError(
             "The arrays of a batch disagree in their length along the first axis "
             f"({told}). Every component needs one row per example."
         )

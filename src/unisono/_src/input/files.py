@@ -131,7 +131,7 @@ class Reader(cursors.Cursor):
         found: list[Any] = []
         while len(found) < count and self._refill():
             stop = self._given + count - len(found)
-            found.extend(map(_text, self._ready[self._given : stop]))
+            found.extend(self._ready[self._given : stop])
             self._given = min(stop, len(self._ready))
         return found
 
@@ -197,12 +197,6 @@ class Reader(cursors.Cursor):
         """Note where this run of records began; offsets of the ends in the file."""
         self._begin = file.offset
         return [file.offset + end for end in ends]
-
-
-def _text(record: bytes) -> np.ndarray:
-    out = np.empty((), object)
-    out[()] = record
-    return out
 
 
 class _Lines(Reader):

@@ -87,6 +87,7 @@ class Loader(nodes.Node):
     """Something that can be iterated again and again."""
 
     source: Any
+    samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
         """From the beginning."""

@@ -178,6 +178,7 @@ class Map(nodes.Unary):
 
     fn: Callable[..., Any]
     parallel: int | None = None
+    samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
         """What the function makes of each element."""
@@ -205,8 +206,9 @@ def mapped_spec(fn: Callable[..., Any], parent: nodes.Node) -> Any:
     wanted = parent.spec
     if sample is None:
         sample = nodes.zeros(wanted)
-    result = apply(fn, sample)
-    found = elements.spec_of(result)
+    found = elements.spec_of(apply(fn, sample))
+    if any(s.shape is None for s in elements.leaves(wanted)):
+        return elements.map_leaves(lambda s: specs.TensorSpec(None, s.dtype), found)
     if not any(None in (s.shape or ()) for s in elements.leaves(wanted)):
         return found
     try:
@@ -224,7 +226,7 @@ def _shrunk(sample: Any, wanted: Any) -> Any:
     specs_ = iter(elements.leaves(wanted))
 
     def one(x: Any) -> Any:
-        array, spec = np.asarray(x), next(specs_)
+        array, spec = elements.as_array(x), next(specs_)
         for axis, size in enumerate(spec.shape or ()):
             if size is None:
                 now = array.shape[axis]
@@ -287,8 +289,7 @@ class Filter(nodes.Unary):
     @property
     def cardinality(self) -> int:
         """Unknown before it has run."""
-        inner = self.parent.cardinality
-        return 0 if inner == 0 else nodes.UNKNOWN
+        return nodes.UNKNOWN
 
     @property
     def is_fresh(self) -> bool:

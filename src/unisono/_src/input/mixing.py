@@ -327,6 +327,7 @@ class Interleave(nodes.Unary):
     fn: Callable[..., Any]
     cycle: int
     block: int
+    samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
         """Take turns."""
@@ -335,7 +336,7 @@ class Interleave(nodes.Unary):
     @property
     def cardinality(self) -> int:
         """Unknown before it has run."""
-        return 0 if self.parent.cardinality == 0 else nodes.UNKNOWN
+        return nodes.UNKNOWN
 
     def sample(self) -> nodes.Node:
         """The plan that the function makes of some element."""
@@ -364,11 +365,11 @@ class _Chosen(Parallel):
     ) -> None:
         super().__init__([choices, *sources])
         self._stop = stop
-        self._ended = False
+        self._ended: set[int] = set()
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
-        while len(found) < count and not self._ended:
+        while len(found) < count and not self._is_over():
             choice = self._sources[0].read(1)
             if not len(choice):
                 break
@@ -381,9 +382,20 @@ class _Chosen(Parallel):
             one = self._sources[1 + index].read(1)
             if len(one):
                 found.append(one[0])
-            elif self._stop:
-                self._ended = True
+            else:
+                self._ended.add(index)
         return found
+
+    def _is_over(self) -> bool:
+        wanted = 1 if self._stop else len(self._sources) - 1
+        return len(self._ended) >= wanted
+
+    def get_state(self) -> dict[str, Any]:
+        return {"ended": sorted(self._ended), **super().get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._ended = set(state["ended"])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

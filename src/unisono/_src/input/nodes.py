@@ -40,9 +40,12 @@ class Node:
     Attributes:
         keeps_spec: whether an element of the parent is like one of this node, so that
             one may be taken from there.
+        samples_spec: whether the spec is found by looking at one element, which costs
+            a call or a read, and says nothing about the sizes of the others.
     """
 
     keeps_spec: ClassVar[bool] = False
+    samples_spec: ClassVar[bool] = False
 
     @property
     def parents(self) -> tuple[Node, ...]:
@@ -198,6 +201,11 @@ def minimum(cardinalities: list[int]) -> int:
         return UNKNOWN
     finite = [c for c in cardinalities if c != INFINITE]
     return min(finite) if finite else INFINITE
+
+
+def tells_spec(node: Node) -> bool:
+    """Whether the plan itself tells the spec, without a look at an element."""
+    return not any(n.samples_spec for n in walk(node))
 
 
 def first(node: Node) -> Any:

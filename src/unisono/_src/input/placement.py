@@ -76,7 +76,7 @@ class Placed(cursors.Derived):
 
 def _owned(x: Any, fresh: bool) -> np.ndarray:
     """The array in a type that JAX holds and in memory that no one else will change."""
-    array = np.asarray(x)
+    array = elements.as_array(x)
     if array.dtype.kind == "O":
         return array
     kind = jax.dtypes.canonicalize_dtype(array.dtype)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from unisono._src import errors
 from unisono._src.input import cursors, nodes
 
 Make = Callable[[], cursors.Cursor]
@@ -48,8 +49,8 @@ class Take(nodes.Selecting):
     def cardinality(self) -> int:
         """At most `count`."""
         inner = self.parent.cardinality
-        if self.count < 0 or inner == nodes.UNKNOWN:
-            return nodes.UNKNOWN if self.count else 0
+        if self.count <= 0 or inner == nodes.UNKNOWN:
+            return inner if self.count else 0
         return self.count if inner == nodes.INFINITE else min(inner, self.count)
 
     def __str__(self) -> str:
@@ -104,12 +105,16 @@ class Skip(nodes.Selecting):
     def cardinality(self) -> int:
         """What is left."""
         inner = self.parent.cardinality
-        if self.count < 0:
+        if inner >= 0 and self.count < 0:
             return 0
         return inner if inner < 0 else max(0, inner - self.count)
 
     def __str__(self) -> str:
         return f"Skip({self.count})"
+
+
+# `shard(SHARD_HINT, SHARD_HINT)` marks where AutoShardPolicy.HINT puts the shard.
+SHARD_HINT = -1
 
 
 class _Shard(cursors.Derived):
@@ -152,6 +157,11 @@ class Shard(nodes.Selecting):
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """Take one, pass over the others."""
+        if self.shards == SHARD_HINT:
+            raise errors.FailedPreconditionError(
+                "`shard(SHARD_HINT, SHARD_HINT)` can only be used with a distributed "
+                "dataset whose auto_shard_policy is HINT."
+            )
         return _Shard(make(), self.shards, self.index)
 
     @property

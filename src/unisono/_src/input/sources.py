@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src import specs
+from unisono._src import errors, specs
 from unisono._src.input import cursors, elements, nodes
 
 
@@ -49,7 +49,9 @@ class Tensors(nodes.Node):
 
     def rows(self) -> Table:
         """One row."""
-        return Table(elements.map_leaves(lambda x: np.asarray(x)[None], self.element))
+        return Table(
+            elements.map_leaves(lambda x: elements.as_array(x)[None], self.element)
+        )
 
     def indices(self) -> cursors.Cursor:
         """The one row."""
@@ -219,6 +221,11 @@ class Generated(nodes.Node):
     signature: Any = None
     size: int = nodes.UNKNOWN
 
+    @property
+    def samples_spec(self) -> bool:  # type: ignore[override]
+        """Whether no signature was given."""
+        return self.signature is None
+
     def cursor(self) -> cursors.Cursor:
         """Start the generator again."""
         return cursors.Iterated(self._elements)
@@ -252,8 +259,7 @@ def conform(element: Any, signature: Any) -> Any:
     """An element that a generator yielded, converted to its declared types.
 
     Raises:
-        TypeError: it has another structure, or a type that cannot be converted.
-        ValueError: a shape that the signature does not allow.
+        InvalidArgumentError: it has another structure, type or shape.
     """
     if elements.is_structure(signature):
         given = element
@@ -261,28 +267,29 @@ def conform(element: Any, signature: Any) -> Any:
             given = tuple(given)
         wanted = [path for path, _ in elements.paths(signature)]
         found = [path for path, _ in elements.paths(given)]
-        if isinstance(signature, tuple) and len(found) >= len(wanted):
+        is_tuple = isinstance(signature, tuple) and isinstance(given, tuple)
+        if is_tuple and len(given) == len(signature):
             parts = zip(signature, given, strict=True)
             return tuple(conform(part, spec) for spec, part in parts)
-        if wanted != found:
-            raise TypeError(
+        if wanted != found or isinstance(signature, tuple):
+            raise errors.InvalidArgumentError(
                 "The generator yielded an element of another structure than its "
                 f"signature {signature!r}: {element!r}."
             )
         keyed = {k: conform(given[k], s) for k, s in signature.items()}
         return keyed
     try:
-        array = np.asarray(elements.to_array(element))
+        array = elements.as_array(elements.to_array(element))
         if array.dtype != signature.dtype:
             array = array.astype(signature.dtype)
     except (TypeError, ValueError) as e:
-        raise TypeError(
+        raise errors.InvalidArgumentError(
             "The generator yielded an element that cannot be converted to the expected "
             f"type {np.dtype(signature.dtype).name}: {element!r}."
         ) from e
     if not signature.fits(array.shape):
-        raise ValueError(
+        raise errors.InvalidArgumentError(
             f"The generator yielded an element of shape {array.shape} where an element "
             f"of shape {signature.shape} was expected."
         )
-    return array
+    return array.item() if array.dtype.kind == "O" and not array.ndim else array

@@ -242,6 +242,7 @@ class Window(nodes.Unary):
     drop: bool
     wrap: Callable[[list[Any]], Any]
     wrap_spec: Callable[[Any], Any]
+    samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
         """Window after window."""
@@ -295,6 +296,7 @@ class Scan(nodes.Unary):
 
     initial: Any
     fn: Callable[[Any, Any], Any]
+    samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
         """Carry the state along."""
@@ -361,7 +363,7 @@ class Opaque(nodes.Selecting):
 
 
 def _content(x: Any) -> Any:
-    array = np.asarray(x)
+    array = elements.as_array(x)
     return repr(array.tolist()) if array.dtype.kind == "O" else array.tobytes()
 
 

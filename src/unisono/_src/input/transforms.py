@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -108,7 +109,10 @@ class Transformations:
             name: accepted for TensorFlow's sake.
         """
         size = _positive(batch_size, "batch_size")
-        shapes, values = padding(self._node.spec, padded_shapes, padding_values)
+        certain = nodes.tells_spec(self._node)
+        shapes, values = padding(
+            self._node.spec, padded_shapes, padding_values, certain
+        )
         return self._derive(
             batching.PaddedBatch(self._node, size, shapes, values, bool(drop_remainder))
         )
@@ -145,7 +149,7 @@ class Transformations:
                 unless said otherwise.
             name: accepted for TensorFlow's sake.
         """
-        size = int(buffer_size)
+        size = integer(buffer_size, "buffer_size")
         if size == nodes.UNKNOWN:
             size = sys.maxsize
         if size < 1:
@@ -159,20 +163,28 @@ class Transformations:
     def repeat(self, count: Any = None, name: str | None = None) -> Any:
         """The elements `count` times; without end if it is None or -1."""
         return self._derive(
-            selecting.Repeat(self._node, -1 if count is None else int(count))
+            selecting.Repeat(
+                self._node, -1 if count is None else integer(count, "count")
+            )
         )
 
     def take(self, count: Any, name: str | None = None) -> Any:
         """The first `count` elements; all for -1."""
-        return self._derive(selecting.Take(self._node, int(count)))
+        return self._derive(selecting.Take(self._node, integer(count, "count")))
 
     def skip(self, count: Any, name: str | None = None) -> Any:
         """All but the first `count` elements; none for -1."""
-        return self._derive(selecting.Skip(self._node, int(count)))
+        return self._derive(selecting.Skip(self._node, integer(count, "count")))
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Any:
-        """Every `num_shards`-th element, beginning with number `index`."""
-        shards, number = int(num_shards), int(index)
+        """Every `num_shards`-th element, beginning with number `index`.
+
+        With `experimental.SHARD_HINT` for both, `AutoShardPolicy.HINT` shards here.
+        """
+        shards = integer(num_shards, "num_shards")
+        number = integer(index, "index")
+        if (shards, number) == (selecting.SHARD_HINT, selecting.SHARD_HINT):
+            return self._derive(selecting.Shard(self._node, shards, number))
         if shards < 1:
             raise errors.InvalidArgumentError(
                 f"num_shards must be >= 1, received {num_shards}."
@@ -186,7 +198,7 @@ class Transformations:
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Any:
         """Read up to `buffer_size` elements ahead, in a thread."""
-        size = int(buffer_size)
+        size = integer(buffer_size, "buffer_size")
         if size < mapping.AUTOTUNE:
             raise errors.InvalidArgumentError(
                 f"buffer_size must be >= 0 or AUTOTUNE, received {buffer_size}."
@@ -241,7 +253,7 @@ class Transformations:
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Any:
         """Pairs of a number and an element."""
-        first = int(start)
+        first = integer(start, "start")
         numbers = sources.Range(first, sys.maxsize, 1, np.dtype(np.int64))
         endless = nodes.INFINITE if self._node.cardinality == nodes.INFINITE else None
         if endless is not None:
@@ -321,8 +333,20 @@ class Transformations:
         )
 
 
+def integer(value: Any, what: str) -> int:
+    """A whole number, from Python, NumPy or JAX.
+
+    Raises:
+        TypeError: it is none.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number, received {value!r}.") from None
+
+
 def _positive(value: Any, what: str) -> int:
-    number = int(value)
+    number = integer(value, what)
     if number < 1:
         raise errors.InvalidArgumentError(
             f"{what} must be greater than zero, received {value}."
@@ -343,7 +367,14 @@ def _check_parallel(count: Any) -> None:
         )
 
 
-def padding(spec: Any, shapes: Any, values: Any) -> tuple[Any, Any]:
+def _loose(shape: Any, certain: bool) -> Any:
+    """A shape of an element; that of a first one says nothing about the others."""
+    return shape if certain or shape is None else (None,) * len(shape)
+
+
+def padding(
+    spec: Any, shapes: Any, values: Any, certain: bool = True
+) -> tuple[Any, Any]:
     """The padded shape and the value of every component, checked.
 
     Raises:
@@ -351,7 +382,10 @@ def padding(spec: Any, shapes: Any, values: Any) -> tuple[Any, Any]:
         TypeError: a value cannot be of the type of its component.
     """
     found = list(elements.leaves(spec))
-    wanted = [s.shape for s in found] if shapes is None else _flat_shapes(spec, shapes)
+    if shapes is None:
+        wanted = [_loose(s.shape, certain) for s in found]
+    else:
+        wanted = _flat_shapes(spec, shapes)
     for s, shape in zip(found, wanted, strict=True):
         if s.shape is None or shape is None:
             raise ValueError(
@@ -397,7 +431,7 @@ def _flat_values(found: list[Any], values: Any) -> list[Any]:
     for spec, value in zip(found, flat, strict=True):
         if value is None:
             value = b"" if spec.dtype.kind == "O" else np.zeros((), spec.dtype)[()]
-        array = elements.to_array(value)
+        array = elements.as_array(elements.to_array(value))
         is_python = isinstance(value, (int, float)) and spec.dtype.kind in "iuf"
         if array.dtype != spec.dtype and not is_python:
             raise TypeError(
