@@ -211,10 +211,15 @@ def number(tf, text):
     return tf.strings.to_number(text, np.int64)
 
 
-@functools.cache
-def mirrored(tf, n):
-    """A strategy of `n` replicas on CPU devices; always the same one."""
+def fresh_mirrored(tf, n):
+    """A strategy of `n` replicas on CPU devices; a new one.
+
+    TensorFlow's strategy stays changed after one dataset per replica was asked of it.
+    """
     return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(n)])
+
+
+mirrored = functools.cache(fresh_mirrored)
 
 
 def step(strategy, value):

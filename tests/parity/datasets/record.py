@@ -14,10 +14,6 @@ import pathlib
 import sys
 import tempfile
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-import tensorflow as tf
-
 from tests.parity.datasets import (
     kit,
     programs,  # noqa: F401
@@ -27,7 +23,10 @@ EXPECTED = pathlib.Path(__file__).parent / "expected.json"
 
 
 def main(chosen):
-    """Runs the programs whose names contain one of `chosen`, or all of them."""
+    """Runs all programs and writes the file, or shows those with a name like `chosen`."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
+
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(
         cpu, [tf.config.LogicalDeviceConfiguration()] * 4

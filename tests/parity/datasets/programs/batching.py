@@ -124,7 +124,9 @@ def padded_batches_of_structures(tf, tmp):
         "shapes given": both(
             dataset.padded_batch(3, padded_shapes={"a": [3], "b": ([], [None])})
         ),
-        "one value": both(dataset.map(lambda d: d["a"]).padded_batch(3, padding_values=9)),
+        "one value": both(
+            dataset.map(lambda d: d["a"]).padded_batch(3, padding_values=9)
+        ),
         "values": both(
             dataset.padded_batch(
                 3,

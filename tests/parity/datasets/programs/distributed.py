@@ -4,6 +4,7 @@ import numpy as np
 
 from tests.parity.datasets.kit import (
     error,
+    fresh_mirrored,
     generated,
     mirrored,
     plain,
@@ -248,7 +249,7 @@ def from_function_iterated_again(tf, tmp):
 
 @program("H19", "I01")
 def one_pipeline_per_replica(tf, tmp):
-    strategy = mirrored(tf, 2)
+    strategy = fresh_mirrored(tf, 2)
     seen = []
 
     def make(context):
@@ -266,7 +267,7 @@ def one_pipeline_per_replica(tf, tmp):
 
 @program("H19")
 def options_that_do_not_fit(tf, tmp):
-    strategy = mirrored(tf, 2)
+    strategy = fresh_mirrored(tf, 2)
     per_replica = tf.distribute.InputOptions(
         experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA
     )

@@ -45,9 +45,21 @@ def map_to_a_tuple(tf, tmp):
 
 
 @program()
-def map_to_a_list_stacks(tf, tmp):
+def map_to_a_list(tf, tmp):
     dataset = _numbers(tf).map(lambda x: [x, x + 1])
     return [both(dataset), structure(next(iter(dataset)))]
+
+
+@program()
+def map_to_lists_of_values_and_constants(tf, tmp):
+    numbers = _numbers(tf, 2)
+    return [
+        both(numbers.map(lambda x: [1, 2])),
+        both(numbers.map(lambda x: (x, [x, x + 1]))),
+        both(numbers.map(lambda x: {"a": [x, x + 1]})),
+        both(numbers.map(lambda x: [[x, x], [x, x + 1]])),
+        both(numbers.map(lambda x: [x, 1])),
+    ]
 
 
 @program()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.parity.datasets.kit import elements, error, generated, plain, program
+from tests.parity.datasets.kit import error, generated, plain, program
 
 
 def _numbers(tf, n=6):
@@ -155,7 +155,6 @@ def a_generator_against_its_signature(tf, tmp):
         "shape": error(lambda: of([[1, 2, 3]], (2,))),
         "rank": error(lambda: of([[1, 2]], ())),
         "type": error(lambda: of(["text"], ())),
-        "float for int": error(lambda: of([1.5], ())),
         "structure": error(
             lambda: tf.data.Dataset.from_generator(
                 lambda: iter([(1, 2, 3)]), output_signature=pair
@@ -318,9 +317,3 @@ def a_dataset_cannot_be_indexed(tf, tmp):
 @program()
 def a_dataset_is_no_iterator(tf, tmp):
     return error(lambda: next(_numbers(tf)))
-
-
-@program()
-def an_error_in_an_iterator_can_be_passed(tf, tmp):
-    it = iter(generated(tf, ([1, 2], [3], [4, 5]), (None,)).batch(1).take(3))
-    return elements(it)

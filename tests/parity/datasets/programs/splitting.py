@@ -57,7 +57,8 @@ def _register(name, make, rows=("H01", "H04", "H05")):
     def run(tf, tmp):
         dataset = make(tf, _Files(tf, tmp))
         return {
-            "1 replica": _split(tf, dataset, 1, "AUTO"),
+            # Under AUTO, TensorFlow undoes a rebatch that comes last.
+            "1 replica": _split(tf, dataset, 1, "OFF"),
             "2 replicas": _grouped(
                 {p: _split(tf, dataset, 2, p) for p in ("AUTO", "OFF")}
             ),
@@ -147,7 +148,7 @@ _PIPELINES = {
         6, drop_remainder=True, num_parallel_calls=2
     ),
     "padded_batch": lambda tf, f: generated(
-        tf, ([i] * (i % 3) for i in range(8))
+        tf, [[i] * (i % 3) for i in range(8)]
     ).padded_batch(6),
     "padded_batch_whole_only": lambda tf, f: _numbers(tf, 14).padded_batch(
         6, padded_shapes=(), drop_remainder=True
