@@ -1,0 +1,16 @@
+"""Small programs over `tf.data`; importing this package registers them all."""
+
+from tests.parity.datasets.programs import (  # noqa: F401
+    batching,
+    beyond,
+    combining,
+    described,
+    distributed,
+    files,
+    functions,
+    iterating,
+    ordering,
+    refusals,
+    sources,
+    splitting,
+)
