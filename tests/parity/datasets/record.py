@@ -23,7 +23,7 @@ EXPECTED = pathlib.Path(__file__).parent / "expected.json"
 
 
 def main(chosen):
-    """Runs all programs and writes the file, or shows those with a name like `chosen`."""
+    """Runs all programs and writes the file, or shows those named like `chosen`."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 

@@ -67,10 +67,9 @@ def batch_size(node: nodes.Node) -> int | None:
 
 def _may_be_static(node: nodes.Node) -> bool:
     """Whether asking for the spec can tell more; it may call a user's function."""
-    return not any(
-        isinstance(n, (batching.Batch, batching.PaddedBatch)) and not n.drop
-        for n in nodes.walk(node)
-    )
+    batches = (batching.Batch, batching.PaddedBatch, batching.Rebatch)
+    last = next((n for n in nodes.walk(node) if isinstance(n, batches)), None)
+    return last is None or last.drop
 
 
 def _walked_batch_size(node: nodes.Node) -> int | None:

@@ -1,6 +1,7 @@
 """Elements of a dataset: nested structures of host arrays.
 
-Tuples, named tuples and mappings are structure; a list is an array, as in tf.data.
+Tuples, named tuples and mappings are structure; a list is an array, as in tf.data. A
+None in a structure stays None.
 Arrays are NumPy's, with TensorFlow's element types: a Python integer is int32, a
 Python float is float32, and text is `bytes`, or an array of `bytes` objects.
 """
@@ -59,7 +60,7 @@ def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:
     if is_structure(element):
         parts = [map_leaves(fn, c) for c in nest.children(element)]
         return nest.rebuild(element, parts)
-    return fn(element)
+    return None if element is None else fn(element)
 
 
 def leaves(element: Any) -> Iterator[Any]:
@@ -67,7 +68,7 @@ def leaves(element: Any) -> Iterator[Any]:
     if is_structure(element):
         for child in nest.children(element):
             yield from leaves(child)
-    else:
+    elif element is not None:
         yield element
 
 
@@ -83,7 +84,7 @@ def paths(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(element, tuple):
         for index, child in enumerate(element):
             yield from paths(child, f"{prefix}[{index}]")
-    else:
+    elif element is not None:
         yield prefix, element
 
 
@@ -224,6 +225,8 @@ def check_same_types(first: Any, other: Any, what: str) -> None:
 def _columns(elements: Sequence[Any]) -> Any:
     """One element whose leaves are lists: the column of each component."""
     first = elements[0]
+    if first is None:
+        return None
     if not is_structure(first):
         return list(elements)
     if isinstance(first, Mapping):

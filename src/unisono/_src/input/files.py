@@ -39,6 +39,18 @@ class _Inflated:
         self._file.close()
 
 
+class _Unzipped(gzip.GzipFile):
+    """A gzip stream that closes its file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(fileobj=file, mode="rb")
+        self._file = file
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+
 def open_file(path: str, compression: str | None) -> Any:
     """A file to read from, uncompressed.
 
@@ -50,7 +62,7 @@ def open_file(path: str, compression: str | None) -> Any:
     except FileNotFoundError as e:
         raise errors.NotFoundError(f"{path}: No such file or directory.") from e
     if compression == "GZIP":
-        return gzip.GzipFile(fileobj=file, mode="rb")
+        return _Unzipped(file)
     return _Inflated(file) if compression == "ZLIB" else file
 
 
@@ -108,6 +120,11 @@ class Buffered:
 
     def close(self) -> None:
         self._file.close()
+
+    def __del__(self) -> None:
+        file = getattr(self, "_file", None)
+        if file is not None:
+            file.close()
 
 
 class Reader(cursors.Cursor):

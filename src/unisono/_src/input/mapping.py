@@ -31,6 +31,9 @@ def call(fn: Callable[..., Any], element: Any) -> Any:
 def apply(fn: Callable[..., Any], element: Any) -> Any:
     """What `map` makes of an element."""
     result = fn(*element) if type(element) is tuple else call(fn, element)
+    if isinstance(result, list):
+        # Here, and only here, a list is structure to TensorFlow as well.
+        result = tuple(result)
     return elements.convert(result)
 
 
