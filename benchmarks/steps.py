@@ -111,6 +111,8 @@ def variables_step(replicas: int, count: int) -> Pair:
 
 
 SIZES = (784, 512, 512, 10)
+INPUTS = SIZES[0]
+PER_REPLICA = 64
 
 
 def _initial(rng: np.random.Generator) -> list[np.ndarray]:
@@ -128,7 +130,7 @@ def _loss(params: Any, x: Any, y: Any, total: int) -> Any:
     return optax.softmax_cross_entropy_with_integer_labels(logits, y).sum() / total
 
 
-def mlp_step(replicas: int, per_replica: int = 64) -> Pair:
+def mlp_step(replicas: int, per_replica: int = PER_REPLICA) -> Pair:
     """A 784-512-512-10 classifier with Adam."""
     hand = Hand(replicas)
     rng = np.random.default_rng(0)
@@ -157,9 +159,7 @@ def mlp_step(replicas: int, per_replica: int = 64) -> Pair:
         return loss
 
     strategy = uni.distribute.MirroredStrategy(names(replicas))
-    with strategy.scope():
-        made = [uni.Variable(p) for p in start]
-        optimizer = uni.optimizers.Optimizer(tx, made)
+    step = fed_step(strategy, per_replica)
     parts = strategy.experimental_distribute_values_from_function(
         lambda c: (
             x.reshape(replicas, per_replica, -1)[c.replica_id_in_sync_group],
@@ -167,8 +167,21 @@ def mlp_step(replicas: int, per_replica: int = 64) -> Pair:
         )
     )
 
+    def lowered() -> tuple[Any, Any]:
+        return raw_step.lower(held, batch), step.lowered(*parts)
+
+    return Pair(raw, lambda: step(*parts), lowered)
+
+
+def fed_step(strategy: Any, per_replica: int = PER_REPLICA) -> Any:
+    """The same classifier under a strategy: features and labels in, the loss out."""
+    total = per_replica * strategy.num_replicas_in_sync
+    with strategy.scope():
+        made = [uni.Variable(p) for p in _initial(np.random.default_rng(0))]
+        optimizer = uni.optimizers.Optimizer(optax.adam(1e-3), made)
+
     @uni.function
-    def step(batch: Any) -> Any:
+    def step(x: Any, y: Any) -> Any:
         def replica(x: Any, y: Any) -> Any:
             def loss_fn() -> Any:
                 return _loss([v.value() for v in made], x, y, total)
@@ -177,9 +190,6 @@ def mlp_step(replicas: int, per_replica: int = 64) -> Pair:
             optimizer.apply_gradients(zip(grads, made, strict=True))
             return loss
 
-        return strategy.reduce("SUM", strategy.run(replica, args=batch), axis=None)
+        return strategy.reduce("SUM", strategy.run(replica, args=(x, y)), axis=None)
 
-    def lowered() -> tuple[Any, Any]:
-        return raw_step.lower(held, batch), step.lowered(parts)
-
-    return Pair(raw, lambda: step(parts), lowered)
+    return step

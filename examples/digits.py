@@ -122,17 +122,11 @@ def make_train_step(strategy, model):
     return train_step
 
 
-def split_batches(strategy, images, labels):
-    """Yields each global batch as one part per replica, the uneven last one too."""
-
-    def parts(batch):
-        return strategy.experimental_distribute_values_from_function(
-            lambda ctx: batch[ctx.replica_id_in_sync_group :: ctx.num_replicas_in_sync]
-        )
-
-    for start in range(0, len(images), GLOBAL_BATCH):
-        chosen = slice(start, start + GLOBAL_BATCH)
-        yield parts(images[chosen]), parts(labels[chosen])
+def make_batches(strategy, digits):
+    """Returns the global batches, split over the replicas, the uneven last one too."""
+    dataset = uni.data.Dataset.from_tensor_slices(digits.train)
+    dataset = dataset.shuffle(TRAINING_IMAGES, seed=0).batch(GLOBAL_BATCH)
+    return strategy.experimental_distribute_dataset(dataset)
 
 
 def train(strategy, digits, epochs, advance):
@@ -140,7 +134,7 @@ def train(strategy, digits, epochs, advance):
     with strategy.scope():
         model = Classifier()
     train_step = make_train_step(strategy, model)
-    batches = list(split_batches(strategy, *digits.train))
+    batches = make_batches(strategy, digits)
     losses, accuracies, seconds = [], [], []
     for epoch in range(epochs):
         model.accuracy.reset_state()

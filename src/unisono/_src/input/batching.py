@@ -51,7 +51,7 @@ class _Gathered(_Stacked):
     def _make(self, block: Any) -> Any:
         if isinstance(block, range) and block.step == 1:
             return self._rows.slice(block.start, block.stop)
-        return self._rows.take(np.array(block, np.intp))
+        return self._rows.take(np.asarray(block, np.intp))
 
 
 def batched_spec(spec: Any, size: int | None) -> Any:

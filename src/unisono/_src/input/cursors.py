@@ -62,13 +62,13 @@ class Count(Cursor):
     """The integers from 0 to `length`."""
 
     def __init__(self, length: int) -> None:
-        self._length = length
+        self.length = length
         self._next = 0
 
     def read(self, count: int) -> range:
         """A range, so that a reader can see that it has no gaps."""
         start = self._next
-        self._next = min(start + count, self._length)
+        self._next = min(start + count, self.length)
         return range(start, self._next)
 
     def skip(self, count: int) -> int:

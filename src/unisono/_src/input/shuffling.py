@@ -199,6 +199,49 @@ class _ShuffledElements(_Shuffled):
         self._source.close()
 
 
+class _Permuted(cursors.Cursor):
+    """All of a table in random order: what a buffer that holds everything comes to."""
+
+    def __init__(self, length: int, order: Order) -> None:
+        self._length, self._order = length, order
+        self._number: int | None = None
+        self._seed = self._next = 0
+        self._permutation: np.ndarray | None = None
+
+    def _begin(self) -> None:
+        if self._number is None:
+            self._seed, self._number = self._order.seed, self._order.begin()
+
+    def _ordered(self) -> np.ndarray:
+        if self._permutation is None:
+            self._begin()
+            seeds = np.random.SeedSequence([abs(self._seed), self._number or 0])
+            generator = np.random.Generator(np.random.PCG64(seeds))
+            self._permutation = generator.permutation(self._length)
+        return self._permutation
+
+    def read(self, count: int) -> Any:
+        """A piece of the permutation."""
+        found = self._ordered()[self._next : self._next + count]
+        self._next += len(found)
+        return found
+
+    def skip(self, count: int) -> int:
+        """Costs nothing."""
+        return len(self.read(count))
+
+    def get_state(self) -> dict[str, Any]:
+        """The permutation by its seed, and a place in it."""
+        self._begin()
+        return {"seed": self._seed, "pass": self._number, "next": self._next}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Make the same permutation again."""
+        self._seed, self._number = state["seed"], state["pass"]
+        self._order.resume(self._seed, state["pass"])
+        self._next, self._permutation = state["next"], None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shuffle(nodes.Selecting):
     """Draws each element at random from the next `size` ones."""
@@ -215,7 +258,10 @@ class Shuffle(nodes.Selecting):
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """Indices."""
-        return _ShuffledIndices(make(), self.size, self.order)
+        source = make()
+        if isinstance(source, cursors.Count) and source.length <= self.size:
+            return _Permuted(source.length, self.order)
+        return _ShuffledIndices(source, self.size, self.order)
 
     def __str__(self) -> str:
         return f"Shuffle({self.size})"

@@ -1,0 +1,210 @@
+"""Input pipelines: examples per second, and what feeding costs a step.
+
+usage: python benchmarks/input.py
+
+Each figure compares programs that take turns in one process. Rates are of whole
+epochs, without a training step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import rich.console
+import rich.table
+
+EXAMPLES, FEATURES, BATCH, REPLICAS = 65_536, 64, 256, 2
+ROUNDS = 7
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    """Features and labels."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(EXAMPLES, FEATURES)).astype("f4")
+    return features, rng.integers(0, 10, EXAMPLES).astype("i4")
+
+
+def standardised(x: Any, y: Any) -> Any:
+    """A map on a batch."""
+    return (x - 0.5) / 2, y
+
+
+def ours(strategy: Any, arrays: Any, mapped: bool) -> Callable[[], int]:
+    """A distributed dataset: shuffled, batched, on the devices."""
+    import jax
+
+    import unisono as uni
+
+    dataset = uni.data.Dataset.from_tensor_slices(arrays)
+    dataset = dataset.shuffle(EXAMPLES, seed=1).batch(BATCH)
+    if mapped:
+        dataset = dataset.map(standardised)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+
+    def epoch() -> int:
+        batches = 0
+        for batch in distributed:
+            last = batch
+            batches += 1
+        jax.block_until_ready(last)
+        return batches
+
+    return epoch
+
+
+class _Rows:
+    def __init__(self, arrays: Any) -> None:
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self._arrays[0])
+
+    def __getitem__(self, index: int) -> Any:
+        return tuple(a[index] for a in self._arrays)
+
+
+def bare_grain(arrays: Any, mapped: bool) -> Callable[[], int]:
+    """The same pipeline in Grain alone; batches stay on the host."""
+    import grain
+
+    made = grain.MapDataset.source(_Rows(arrays)).shuffle(seed=1).batch(BATCH)
+    if mapped:
+        made = made.map(lambda batch: standardised(*batch))
+
+    def epoch() -> int:
+        return sum(1 for _ in made.to_iter_dataset())
+
+    return epoch
+
+
+def tf_data(arrays: Any, mapped: bool) -> Callable[[], int]:
+    """The same in TensorFlow: tf.data and its own distributed dataset."""
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if not tf.config.list_logical_devices("GPU"):
+        # The second call finds them set.
+        with contextlib.suppress(RuntimeError):
+            tf.config.set_logical_device_configuration(
+                cpu, [tf.config.LogicalDeviceConfiguration()] * REPLICAS
+            )
+    strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(REPLICAS)])
+    dataset = tf.data.Dataset.from_tensor_slices(arrays)
+    dataset = dataset.shuffle(EXAMPLES, seed=1).batch(BATCH)
+    if mapped:
+        dataset = dataset.map(standardised)
+    distributed = strategy.experimental_distribute_dataset(dataset)
+
+    def epoch() -> int:
+        return sum(1 for _ in distributed)
+
+    return epoch
+
+
+def rate(epoch: Callable[[], int]) -> float:
+    """Examples per second of one epoch."""
+    begin = time.perf_counter()
+    assert epoch() == EXAMPLES // BATCH
+    return EXAMPLES / (time.perf_counter() - begin)
+
+
+def rates_table(console: rich.console.Console, strategy: Any) -> None:
+    """Examples per second against the bare pipelines."""
+    table = rich.table.Table(title="Examples per second, shuffled and batched")
+    for head in ("pipeline", "unisono", "Grain", "ratio", "reach", "tf.data", "ratio",
+                 "reach"):  # fmt: skip
+        table.add_column(head, justify="right", no_wrap=True)
+    arrays = data()
+    has_tf = importlib.util.find_spec("tensorflow") is not None
+    for mapped in (False, True):
+        epochs = {
+            "ours": ours(strategy, arrays, mapped),
+            "grain": bare_grain(arrays, mapped),
+        }
+        if has_tf:
+            epochs["tf"] = tf_data(arrays, mapped)
+        found: dict[str, list[float]] = {name: [] for name in epochs}
+        for _ in range(ROUNDS):
+            for name, epoch in epochs.items():
+                found[name].append(rate(epoch))
+        medians = {name: statistics.median(r[1:]) for name, r in found.items()}
+        row = [
+            "with a map" if mapped else "plain",
+            f"{medians['ours']:,.0f}",
+            f"{medians['grain']:,.0f}",
+            f"{medians['ours'] / medians['grain']:.2f}",
+            "≥ 0.95",
+        ]
+        row += (
+            [f"{medians['tf']:,.0f}", f"{medians['ours'] / medians['tf']:.2f}", "≥ 1"]
+            if has_tf
+            else ["not installed", "", "≥ 1"]
+        )
+        table.add_row(*row)
+    console.print(table)
+
+
+def feeding_table(console: rich.console.Console, strategy: Any) -> None:
+    """The time of a step with input against the step on data that is there."""
+    import steps
+
+    import unisono as uni
+
+    table = rich.table.Table(title="One MLP step, fed and on resident data")
+    for head in ("input", "resident ms", "fed ms", "ratio", "reach"):
+        table.add_column(head, justify="right")
+    rng = np.random.default_rng(0)
+    size = steps.PER_REPLICA * REPLICAS
+    x = rng.normal(size=(64 * size, steps.INPUTS)).astype("f4")
+    y = rng.integers(0, 10, 64 * size).astype("i4")
+    dataset = uni.data.Dataset.from_tensor_slices((x, y))
+    dataset = dataset.shuffle(64 * size, seed=1).repeat().batch(size)
+    pipelines = {
+        "arrays": dataset,
+        "arrays, map": dataset.map(lambda a, b: (a * 0.5, b)),
+    }
+    step = steps.fed_step(strategy)
+    for name, pipeline in pipelines.items():
+        fed = iter(strategy.experimental_distribute_dataset(pipeline))
+        resident = next(fed)
+        times: dict[str, list[float]] = {"resident": [], "fed": []}
+        for _ in range(2 * ROUNDS):
+            for kind in times:
+                begin = time.perf_counter()
+                for _ in range(16):
+                    out = step(*(resident if kind == "resident" else next(fed)))
+                out.block_until_ready()
+                times[kind].append((time.perf_counter() - begin) / 16)
+        ratios = [
+            f / r for f, r in zip(times["fed"][2:], times["resident"][2:], strict=True)
+        ]
+        table.add_row(
+            name,
+            f"{statistics.median(times['resident']) * 1e3:.2f}",
+            f"{statistics.median(times['fed']) * 1e3:.2f}",
+            f"{statistics.median(ratios):.3f}",
+            "≤ 1.05",
+        )
+        fed.close()
+    console.print(table)
+
+
+def main() -> None:
+    """Print the tables."""
+    import unisono as uni
+
+    uni.config.set_virtual_devices(REPLICAS)
+    strategy = uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(REPLICAS)])
+    console = rich.console.Console()
+    rates_table(console, strategy)
+    feeding_table(console, strategy)
+
+
+if __name__ == "__main__":
+    main()

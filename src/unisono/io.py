@@ -1,0 +1,5 @@
+"""Writing record files, at TensorFlow's names."""
+
+from unisono._src.input.writers import TFRecordWriter
+
+__all__ = ["TFRecordWriter"]
