@@ -39,12 +39,13 @@ class TFRecordWriter:
 
     def __init__(self, path: Any, options: str | None = None) -> None:
         kind = files.check_compression(options)
-        self._file: Any = open(files.path_of(path), "wb")  # noqa: SIM115
+        raw = open(files.path_of(path), "wb")  # noqa: SIM115
+        self._raw = raw
+        self._file: Any = raw
         if kind == "GZIP":
-            self._raw, self._file = self._file, gzip.GzipFile(fileobj=self._file)
-        else:
-            self._raw = None
-            self._file = _Deflated(self._file) if kind else self._file
+            self._file = gzip.GzipFile(fileobj=raw)
+        elif kind == "ZLIB":
+            self._file = _Deflated(raw)
 
     def write(self, record: bytes) -> None:
         """Append one record."""
@@ -65,8 +66,7 @@ class TFRecordWriter:
     def close(self) -> None:
         """Finish the file."""
         self._file.close()
-        if self._raw is not None:
-            self._raw.close()
+        self._raw.close()
 
     def __enter__(self) -> TFRecordWriter:
         return self
