@@ -43,7 +43,7 @@ class TFRecordWriter:
         self._raw = raw
         self._file: Any = raw
         if kind == "GZIP":
-            self._file = gzip.GzipFile(fileobj=raw)
+            self._file = gzip.GzipFile(fileobj=raw, mode="wb")
         elif kind == "ZLIB":
             self._file = _Deflated(raw)
 
