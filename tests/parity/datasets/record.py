@@ -41,8 +41,8 @@ def earlier(version):
     found = json.loads(EXPECTED.read_text(encoding="utf-8"))
     if found["tensorflow"] != version:
         raise SystemExit(
-            f"{EXPECTED.name} is of TensorFlow {found['tensorflow']}, this is {version}."
-            " Record all programs."
+            f"{EXPECTED.name} is of TensorFlow {found['tensorflow']}, not {version}: "
+            "record all programs."
         )
     return {name: found["results"].get(name) for name in kit.PROGRAMS}
 
