@@ -21,7 +21,7 @@ EXPECTED = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))["res
 
 # An error of TensorFlow, and the errors that stand for it here.
 ERRORS = {
-    "AttributeError": {"TypeError", "ValueError"},
+    "AttributeError": {"InvalidArgumentError", "TypeError", "ValueError"},
     "DataLossError": {"InvalidArgumentError", "ValueError"},
     "FailedPreconditionError": {"InvalidArgumentError", "ValueError"},
     "IndexError": {"InvalidArgumentError", "ValueError"},
@@ -33,7 +33,7 @@ ERRORS = {
     "ValueError": {"InvalidArgumentError"},
 }
 
-# A value of the wrong type is a TypeError here, where TensorFlow has a ValueError.
+# A value of the wrong type is a TypeError here; TensorFlow says the value is wrong.
 TYPE_ERRORS = {
     "refusals.batch_size_that_is_no_number",
     "refusals.map_of_something_that_is_no_function",
@@ -42,26 +42,50 @@ TYPE_ERRORS = {
 }
 
 
+def _steps(*paths_and_steps):
+    def change(want):
+        for path, steps in paths_and_steps:
+            part = want
+            for key in path[:-1]:
+                part = part[key]
+            part[path[-1]]["steps"] = steps
+
+    return change
+
+
+def _partial_batches_stay_apart(two, four):
+    return _steps((("2 replicas", "OFF"), two), (("4 replicas", "OFF FILE HINT"), four))
+
+
 def _a_cut_header_is_data_loss(want):
     for found in want.values():
         found[1] = "DataLossError"
 
 
-def _unequal_lengths_are_refused(want):
-    for replicas in ("2", "4"):
-        want[replicas]["steps"] = ["InvalidArgumentError"]
+def _leaves_of_two_sizes_are_refused(want):
+    for found in want.values():
+        found["steps"] = ["InvalidArgumentError"]
 
 
-def _a_size_is_not_promised(want):
-    want["2 replicas"]["AUTO OFF"]["spec"][1]["PerReplica 2"] = ["(None,) int64"]
+def _a_leaf_of_any_size_stays_so(want):
+    # TensorFlow takes the size of one leaf for both, and fails where that is wrong.
+    want["2 replicas"]["AUTO OFF"]["spec"][1] = {"PerReplica 2": ["(None,) int64"]}
 
 
 # Where unisono departs from TensorFlow on purpose: what it returns instead.
 DEPARTURES = {
-    # A batch whose arrays disagree in length is refused, not cut array by array.
-    "splitting.leaves_of_two_sizes_in_chunks": _unequal_lengths_are_refused,
-    # TensorFlow gives the other input's size to an array that promises none.
-    "splitting.zip_static_and_dynamic": _a_size_is_not_promised,
+    # A partial batch in mid-stream is not filled up from the next batch.
+    "splitting.repeat_of_a_partial_batch": _partial_batches_stay_apart(
+        ["0 1 2|3 4 5", "6 7|"] * 2, ["0 1|2 3|4|5", "6 7|||"] * 2
+    ),
+    "splitting.infinite_repeat_of_a_partial_batch": _partial_batches_stay_apart(
+        ["0 1 2|3 4 5", "6 7|"] * 4, ["0 1|2 3|4|5", "6 7|||"] * 4
+    ),
+    "splitting.concatenate_after_a_partial_batch": _partial_batches_stay_apart(
+        ["0 1 2|3 4 5", "6 7|", "0 1 2|"], ["0 1|2 3|4|5", "6 7|||", "0 1|2||"]
+    ),
+    "splitting.leaves_of_two_sizes_in_chunks": _leaves_of_two_sizes_are_refused,
+    "splitting.zip_static_and_dynamic": _a_leaf_of_any_size_stays_so,
     # TensorFlow takes a file that ends within a header for one that ends.
     "files.truncated_records": _a_cut_header_is_data_loss,
 }

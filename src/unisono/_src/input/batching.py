@@ -326,12 +326,17 @@ class Rebatch(nodes.Unary):
         return _Rebatched(self.parent.cursor(), self.sizes, self.drop)
 
     def _spec(self) -> Any:
-        same = len(set(self.sizes)) == 1 and self.drop
+        size = self.sizes[0] if len(set(self.sizes)) == 1 else None
+        leaves = elements.leaves(self.parent.spec)
+        given = {s.shape[0] if s.shape else None for s in leaves}
+        fixed = self.drop or all(
+            n is not None and size and n % size == 0 for n in given
+        )
         inner = elements.map_leaves(
             lambda s: specs.TensorSpec(s.shape and s.shape[1:], s.dtype),
             self.parent.spec,
         )
-        return batched_spec(inner, self.sizes[0] if same else None)
+        return batched_spec(inner, size if fixed else None)
 
     @property
     def cardinality(self) -> int:

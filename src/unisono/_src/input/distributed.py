@@ -219,12 +219,9 @@ class DistributedDataset(feeds.HostIterable):
         return ahead.Ahead(placed, 0 if is_cheap(node) else wanted, "input pipeline")
 
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
-        size = self._decision.size
         if self._share.is_single:
-            return steps.Whole(node.cursor(), by_rows=size is not None)
-        if size is None:
-            return steps.Chunked(node.cursor(), self._share)
-        return steps.Filled(node.cursor(), self._share, size)
+            return steps.Whole(node.cursor())
+        return steps.Cut(node.cursor(), self._share, self._decision.size)
 
 
 _PER_WORKER = choices.InputReplicationMode.PER_WORKER

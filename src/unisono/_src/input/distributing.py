@@ -112,8 +112,8 @@ class Decision:
     Attributes:
         policy: what the options asked for.
         kind: what it came to: FILE, DATA, OFF or HINT.
-        size: examples in a full batch, if fixed sizes are filled from the stream of
-            examples (rule B); None cuts every batch by itself (rule A).
+        size: examples in a full batch, if the parts have fixed sizes that are filled
+            in order (rule B); None cuts chunks of equal size (rule A).
     """
 
     policy: Policy

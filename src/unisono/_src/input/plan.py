@@ -39,3 +39,38 @@ def sizes_of_worker(batch: int, replicas: int, workers: int, worker: int) -> lis
     sizes = [small + 1] * more + [small] * (replicas - more)
     first = replicas // workers * worker
     return sizes[first:] + sizes[:first]
+
+
+def fills_of_worker(
+    rows: int, batch: int, replicas: int, workers: int = 1, worker: int = 0
+) -> list[list[tuple[int, int]]]:
+    """The steps in which one worker's replicas take a batch, in parts of fixed sizes.
+
+    A smaller batch leaves the last parts short or empty; it is not filled up from the
+    next one. Each step has as many parts as the worker has replicas.
+
+    Args:
+        rows: how many examples the batch has.
+        batch: its declared size.
+        replicas: on all workers.
+        workers: how many there are.
+        worker: the number of this one.
+
+    >>> fills_of_worker(6, 8, replicas=2)
+    [[(0, 4), (4, 6)]]
+    >>> fills_of_worker(3, 3, 2, workers=2, worker=1)
+    [[(0, 1)], [(1, 3)]]
+    """
+    local = replicas // workers
+    sizes = sizes_of_worker(batch, replicas, workers, worker)
+    steps, start = [], 0
+    for turn in range(0, len(sizes), local):
+        parts = []
+        for size in sizes[turn : turn + local]:
+            stop = min(start + size, rows)
+            parts.append((start, stop))
+            start = stop
+        steps.append(parts)
+        if start >= rows:
+            break
+    return steps

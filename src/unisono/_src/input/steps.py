@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
+from unisono._src.input import cursors, elements, plan
 
-from unisono._src.input import batching, cursors, elements, plan
+Bounds = list[tuple[int, int]]
 
 
 class Share(NamedTuple):
@@ -55,180 +54,105 @@ class Step(NamedTuple):
         return [elements.rows(self.batch, a, b) for a, b in self.bounds]
 
 
-class _Batches(cursors.Cursor):
-    """Steps made of global batches; abstract.
+class Cut(cursors.Cursor):
+    """Steps made of global batches, each batch cut by itself.
 
-    The position is a batch and a row in it, for any number of replicas.
-    """
-
-    def __init__(self, source: cursors.Cursor, share: Share) -> None:
-        self._stream = batching.Stream(source)
-        self._share = share
-
-    def units(self, found: Sequence[Step]) -> int:
-        return sum(step.units for step in found)
-
-    def get_state(self) -> dict[str, Any]:
-        return self._stream.get_state()
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._stream.set_state(state)
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-class Whole(cursors.Cursor):
-    """One replica: every element as it is, batched or not.
+    The position is a batch. It is the same for any number of replicas; only several
+    workers that read a batch in more than one step stop within one as well.
 
     Args:
-        source: gives the elements.
-        by_rows: whether positions are counted in rows, as `Filled` does.
+        source: gives the batches.
+        share: whose replicas take them.
+        size: the declared size of a batch, if the parts have fixed sizes (rule B);
+            None cuts chunks of the actual size (rule A).
     """
 
-    def __init__(self, source: cursors.Cursor, by_rows: bool) -> None:
-        self._source = source
-        self._by_rows = by_rows
-        self._rest: Any = None
-        self._before: Any = None
-        self._row = 0
+    def __init__(self, source: cursors.Cursor, share: Share, size: int | None) -> None:
+        self._source, self._share, self._size = source, share, size
+        self._before = source.get_state()
+        self._batch: Any = None
+        self._left: list[Bounds] = []
+        self._turn = 0
 
     def read(self, count: int) -> list[Step]:
-        """Element by element."""
-        found = []
-        if self._rest is not None:
-            rest, self._rest, self._row = self._rest, None, 0
-            found.append(self._step(rest))
-        if len(found) < count:
-            found.extend(map(self._step, self._source.read(count - len(found))))
+        """As many rows as the local replicas take."""
+        found: list[Step] = []
+        while len(found) < count and (self._left or self._next_batch()):
+            found.append(Step(self._batch, self._left.pop(0), 1))
+            self._turn += 1
         return found
 
-    def _step(self, element: Any) -> Step:
-        return Step([element], None, elements.length(element) if self._by_rows else 1)
+    def _next_batch(self) -> bool:
+        self._before, self._turn = self._source.get_state(), 0
+        block = self._source.read(1)
+        if not len(block):
+            return False
+        self._batch = block[0]
+        self._left = self._cuts(elements.length(self._batch))
+        return True
+
+    def _cuts(self, rows: int) -> list[Bounds]:
+        share = self._share
+        if self._size is None:
+            return [plan.chunks_of_worker(rows, *share)]
+        return plan.fills_of_worker(rows, self._size, *share)
 
     def units(self, found: Sequence[Step]) -> int:
-        """Rows or elements."""
-        return sum(step.units for step in found)
+        """Steps."""
+        return len(found)
 
     def skip(self, count: int) -> int:
-        """Rows or elements."""
-        if not self._by_rows:
+        """Steps; batches are passed over unread where each is one step."""
+        if self._size is None or self._share.workers == 1:
             return self._source.skip(count)
-        passed = 0
-        while passed < count:
-            before = self._source.get_state()
-            block = [self._rest] if self._rest is not None else self._source.read(1)
-            if not len(block):
-                break
-            rows = elements.length(block[0])
-            passed += rows
-            self._rest = None
-            if passed > count:
-                self._keep(block[0], rows - (passed - count), before)
-        return passed
-
-    def _keep(self, batch: Any, row: int, before: Any) -> None:
-        """Continue in the middle of a batch, where another run was stopped."""
-        self._rest = elements.rows(batch, row, elements.length(batch))
-        self._row, self._before = row, before
+        return super().skip(count)
 
     def get_state(self) -> dict[str, Any]:
-        """A batch and a row in it."""
-        if self._rest is not None:
-            return {"row": self._row, "source": self._before}
-        return {"row": 0, "source": self._source.get_state()}
+        """A batch, and how many steps of it were read."""
+        if not self._left:
+            return {"turn": 0, "source": self._source.get_state()}
+        return {"turn": self._turn, "source": self._before}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue, perhaps within a batch."""
+        """Continue at a step of a batch."""
         self._source.set_state(state["source"])
-        self._rest = None
-        if state["row"]:
-            block = self._source.read(1)
-            if len(block):
-                self._keep(block[0], state["row"], state["source"])
+        self._left = []
+        if state["turn"] and self._next_batch():
+            del self._left[: state["turn"]]
+            self._turn = state["turn"]
 
     def close(self) -> None:
         """Close the source."""
         self._source.close()
 
 
-class Chunked(_Batches):
-    """Rule A: each batch is cut into chunks by itself, whatever its size."""
-
-    def __init__(self, source: cursors.Cursor, share: Share) -> None:
-        super().__init__(source, share)
-        self._whole = Whole(source, by_rows=False)
+class Whole(cursors.Derived):
+    """One replica: every element as it is, batched or not."""
 
     def read(self, count: int) -> list[Step]:
-        """Batch by batch."""
-        return [self._cut(step.batch[0]) for step in self._whole.read(count)]
-
-    def _cut(self, batch: Any) -> Step:
-        size = elements.length(batch)
-        bounds = plan.chunks_of_worker(
-            size, self._share.replicas, self._share.workers, self._share.worker
-        )
-        return Step(batch, bounds, 1)
+        """Element by element."""
+        return [Step([element], None, 1) for element in self._source.read(count)]
 
     def skip(self, count: int) -> int:
-        """Batches."""
-        return self._whole.skip(count)
+        """Elements."""
+        return self._source.skip(count)
 
     def get_state(self) -> dict[str, Any]:
-        """A batch."""
-        return self._whole.get_state()
+        """An element; for one replica as for many."""
+        return {"turn": 0, **super().get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at a batch."""
-        self._whole.set_state(state)
+        """Continue at an element.
 
-
-class Filled(_Batches):
-    """Rule B: parts of fixed sizes are filled from the stream of examples."""
-
-    def __init__(self, source: cursors.Cursor, share: Share, size: int) -> None:
-        super().__init__(source, share)
-        self._sizes = plan.sizes_of_worker(
-            size, share.replicas, share.workers, share.worker
-        )
-        self._turn = 0
-
-    def read(self, count: int) -> list[Step]:
-        """As many rows as the local replicas take."""
-        found: list[Step] = []
-        while len(found) < count and not self._stream.at_end():
-            sizes = self._next_sizes()
-            batch = self._stream.take(sum(sizes))
-            self._turn += len(sizes)
-            rows = elements.length(batch)
-            edges = np.minimum(np.cumsum([0, *sizes]), rows).tolist()
-            bounds = list(itertools.pairwise(edges))
-            found.append(Step(batch, bounds, rows))
-        return found
-
-    def _next_sizes(self) -> list[int]:
-        total = len(self._sizes)
-        turns = range(self._turn, self._turn + self._share.local)
-        return [self._sizes[t % total] for t in turns]
-
-    def skip(self, count: int) -> int:
-        """Rows."""
-        passed = 0
-        while passed < count and not self._stream.at_end():
-            rows = min(sum(self._next_sizes()) or 1, count - passed)
-            passed += elements.length(self._stream.take(rows))
-            self._turn += self._share.local
-        return passed
-
-    def get_state(self) -> dict[str, Any]:
-        """A batch, a row in it, and whose turn it is."""
-        turn = self._turn % len(self._sizes) if self._share.workers > 1 else 0
-        return {"turn": turn, **super().get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at a row."""
+        Raises:
+            ValueError: the position is within a batch that several workers shared.
+        """
+        if state["turn"]:
+            raise ValueError(
+                "The position is within a global batch that several workers had begun "
+                "to read. Continue on as many workers, or save after whole batches."
+            )
         super().set_state(state)
-        self._turn = state.get("turn", 0)
 
 
 class Dealt(cursors.Cursor):

@@ -128,7 +128,10 @@ def describe_batches(
             f"Parts of fixed sizes, from a global batch of {decision.size}, are filled "
             "in order."
         )
-        remainder = "Replicas may be short at the end; nothing is dropped."
+        remainder = (
+            "A smaller batch leaves the last replicas short or empty; nothing is "
+            "dropped."
+        )
     return InputDescription(pipeline(node), rule, remainder, rows)
 
 

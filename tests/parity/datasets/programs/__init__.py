@@ -4,6 +4,7 @@ from tests.parity.datasets.programs import (  # noqa: F401
     batching,
     beyond,
     combining,
+    composing,
     described,
     distributed,
     files,

@@ -123,6 +123,38 @@ def cardinalities_of_distributed_datasets(tf, tmp):
 
 
 @program("H01")
+def other_strategies(tf, tmp):
+    dataset = tf.data.Dataset.range(6).batch(4)
+    one = tf.distribute.OneDeviceStrategy("CPU:1")
+    central = tf.distribute.experimental.CentralStorageStrategy(
+        ["CPU:0", "CPU:1"], "CPU:0"
+    )
+    default = tf.distribute.get_strategy()
+    return {
+        "one device": steps(one, one.experimental_distribute_dataset(dataset)),
+        "central storage": steps(
+            central, central.experimental_distribute_dataset(dataset)
+        ),
+        "default": default.experimental_distribute_dataset(dataset) is dataset,
+    }
+
+
+@program("I01")
+def other_strategies_from_function(tf, tmp):
+    def make(context):
+        return tf.data.Dataset.range(8).batch(2)
+
+    one = tf.distribute.OneDeviceStrategy("CPU:1")
+    central = tf.distribute.experimental.CentralStorageStrategy(
+        ["CPU:0", "CPU:1"], "CPU:0"
+    )
+    return [
+        steps(s, s.experimental_distribute_datasets_from_function(make))
+        for s in (one, central)
+    ]
+
+
+@program("H01")
 def things_that_cannot_be_distributed(tf, tmp):
     strategy, distributed = _distributed(tf, tf.data.Dataset.range(2).batch(2), 2)
     return error(lambda: strategy.experimental_distribute_dataset(distributed))

@@ -298,13 +298,16 @@ def apply_that_returns_no_dataset(tf, tmp):
 
 @program()
 def options_that_are_none(tf, tmp):
-    return error(lambda: _numbers(tf).with_options({"deterministic": True}))
+    dataset = _numbers(tf)
+    return error(lambda: dataset.with_options({"deterministic": True}))
 
 
 @program()
 def an_option_that_does_not_exist(tf, tmp):
+    options = tf.data.Options()
+
     def misspell():
-        tf.data.Options().determinism = True
+        options.determinism = True
 
     return error(misspell)
 
