@@ -5,7 +5,7 @@ names live at TensorFlow's dotted paths, so ``import unisono as tf`` runs the
 distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 """
 
-from unisono import compat, config, distribute, metrics, nn, optimizers
+from unisono import compat, config, distribute, metrics, nn, optimizers, train
 from unisono._src.creation import variable_creator_scope
 from unisono._src.errors import FailedPreconditionError, InvalidArgumentError
 from unisono._src.function import Function, function
@@ -38,6 +38,7 @@ __all__ = [
     "metrics",
     "nn",
     "optimizers",
+    "train",
     "value_and_grad",
     "variable_creator_scope",
 ]

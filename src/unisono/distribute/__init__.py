@@ -24,7 +24,7 @@ from unisono._src.strategies.mirrored import MirroredStrategy
 from unisono._src.strategies.multistep import MultiStepContext
 from unisono._src.strategies.one_device import OneDeviceStrategy
 from unisono._src.values import DistributedValues, Mirrored, PerReplica
-from unisono.distribute import experimental
+from unisono.distribute import cluster_resolver, experimental
 
 __all__ = [
     "CentralStorageStrategy",
@@ -46,6 +46,7 @@ __all__ = [
     "Strategy",
     "StrategyExtended",
     "ValueContext",
+    "cluster_resolver",
     "experimental",
     "experimental_set_strategy",
     "get_replica_context",
