@@ -6,8 +6,13 @@ distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 """
 
 from unisono import compat, config, distribute, metrics, nn, optimizers, train
+from unisono._src.cli.calls import launch
 from unisono._src.creation import variable_creator_scope
-from unisono._src.errors import FailedPreconditionError, InvalidArgumentError
+from unisono._src.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    LaunchError,
+)
 from unisono._src.function import Function, function
 from unisono._src.gradients import grad, value_and_grad
 from unisono._src.integrations import jax_arrays as _jax_arrays
@@ -25,6 +30,7 @@ __all__ = [
     "Function",
     "IndexedSlices",
     "InvalidArgumentError",
+    "LaunchError",
     "TensorSpec",
     "TypeSpec",
     "Variable",
@@ -35,6 +41,7 @@ __all__ = [
     "distribute",
     "function",
     "grad",
+    "launch",
     "metrics",
     "nn",
     "optimizers",

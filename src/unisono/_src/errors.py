@@ -11,6 +11,24 @@ class FailedPreconditionError(RuntimeError):
     """State that is not there any more, such as a variable lost in a failed step."""
 
 
+class LaunchError(RuntimeError):
+    """A worker that the launcher started failed.
+
+    Attributes:
+        worker: the index of the worker that failed first; None if time ran out.
+        exit_code: its exit status, as a shell shows it.
+        worker_traceback: its traceback, or the empty string.
+    """
+
+    def __init__(
+        self, message: str, worker: int | None, exit_code: int, worker_traceback: str
+    ) -> None:
+        super().__init__(message)
+        self.worker = worker
+        self.exit_code = exit_code
+        self.worker_traceback = worker_traceback
+
+
 class Signal(BaseException):
     """Changes what the package does next; never seen by a caller.
 
