@@ -5,8 +5,11 @@ names live at TensorFlow's dotted paths, so ``import unisono as tf`` runs the
 distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 """
 
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from unisono import compat, config, distribute, metrics, nn, optimizers, train
-from unisono._src.cli.calls import launch
 from unisono._src.creation import variable_creator_scope
 from unisono._src.errors import (
     FailedPreconditionError,
@@ -20,6 +23,9 @@ from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.slices import IndexedSlices
 from unisono._src.specs import TensorSpec, TypeSpec
 from unisono._src.variables import Variable
+
+if _TYPE_CHECKING:
+    from unisono._src.cli.calls import launch
 
 _jax_arrays.install()
 
@@ -49,3 +55,10 @@ __all__ = [
     "value_and_grad",
     "variable_creator_scope",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    # Loaded on first use: a worker has no use for it.
+    if name == "launch":
+        return _importlib.import_module("unisono._src.cli.calls").launch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,9 @@
 """Strategies and everything around them, at TensorFlow's names."""
 
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from unisono._src.contexts import ReplicaContext
 from unisono._src.feeds import HostIterator as DistributedIterator
 from unisono._src.input.distributed import DistributedDataset
@@ -24,7 +28,10 @@ from unisono._src.strategies.mirrored import MirroredStrategy
 from unisono._src.strategies.multistep import MultiStepContext
 from unisono._src.strategies.one_device import OneDeviceStrategy
 from unisono._src.values import DistributedValues, Mirrored, PerReplica
-from unisono.distribute import cluster_resolver, experimental
+from unisono.distribute import experimental
+
+if _TYPE_CHECKING:
+    from unisono.distribute import cluster_resolver
 
 __all__ = [
     "CentralStorageStrategy",
@@ -54,3 +61,10 @@ __all__ = [
     "has_strategy",
     "in_cross_replica_context",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    # Loaded on first use: most programs never name a resolver.
+    if name == "cluster_resolver":
+        return _importlib.import_module("unisono.distribute.cluster_resolver")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

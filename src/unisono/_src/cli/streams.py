@@ -6,6 +6,7 @@ import re
 
 _MAX_LINE = 65_536
 _MAX_BLOCK = 400
+_APART = 1.0
 _START = re.compile(r"(  \+ Exception Group )?Traceback \(most recent call last\):")
 _CHAINED = (
     "During handling of the above exception, another exception occurred:",
@@ -51,12 +52,17 @@ class TracebackFinder:
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._before = ""
+        self._started = 0.0
         self.since: float | None = None
 
     def add(self, line: str, now: float) -> None:
         """Take note of a line of standard error."""
-        if _START.match(line) and self._before not in _CHAINED:
-            self._lines, self.since = [], now
+        if _START.match(line):
+            # One that is quoted in another's message follows it at once.
+            is_new = now > self._started + _APART and self._before not in _CHAINED
+            if self.since is None or is_new:
+                self._lines, self.since = [], now
+            self._started = now
         if self.since is not None:
             self._lines.append(line)
             # So much after it: the program lived on, and it was not the end.
@@ -77,4 +83,4 @@ class TracebackFinder:
 
 
 # The family of unisono.WorkerError, as the last line of a traceback shows it.
-_PEER = re.compile(r"(unisono[\w.]*\.)?Worker\w*(Error|Lost|Failed)\b")
+_PEER = re.compile(r"unisono[\w.]*\.Worker\w*Error\b")
