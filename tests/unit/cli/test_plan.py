@@ -71,6 +71,18 @@ def test_gpus_that_are_not_there_are_not_promised():
         environments(1, plan.Platform.GPU)
 
 
+def test_the_tpu_of_a_machine_is_not_divided(monkeypatch, tmp_path):
+    (tmp_path / "accel0").touch()
+    (tmp_path / "accel_other").touch()
+    monkeypatch.setattr(accelerators, "_DEVICES", tmp_path)
+    assert accelerators.count() == {"TPU": 1}
+    assert environments(1) == [{}]
+    for count, each in ((2, None), (1, 1)):
+        with pytest.raises(ValueError, match="belong to one worker"):
+            environments(count, each=each)
+    assert environments(2, plan.Platform.CPU, 1)[0]["JAX_NUM_CPU_DEVICES"] == "1"
+
+
 @pytest.mark.parametrize(
     ("value", "found"), [("", []), ("-1", []), ("0,-1,2", ["0"]), ("1, 2", ["1", "2"])]
 )

@@ -89,19 +89,33 @@ class Devices:
         """What `count` workers on this machine need in their environments.
 
         Raises:
-            ValueError: there are too few GPUs.
+            ValueError: there are too few GPUs, or a TPU would have to be divided.
         """
         gpus = accelerators.visible_gpus() if self._may_use_gpus(environ) else []
         if gpus or self.platform is Platform.GPU:
             return self._share(gpus, count)
-        if self.platform is Platform.TPU:
-            return [{"JAX_PLATFORMS": "tpu"} for _ in range(count)]
+        if self._uses_tpu(environ):
+            return self._whole_tpu(count)
         return [self._virtual(environ) for _ in range(count)]
 
     def _may_use_gpus(self, environ: Mapping[str, str]) -> bool:
         if self.platform is not Platform.AUTO:
             return self.platform is Platform.GPU
         return environ.get("JAX_PLATFORMS", "").lower().split(",")[0] != "cpu"
+
+    def _uses_tpu(self, environ: Mapping[str, str]) -> bool:
+        if self.platform is not Platform.AUTO:
+            return self.platform is Platform.TPU
+        on_cpu = environ.get("JAX_PLATFORMS", "").lower().split(",")[0] == "cpu"
+        return not on_cpu and "TPU" in accelerators.count()
+
+    def _whole_tpu(self, count: int) -> list[dict[str, str]]:
+        if count > 1 or self.each is not None:
+            raise ValueError(
+                "The TPU chips of a machine belong to one worker: start one, without "
+                "-d, or use the CPU with --platform cpu."
+            )
+        return [{}]
 
     def _share(self, gpus: Sequence[str], count: int) -> list[dict[str, str]]:
         each = self.each or len(gpus) // count
