@@ -102,6 +102,28 @@ def test_a_slow_end_does_not_hide_who_failed_first(launcher):
     assert report.index("early") < report.index("late")
 
 
+def test_a_worker_that_aborts_for_a_peer_does_not_hide_who_raised(launcher):
+    script = launcher.script(
+        """
+        import atexit, resource
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        meet("up")
+        if INDEX == 1:
+            atexit.register(lambda: (time.sleep(1.5), os.abort()))
+            raise ValueError("mine")
+        time.sleep(0.4)
+        os.abort()
+        """
+    )
+    result = launcher.run("-n", 2, "--min", 1, "--restarts", 1, script)
+    assert result.code == 128 + signal.SIGABRT
+    assert (
+        result.err.count("unisono: worker 1/2 failed first, with signal SIGABRT:") == 2
+    )
+    # Neither is lost: the group keeps its size.
+    assert "restart 1 of 1, with 2 worker(s)" in result.err
+
+
 def test_an_exit_code_of_the_program_s_own_is_passed_on(launcher):
     result = launcher.run("-n", 2, launcher.script("sys.exit(7 if INDEX else 0)"))
     assert result.code == 7
@@ -252,6 +274,39 @@ def test_workers_do_not_outlive_a_launcher_that_is_killed(launcher):
     launcher.finish(process)
 
 
+def test_workers_end_when_nobody_reads_their_output(launcher):
+    script = launcher.script(
+        """
+        meet("up")
+        while True:
+            print("more")
+        """
+    )
+    process = launcher.start("-n", 2, script)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=30) != 0
+    process.stderr.close()
+
+
+def test_a_launcher_that_cannot_write_its_files_leaves_nothing(launcher):
+    logs = launcher.directory / "logs"
+    logs.mkdir()
+    (logs / "worker-1.log").mkdir()
+    script = launcher.script('meet("up"); print("x"); sleep()')
+    result = launcher.run("-n", 2, "-o", logs, script)
+    assert result.code == 2
+    assert "Is a directory" in result.err
+
+
+def test_a_signal_while_workers_start_ends_them(launcher):
+    script = launcher.script('(HERE / f"up-{INDEX}").write_text("1"); sleep()')
+    process = launcher.start("-n", 8, script)
+    launchers.wait_for(lambda: list(launcher.scratch.iterdir()), "the first worker")
+    process.send_signal(signal.SIGTERM)
+    assert launcher.finish(process).code == 128 + signal.SIGTERM
+
+
 def test_a_program_that_cannot_start_is_told(launcher):
     result = launcher.run("-n", 2, "absent.py")
     assert (result.code, result.err) == (
@@ -397,7 +452,8 @@ def test_a_terminal_shows_one_progress_display(launcher, plain):
             line = json.dumps({"step": step, "total": 4}) + chr(10)
             os.write(int(os.environ["UNISONO_PROGRESS_FD"]), line.encode())
             time.sleep(0.1)
-        os.write(int(os.environ["UNISONO_PROGRESS_FD"]), b"no JSON\\n[]\\n")
+        bad = b'no JSON\\n[]\\n{"step": Infinity, "total": 1}\\n{"step": -1}\\n'
+        os.write(int(os.environ["UNISONO_PROGRESS_FD"]), bad)
         print("[bold]as it is")
         """
     )

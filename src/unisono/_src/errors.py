@@ -21,7 +21,11 @@ class LaunchError(RuntimeError):
     """
 
     def __init__(
-        self, message: str, worker: int | None, exit_code: int, worker_traceback: str
+        self,
+        message: str,
+        worker: int | None = None,
+        exit_code: int = 1,
+        worker_traceback: str = "",
     ) -> None:
         super().__init__(message)
         self.worker = worker

@@ -153,19 +153,10 @@ class FakeRay(types.SimpleNamespace):
 
 
 def test_workers_of_ray_find_one_another():
-    ray, found = FakeRay(), {}
-
-    def run(rank):
-        found[rank] = RayClusterResolver(rank, 3, client=ray, timeout_seconds=10)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    clusters = [found[i].cluster_spec() for i in range(3)]
+    found = meet(FakeRay(), 3)
+    clusters = [r.cluster_spec() for r in found]
     assert clusters[0] == clusters[1] == clusters[2]
-    assert [found[i].master() for i in range(3)] == clusters[0].job_tasks("worker")
+    assert [r.master() for r in found] == clusters[0].job_tasks("worker")
     assert len(set(clusters[0].job_tasks("worker"))) == 3
 
 
@@ -182,13 +173,52 @@ def test_a_worker_of_ray_that_does_not_come_is_named():
         RayClusterResolver(0, 3, client=FakeRay(), timeout_seconds=0.2)
 
 
-def test_what_a_peer_leaves_in_ray_s_store_is_checked():
+@pytest.mark.parametrize(
+    ("left", "message"),
+    [
+        (b"\xff\x1b[2J", "What worker 1 left in Ray's store is malformed: "),
+        (b"[]", "is malformed"),
+        (b'{"own": "a", "address": "a:1", "seen": {"x": "y"}}', "is malformed"),
+        (
+            b'{"own": "a", "address": "a b:1", "seen": {}}',
+            "The address of worker 1 nam",
+        ),
+        (b"[" * (1 << 20) + b"x", "1,048,577 characters long"),
+    ],
+)
+def test_what_a_peer_leaves_in_ray_s_store_is_checked(left, message):
     ray = FakeRay()
-    ray.store[b"unisono", b"01/workers/1"] = b"\xff\x1b[2J"
-    with pytest.raises(ValueError, match="The address of worker 1"):
+    ray.store[b"unisono", b"01/workers/1"] = left
+    with pytest.raises(ValueError, match=message):
         RayClusterResolver(0, 2, client=ray)
+
+
+def test_a_group_s_name_is_checked():
     with pytest.raises(ValueError, match="The group is 'a/b'"):
-        RayClusterResolver(0, 1, group="a/b", client=ray)
+        RayClusterResolver(0, 1, group="a/b", client=FakeRay())
+
+
+def meet(ray, size):
+    found = {}
+
+    def run(rank):
+        found[rank] = RayClusterResolver(rank, size, client=ray, timeout_seconds=10)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found[i] for i in range(size)]
+
+
+def test_what_an_earlier_start_left_is_not_taken_for_a_peer():
+    ray = FakeRay()
+    first = meet(ray, 3)[0].cluster_spec()
+    with pytest.raises(TimeoutError, match=r"worker\(s\) \[0, 2\] of 3"):
+        RayClusterResolver(1, 3, client=ray, timeout_seconds=0.2)
+    second = [r.cluster_spec() for r in meet(ray, 3)]
+    assert second[0] == second[1] == second[2] != first
 
 
 def test_outside_ray_the_remedy_is_told(monkeypatch):

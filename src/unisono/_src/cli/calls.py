@@ -136,7 +136,7 @@ def _results(
     said = [_answer(file) for file in answers]
     if outcome.timed_out:
         raise errors.LaunchError(
-            f"{target} did not end in time, and was stopped.", None, outcome.code, ""
+            f"{target} did not end in time, and was stopped.", None, outcome.code
         )
     if outcome.failures:
         first = outcome.failures[0]
@@ -158,7 +158,6 @@ def _results(
             "as by sys.exit(); there is no result.",
             silent[0],
             0,
-            "",
         )
     return [answer["result"] for answer in said if answer]
 

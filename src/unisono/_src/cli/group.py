@@ -55,8 +55,8 @@ class Failure:
 
     @property
     def was_killed(self) -> bool:
-        """Whether a signal ended the worker that nobody here sent."""
-        return self.is_first_hand and (self.worker.code or 0) < 0
+        """Whether somebody else killed the worker, such as the system for memory."""
+        return self.is_first_hand and self.worker.code == -signal.SIGKILL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,7 +265,8 @@ class Group:
             worker.kill()
         while self._alive() and time.monotonic() < until:
             for worker in self._alive():
-                with contextlib.suppress(BrokenPipeError):
+                # Output that cannot be written is what brought us here, perhaps.
+                with contextlib.suppress(OSError):
                     self._write(worker.poll())
             time.sleep(0.005)
 
@@ -280,7 +281,9 @@ class Group:
 
 def _failure(worker: processes.Worker) -> Failure:
     assert worker.code is not None and worker.ended is not None
-    raised = worker.code > 0 and worker.traceback.since is not None
+    # JAX aborts a process that lost its peers, also one that raised the exception.
+    by_itself = worker.code > 0 or worker.code == -signal.SIGABRT
+    raised = by_itself and worker.traceback.since is not None
     return Failure(
         worker,
         worker.code if worker.code > 0 else 128 - worker.code,

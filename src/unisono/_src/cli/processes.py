@@ -20,6 +20,7 @@ from unisono._src.cluster import progress
 _BOOTSTRAP = str(pathlib.Path(__file__).with_name("child.py"))
 _CHUNK = 1 << 16
 _DRAIN_SECONDS = 2.0
+_MAX_STEP = 10**15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,9 +135,10 @@ class Worker:
             told = json.loads(text)
             step, total = int(told["step"]), told["total"]
             total = None if total is None else int(total)
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             return
-        self.step, self.total = step, total
+        if 0 <= step <= _MAX_STEP and 0 <= (total or 0) <= _MAX_STEP:
+            self.step, self.total = step, total
 
     def poll(self) -> list[Line]:
         """Note whether the worker has ended; if so, clear it up and read its rest."""

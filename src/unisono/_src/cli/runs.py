@@ -44,8 +44,8 @@ class Size:
     def after(self, outcome: group.Outcome) -> Size:
         """The size for the next start: without workers that were killed.
 
-        A worker that a signal ended is taken for one that this machine has no room
-        for. One that raised an exception is not.
+        A worker that was killed is taken for one that this machine has no room for.
+        One that raised an exception, or aborted because a peer did, is not.
         """
         if self.start is None or self.minimum is None:
             return self

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
+import secrets
 import socket
 import sys
 import time
@@ -12,7 +15,7 @@ from unisono._src.cluster import spec, untrusted
 from unisono._src.cluster.resolvers import base
 
 _GROUP = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-_NAMESPACE = b"unisono"
+_SPACE = b"unisono"
 _PAUSE = 0.05
 
 
@@ -20,14 +23,15 @@ class RayClusterResolver(base.ClusterResolver):
     """Lets the workers of a Ray program find one another; each is a ``worker``.
 
     Make one in every task or actor. Each chooses a free port on its node, leaves its
-    address in Ray's key-value store, and waits for the others'. Inside Ray Train rank
-    and size are known; elsewhere pass them. Nothing is pickled.
+    address in Ray's key-value store, and waits until all have seen one another, so that
+    what an earlier start left there is not taken for theirs. Inside Ray Train rank and
+    size are known; elsewhere pass them. Nothing is pickled.
 
     Args:
         task_id: the rank of this worker.
         num_workers: how many there are.
-        group: a name that the workers of one start share, and no other start of the
-            same Ray job uses; by default Ray Train's run, or ``workers``.
+        group: a name that these workers share; only needed where one Ray job has
+            several groups at a time.
         rpc_layer: the protocol that `master` puts in front of addresses.
         timeout_seconds: how long to wait for the others.
         client: the module ``ray``; by default the one that the program has imported.
@@ -42,7 +46,7 @@ class RayClusterResolver(base.ClusterResolver):
         self,
         task_id: int | None = None,
         num_workers: int | None = None,
-        group: str | None = None,
+        group: str = "workers",
         rpc_layer: str | None = None,
         timeout_seconds: float = 60.0,
         client: Any = None,
@@ -57,9 +61,7 @@ class RayClusterResolver(base.ClusterResolver):
         size = untrusted.whole_number("num_workers", num_workers, 1, most)
         rank = untrusted.whole_number("task_id", task_id, 0, size - 1)
         self._task_type, self._task_id, self._rpc_layer = "worker", rank, rpc_layer
-        self._addresses = _meet(
-            ray, _key(ray, group or "workers"), rank, size, timeout_seconds
-        )
+        self._addresses = _meet(ray, _key(ray, group), rank, size, timeout_seconds)
 
     def cluster_spec(self) -> spec.ClusterSpec:
         """All workers, as they met."""
@@ -118,32 +120,57 @@ def _key(ray: Any, group: str) -> str:
 
 
 def _meet(ray: Any, key: str, rank: int, size: int, seconds: float) -> list[str]:
+    """Every worker's address, once all have seen all.
+
+    A worker that knows this one's `own` is of the same start: it was made up just now.
+    """
     store = ray.experimental.internal_kv
     host = ray.util.get_node_ip_address()
     mine = f"{f'[{host}]' if ':' in host else host}:{_free_port(host)}"
-    store._internal_kv_put(
-        f"{key}/{rank}".encode(), mine.encode(), True, namespace=_NAMESPACE
-    )
+    own, seen = secrets.token_hex(8), dict[int, str]()
     deadline = time.monotonic() + seconds
-    found: dict[int, str] = {rank: mine}
     while True:
-        for other in set(range(size)) - found.keys():
-            left = store._internal_kv_get(
-                f"{key}/{other}".encode(), namespace=_NAMESPACE
-            )
-            if left is not None:
-                found[other] = untrusted.address(
-                    f"The address of worker {other}", left.decode("ascii", "replace")
-                )
-        if len(found) == size:
+        note = {"own": own, "address": mine, "seen": seen}
+        store._internal_kv_put(
+            f"{key}/{rank}".encode(), json.dumps(note).encode(), True, namespace=_SPACE
+        )
+        peers = {i: _look(store, key, i) for i in range(size) if i != rank}
+        missing = [i for i, p in peers.items() if p is None or p.seen.get(rank) != own]
+        known = {i: p.own for i, p in peers.items() if p is not None}
+        if not missing and known == seen:
+            found = {i: p.address for i, p in peers.items() if p} | {rank: mine}
             return [found[i] for i in range(size)]
+        seen = known
         if time.monotonic() > deadline:
-            missing = sorted(set(range(size)) - found.keys())
             raise TimeoutError(
                 f"Worker {rank} waited {seconds:g} s for worker(s) "
                 f"{untrusted.shown(missing)} of {size}; did Ray start all of them?"
             )
         time.sleep(_PAUSE)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Peer:
+    """What another worker left in the store."""
+
+    own: str
+    address: str
+    seen: dict[int, str]
+
+
+def _look(store: Any, key: str, rank: int) -> _Peer | None:
+    left = store._internal_kv_get(f"{key}/{rank}".encode(), namespace=_SPACE)
+    if left is None:
+        return None
+    name = f"What worker {rank} left in Ray's store"
+    text = untrusted.bounded_text(name, left.decode("utf-8", "replace"))
+    try:
+        note = json.loads(text)
+        seen = {int(i): str(own) for i, own in note["seen"].items()}
+        own, address = str(note["own"]), note["address"]
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise ValueError(f"{name} is malformed: {untrusted.shown(text)}.") from None
+    return _Peer(own, untrusted.address(f"The address of worker {rank}", address), seen)
 
 
 def _free_port(host: str) -> int:

@@ -107,6 +107,7 @@ class TPUClusterResolver(base.ClusterResolver):
             self._addresses = [
                 f"{untrusted.host(HOSTS, h.strip())}:{_PORT}" for h in text.split(",")
             ]
+            _check_workers(HOSTS, self._addresses)
             own = os.environ.get(OWN_INDEX, "0")
             top = len(self._addresses) - 1
             self._task_id = untrusted.whole_number(OWN_INDEX, own, 0, top)
@@ -200,10 +201,14 @@ def _read_endpoints(name: str, text: str) -> list[str]:
         bare = part.strip().removeprefix("grpc://")
         whole = bare if ":" in bare else f"{bare}:{_PORT}"
         found.append(untrusted.address(name, whole))
-    if len(found) > untrusted.MAX_TASKS:
-        raise ValueError(f"{name} names {len(found):,} workers, too many to be meant.")
-    untrusted.unique(name, {f"worker {i}": a for i, a in enumerate(found)})
+    _check_workers(name, found)
     return found
+
+
+def _check_workers(name: str, addresses: list[str]) -> None:
+    if len(addresses) > untrusted.MAX_TASKS:
+        raise ValueError(f"{name} names {len(addresses):,} workers, too many.")
+    untrusted.unique(name, {f"worker {i}": a for i, a in enumerate(addresses)})
 
 
 def _full_name(tpu: str, zone: str | None, project: str | None) -> str:
