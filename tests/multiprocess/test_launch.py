@@ -102,6 +102,48 @@ def test_a_slow_end_does_not_hide_who_failed_first(launcher):
     assert report.index("early") < report.index("late")
 
 
+def test_a_worker_that_raised_and_does_not_end_is_the_first(launcher):
+    script = launcher.script(
+        """
+        import atexit
+        class WorkerError(RuntimeError): pass
+        WorkerError.__module__ = "unisono._src.errors"
+        meet("up")
+        if INDEX == 1:
+            atexit.register(sleep)
+            raise ValueError("mine")
+        time.sleep(0.2)
+        raise WorkerError("worker 1 failed")
+        """
+    )
+    result = launcher.run("-n", 2, "--grace", 0.2, script)
+    assert "unisono: worker 1/2 failed first, with signal SIGTERM:" in result.err
+    report = result.err[result.err.index("failed first") :]
+    assert report.index("ValueError: mine") < report.index(
+        "WorkerError: worker 1 failed"
+    )
+
+
+def test_a_worker_that_is_stopped_long_after_a_traceback_is_not_the_first(launcher):
+    script = launcher.script(
+        """
+        import traceback
+        meet("up")
+        if INDEX == 0:
+            try:
+                1 / 0
+            except ZeroDivisionError:
+                traceback.print_exc()
+            print("goes on")
+            sleep()
+        time.sleep(0.2)
+        raise ValueError("mine")
+        """
+    )
+    result = launcher.run("-n", 2, "--grace", 0.2, script)
+    assert "unisono: worker 1/2 failed first, with exit code 1:" in result.err
+
+
 def test_a_worker_that_aborts_for_a_peer_does_not_hide_who_raised(launcher):
     script = launcher.script(
         """

@@ -34,29 +34,37 @@ class _Stage(enum.Enum):
     KILLING = 3
 
 
+class Cause(enum.IntEnum):
+    """Why a worker ended badly; the first kind that there is comes first."""
+
+    OWN = 0  # By itself.
+    DYING = 1  # It had raised an exception, and was stopped while it did not end.
+    PEER = 2  # Because another worker failed.
+    STOPPED = 3  # Because it was told to.
+
+
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A worker that ended badly, before or after it was asked to end.
+    """A worker that ended badly.
 
     Attributes:
         worker: the worker.
         code: its exit status, as a shell shows it: 128 + N for signal N.
         since: when it failed.
         traceback: the lines of the traceback that it ended with, if any.
-        is_first_hand: whether it failed by itself, not because a peer did or because
-            it was told to end.
+        cause: why it ended so.
     """
 
     worker: processes.Worker
     code: int
     since: float
     traceback: tuple[str, ...]
-    is_first_hand: bool
+    cause: Cause
 
     @property
     def was_killed(self) -> bool:
         """Whether somebody else killed the worker, such as the system for memory."""
-        return self.is_first_hand and self.worker.code == -signal.SIGKILL
+        return self.cause is Cause.OWN and self.worker.code == -signal.SIGKILL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,27 +279,34 @@ class Group:
             time.sleep(0.005)
 
     def _failures(self) -> list[Failure]:
-        """Those that failed by themselves in the order of time, then the others."""
         found = [_failure(w) for w in self._workers if w.code]
-        asked = [f for f in found if f.worker.was_stopped]
-        alone = [f for f in found if not f.worker.was_stopped]
-        alone.sort(key=lambda f: (not f.is_first_hand, f.since))
-        return alone + asked
+        return sorted(found, key=lambda f: (f.cause, f.since))
 
 
 def _failure(worker: processes.Worker) -> Failure:
     assert worker.code is not None and worker.ended is not None
-    # JAX aborts a process that lost its peers, also one that raised the exception.
-    by_itself = worker.code > 0 or worker.code == -signal.SIGABRT
-    raised = by_itself and worker.traceback.since is not None
+    cause = _cause(worker)
+    # A process may take long to end after the error that ends it. JAX aborts one that
+    # lost its peers, also if it raised the exception itself.
+    raised = worker.code > 0 or worker.code == -signal.SIGABRT or cause is Cause.DYING
+    since = worker.traceback.since if raised else None
     return Failure(
         worker,
         worker.code if worker.code > 0 else 128 - worker.code,
-        # A process may take long to end after the error that ends it.
-        (worker.traceback.since or 0.0) if raised else worker.ended,
+        worker.ended if since is None else since,
         worker.traceback.lines,
-        not worker.was_stopped and not (raised and worker.traceback.is_about_a_peer),
+        cause,
     )
+
+
+def _cause(worker: processes.Worker) -> Cause:
+    since = worker.traceback.since
+    if since is not None and worker.traceback.is_about_a_peer:
+        return Cause.PEER
+    if not worker.was_stopped:
+        return Cause.OWN
+    is_last = since is not None and worker.last_out < since
+    return Cause.DYING if is_last else Cause.STOPPED
 
 
 def described(code: int | None) -> str:

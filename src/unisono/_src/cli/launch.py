@@ -10,7 +10,8 @@ import typer
 
 from unisono._src.cli import allocation, output, plan, runs
 
-_PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+# Options behind the program are the program's.
+_PASS_ON = {"allow_interspersed_args": False}
 
 Program = Annotated[str, typer.Argument(help="A Python script; with -m, a module.")]
 Arguments = Annotated[

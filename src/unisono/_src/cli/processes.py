@@ -71,6 +71,7 @@ class Worker:
         # A traceback that may be the worker's last, and is not shown yet.
         self.held: list[Line] = []
         self.released: float | None = None
+        self.last_out = 0.0
         self._selector = selector
         self._splitters = {n: streams.LineSplitter() for n in ("out", "err", "step")}
         reader, writer = os.pipe()
@@ -128,6 +129,8 @@ class Worker:
                 continue
             if stream == "err":
                 self.traceback.add(text, time.monotonic())
+            else:
+                self.last_out = time.monotonic()
             yield Line(self, stream, text)
 
     def _note_step(self, text: str) -> None:
