@@ -357,6 +357,12 @@ def test_a_program_that_cannot_start_is_told(launcher):
     )
 
 
+def test_an_option_that_is_none_is_told(launcher):
+    result = launcher.run("-n", 2, "--device", 3, launcher.script(""))
+    assert result.code == 2
+    assert "No such option" in result.err and "--devices" in result.err
+
+
 def test_a_module_can_be_launched(launcher):
     launcher.script("print('as', __name__, sys.argv[1:])", "job.py")
     result = launcher.run("-n", 1, "-m", "job", "-m", "x")
