@@ -23,6 +23,28 @@ class DataLossError(ValueError):
     """A file that is damaged or cut off."""
 
 
+class LaunchError(RuntimeError):
+    """A worker that the launcher started failed.
+
+    Attributes:
+        worker: the index of the worker that failed first; None if time ran out.
+        exit_code: its exit status, as a shell shows it.
+        worker_traceback: its traceback, or the empty string.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        worker: int | None = None,
+        exit_code: int = 1,
+        worker_traceback: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.worker = worker
+        self.exit_code = exit_code
+        self.worker_traceback = worker_traceback
+
+
 class Signal(BaseException):
     """Changes what the package does next; never seen by a caller.
 

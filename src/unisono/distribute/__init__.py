@@ -1,5 +1,9 @@
 """Strategies and everything around them, at TensorFlow's names."""
 
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from unisono._src.contexts import ReplicaContext
 from unisono._src.input.choices import (
     InputContext,
@@ -30,6 +34,9 @@ from unisono._src.strategies.one_device import OneDeviceStrategy
 from unisono._src.values import DistributedValues, Mirrored, PerReplica
 from unisono.distribute import experimental
 
+if _TYPE_CHECKING:
+    from unisono.distribute import cluster_resolver
+
 __all__ = [
     "CentralStorageStrategy",
     "CrossDeviceOps",
@@ -53,6 +60,7 @@ __all__ = [
     "Strategy",
     "StrategyExtended",
     "ValueContext",
+    "cluster_resolver",
     "experimental",
     "experimental_set_strategy",
     "get_replica_context",
@@ -60,3 +68,10 @@ __all__ = [
     "has_strategy",
     "in_cross_replica_context",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    # Loaded on first use: most programs never name a resolver.
+    if name == "cluster_resolver":
+        return _importlib.import_module("unisono.distribute.cluster_resolver")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""The command line; it starts programs and never JAX's backend."""

@@ -1,0 +1,50 @@
+"""The root of the command line; commands load when they are used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import typer
+import typer.core
+import typer.main
+
+# A command's module has `app()`, which makes a `typer.Typer`.
+_COMMANDS = {
+    "launch": "unisono._src.cli.launch",
+}
+
+
+class _Commands(typer.core.TyperGroup):
+    """Imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(_COMMANDS[cmd_name])
+        command = typer.main.get_command(module.app())
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=_Commands,
+    name="unisono",
+    help="TensorFlow's tf.distribute programming model on JAX.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root() -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="unisono")

@@ -1,0 +1,1 @@
+"""Which machines there are, and which of them this process is."""

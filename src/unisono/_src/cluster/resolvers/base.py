@@ -1,0 +1,156 @@
+"""What every resolver answers: the cluster, this task, and where it was read."""
+
+from __future__ import annotations
+
+import abc
+import collections
+
+from unisono._src.cluster import accelerators, explanation, spec
+
+
+class ClusterResolver(abc.ABC):
+    """Finds out which processes a job has and which of them this one is.
+
+    A resolver of your own defines `cluster_spec` and `master`, and sets `task_type`,
+    `task_id` and `rpc_layer` where they are known.
+    """
+
+    # Class attributes, so that a subclass need not call this class's constructor.
+    _task_type: str | None = None
+    _task_id: int | None = None
+    _rpc_layer: str | None = None
+
+    @abc.abstractmethod
+    def cluster_spec(self) -> spec.ClusterSpec:
+        """The cluster as it is now; asked anew on every call."""
+
+    @abc.abstractmethod
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """The address of a task, by default this one; empty where there is none.
+
+        Args:
+            task_type: the job; this task's own by default.
+            task_id: the index in the job; this task's own by default.
+            rpc_layer: a protocol to put in front, such as ``grpc``.
+        """
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: object = None,
+    ) -> dict[str, int]:
+        """How many accelerators of each kind this task may use.
+
+        Counted on this machine without starting JAX, so it is empty for another task.
+
+        Args:
+            task_type: the job; this task's own by default.
+            task_id: the index in the job; this task's own by default.
+            config_proto: accepted as TensorFlow does, and not used.
+        """
+        del config_proto
+        mine = (self.task_type, self.task_id)
+        asked = (
+            mine[0] if task_type is None else task_type,
+            mine[1] if task_id is None else task_id,
+        )
+        return accelerators.count() if asked == mine else collections.defaultdict(int)
+
+    @property
+    def environment(self) -> str | None:
+        """Where the program runs; empty except where a resolver was told otherwise."""
+        return ""
+
+    @property
+    def task_type(self) -> str | None:
+        """The job of this process, such as ``worker``; None if unknown."""
+        return self._task_type
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """The index of this process in its job; None if unknown."""
+        return self._task_id
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """The protocol that `master` puts in front of addresses; None for none."""
+        return self._rpc_layer
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = rpc_layer
+
+    def explain(self) -> explanation.Explanation:
+        """Print what was found and from which variable; return it as an object.
+
+        >>> cluster = spec.ClusterSpec({"worker": ["a:1", "b:2"]})
+        >>> from unisono._src.cluster.resolvers import simple
+        >>> resolver = simple.SimpleClusterResolver(cluster, task_type="worker")
+        >>> resolver.explain().findings[0].value
+                          SimpleClusterResolver
+        ...
+        'worker'
+        """
+        import rich.console
+
+        sources = self._sources()
+        otherwise = sources.get("", "not set")
+        known = [
+            ("task_type", self.task_type),
+            ("task_id", self.task_id),
+            ("rpc_layer", self.rpc_layer),
+            ("environment", self.environment),
+        ]
+        found = [
+            explanation.Finding(w, str(v), sources.get(w, otherwise))
+            for w, v in known
+            if v not in (None, "")
+        ]
+        counted = dict(self.num_accelerators())
+        source = sources.get("num_accelerators", "this machine")
+        found.append(
+            explanation.Finding("accelerators", str(counted or "none"), source)
+        )
+        found += explanation.cluster_findings(
+            self.cluster_spec(), sources.get("cluster", otherwise)
+        )
+        result = explanation.Explanation(type(self).__name__, tuple(found))
+        rich.console.Console().print(result.table)
+        return result
+
+    def _sources(self) -> dict[str, str]:
+        """Where each thing comes from; the empty name stands for all others."""
+        return {"": "set by the program"}
+
+    def _master_of_task(
+        self, task_type: str | None, task_id: int | None, rpc_layer: str | None
+    ) -> str:
+        task_type = self.task_type if task_type is None else task_type
+        task_id = self.task_id if task_id is None else task_id
+        if task_type is None or task_id is None:
+            return ""
+        address = self.cluster_spec().task_address(task_type, task_id)
+        return with_protocol(address, rpc_layer or self.rpc_layer)
+
+
+def with_protocol(address: str, rpc_layer: str | None) -> str:
+    """The address as a URL, where there is a protocol.
+
+    >>> with_protocol("a:1", "grpc"), with_protocol("a:1", None)
+    ('grpc://a:1', 'a:1')
+    """
+    return f"{rpc_layer}://{address}" if rpc_layer else address

@@ -1,0 +1,112 @@
+"""The cluster of an instance group of Google Compute Engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster.resolvers import base, google
+
+
+class GCEClusterResolver(base.ClusterResolver):
+    """Asks Compute Engine for the running instances of a group.
+
+    Args:
+        project: the project's name.
+        zone: the zone of the group.
+        instance_group: the group's name.
+        port: the port of every task.
+        task_type: the job that the group's instances are.
+        task_id: the index of this instance; each needs its own.
+        rpc_layer: the protocol that `master` puts in front of addresses.
+        credentials: credentials for the API; ``"default"`` are those of the machine.
+        service: what ``googleapiclient.discovery.build("compute", "v1")`` returns, if
+            you make it yourself; `credentials` are not used then.
+
+    Raises:
+        ImportError: no `service`, and ``google-api-python-client`` is not installed.
+        ValueError: the port is not one.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        zone: str,
+        instance_group: str,
+        port: int,
+        task_type: str = "worker",
+        task_id: int = 0,
+        rpc_layer: str | None = "grpc",
+        credentials: Any = "default",
+        service: Any = None,
+    ) -> None:
+        self._project = project
+        self._zone = zone
+        self._group = instance_group
+        self._port = untrusted.port("port", port)
+        self._task_type = task_type
+        self._task_id = task_id
+        self._rpc_layer = rpc_layer
+        self._service = service or google.make_service(
+            "GCEClusterResolver", "compute", "v1", credentials
+        )
+
+    def cluster_spec(self) -> spec.ClusterSpec:
+        """The group's running instances as they are now, by address."""
+        groups = self._service.instanceGroups()
+        request = groups.listInstances(
+            project=self._project,
+            zone=self._zone,
+            instanceGroup=self._group,
+            body={"instanceState": "RUNNING"},
+            orderBy="name",
+        )
+        addresses: list[str] = []
+        while request is not None:
+            response = request.execute()
+            for instance in response.get("items", ()):
+                addresses.append(self._address(instance["instance"].split("/")[-1]))
+            if len(addresses) > untrusted.MAX_TASKS:
+                raise ValueError(f"Group {self._group!r} has too many instances.")
+            request = groups.listInstances_next(
+                previous_request=request, previous_response=response
+            )
+        return spec.ClusterSpec({self._task_type: sorted(addresses)})
+
+    def _address(self, instance: str) -> str:
+        details = (
+            self._service.instances()
+            .get(project=self._project, zone=self._zone, instance=instance)
+            .execute()
+        )
+        return untrusted.address(
+            f"The address of instance {untrusted.shown(instance)}",
+            f"{details['networkInterfaces'][0]['networkIP']}:{self._port}",
+        )
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """The address of a task, by default this one."""
+        return self._master_of_task(task_type, task_id, rpc_layer)
+
+    @property
+    def task_type(self) -> str | None:
+        """The job that the group's instances are; it cannot be changed."""
+        return self._task_type
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        raise RuntimeError(
+            "You cannot reset the task_type of the GCEClusterResolver after it has "
+            f"been created; pass task_type={task_type!r} to its constructor."
+        )
+
+    def _sources(self) -> dict[str, str]:
+        return {
+            "": "the constructor's arguments",
+            "cluster": f"the API of Compute Engine, group {self._group}",
+        }

@@ -1,0 +1,53 @@
+"""Google's API client and metadata service, as the resolvers for its cloud use them."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from typing import Any
+
+METADATA = "http://metadata.google.internal"
+_SECONDS = 5.0
+_MAX_BYTES = 65_536
+
+
+def make_service(
+    resolver: str,
+    api: str,
+    version: str,
+    credentials: Any,
+    discovery_url: str | None = None,
+) -> Any:
+    """A service of ``googleapiclient``, with default credentials if told ``default``.
+
+    Raises:
+        ImportError: the package is not installed.
+    """
+    try:
+        import googleapiclient.discovery
+    except ImportError:
+        raise ImportError(
+            f"{resolver} needs Google's API client: run `pip install "
+            "google-api-python-client`, or pass service=."
+        ) from None
+    options: dict[str, Any] = {"cache_discovery": False}
+    if credentials != "default":
+        # Without the argument, the client finds the default credentials itself.
+        options["credentials"] = credentials
+    if discovery_url:
+        options["discoveryServiceUrl"] = discovery_url
+    return googleapiclient.discovery.build(api, version, **options)
+
+
+def metadata(path: str, base: str = METADATA) -> str | None:
+    """What the metadata service of this machine says; None where there is none."""
+    # No proxy: the service answers this machine alone.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(
+        f"{base}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"}
+    )
+    try:
+        with opener.open(request, timeout=_SECONDS) as response:
+            return response.read(_MAX_BYTES).decode("utf-8", "replace").strip()
+    except (urllib.error.URLError, OSError):
+        return None

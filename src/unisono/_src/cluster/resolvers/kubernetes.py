@@ -1,0 +1,125 @@
+"""The cluster of pods that Kubernetes runs."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster.resolvers import base
+
+
+class KubernetesExecutableLocation(enum.Enum):
+    """Where the program runs, which decides how it finds the API server."""
+
+    WITHIN_CLUSTER = 0
+    OFF_CLUSTER = 1
+
+
+class KubernetesClusterResolver(base.ClusterResolver):
+    """Asks Kubernetes for the running pods with given labels.
+
+    Kubernetes does not tell a pod which task it is: set `task_type` and `task_id`.
+
+    Args:
+        job_to_label_mapping: label selectors by job name; by default
+            ``{"worker": ["job-name=tensorflow"]}``.
+        tf_server_port: the port of every task.
+        rpc_layer: the protocol that `master` puts in front of addresses.
+        override_client: an object with `list_pod_for_all_namespaces`, such as a
+            ``kubernetes.client.CoreV1Api`` with its credentials set. Without it the
+            package ``kubernetes`` is used, and configured by `executable_location`.
+        executable_location: whether this program runs in a pod of the cluster.
+
+    Raises:
+        ImportError: no `override_client`, and ``kubernetes`` is not installed.
+        ValueError: `executable_location` or the port is not one.
+    """
+
+    def __init__(
+        self,
+        job_to_label_mapping: dict[str, list[str]] | None = None,
+        tf_server_port: int = 8470,
+        rpc_layer: str | None = "grpc",
+        override_client: Any = None,
+        executable_location: KubernetesExecutableLocation = (
+            KubernetesExecutableLocation.WITHIN_CLUSTER
+        ),
+    ) -> None:
+        if not isinstance(executable_location, KubernetesExecutableLocation):
+            raise ValueError(
+                "The executable location provided is invalid: "
+                f"{executable_location!r}; pass a KubernetesExecutableLocation."
+            )
+        self._labels = job_to_label_mapping or {"worker": ["job-name=tensorflow"]}
+        self._port = untrusted.port("tf_server_port", tf_server_port)
+        self._rpc_layer = rpc_layer
+        self._client = override_client or _make_client(executable_location)
+
+    def cluster_spec(self) -> spec.ClusterSpec:
+        """The pods as they are now, by name within each selector.
+
+        Raises:
+            RuntimeError: a pod that matches is not running.
+        """
+        cluster = {
+            job: [address for label in labels for address in self._addresses(label)]
+            for job, labels in self._labels.items()
+        }
+        owners = {
+            f"{j} {i}": a for j, tasks in cluster.items() for i, a in enumerate(tasks)
+        }
+        untrusted.unique("Kubernetes", owners)
+        return spec.ClusterSpec(cluster)
+
+    def _addresses(self, label: str) -> list[str]:
+        pods = self._client.list_pod_for_all_namespaces(label_selector=label).items
+        if len(pods) > untrusted.MAX_TASKS:
+            raise ValueError(f"Kubernetes lists {len(pods):,} pods for {label!r}.")
+        addresses = []
+        for pod in sorted(pods, key=lambda p: p.metadata.name):
+            if pod.status.phase != "Running":
+                raise RuntimeError(
+                    f'Pod "{pod.metadata.name}" is not running; phase: '
+                    f'"{pod.status.phase}". Ask again when it is.'
+                )
+            addresses.append(
+                untrusted.address(
+                    f"The address of pod {untrusted.shown(pod.metadata.name)}",
+                    f"{pod.status.pod_ip}:{self._port}",
+                )
+            )
+        return addresses
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """The address of a task; empty until `task_type` and `task_id` are set."""
+        return self._master_of_task(task_type, task_id, rpc_layer)
+
+    def _sources(self) -> dict[str, str]:
+        labels = ", ".join(label for some in self._labels.values() for label in some)
+        return {
+            "": "set by the program",
+            "rpc_layer": "the constructor's arguments",
+            "cluster": f"the API of Kubernetes, pods with {labels}",
+        }
+
+
+def _make_client(location: KubernetesExecutableLocation) -> Any:
+    try:
+        import kubernetes.client
+        import kubernetes.config
+    except ImportError:
+        raise ImportError(
+            "KubernetesClusterResolver needs the Kubernetes client: run "
+            "`pip install kubernetes`, or pass override_client=."
+        ) from None
+    if location is KubernetesExecutableLocation.OFF_CLUSTER:
+        kubernetes.config.load_kube_config()
+    else:
+        kubernetes.config.load_incluster_config()
+    return kubernetes.client.CoreV1Api()

@@ -1,0 +1,141 @@
+"""The cluster of a program started by ``mpirun``."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster.resolvers import base
+
+# Rank, size, and processes on this machine: Open MPI; MPICH and Intel MPI; MVAPICH.
+_VARIABLES = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"),
+)
+_HOST_BYTES = 256
+
+
+def in_mpi() -> bool:
+    """Whether ``mpirun`` started this process, or it looks like it."""
+    return any(
+        rank in os.environ and size in os.environ for rank, size, _ in _VARIABLES
+    )
+
+
+class MPIClusterResolver(base.ClusterResolver):
+    """Reads rank and size from MPI; every process is a ``worker``.
+
+    Rank and size come from the variables that ``mpirun`` sets. Which host each rank is
+    on is not among them: it comes from `hosts`; or from MPI itself, through `comm` or
+    mpi4py where that is installed; or is this machine, where MPI says that all ranks
+    are here.
+
+    Args:
+        hosts: the host of each rank, in order.
+        port_base: the first port on each host.
+        comm: a communicator of mpi4py's; by default its COMM_WORLD, if it is needed.
+        rpc_layer: the protocol that `master` puts in front of addresses.
+
+    Raises:
+        RuntimeError: this process was not started by MPI, or nothing says which hosts
+            take part.
+        ValueError: a variable of MPI's is malformed, or `hosts` has another length.
+    """
+
+    def __init__(
+        self,
+        hosts: Sequence[str] | None = None,
+        port_base: int = 8888,
+        comm: Any = None,
+        rpc_layer: str | None = None,
+    ) -> None:
+        if comm is None:
+            rank, size, local = self._read_environment()
+        else:
+            rank, size, local = comm.Get_rank(), comm.Get_size(), None
+            self._source = "the communicator"
+        if hosts is not None:
+            names = list(hosts)
+        elif comm is None and local == size:
+            names = ["localhost"] * size
+        else:
+            names = _gather_hosts(_world() if comm is None else comm)
+        if len(names) != size:
+            raise ValueError(f"MPI has {size} ranks, but {len(names)} hosts are named.")
+        self._addresses = _addresses(names, port_base)
+        self._task_type, self._task_id = "worker", rank
+        self._rpc_layer = rpc_layer
+
+    def _read_environment(self) -> tuple[int, int, int | None]:
+        for rank, size, local in _VARIABLES:
+            if rank in os.environ and size in os.environ:
+                self._source = f"{rank} and {size}"
+                most = untrusted.MAX_TASKS
+                total = untrusted.whole_number(size, os.environ[size], 1, most)
+                own = untrusted.whole_number(rank, os.environ[rank], 0, total - 1)
+                if local not in os.environ:
+                    return own, total, None
+                here = untrusted.whole_number(local, os.environ[local], 1, total)
+                return own, total, here
+        raise RuntimeError(
+            "None of "
+            + ", ".join(rank for rank, _, _ in _VARIABLES)
+            + " is set. Not started by mpirun? Pass comm=MPI.COMM_WORLD of mpi4py, or "
+            "use another resolver."
+        )
+
+    def cluster_spec(self) -> spec.ClusterSpec:
+        """All ranks, as workers."""
+        return spec.ClusterSpec({"worker": self._addresses})
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """The address of a task, by default this one."""
+        return self._master_of_task(task_type, task_id, rpc_layer)
+
+    def _sources(self) -> dict[str, str]:
+        return {"": self._source, "rpc_layer": "the constructor's arguments"}
+
+
+def _world() -> Any:
+    try:
+        import mpi4py.MPI
+    except ImportError:
+        raise RuntimeError(
+            "MPI's variables do not say which hosts take part. Install mpi4py, or pass "
+            "hosts=[...], the host of each rank."
+        ) from None
+    return mpi4py.MPI.COMM_WORLD
+
+
+def _gather_hosts(comm: Any) -> list[str]:
+    """Every rank's host name, as fixed-size buffers: mpi4py would pickle objects."""
+    mine = bytearray(_HOST_BYTES)
+    name = socket.gethostname().encode()[: _HOST_BYTES - 1]
+    mine[: len(name)] = name
+    everyone = bytearray(_HOST_BYTES * comm.Get_size())
+    comm.Allgather(mine, everyone)
+    parts = [
+        everyone[i : i + _HOST_BYTES] for i in range(0, len(everyone), _HOST_BYTES)
+    ]
+    return [bytes(p).rstrip(b"\0").decode("ascii", "replace") for p in parts]
+
+
+def _addresses(hosts: list[str], port_base: int) -> list[str]:
+    used: dict[str, int] = {}
+    addresses = []
+    for rank, name in enumerate(hosts):
+        host = untrusted.host(f"The host of rank {rank}", name)
+        place = used.get(host, 0)
+        used[host] = place + 1
+        port = untrusted.port(f"The port of rank {rank}", port_base + place)
+        addresses.append(f"{host}:{port}")
+    return addresses

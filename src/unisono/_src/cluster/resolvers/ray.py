@@ -1,0 +1,180 @@
+"""The cluster of workers that Ray runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import secrets
+import socket
+import sys
+import time
+from typing import Any
+
+from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster.resolvers import base
+
+_GROUP = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_SPACE = b"unisono"
+_PAUSE = 0.05
+
+
+class RayClusterResolver(base.ClusterResolver):
+    """Lets the workers of a Ray program find one another; each is a ``worker``.
+
+    Make one in every task or actor. Each chooses a free port on its node, leaves its
+    address in Ray's key-value store, and waits until all have seen one another, so that
+    what an earlier start left there is not taken for theirs. Inside Ray Train rank and
+    size are known; elsewhere pass them. Nothing is pickled.
+
+    Args:
+        task_id: the rank of this worker.
+        num_workers: how many there are.
+        group: a name that these workers share; only needed where one Ray job has
+            several groups at a time.
+        rpc_layer: the protocol that `master` puts in front of addresses.
+        timeout_seconds: how long to wait for the others.
+        client: the module ``ray``; by default the one that the program has imported.
+
+    Raises:
+        RuntimeError: Ray is not in use, or nothing says how many workers there are.
+        TimeoutError: a worker did not come; the message says which.
+        ValueError: an argument or an address that a worker left is malformed.
+    """
+
+    def __init__(
+        self,
+        task_id: int | None = None,
+        num_workers: int | None = None,
+        group: str = "workers",
+        rpc_layer: str | None = None,
+        timeout_seconds: float = 60.0,
+        client: Any = None,
+    ) -> None:
+        ray = _running(client)
+        if task_id is None or num_workers is None:
+            task_id, num_workers = _train_rank(ray)
+            self._source = "ray.train.get_context()"
+        else:
+            self._source = "the constructor's arguments"
+        most = untrusted.MAX_TASKS
+        size = untrusted.whole_number("num_workers", num_workers, 1, most)
+        rank = untrusted.whole_number("task_id", task_id, 0, size - 1)
+        self._task_type, self._task_id, self._rpc_layer = "worker", rank, rpc_layer
+        self._addresses = _meet(ray, _key(ray, group), rank, size, timeout_seconds)
+
+    def cluster_spec(self) -> spec.ClusterSpec:
+        """All workers, as they met."""
+        return spec.ClusterSpec({"worker": self._addresses})
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """The address of a task, by default this one."""
+        return self._master_of_task(task_type, task_id, rpc_layer)
+
+    def _sources(self) -> dict[str, str]:
+        return {
+            "": self._source,
+            "rpc_layer": "the constructor's arguments",
+            "cluster": "Ray's key-value store",
+        }
+
+
+def _running(client: Any) -> Any:
+    # Looked up, not imported: a program that runs in Ray has imported it.
+    ray = client or sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        raise RuntimeError(
+            "RayClusterResolver works inside a Ray program: `pip install ray`, then "
+            "make it in a Ray task or actor, or after ray.init()."
+        )
+    return ray
+
+
+def _train_rank(ray: Any) -> tuple[int, int]:
+    train = sys.modules.get("ray.train") or getattr(ray, "train", None)
+    try:
+        context = train.get_context()  # type: ignore[union-attr]
+        rank, size = context.get_world_rank(), context.get_world_size()
+    except (AttributeError, RuntimeError):
+        rank = size = None
+    if rank is None or size is None:
+        raise RuntimeError(
+            "This is no worker of Ray Train, so Ray does not say which worker this is: "
+            "pass task_id= and num_workers=."
+        )
+    return rank, size
+
+
+def _key(ray: Any, group: str) -> str:
+    if not _GROUP.fullmatch(group):
+        raise ValueError(
+            f"The group is {untrusted.shown(group)}; use up to 100 letters, digits, "
+            "'_', '-' or '.'."
+        )
+    return f"{ray.get_runtime_context().get_job_id()}/{group}"
+
+
+def _meet(ray: Any, key: str, rank: int, size: int, seconds: float) -> list[str]:
+    """Every worker's address, once all have seen all.
+
+    A worker that knows this one's `own` is of the same start: it was made up just now.
+    """
+    store = ray.experimental.internal_kv
+    host = ray.util.get_node_ip_address()
+    mine = f"{f'[{host}]' if ':' in host else host}:{_free_port(host)}"
+    own, seen = secrets.token_hex(8), dict[int, str]()
+    deadline = time.monotonic() + seconds
+    while True:
+        note = {"own": own, "address": mine, "seen": seen}
+        store._internal_kv_put(
+            f"{key}/{rank}".encode(), json.dumps(note).encode(), True, namespace=_SPACE
+        )
+        peers = {i: _look(store, key, i) for i in range(size) if i != rank}
+        missing = [i for i, p in peers.items() if p is None or p.seen.get(rank) != own]
+        known = {i: p.own for i, p in peers.items() if p is not None}
+        if not missing and known == seen:
+            found = {i: p.address for i, p in peers.items() if p} | {rank: mine}
+            return [found[i] for i in range(size)]
+        seen = known
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"Worker {rank} waited {seconds:g} s for worker(s) "
+                f"{untrusted.shown(missing)} of {size}; did Ray start all of them?"
+            )
+        time.sleep(_PAUSE)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Peer:
+    """What another worker left in the store."""
+
+    own: str
+    address: str
+    seen: dict[int, str]
+
+
+def _look(store: Any, key: str, rank: int) -> _Peer | None:
+    left = store._internal_kv_get(f"{key}/{rank}".encode(), namespace=_SPACE)
+    if left is None:
+        return None
+    name = f"What worker {rank} left in Ray's store"
+    text = untrusted.bounded_text(name, left.decode("utf-8", "replace"))
+    try:
+        note = json.loads(text)
+        seen = {int(i): str(own) for i, own in note["seen"].items()}
+        own, address = str(note["own"]), note["address"]
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise ValueError(f"{name} is malformed: {untrusted.shown(text)}.") from None
+    return _Peer(own, untrusted.address(f"The address of worker {rank}", address), seen)
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,230 @@
+"""Resolvers of what the program says itself: one cluster, or the union of several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono._src.cluster import spec
+from unisono._src.cluster.resolvers import base
+
+
+class SimpleClusterResolver(base.ClusterResolver):
+    """A resolver that answers what it was given.
+
+    >>> cluster = spec.ClusterSpec({"worker": ["a:1", "b:2"]})
+    >>> resolver = SimpleClusterResolver(cluster, task_type="worker", task_id=1)
+    >>> resolver.master("worker", 0)
+    'a:1'
+
+    Args:
+        cluster_spec: the cluster.
+        master: what `master()` answers when it is asked for no task.
+        task_type: the job of this process.
+        task_id: the index of this process in its job.
+        environment: what `environment` answers.
+        num_accelerators: accelerators per worker, by kind.
+        rpc_layer: the protocol to put in front of addresses.
+
+    Raises:
+        TypeError: `cluster_spec` is not a `ClusterSpec`, or `master` not a string.
+    """
+
+    def __init__(
+        self,
+        cluster_spec: spec.ClusterSpec,
+        master: str = "",
+        task_type: str | None = None,
+        task_id: int | None = None,
+        environment: str = "",
+        num_accelerators: dict[str, int] | None = None,
+        rpc_layer: str | None = None,
+    ) -> None:
+        if not isinstance(cluster_spec, spec.ClusterSpec):
+            raise TypeError(
+                "cluster_spec must be a `tf.train.ClusterSpec`, received "
+                f"{type(cluster_spec).__name__}; wrap it: ClusterSpec(...)."
+            )
+        if not isinstance(master, str):
+            raise TypeError(f"master must be a string, received {master!r}.")
+        self._cluster_spec = cluster_spec
+        self._master = master
+        self._task_type = task_type
+        self._task_id = task_id
+        self._environment = environment
+        self._num_accelerators = num_accelerators
+        self._rpc_layer = rpc_layer
+
+    def cluster_spec(self) -> spec.ClusterSpec:
+        """The cluster that the constructor was given."""
+        return self._cluster_spec
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """The address of the named task, or else the constructor's `master`."""
+        if task_type is not None and task_id is not None:
+            address = self._cluster_spec.task_address(task_type, task_id)
+        else:
+            address = self._master
+        return base.with_protocol(address, rpc_layer or self.rpc_layer)
+
+    @property
+    def environment(self) -> str | None:
+        """What the constructor was given."""
+        return self._environment
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: object = None,
+    ) -> dict[str, int]:
+        """What the constructor was given, whichever task is asked for."""
+        del task_type, task_id, config_proto
+        return self._num_accelerators or {}
+
+    def _sources(self) -> dict[str, str]:
+        told = "the constructor's arguments"
+        return {"": told, "num_accelerators": told}
+
+
+class UnionClusterResolver(base.ClusterResolver):
+    """Several resolvers as one; this task is what the first of them says.
+
+    Jobs of the same name are put one after another where all of them are lists. If one
+    is a mapping from indices, all are merged as such, and an index may occur once.
+
+    >>> a = SimpleClusterResolver(spec.ClusterSpec({"worker": ["a:1"]}))
+    >>> b = SimpleClusterResolver(spec.ClusterSpec({"worker": ["b:2"], "ps": ["c:3"]}))
+    >>> UnionClusterResolver(a, b).cluster_spec()
+    ClusterSpec({'ps': ['c:3'], 'worker': ['a:1', 'b:2']})
+
+    Args:
+        *args: the resolvers.
+        **kwargs: `task_type`, `task_id` and `rpc_layer` win over the first resolver's.
+
+    Raises:
+        TypeError: an argument is not a `ClusterResolver`.
+        ValueError: there is no argument, or an unknown keyword.
+    """
+
+    def __init__(self, *args: base.ClusterResolver, **kwargs: Any) -> None:
+        self._rpc_layer = kwargs.pop("rpc_layer", None)
+        self._task_type = kwargs.pop("task_type", None)
+        self._task_id = kwargs.pop("task_id", None)
+        if kwargs:
+            raise ValueError(
+                f"Unexpected kwargs provided {kwargs!r}; known are rpc_layer, "
+                "task_type and task_id."
+            )
+        if not args:
+            raise ValueError("At least one ClusterResolver is required.")
+        for given in args:
+            if not isinstance(given, base.ClusterResolver):
+                raise TypeError(
+                    "All arguments must be a sub-class of `ClusterResolver`; received "
+                    f"{type(given).__name__}."
+                )
+        self._resolvers = args
+
+    def cluster_spec(self) -> spec.ClusterSpec:
+        """The union of the resolvers' clusters.
+
+        Raises:
+            KeyError: an index of a job given as a mapping occurs twice.
+        """
+        parts = [r.cluster_spec().as_dict() for r in self._resolvers]
+        jobs = dict.fromkeys(job for part in parts for job in part)
+        return spec.ClusterSpec(
+            {job: _merge([part[job] for part in parts if job in part]) for job in jobs}
+        )
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """The address of the named task, or else what the first resolver answers."""
+        if task_type is not None and task_id is not None:
+            address = self.cluster_spec().task_address(task_type, task_id)
+            return base.with_protocol(address, rpc_layer or self._rpc_layer)
+        return self._resolvers[0].master(rpc_layer=rpc_layer)
+
+    @property
+    def task_type(self) -> str | None:
+        """This task's job: the keyword, or else the first resolver's."""
+        own = self._task_type
+        return self._resolvers[0].task_type if own is None else own
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """This task's index: the keyword, or else the first resolver's."""
+        own = self._task_id
+        return self._resolvers[0].task_id if own is None else own
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """The protocol: the keyword, or else the first resolver's."""
+        return self._rpc_layer or self._resolvers[0].rpc_layer
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = rpc_layer
+
+    @property
+    def environment(self) -> str | None:
+        """The first resolver's."""
+        return self._resolvers[0].environment
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: object = None,
+    ) -> dict[str, int]:
+        """What the first resolver answers."""
+        return self._resolvers[0].num_accelerators(task_type, task_id, config_proto)
+
+    def _sources(self) -> dict[str, str]:
+        names = [type(r).__name__ for r in self._resolvers]
+        own = {
+            what
+            for what in ("task_type", "task_id", "rpc_layer")
+            if getattr(self, f"_{what}") is not None
+        }
+        return {
+            "": names[0],
+            "num_accelerators": names[0],
+            "cluster": " and ".join(names),
+            **dict.fromkeys(own, "the constructor's arguments"),
+        }
+
+
+def _merge(
+    parts: list[list[str] | dict[int, str]],
+) -> list[str] | dict[int, str]:
+    if all(isinstance(part, list) for part in parts):
+        return [address for part in parts for address in part]  # type: ignore[misc]
+    merged: dict[int, str] = {}
+    for part in parts:
+        indexed = part if isinstance(part, dict) else dict(enumerate(part))
+        twice = merged.keys() & indexed.keys()
+        if twice:
+            raise KeyError(
+                f"Duplicate keys detected when merging two ClusterSpecs: {twice!r}; "
+                "give the tasks of a job different indices."
+            )
+        merged |= indexed
+    return merged

@@ -1,0 +1,215 @@
+"""The cluster of a Slurm job step."""
+
+from __future__ import annotations
+
+import os
+
+from unisono._src.cluster import accelerators, spec, untrusted
+from unisono._src.cluster.resolvers import base, hostlist
+
+RANK = "SLURM_PROCID"
+TASKS = "SLURM_STEP_NUM_TASKS"
+NODES = "SLURM_STEP_NODELIST"
+TASKS_PER_NODE = "SLURM_STEP_TASKS_PER_NODE"
+NODE = "SLURM_NODEID"
+LOCAL = "SLURM_LOCALID"
+GPUS_PER_TASK = "SLURM_GPUS_PER_TASK"
+_CUDA = "CUDA_VISIBLE_DEVICES"
+
+
+def in_step() -> bool:
+    """Whether this process was started by ``srun``, or looks like it."""
+    return all(name in os.environ for name in (RANK, NODES, TASKS_PER_NODE))
+
+
+class SlurmClusterResolver(base.ClusterResolver):
+    """Reads the job step that ``srun`` started this process in.
+
+    Tasks are numbered node by node in Slurm's order of the nodes, and each has a port
+    of its own on its node. `task_type` and `task_id` are known at once.
+
+    Args:
+        jobs: tasks by job name; by default all of the step's are ``worker``.
+        port_base: the first port on each node.
+        gpus_per_node: GPUs of a node; counted here by default.
+        gpus_per_task: GPUs of a task; by default a node's, divided among its tasks.
+        tasks_per_node: a number for all nodes, or one by host name; by default what
+            Slurm says.
+        auto_set_gpu: whether `cluster_spec` sets CUDA_VISIBLE_DEVICES to this task's
+            share, where there are GPUs and Slurm has not given each task its own.
+        rpc_layer: the protocol that `master` puts in front of addresses.
+
+    Raises:
+        RuntimeError: this is no Slurm step, `jobs` has another number of tasks than it,
+            or more GPUs are asked for than a node has.
+        ValueError: a variable of Slurm's is malformed.
+    """
+
+    def __init__(
+        self,
+        jobs: dict[str, int] | None = None,
+        port_base: int = 8888,
+        gpus_per_node: int | None = None,
+        gpus_per_task: int | None = None,
+        tasks_per_node: int | dict[str, int] | None = None,
+        auto_set_gpu: bool = True,
+        rpc_layer: str | None = "grpc",
+    ) -> None:
+        self._nodes = _tasks_by_node(tasks_per_node)
+        count = sum(self._nodes.values())
+        rank = untrusted.whole_number(RANK, _variable(RANK), 0, untrusted.MAX_TASKS - 1)
+        self._jobs = dict(sorted((jobs or {"worker": _step_size(count)}).items()))
+        if sum(self._jobs.values()) != count:
+            raise RuntimeError(
+                f"Requested {sum(self._jobs.values())} tasks but only {count} were "
+                f"assigned: jobs={self._jobs}, tasks by node {self._nodes}."
+            )
+        if rank >= count:
+            raise RuntimeError(
+                f"{RANK} is {rank}, but the step has {count} tasks, 0 to {count - 1}."
+            )
+        self._port_base = untrusted.port("port_base", port_base)
+        untrusted.port(
+            "The last port, port_base plus the tasks of a node,",
+            port_base + max(self._nodes.values()) - 1,
+        )
+        self._rank = rank
+        self._rpc_layer = rpc_layer
+        self._auto_set_gpu = auto_set_gpu
+        self._set_gpus(gpus_per_node, gpus_per_task)
+        self._task_type, self._task_id = self._own_task()
+        if not isinstance(tasks_per_node, dict):
+            self._check_place()
+
+    def _set_gpus(self, per_node: int | None, per_task: int | None) -> None:
+        most = max(self._nodes.values())
+        self._visible = accelerators.visible_gpus() if per_node is None else None
+        bound = os.environ.get(GPUS_PER_TASK) if per_task is None else None
+        # With --gpus-per-task, Slurm shows each task its own GPUs and no others.
+        self._bound_by_slurm = bound is not None and per_node is None
+        if self._bound_by_slurm and self._visible is not None:
+            self._gpus_per_task = len(self._visible)
+            return
+        if per_node is None:
+            per_node = len(self._visible or ())
+        self._gpus_per_task = per_node // most if per_task is None else per_task
+        if most * self._gpus_per_task > per_node:
+            raise RuntimeError(
+                f"Requested more GPUs per node then available: {most} tasks × "
+                f"{self._gpus_per_task} GPUs, but a node has {per_node}."
+            )
+
+    def _own_task(self) -> tuple[str, int]:
+        before = 0
+        for job, size in self._jobs.items():
+            if self._rank < before + size:
+                return job, self._rank - before
+            before += size
+        raise AssertionError("unreachable: the rank is within the sum of the jobs")
+
+    def _places(self) -> list[tuple[int, int]]:
+        """Of each rank, the number of its node and its number on the node."""
+        return [
+            (node, local)
+            for node, count in enumerate(self._nodes.values())
+            for local in range(count)
+        ]
+
+    def _check_place(self) -> None:
+        """Refuse a distribution of ranks that the variables do not describe."""
+        most = untrusted.MAX_TASKS
+        for name, place in zip((NODE, LOCAL), self._places()[self._rank], strict=True):
+            if name not in os.environ:
+                continue
+            told = untrusted.whole_number(name, os.environ[name], 0, most)
+            if told != place:
+                raise RuntimeError(
+                    f"Task {self._rank} should have {name}={place} when nodes are "
+                    f"filled one after another, but it is {told}. Start the step with "
+                    "srun --distribution=block."
+                )
+
+    def cluster_spec(self) -> spec.ClusterSpec:
+        """The step's tasks; sets CUDA_VISIBLE_DEVICES if told so."""
+        hosts, places = list(self._nodes), self._places()
+        addresses = [f"{hosts[n]}:{self._port_base + local}" for n, local in places]
+        cluster, before = {}, 0
+        for job, size in self._jobs.items():
+            cluster[job] = addresses[before : before + size]
+            before += size
+        if self._auto_set_gpu and self._gpus_per_task and not self._bound_by_slurm:
+            self._show_own_gpus(places[self._rank][1])
+        return spec.ClusterSpec(cluster)
+
+    def _show_own_gpus(self, local: int) -> None:
+        first = local * self._gpus_per_task
+        mine = range(first, first + self._gpus_per_task)
+        names = self._visible
+        os.environ[_CUDA] = ",".join(names[i] if names else str(i) for i in mine)
+
+    def get_task_info(self) -> tuple[str | None, int | None]:
+        """This task's job and its index in it."""
+        return self.task_type, self.task_id
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """The address of a task, by default this one."""
+        return self._master_of_task(task_type, task_id, rpc_layer)
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: object = None,
+    ) -> dict[str, int]:
+        """The GPUs of a task, which are the same number for all."""
+        del task_type, task_id, config_proto
+        return {"GPU": self._gpus_per_task}
+
+    def _sources(self) -> dict[str, str]:
+        return {
+            "": RANK,
+            "rpc_layer": "the constructor's arguments",
+            "cluster": f"{NODES}, {TASKS_PER_NODE} and port_base",
+            "num_accelerators": f"{_CUDA}, nvidia-smi or the constructor's arguments",
+        }
+
+
+def _variable(name: str) -> str:
+    try:
+        return os.environ[name]
+    except KeyError:
+        raise RuntimeError(
+            f"{name} not found in environment. Not running inside a Slurm step? Start "
+            "the program with srun."
+        ) from None
+
+
+def _step_size(count: int) -> int:
+    if TASKS not in os.environ:
+        return count
+    return untrusted.whole_number(TASKS, os.environ[TASKS], 1, untrusted.MAX_TASKS)
+
+
+def _tasks_by_node(given: int | dict[str, int] | None) -> dict[str, int]:
+    if isinstance(given, dict):
+        if not given or any(count < 1 for count in given.values()):
+            raise ValueError(
+                f"tasks_per_node must give each host at least one task, got {given!r}."
+            )
+        return {untrusted.host("tasks_per_node", h): n for h, n in given.items()}
+    hosts = hostlist.expand_hosts(NODES, _variable(NODES))
+    if given is not None:
+        each = untrusted.whole_number("tasks_per_node", given, 1, untrusted.MAX_TASKS)
+        return dict.fromkeys(hosts, each)
+    counts = hostlist.expand_counts(TASKS_PER_NODE, _variable(TASKS_PER_NODE))
+    if len(counts) != len(hosts):
+        raise ValueError(
+            f"{NODES} names {len(hosts)} hosts, but {TASKS_PER_NODE} speaks of "
+            f"{len(counts)}."
+        )
+    return dict(zip(hosts, counts, strict=True))

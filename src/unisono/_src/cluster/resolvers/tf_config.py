@@ -1,0 +1,279 @@
+"""The cluster in the environment variable TF_CONFIG."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import json
+import os
+from typing import Any
+
+from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster.resolvers import base
+
+VARIABLE = "TF_CONFIG"
+
+# An evaluator reads checkpoints beside the cluster; it is no member of it.
+_OUTSIDE = "evaluator"
+_MAX_DIGITS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class TFConfig:
+    """What TF_CONFIG says, checked."""
+
+    cluster: spec.ClusterSpec
+    task_type: str | None = None
+    task_id: int | None = None
+    rpc_layer: str | None = None
+    session_master: str | None = None
+
+
+class TFConfigClusterResolver(base.ClusterResolver):
+    """Reads TF_CONFIG: JSON with the keys ``cluster`` and ``task``.
+
+    Without the variable there is no cluster: one process, which knows no task. The
+    variable is read and checked anew each time.
+
+    Args:
+        task_type: used instead of the variable's task type.
+        task_id: used instead of the variable's task index.
+        rpc_layer: used instead of the variable's ``rpc_layer``.
+        environment: what `environment` answers.
+
+    Raises:
+        ValueError: from every method and property, when the variable is malformed:
+            not JSON, no object, a key twice, a job without tasks, an address without a
+            usable port, two tasks at one address, or a task outside the cluster.
+    """
+
+    def __init__(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+        environment: str | None = None,
+    ) -> None:
+        self._task_type = task_type
+        self._task_id = task_id
+        self._rpc_layer = rpc_layer
+        self._environment = environment
+
+    @property
+    def task_type(self) -> str | None:
+        """This task's job: as set, or else as in TF_CONFIG."""
+        own = self._task_type
+        return read().task_type if own is None else str(own)
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """This task's index: as set, or else as in TF_CONFIG."""
+        own = self._task_id
+        return read().task_id if own is None else int(own)
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """The protocol: as set, or else as in TF_CONFIG."""
+        return read().rpc_layer if self._rpc_layer is None else self._rpc_layer
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = rpc_layer
+
+    @property
+    def environment(self) -> str | None:
+        """What the constructor was given."""
+        return self._environment
+
+    def cluster_spec(self) -> spec.ClusterSpec:
+        """The cluster in TF_CONFIG; empty without the variable."""
+        return spec.ClusterSpec(read().cluster)
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """The address of a task, by default this one; empty in a cluster of one.
+
+        Raises:
+            ValueError: the cluster has no such task.
+        """
+        config = read()
+        if config.session_master is not None:
+            return config.session_master
+        if sum(map(config.cluster.num_tasks, config.cluster.jobs)) <= 1:
+            return ""
+        address = config.cluster.task_address(
+            self.task_type if task_type is None else task_type,  # type: ignore[arg-type]
+            self.task_id if task_id is None else task_id,  # type: ignore[arg-type]
+        )
+        chosen = self.rpc_layer if rpc_layer is None else rpc_layer
+        return base.with_protocol(address, chosen)
+
+    def _sources(self) -> dict[str, str]:
+        there = VARIABLE if VARIABLE in os.environ else f"{VARIABLE} is not set"
+        own = {
+            what
+            for what in ("task_type", "task_id", "rpc_layer", "environment")
+            if getattr(self, f"_{what}") is not None
+        }
+        return {"": there, **dict.fromkeys(own, "set by the program")}
+
+
+def read() -> TFConfig:
+    """What TF_CONFIG says now, checked.
+
+    Raises:
+        ValueError: the variable is malformed; see `parse`.
+    """
+    return parse(os.environ.get(VARIABLE, "{}"))
+
+
+@functools.lru_cache(maxsize=8)
+def parse(text: str) -> TFConfig:
+    """Read and check a value of TF_CONFIG.
+
+    >>> parse(
+    ...     '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
+    ... )
+    TFConfig(cluster=ClusterSpec({'worker': ['a:1']}), task_type='worker', task_id=0, ...)
+
+    Raises:
+        ValueError: it is not of TF_CONFIG's form.
+    """  # noqa: E501
+    fields = _load(untrusted.bounded_text(VARIABLE, text))
+    cluster = _cluster(fields.get("cluster", {}))
+    task_type, task_id = _task(fields.get("task", {}), cluster)
+    layer = fields.get("rpc_layer")
+    master = fields.get("session_master")
+    if master is not None and not isinstance(master, str):
+        raise ValueError(
+            f"{VARIABLE}: session_master must be a string, received "
+            f"{untrusted.shown(master)}."
+        )
+    return TFConfig(
+        cluster,
+        task_type,
+        task_id,
+        None if layer is None else untrusted.rpc_layer(f"{VARIABLE}: rpc_layer", layer),
+        master,
+    )
+
+
+def _load(text: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(
+            text, object_pairs_hook=_no_key_twice, parse_int=_short_number
+        )
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{VARIABLE} is not JSON ({error.msg}, line {error.lineno} column "
+            f"{error.colno}): {untrusted.shown(text)}."
+        ) from None
+    except RecursionError:
+        raise ValueError(f"{VARIABLE} is nested too deeply.") from None
+    if not isinstance(fields, dict):
+        raise ValueError(
+            f"{VARIABLE} must be a JSON object with the keys 'cluster' and 'task', "
+            f"received {untrusted.shown(fields)}."
+        )
+    return fields
+
+
+def _short_number(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"{VARIABLE} has a number of {len(digits):,} digits.")
+    return int(digits)
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(
+            f"{VARIABLE} has the key {untrusted.shown(twice)} twice in one object."
+        )
+    return fields
+
+
+def _cluster(jobs: object) -> spec.ClusterSpec:
+    if not isinstance(jobs, dict):
+        raise ValueError(
+            f"{VARIABLE}: 'cluster' must map job names to lists of addresses, received "
+            f"{untrusted.shown(jobs)}."
+        )
+    checked = {
+        untrusted.job_name(f"{VARIABLE}: a job's name", job): _tasks(job, tasks)
+        for job, tasks in jobs.items()
+    }
+    total = sum(map(len, checked.values()))
+    if total > untrusted.MAX_TASKS:
+        raise ValueError(
+            f"{VARIABLE} has {total:,} tasks; at most {untrusted.MAX_TASKS:,} are read."
+        )
+    owners = {f"{j} {i}": a for j, tasks in checked.items() for i, a in tasks.items()}
+    untrusted.unique(VARIABLE, owners)
+    return spec.ClusterSpec(checked)
+
+
+def _tasks(job: str, tasks: object) -> dict[int, str]:
+    name = f"{VARIABLE}: job '{job}'"
+    if isinstance(tasks, list):
+        indexed = dict(enumerate(tasks))
+    elif isinstance(tasks, dict):
+        top = untrusted.MAX_TASKS - 1
+        indexed = {
+            untrusted.whole_number(f"{name}: an index", i, 0, top): address
+            for i, address in tasks.items()
+        }
+        if len(indexed) != len(tasks):
+            raise ValueError(f"{name} has an index twice: {untrusted.shown(tasks)}.")
+    else:
+        raise ValueError(
+            f"{name} must be a list of addresses, or an object from indices to "
+            f"addresses; received {untrusted.shown(tasks)}."
+        )
+    if not indexed:
+        raise ValueError(f"{name} has no tasks; list their addresses, or leave it out.")
+    return {
+        i: untrusted.address(f"{name}: the address of task {i}", address)
+        for i, address in indexed.items()
+    }
+
+
+def _task(task: object, cluster: spec.ClusterSpec) -> tuple[str | None, int | None]:
+    if not isinstance(task, dict):
+        raise ValueError(
+            f"{VARIABLE}: 'task' must be an object with 'type' and 'index', received "
+            f"{untrusted.shown(task)}."
+        )
+    job, index = task.get("type"), task.get("index")
+    if job is not None:
+        job = untrusted.job_name(f"{VARIABLE}: the task's type", job)
+    if index is not None:
+        top = untrusted.MAX_TASKS - 1
+        index = untrusted.whole_number(f"{VARIABLE}: the task's index", index, 0, top)
+    if job is None or not cluster.jobs or job == _OUTSIDE:
+        return job, index
+    if job not in cluster.jobs:
+        raise ValueError(
+            f"{VARIABLE}: the task is of type '{job}', which the cluster does not "
+            f"have; it has {untrusted.shown(sorted(cluster.jobs))}."
+        )
+    if index is not None and index not in cluster.task_indices(job):
+        raise ValueError(
+            f"{VARIABLE}: the task is {job} {index}, but '{job}' has only the indices "
+            f"{untrusted.shown(cluster.task_indices(job))}."
+        )
+    return job, index

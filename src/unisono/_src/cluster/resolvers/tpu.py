@@ -1,0 +1,226 @@
+"""The cluster of a Cloud TPU."""
+
+from __future__ import annotations
+
+import collections
+import os
+from typing import Any
+
+from unisono._src.cluster import accelerators, spec, untrusted
+from unisono._src.cluster.resolvers import base, google
+
+ENDPOINTS = "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS"
+NAME = "TPU_NAME"
+HOSTS = "TPU_WORKER_HOSTNAMES"
+OWN_INDEX = "TPU_WORKER_ID"
+DISCOVERY_URL = "TPU_API_DISCOVERY_URL"
+_PORT = 8470
+_LOCAL = "local"
+_HEALTHY = (None, "HEALTHY", "HEALTHY_NO_TPU")
+
+
+class TPUClusterResolver(base.ClusterResolver):
+    """Finds the workers of a TPU.
+
+    JAX on a TPU runs a process on every worker of the TPU itself. The workers are named
+    by `tpu` as addresses (``grpc://10.0.0.1:8470,…``), found by the TPU's name through
+    the Cloud TPU API, or, with no `tpu`, read from what the machine says: the variables
+    TPU_WORKER_HOSTNAMES and TPU_WORKER_ID, those of Kubernetes Engine, or TPU_NAME.
+    ``"local"`` is the TPU of this machine alone, without a cluster.
+
+    Args:
+        tpu: the TPU's name, its workers' addresses, ``"local"``, or None.
+        zone: the zone of the TPU; this machine's by default.
+        project: the project of the TPU; this machine's by default.
+        job_name: the job that the TPU's workers are.
+        coordinator_name: the job of a coordinator to add to the cluster.
+        coordinator_address: the coordinator's address.
+        credentials: credentials for the API; ``"default"`` are those of the machine.
+        service: what ``googleapiclient.discovery.build("tpu", "v1")`` returns, if you
+            make it yourself; `credentials` are not used then.
+        discovery_url: where the API describes itself; the environment variable
+            TPU_API_DISCOVERY_URL wins.
+
+    Raises:
+        ImportError: a TPU is named, without `service`, and
+            ``google-api-python-client`` is not installed.
+        RuntimeError: nothing says where the TPU, its project or its zone is.
+        ValueError: an address or a variable is malformed, or `coordinator_name` has no
+            address.
+    """
+
+    def __init__(
+        self,
+        tpu: str | None = None,
+        zone: str | None = None,
+        project: str | None = None,
+        job_name: str = "worker",
+        coordinator_name: str | None = None,
+        coordinator_address: str | None = None,
+        credentials: Any = "default",
+        service: Any = None,
+        discovery_url: str | None = None,
+    ) -> None:
+        if coordinator_name and not coordinator_address:
+            raise ValueError(
+                f"The coordinator {coordinator_name!r} needs an address: pass "
+                "coordinator_address='host:port'."
+            )
+        self._task_type, self._task_id = job_name, 0
+        self._coordinator_name = coordinator_name
+        self._coordinator_address = coordinator_address
+        self._addresses: list[str] | None = None
+        self._tpu = tpu or self._find()
+        if self._tpu == _LOCAL or self._addresses is not None:
+            return
+        if _is_endpoint(self._tpu):
+            self._source = "the argument tpu" if tpu else self._source
+            self._addresses = _read_endpoints(self._source, self._tpu)
+            return
+        self._source = f"the Cloud TPU API, node {self._tpu}"
+        self._node = _full_name(self._tpu, zone, project)
+        self._service = service or google.make_service(
+            "TPUClusterResolver",
+            "tpu",
+            "v1",
+            credentials,
+            os.environ.get(DISCOVERY_URL) or discovery_url,
+        )
+
+    @classmethod
+    def connect(
+        cls, tpu: str | None = None, zone: str | None = None, project: str | None = None
+    ) -> TPUClusterResolver:
+        """A resolver for the TPU; JAX starts the hardware itself when it is used."""
+        return cls(tpu, zone, project)
+
+    _source = "the constructor's arguments"
+
+    def _find(self) -> str:
+        """What the environment says of the TPU; also its workers, if it names them."""
+        if os.environ.get(ENDPOINTS):
+            self._source = ENDPOINTS
+            return os.environ[ENDPOINTS]
+        if os.environ.get(HOSTS):
+            text = untrusted.bounded_text(HOSTS, os.environ[HOSTS])
+            self._source = f"{HOSTS} and {OWN_INDEX}"
+            self._addresses = [
+                f"{untrusted.host(HOSTS, h.strip())}:{_PORT}" for h in text.split(",")
+            ]
+            _check_workers(HOSTS, self._addresses)
+            own = os.environ.get(OWN_INDEX, "0")
+            top = len(self._addresses) - 1
+            self._task_id = untrusted.whole_number(OWN_INDEX, own, 0, top)
+            return HOSTS
+        if os.environ.get(NAME):
+            return os.environ[NAME]
+        raise RuntimeError(
+            f"Nothing says which TPU to use: none of {ENDPOINTS}, {HOSTS} and {NAME} "
+            "is set. Pass tpu='name', its address, or tpu='local' for this machine's."
+        )
+
+    def cluster_spec(self) -> spec.ClusterSpec:
+        """The TPU's workers as they are now; empty for a local TPU.
+
+        Raises:
+            RuntimeError: the TPU is not ready, or not healthy.
+        """
+        if self._tpu == _LOCAL:
+            return spec.ClusterSpec({})
+        addresses = self._addresses
+        cluster = {self._task_type: self._ask() if addresses is None else addresses}
+        if self._coordinator_name:
+            cluster[self._coordinator_name] = [str(self._coordinator_address)]
+        return spec.ClusterSpec(cluster)
+
+    def _ask(self) -> list[str]:
+        nodes = self._service.projects().locations().nodes()
+        node = nodes.get(name=self._node).execute()
+        state, health = node.get("state"), node.get("health")
+        if state != "READY" or health not in _HEALTHY:
+            raise RuntimeError(
+                f'TPU "{self._tpu}" is unusable: its state is "{state}" and its health '
+                f'"{health}"; expected READY and HEALTHY.'
+            )
+        endpoints = node.get("networkEndpoints") or [node]
+        return [
+            untrusted.address(
+                f'A worker of TPU "{self._tpu}"',
+                f"{e.get('ipAddress')}:{e.get('port', _PORT)}",
+            )
+            for e in endpoints
+        ]
+
+    def master(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        rpc_layer: str | None = None,
+    ) -> str:
+        """The address of a worker, with ``grpc``; empty for a local TPU."""
+        if self._tpu == _LOCAL:
+            return ""
+        return self._master_of_task(task_type, task_id, rpc_layer or "grpc")
+
+    def get_master(self) -> str:
+        """What `master` answers."""
+        return self.master()
+
+    def get_job_name(self) -> str | None:
+        """The job that the TPU's workers are."""
+        return self.task_type
+
+    def num_accelerators(
+        self,
+        task_type: str | None = None,
+        task_id: int | None = None,
+        config_proto: object = None,
+    ) -> dict[str, int]:
+        """The TPU chips of this machine; empty where it has none."""
+        del task_type, task_id, config_proto
+        found = {k: n for k, n in accelerators.count().items() if k == "TPU"}
+        return collections.defaultdict(int, found)
+
+    def __enter__(self) -> TPUClusterResolver:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def _sources(self) -> dict[str, str]:
+        return {"": self._source}
+
+
+def _is_endpoint(tpu: str) -> bool:
+    return tpu.startswith("grpc://") or ":" in tpu
+
+
+def _read_endpoints(name: str, text: str) -> list[str]:
+    found = []
+    for part in untrusted.bounded_text(name, text).split(","):
+        bare = part.strip().removeprefix("grpc://")
+        whole = bare if ":" in bare else f"{bare}:{_PORT}"
+        found.append(untrusted.address(name, whole))
+    _check_workers(name, found)
+    return found
+
+
+def _check_workers(name: str, addresses: list[str]) -> None:
+    if len(addresses) > untrusted.MAX_TASKS:
+        raise ValueError(f"{name} names {len(addresses):,} workers, too many.")
+    untrusted.unique(name, {f"worker {i}": a for i, a in enumerate(addresses)})
+
+
+def _full_name(tpu: str, zone: str | None, project: str | None) -> str:
+    if tpu.startswith("projects/"):
+        return tpu
+    project = project or google.metadata("project/project-id")
+    if not zone:
+        place = google.metadata("instance/zone")
+        zone = place.rpartition("/")[2] if place else None
+    if not project or not zone:
+        raise RuntimeError(
+            f"The project and the zone of TPU {tpu!r} are not known here: pass "
+            "project= and zone=, or run on a machine of Google's cloud."
+        )
+    return f"projects/{project}/locations/{zone}/nodes/{tpu}"

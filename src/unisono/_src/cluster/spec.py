@@ -1,0 +1,157 @@
+"""The tasks of a cluster and their addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ClusterSpec:
+    """The processes of a job, by role and index, with their network addresses.
+
+    A role ("job") is given as a list of addresses, or as a mapping from indices to
+    addresses where a process knows only some of them.
+
+    >>> cluster = ClusterSpec({"worker": ["a:1", "b:2"], "ps": {3: "c:4"}})
+    >>> cluster.task_address("worker", 1), cluster.num_tasks("ps")
+    ('b:2', 1)
+    >>> cluster
+    ClusterSpec({'ps': {3: 'c:4'}, 'worker': ['a:1', 'b:2']})
+
+    Args:
+        cluster: a dictionary from job names to lists of addresses or to dictionaries
+            from indices to addresses; or another `ClusterSpec`.
+
+    Raises:
+        TypeError: `cluster` is neither, or a name or an address is not a string.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        self._jobs: dict[str, dict[int, str]]
+        if isinstance(cluster, ClusterSpec):
+            self._jobs = {job: dict(tasks) for job, tasks in cluster._jobs.items()}
+        elif isinstance(cluster, dict):
+            self._jobs = {_job_name(j): _tasks(j, t) for j, t in cluster.items()}
+        else:
+            raise TypeError(
+                "`cluster` must be a dictionary mapping one or more job names to lists "
+                "of network addresses, or a ClusterSpec; received "
+                f"{type(cluster).__name__}."
+            )
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ClusterSpec):
+            return NotImplemented
+        return self._jobs == other._jobs
+
+    # Not hashable, as in TensorFlow: it compares by its tasks.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        tasks = self.as_dict()
+        inner = ", ".join(f"{job!r}: {tasks[job]!r}" for job in sorted(tasks))
+        return f"ClusterSpec({{{inner}}})"
+
+    def as_dict(self) -> dict[str, list[str] | dict[int, str]]:
+        """The jobs as lists of addresses, or as dictionaries where indices are missing.
+
+        >>> ClusterSpec({"worker": {0: "a:1", 1: "b:2"}, "ps": {2: "c:3"}}).as_dict()
+        {'worker': ['a:1', 'b:2'], 'ps': {2: 'c:3'}}
+        """
+        return {job: self._dense(job) or dict(t) for job, t in self._jobs.items()}
+
+    @property
+    def jobs(self) -> list[str]:
+        """The names of the jobs."""
+        return list(self._jobs)
+
+    def num_tasks(self, job_name: str) -> int:
+        """How many tasks a job has.
+
+        Raises:
+            ValueError: there is no such job.
+        """
+        return len(self._job(job_name))
+
+    def task_indices(self, job_name: str) -> list[int]:
+        """The indices of a job's tasks, in order.
+
+        Raises:
+            ValueError: there is no such job.
+        """
+        return sorted(self._job(job_name))
+
+    def task_address(self, job_name: str, task_index: int) -> str:
+        """The address of one task.
+
+        Raises:
+            ValueError: there is no such job, or no such task in it.
+        """
+        tasks = self._job(job_name)
+        if task_index not in tasks:
+            raise ValueError(f"No task with index {task_index!r} in job {job_name!r}")
+        return tasks[task_index]
+
+    def job_tasks(self, job_name: str) -> list[str | None]:
+        """A job's addresses by index; None where an index is missing.
+
+        >>> ClusterSpec({"ps": {2: "c:3"}}).job_tasks("ps")
+        [None, None, 'c:3']
+
+        Raises:
+            ValueError: there is no such job.
+        """
+        tasks = self._job(job_name)
+        return [tasks.get(i) for i in range(max(tasks, default=-1) + 1)]
+
+    def _job(self, job_name: str) -> dict[int, str]:
+        try:
+            return self._jobs[job_name]
+        except (KeyError, TypeError):
+            raise ValueError(f"No such job in cluster: {job_name!r}") from None
+
+    def _dense(self, job: str) -> list[str] | None:
+        tasks = self._jobs[job]
+        if sorted(tasks) != list(range(len(tasks))):
+            return None
+        return [tasks[i] for i in range(len(tasks))]
+
+
+def _job_name(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    raise TypeError(f"A job name must be a string, received {name!r}.")
+
+
+def _tasks(job: object, tasks: object) -> dict[int, str]:
+    if isinstance(tasks, list | tuple):
+        indexed = dict(enumerate(tasks))
+    elif isinstance(tasks, dict):
+        indexed = {_index(job, i): address for i, address in tasks.items()}
+    else:
+        raise TypeError(
+            f"The tasks for job {job!r} must be a list or a dictionary from integers "
+            f"to strings; received {type(tasks).__name__}."
+        )
+    for index, address in indexed.items():
+        if not isinstance(address, str):
+            raise TypeError(
+                f"The address of task {index} of job {job!r} must be a string such as "
+                f"'host:port', received {address!r}."
+            )
+    return indexed
+
+
+def _index(job: object, index: Any) -> int:
+    try:
+        number = int(index)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0 or isinstance(index, bool | float):
+        raise TypeError(
+            f"A task of job {job!r} has the index {index!r}; indices are integers "
+            "from 0 on."
+        )
+    return number

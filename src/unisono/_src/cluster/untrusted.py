@@ -1,0 +1,138 @@
+"""Checks of what comes from the environment: nothing there is taken on trust.
+
+Every function raises a `ValueError` that names the variable, says what is wrong with
+it, and shows at most a line of it, with control characters escaped.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+MAX_TASKS = 65_536
+MAX_TEXT = 1 << 20
+_MAX_HOST = 253
+_SHOWN = 80
+
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+_JOB = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+_LAYER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,31}")
+_DIGITS = re.compile(r"[0-9]{1,10}")
+
+
+def shown(value: object) -> str:
+    r"""A short, printable form of a value nobody vouches for.
+
+    >>> shown("a" * 200)[-4:], shown(chr(27) + "[2J")
+    ('a...', "'\\x1b[2J'")
+    """
+    text = ascii(value if not isinstance(value, str) else value[: _SHOWN + 1])
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def bounded_text(name: str, text: str) -> str:
+    """Refuse a variable that is too long to be meant."""
+    if len(text) > MAX_TEXT:
+        raise ValueError(
+            f"{name} is {len(text):,} characters long; at most {MAX_TEXT:,} are read."
+        )
+    return text
+
+
+def whole_number(name: str, value: object, low: int, high: int) -> int:
+    """A number between `low` and `high`, given as an integer or as digits.
+
+    >>> whole_number("SLURM_PROCID", "3", 0, 7)
+    3
+    """
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not is_number and not (isinstance(value, str) and _DIGITS.fullmatch(value)):
+        raise ValueError(
+            f"{name} must be a whole number from {low} to {high}, received "
+            f"{shown(value)}."
+        )
+    number = int(value)  # type: ignore[call-overload]
+    if not low <= number <= high:
+        raise ValueError(
+            f"{name} is {shown(number)}; it must be between {low} and {high}."
+        )
+    return number
+
+
+def port(name: str, value: object) -> int:
+    """A TCP port."""
+    return whole_number(name, value, 1, 65_535)
+
+
+def host(name: str, value: object) -> str:
+    """A host name, an IPv4 address, or an IPv6 address in brackets."""
+    if isinstance(value, str) and 0 < len(value) <= _MAX_HOST:
+        if value.startswith("[") and value.endswith("]"):
+            try:
+                ipaddress.IPv6Address(value[1:-1])
+                return value
+            except ValueError:
+                pass
+        elif _HOST.fullmatch(value):
+            return value
+    raise ValueError(
+        f"{name} names the host {shown(value)}; expected a host name, an IPv4 address, "
+        "or an IPv6 address in brackets."
+    )
+
+
+def address(name: str, value: object) -> str:
+    """An address ``host:port``.
+
+    >>> address("TF_CONFIG", "10.0.0.1:2222")
+    '10.0.0.1:2222'
+    """
+    if not isinstance(value, str):
+        raise ValueError(
+            f"{name} must be a string 'host:port', received {shown(value)}."
+        )
+    if "://" in value:
+        raise ValueError(
+            f"{name} is {shown(value)}; write the address without a protocol, as "
+            "'host:port'."
+        )
+    name_part, colon, port_part = value.rpartition(":")
+    if not colon or value.endswith("]"):
+        raise ValueError(f"{name} is {shown(value)}, without a port; use 'host:port'.")
+    host(name, name_part)
+    port(f"The port of {name}, {shown(value)},", port_part)
+    return value
+
+
+def job_name(name: str, value: object) -> str:
+    """The name of a job, such as ``worker``."""
+    if isinstance(value, str) and _JOB.fullmatch(value):
+        return value
+    raise ValueError(
+        f"{name} is {shown(value)}; a job is named by a letter and then letters, "
+        "digits, '_', '-' or '.', such as 'worker'."
+    )
+
+
+def rpc_layer(name: str, value: object) -> str:
+    """The name of a protocol, such as ``grpc``."""
+    if isinstance(value, str) and _LAYER.fullmatch(value):
+        return value
+    raise ValueError(f"{name} is {shown(value)}; expected a protocol such as 'grpc'.")
+
+
+def unique(name: str, addresses: dict[str, str]) -> None:
+    """Refuse an address that two tasks share.
+
+    Args:
+        name: the variable.
+        addresses: task, as a reader would name it, to address.
+    """
+    owners: dict[str, str] = {}
+    for task, where in addresses.items():
+        if where in owners:
+            raise ValueError(
+                f"{name} gives {shown(where)} to both {owners[where]} and {task}; "
+                "every task needs an address of its own."
+            )
+        owners[where] = task

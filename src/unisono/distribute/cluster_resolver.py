@@ -1,0 +1,39 @@
+"""Which processes a job has and which of them this one is, by environment."""
+
+from unisono._src.cluster.explanation import Explanation
+from unisono._src.cluster.resolvers.base import ClusterResolver
+from unisono._src.cluster.resolvers.gce import GCEClusterResolver
+from unisono._src.cluster.resolvers.kubernetes import (
+    KubernetesClusterResolver,
+    KubernetesExecutableLocation,
+)
+from unisono._src.cluster.resolvers.mpi import MPIClusterResolver
+from unisono._src.cluster.resolvers.ray import RayClusterResolver
+from unisono._src.cluster.resolvers.simple import (
+    SimpleClusterResolver,
+    UnionClusterResolver,
+)
+from unisono._src.cluster.resolvers.simple import (
+    UnionClusterResolver as UnionResolver,
+)
+from unisono._src.cluster.resolvers.slurm import SlurmClusterResolver
+from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
+from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
+from unisono._src.cluster.spec import ClusterSpec
+
+__all__ = [
+    "ClusterResolver",
+    "ClusterSpec",
+    "Explanation",
+    "GCEClusterResolver",
+    "KubernetesClusterResolver",
+    "KubernetesExecutableLocation",
+    "MPIClusterResolver",
+    "RayClusterResolver",
+    "SimpleClusterResolver",
+    "SlurmClusterResolver",
+    "TFConfigClusterResolver",
+    "TPUClusterResolver",
+    "UnionClusterResolver",
+    "UnionResolver",
+]
