@@ -6,22 +6,9 @@ distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 """
 
 import importlib as _importlib
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
+import typing as _typing
 
-from unisono import (
-    compat,
-    config,
-    data,
-    distribute,
-    errors,
-    experimental,
-    io,
-    metrics,
-    nn,
-    optimizers,
-    train,
-)
+from unisono import compat, config, distribute, errors, metrics, nn, optimizers
 from unisono._src.creation import variable_creator_scope
 from unisono._src.errors import (
     FailedPreconditionError,
@@ -36,10 +23,33 @@ from unisono._src.slices import IndexedSlices
 from unisono._src.specs import TensorSpec, TypeSpec
 from unisono._src.variables import Variable
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from unisono import data, experimental, io, train
     from unisono._src.cli.calls import launch
 
 _jax_arrays.install()
+
+# Loaded on first use: not every program reads, saves or launches.
+_LATER = {
+    "data": "unisono",
+    "experimental": "unisono",
+    "io": "unisono",
+    "launch": "unisono._src.cli.calls",
+    "train": "unisono",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'unisono' has no attribute {name!r}")
+    if _LATER[name] == "unisono":
+        return _importlib.import_module(f"unisono.{name}")
+    return getattr(_importlib.import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
 
 __version__ = "0.1.0"
 
@@ -71,10 +81,3 @@ __all__ = [
     "value_and_grad",
     "variable_creator_scope",
 ]
-
-
-def __getattr__(name: str) -> _Any:
-    # Loaded on first use: a worker has no use for it.
-    if name == "launch":
-        return _importlib.import_module("unisono._src.cli.calls").launch
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

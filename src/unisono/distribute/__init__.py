@@ -1,16 +1,9 @@
 """Strategies and everything around them, at TensorFlow's names."""
 
 import importlib as _importlib
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
+import typing as _typing
 
 from unisono._src.contexts import ReplicaContext
-from unisono._src.input.choices import (
-    InputContext,
-    InputOptions,
-    InputReplicationMode,
-)
-from unisono._src.input.distributed import DistributedDataset, DistributedIterator
 from unisono._src.options import ReduceOp, RunOptions
 from unisono._src.strategies.base import Strategy, ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
@@ -34,8 +27,40 @@ from unisono._src.strategies.one_device import OneDeviceStrategy
 from unisono._src.values import DistributedValues, Mirrored, PerReplica
 from unisono.distribute import experimental
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from unisono._src.input.choices import (
+        InputContext,
+        InputOptions,
+        InputReplicationMode,
+    )
+    from unisono._src.input.distributed import (
+        DistributedDataset,
+        DistributedIterator,
+    )
     from unisono.distribute import cluster_resolver
+
+# Loaded on first use: not every program reads data or names a resolver.
+_LATER = {
+    "DistributedDataset": "unisono._src.input.distributed",
+    "DistributedIterator": "unisono._src.input.distributed",
+    "InputContext": "unisono._src.input.choices",
+    "InputOptions": "unisono._src.input.choices",
+    "InputReplicationMode": "unisono._src.input.choices",
+    "cluster_resolver": "unisono.distribute",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'unisono.distribute' has no attribute {name!r}")
+    if _LATER[name] == "unisono.distribute":
+        return _importlib.import_module(f"unisono.distribute.{name}")
+    return getattr(_importlib.import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
 
 __all__ = [
     "CentralStorageStrategy",
@@ -68,10 +93,3 @@ __all__ = [
     "has_strategy",
     "in_cross_replica_context",
 ]
-
-
-def __getattr__(name: str) -> _Any:
-    # Loaded on first use: most programs never name a resolver.
-    if name == "cluster_resolver":
-        return _importlib.import_module("unisono.distribute.cluster_resolver")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from unisono._src import ambient, contexts
-from unisono._src.input import choices
+from unisono._src import input as pipelines
 from unisono._src.strategies import base, local
 
 
@@ -24,7 +24,7 @@ class _DefaultExtended(local.SingleExtended):
         return dataset
 
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
-        return dataset_fn(choices.InputContext())
+        return dataset_fn(pipelines.choices.InputContext())
 
     @property
     def worker_devices(self) -> Sequence[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from unisono._src import ambient, errors, nest, options, values
-from unisono._src.input import dataset
+from unisono._src import input as pipelines
 from unisono._src.strategies import multistep
 
 
@@ -122,14 +122,14 @@ class StrategyExtended:
 
     def experimental_make_numpy_dataset(
         self, numpy_input: Any, session: Any = None
-    ) -> dataset.Dataset:
+    ) -> pipelines.dataset.Dataset:
         """A dataset of the rows of arrays, to be batched and distributed.
 
         Args:
             numpy_input: nested arrays with a common first axis.
             session: accepted for TensorFlow's sake.
         """
-        return dataset.Dataset.from_tensor_slices(numpy_input)
+        return pipelines.dataset.Dataset.from_tensor_slices(numpy_input)
 
     # Properties.
 

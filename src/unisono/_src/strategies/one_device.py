@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from unisono._src import ambient, collectives, nest, state
-from unisono._src.input import distributed
+from unisono._src import input as pipelines
 from unisono._src.strategies import base, local
 from unisono._src.topology import Topology
 
@@ -52,11 +52,13 @@ class _OneDeviceExtended(local.SingleExtended):
 
     def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
         owner = self._container_strategy()
-        return distributed.DistributedDataset(dataset, self._topology, options, owner)
+        return pipelines.distributed.DistributedDataset(
+            dataset, self._topology, options, owner
+        )
 
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
         owner = self._container_strategy()
-        return distributed.DistributedDatasetsFromFunction(
+        return pipelines.distributed.DistributedDatasetsFromFunction(
             dataset_fn, self._topology, options, owner
         )
 

@@ -28,7 +28,7 @@ from unisono._src import (
     values,
     variables,
 )
-from unisono._src.input import distributed
+from unisono._src import input as pipelines
 from unisono._src.slices import IndexedSlices
 from unisono._src.state import Policy
 from unisono._src.strategies import base, destinations, extended, local, updates
@@ -239,11 +239,13 @@ class ReplicatedExtended(local.LocalExtended):
 
     def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
         owner = self._container_strategy()
-        return distributed.DistributedDataset(dataset, self._topology, options, owner)
+        return pipelines.distributed.DistributedDataset(
+            dataset, self._topology, options, owner
+        )
 
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
         owner = self._container_strategy()
-        return distributed.DistributedDatasetsFromFunction(
+        return pipelines.distributed.DistributedDatasetsFromFunction(
             dataset_fn, self._topology, options, owner
         )
 
