@@ -111,6 +111,9 @@ class _Reading(cursors.Cursor):
             self._file.close()
             self._file = None
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class _Filling(cursors.Cursor):
     """Passes elements through and writes them; the file appears when all are there."""
