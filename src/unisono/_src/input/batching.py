@@ -216,6 +216,13 @@ class Stream(cursors.Cursor):
             self._row = stop
         return elements.concatenate(parts) if parts else None
 
+    def take_within(self, count: int) -> Any:
+        """The next `count` rows, fewer where a batch ends; there must be one."""
+        stop = min(self._rows, self._row + count)
+        found = elements.rows(self._batch, self._row, stop)
+        self._row = stop
+        return found
+
     def at_end(self) -> bool:
         """Whether no row is left."""
         return not self._more()

@@ -116,21 +116,22 @@ class Whole(cursors.Cursor):
             return self._source.skip(count)
         passed = 0
         while passed < count:
-            before = self._source.get_state()
-            block = [self._rest] if self._rest is not None else self._source.read(1)
-            if not len(block):
-                break
-            rows = elements.length(block[0])
-            passed += rows
-            self._rest = None
-            if passed > count:
-                self._keep(block[0], rows - (passed - count), before)
+            if self._rest is None:
+                self._before, self._row = self._source.get_state(), 0
+                block = self._source.read(1)
+                if not len(block):
+                    break
+                self._rest = block[0]
+            step = min(elements.length(self._rest), count - passed)
+            passed += step
+            self._pass_rows(step)
         return passed
 
-    def _keep(self, batch: Any, row: int, before: Any) -> None:
+    def _pass_rows(self, count: int) -> None:
         """Continue in the middle of a batch, where another run was stopped."""
-        self._rest = elements.rows(batch, row, elements.length(batch))
-        self._row, self._before = row, before
+        rows = elements.length(self._rest)
+        self._row += count
+        self._rest = elements.rows(self._rest, count, rows) if count < rows else None
 
     def get_state(self) -> dict[str, Any]:
         """A batch and a row in it."""
@@ -143,9 +144,11 @@ class Whole(cursors.Cursor):
         self._source.set_state(state["source"])
         self._rest = None
         if state["row"]:
+            self._before, self._row = state["source"], 0
             block = self._source.read(1)
             if len(block):
-                self._keep(block[0], state["row"], state["source"])
+                self._rest = block[0]
+                self._pass_rows(state["row"])
 
     def close(self) -> None:
         """Close the source."""
@@ -184,7 +187,7 @@ class Chunked(_Batches):
 
 
 class Filled(_Batches):
-    """Rule B: parts of fixed sizes are filled from the stream of examples."""
+    """Rule B: parts of fixed sizes are filled from each batch, from the first on."""
 
     def __init__(self, source: cursors.Cursor, share: Share, size: int) -> None:
         super().__init__(source, share)
@@ -198,7 +201,7 @@ class Filled(_Batches):
         found: list[Step] = []
         while len(found) < count and not self._stream.at_end():
             sizes = self._next_sizes()
-            batch = self._stream.take(sum(sizes))
+            batch = self._stream.take_within(sum(sizes))
             self._turn += len(sizes)
             rows = elements.length(batch)
             edges = np.minimum(np.cumsum([0, *sizes]), rows).tolist()
@@ -216,7 +219,7 @@ class Filled(_Batches):
         passed = 0
         while passed < count and not self._stream.at_end():
             rows = min(sum(self._next_sizes()) or 1, count - passed)
-            passed += elements.length(self._stream.take(rows))
+            passed += elements.length(self._stream.take_within(rows))
             self._turn += self._share.local
         return passed
 
