@@ -64,7 +64,7 @@ def test_every_example_goes_to_one_replica_in_order(paths, pipeline, batching, n
     if n == 1:
         assert steps == [[batch] for batch in batches]
         return
-    assert [sum(step, []) for step in steps] == batches
+    assert [[x for part in step for x in part] for step in steps] == batches
     size = distributing.decide(make()._node, batching[-1]).size
     for step, batch in zip(steps, batches):
         sizes = expected_sizes(batching[0], len(batch), n, size is None)

@@ -7,6 +7,7 @@ object that it gave us cannot be made of.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,7 +41,7 @@ def to_node(loader: Any) -> nodes.Node:
             f"{type(loader).__name__}."
         )
     if isinstance(loader, Iterator):
-        return sources.Generated(Once(loader))
+        return OneShot(Once(loader))
     return Loader(loader)
 
 
@@ -49,6 +50,14 @@ class Once:
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator: Iterator[Any] | None = iterator
+        self._first: list[Any] = []
+
+    def peek(self) -> list[Any]:
+        """The first element, which is not used up; nothing if there is none."""
+        if self._iterator is not None and not self._first:
+            self._first = list(itertools.islice(self._iterator, 1))
+            self._iterator = itertools.chain(self._first, self._iterator)
+        return self._first
 
     def __call__(self) -> Iterator[Any]:
         """The iterator, the first time.
@@ -64,7 +73,30 @@ class Once:
                 "something that can be iterated anew: a list, a loader, or "
                 "Dataset.from_generator(function)."
             )
-        return (_structured(e) for e in iterator)
+        return self._elements(iterator)
+
+    def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        for element in iterator:
+            found = elements.convert(_structured(element))
+            if not self._first:
+                # Remembered, to tell later what the elements look like.
+                self._first = [elements.map_leaves(elements.owned, found)]
+            yield found
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OneShot(sources.Generated):
+    """The elements of an iterator."""
+
+    make: Once
+
+    def sampled(self) -> nodes.Node:
+        """The first element, without taking it away."""
+        first = [elements.convert(_structured(e)) for e in self.make.peek()]
+        return sources.Listed(tuple(first))
+
+    def _spec(self) -> Any:
+        return unfixed(super()._spec())
 
 
 def _structured(element: Any) -> Any:
@@ -96,7 +128,8 @@ class Loader(nodes.Node):
 
     def _elements(self) -> Iterator[Any]:
         for element in self.source:
-            yield elements.convert(_structured(element))
+            found = elements.convert(_structured(element))
+            yield elements.map_leaves(elements.owned, found)
 
     @property
     def cardinality(self) -> int:
@@ -105,6 +138,11 @@ class Loader(nodes.Node):
             return len(self.source)
         except TypeError:
             return nodes.UNKNOWN
+
+    @property
+    def is_fresh(self) -> bool:
+        """Copied: a loader may fill the same array again and again."""
+        return True
 
     def _spec(self) -> Any:
         element = nodes.first(self)
@@ -136,6 +174,11 @@ class GrainLoader(Loader):
     def cursor(self) -> cursors.Cursor:
         """Grain's iterator."""
         return columnar.Wrapped(iter(self.source))
+
+    @property
+    def is_fresh(self) -> bool:
+        """Not copied yet."""
+        return False
 
 
 def _grain(loader: Any) -> nodes.Node | None:
@@ -335,7 +378,8 @@ class _Batches(cursors.Cursor):
         total = self._count()
         found: list[Any] = []
         while len(found) < count and (total is None or self._next < total):
-            found.append(elements.convert(_structured(self._source[self._next])))
+            batch = elements.convert(_structured(self._source[self._next]))
+            found.append(elements.map_leaves(elements.owned, batch))
             self._next += 1
             if self._next == total:
                 self._source.on_epoch_end()

@@ -6,7 +6,7 @@ import dataclasses
 import threading
 from typing import Any
 
-from unisono._src.input import cursors, nodes
+from unisono._src.input import cursors, elements, nodes
 from unisono._src.input.selecting import Make
 
 
@@ -59,7 +59,7 @@ class _Cached(cursors.Cursor):
     def read(self, count: int) -> Any:
         kept = self._kept()
         if kept is None and self._next == len(self._seen):
-            found = list(self._open().read(count))
+            found = [_frozen(e) for e in self._open().read(count)]
             self._seen.extend(found)
             if len(found) < count:
                 self._store.fill(self._seen, self._origin)
@@ -90,6 +90,11 @@ class _Cached(cursors.Cursor):
         if self._source is not None:
             self._source.close()
             self._source = None
+
+
+def _frozen(element: Any) -> Any:
+    """What is kept must not be changed by who iterates."""
+    return elements.map_leaves(elements.frozen, element)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
