@@ -176,7 +176,8 @@ def test_a_batch_of_unlike_elements_is_refused(elements, error, told):
 
 
 def test_a_generator_must_keep_its_word():
-    def make(element, signature=Spec((2,), np.int32)):
+    def make(element, signature=None):
+        signature = signature or Spec((2,), np.int32)
         return list(
             Dataset.from_generator(lambda: iter([element]), output_signature=signature)
         )

@@ -67,7 +67,7 @@ class _Tank:
                     if self.over:
                         return
                 self.forget()
-            del found
+            del found, failure
 
     def measure(self, units: int) -> None:
         """Adapt the distance of the positions to the size of the elements."""
@@ -138,7 +138,11 @@ class Ahead(cursors.Cursor):
                 elif tank.failure is not None:
                     failure, tank.failure = tank.failure, None
                     tank.changed.notify_all()
-                    raise failure
+                    try:
+                        raise failure
+                    finally:
+                        # Else it would keep this frame alive, and that the thread.
+                        del failure
                 else:
                     break
         return found

@@ -215,16 +215,40 @@ class TorchLoader(Loader):
 
 
 class _Replayed(cursors.Iterated):
-    """A loader that starts again to find a position, which needs a fixed order."""
+    """A loader that starts again to find a position, which needs a fixed order.
+
+    The order comes from a generator, so the position tells how that one was when the
+    pass began.
+    """
 
     def __init__(self, node: TorchLoader) -> None:
         super().__init__(node._elements)
-        self._loader = node.source
+        loader = node.source
+        self._sampler = getattr(loader, "sampler", None)
+        given = getattr(loader, "generator", None)
+        self._generator = given or getattr(self._sampler, "generator", None)
+        self._begin: str | None = None
+
+    def _now(self) -> str | None:
+        if self._generator is None:
+            return None
+        return self._generator.get_state().numpy().tobytes().hex()
+
+    def read(self, count: int) -> list[Any]:
+        if self._iterator is None:
+            self._begin = self._now()
+        return super().read(count)
+
+    def get_state(self) -> dict[str, Any]:
+        begin = self._now() if self._iterator is None else self._begin
+        return {"begin": begin, **super().get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        sampler = getattr(self._loader, "sampler", None)
-        shuffles = type(sampler).__name__ == "RandomSampler"
-        if shuffles and getattr(sampler, "generator", None) is None:
+        if self._generator is not None and state["begin"] is not None:
+            begin = np.frombuffer(bytes.fromhex(state["begin"]), np.uint8)
+            torch = sys.modules["torch"]
+            self._generator.set_state(torch.from_numpy(begin.copy()))
+        elif type(self._sampler).__name__ == "RandomSampler":
             _LOG.warning(
                 "Continuing at batch %d of a PyTorch DataLoader that shuffles without "
                 "a generator: its order is another one than before, so examples will "
@@ -320,19 +344,33 @@ class _Stream(cursors.Iterated):
     def __init__(self, node: HuggingFaceStream) -> None:
         super().__init__(node._elements)
         self._stream = node.source
+        self._begin: Any = None
+
+    def read(self, count: int) -> list[Any]:
+        if self._begin is None or not count:
+            return super().read(count)
+        # It holds for every iteration that begins while it is loaded.
+        self._stream.load_state_dict(self._begin)
+        self._begin = None
+        try:
+            return super().read(count)
+        finally:
+            self._stream.load_state_dict(None)
 
     def get_state(self) -> dict[str, Any]:
+        if self._begin is not None:
+            return {"passed": self._passed, "stream": self._begin}
         if self._iterator is None or not hasattr(self._stream, "state_dict"):
             return super().get_state()
         return {"passed": self._passed, "stream": self._stream.state_dict()}
 
     def set_state(self, state: dict[str, Any]) -> None:
+        self._begin = None
         if "stream" not in state:
             super().set_state(state)
             return
         self.close()
-        self._stream.load_state_dict(state["stream"])
-        self._passed = state["passed"]
+        self._begin, self._passed = state["stream"], state["passed"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
