@@ -12,6 +12,10 @@ from unisono._src.input import cursors
 _LOG = logging.getLogger("unisono")
 # After so many seconds without an element it is told what is waited for.
 _PATIENCE = 60.0
+# So many elements can be given back by a reader that did not use them.
+BACK = 256
+# A position is remembered every so many elements; it may hold a whole shuffle buffer.
+_EVERY = 64
 # So long a thread that was told to stop is waited for; it may sit in a user's code.
 _GOODBYE = 5.0
 
@@ -24,8 +28,10 @@ class _Tank:
     """
 
     def __init__(self, source: cursors.Cursor, size: int) -> None:
-        self.trail = cursors.Trail(source, max(16, size))
+        self.trail = cursors.Trail(source, _EVERY)
         self.size = size
+        # How far the reader is, in the units of the trail.
+        self.given = 0
         self.ready: collections.deque[Any] = collections.deque()
         self.changed = threading.Condition()
         # Held while the source is read, so that its position can be asked for.
@@ -50,8 +56,7 @@ class _Tank:
                 before = self.trail.read_so_far
                 try:
                     found = self.trail.read(1)
-                    read = self.trail.read_so_far - before
-                    self.largest = max(self.largest, read)
+                    self.measure(self.trail.read_so_far - before)
                 except BaseException as e:
                     failure = e
                 with self.changed:
@@ -62,11 +67,17 @@ class _Tank:
                     if self.over:
                         return
                 self.forget()
-            del found
+            del found, failure
+
+    def measure(self, units: int) -> None:
+        """Adapt the distance of the positions to the size of the elements."""
+        if units > self.largest:
+            self.largest = units
+            self.trail.every = _EVERY * units
 
     def forget(self) -> None:
         """Drop positions that no one will ask for."""
-        self.trail.forget_before(self.trail.read_so_far - 64 * self.largest)
+        self.trail.forget_before(self.given - BACK * self.largest)
 
     def _has_room(self) -> bool:
         return len(self.ready) < self.size and self.failure is None
@@ -91,7 +102,6 @@ class Ahead(cursors.Cursor):
         self._source = source
         self._size = size
         self._what = what
-        self._given = 0
         self._tank: _Tank | None = None
         self._thread: threading.Thread | None = None
 
@@ -99,7 +109,7 @@ class Ahead(cursors.Cursor):
         self._tank = _Tank(self._source, self._size)
         if state is not None:
             self._tank.trail.return_to(state)
-            self._given = self._tank.trail.read_so_far
+            self._tank.given = self._tank.trail.read_so_far
         if not self._size:
             return self._tank
         self._thread = threading.Thread(
@@ -113,8 +123,8 @@ class Ahead(cursors.Cursor):
         tank = self._tank or self._start()
         if not self._size:
             direct = tank.trail.read(count)
-            self._given = tank.trail.read_so_far
-            tank.largest = max(tank.largest, self._source.units(direct))
+            tank.given = tank.trail.read_so_far
+            tank.measure(self._source.units(direct))
             tank.forget()
             return direct
         found: list[Any] = []
@@ -123,12 +133,16 @@ class Ahead(cursors.Cursor):
                 self._wait(tank)
                 if tank.ready:
                     found.append(tank.ready.popleft())
-                    self._given += self._source.units(found[-1:])
+                    tank.given += self._source.units(found[-1:])
                     tank.changed.notify_all()
                 elif tank.failure is not None:
                     failure, tank.failure = tank.failure, None
                     tank.changed.notify_all()
-                    raise failure
+                    try:
+                        raise failure
+                    finally:
+                        # Else it would keep this frame alive, and that the thread.
+                        del failure
                 else:
                     break
         return found
@@ -157,7 +171,7 @@ class Ahead(cursors.Cursor):
             start = {"source": self._source.get_state(), "pass": 0, "index": 0}
             return {"trail": start}
         with self._tank.reading:
-            return {"trail": self._tank.trail.before(self._given - back)}
+            return {"trail": self._tank.trail.before(self._tank.given - back)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue at another position."""

@@ -140,8 +140,10 @@ class _Record:
         made = type(self)()
         made._given.update(self._given)
         for name, value in other._given.items():
-            old = made._given.get(name)
-            made._given[name] = old.merged(value) if isinstance(old, _Record) else value
+            if isinstance(value, _Record):
+                # A copy, also where there is nothing to merge it with.
+                value = (made._given.get(name) or type(value)()).merged(value)
+            made._given[name] = value
         return made
 
     def __eq__(self, other: object) -> bool:

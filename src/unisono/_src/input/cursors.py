@@ -150,18 +150,18 @@ class Trail:
 
     Args:
         source: what is read.
-        every: a position is remembered at this distance.
+        every: a position is remembered at this distance; can be changed.
     """
 
     def __init__(self, source: Cursor, every: int) -> None:
         self._source = source
-        self._every = every
+        self.every = every
         self._marks: collections.deque[tuple[int, Any]] = collections.deque()
         self.read_so_far = 0
 
     def read(self, count: int) -> Sequence[Any]:
         """Read from the source."""
-        if not self._marks or self.read_so_far - self._marks[-1][0] >= self._every:
+        if not self._marks or self.read_so_far - self._marks[-1][0] >= self.every:
             self._marks.append((self.read_so_far, self._source.get_state()))
         found = self._source.read(count)
         self.read_so_far += self._source.units(found)

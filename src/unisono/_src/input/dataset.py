@@ -110,15 +110,12 @@ class Dataset(transforms.Transformations):
         name: Any = None,
     ) -> Dataset:
         """Endless random integers below 2**32, as int64."""
-        order = shuffling.Order(seed, rerandomize_each_iteration)
-
-        def numbers() -> Iterator[Any]:
-            generator = np.random.default_rng([abs(order.seed), order.begin()])
-            while True:
-                yield from generator.integers(0, 1 << 32, 256)
-
-        spec = specs.TensorSpec((), np.int64)
-        return Dataset(sources.Generated(numbers, spec, nodes.INFINITE))
+        return Dataset(
+            shuffling.RandomNumbers(
+                lambda generator, size: generator.integers(0, 1 << 32, size),
+                shuffling.Order(seed, rerandomize_each_iteration),
+            )
+        )
 
     @staticmethod
     def list_files(
@@ -186,16 +183,13 @@ class Dataset(transforms.Transformations):
         given = [d for d, chance in zip(given, chances, strict=True) if chance > 0]
         chances = chances[chances > 0] / chances.sum()
         count = len(given)
-        order = shuffling.Order(seed, rerandomize_each_iteration is not False)
-
-        def numbers() -> Iterator[Any]:
-            generator = np.random.default_rng([abs(order.seed), order.begin()])
-            while True:
-                yield from generator.choice(count, 256, p=chances).astype(np.int64)
-
-        spec = specs.TensorSpec((), np.int64)
-        chosen = Dataset(sources.Generated(numbers, spec, nodes.INFINITE))
-        return Dataset.choose_from_datasets(given, chosen, stop_on_empty_dataset)
+        chosen = shuffling.RandomNumbers(
+            lambda generator, size: generator.choice(count, size, p=chances),
+            shuffling.Order(seed, rerandomize_each_iteration is not False),
+        )
+        return Dataset.choose_from_datasets(
+            given, Dataset(chosen), stop_on_empty_dataset
+        )
 
     @staticmethod
     def from_loader(loader: Any) -> Dataset:

@@ -60,7 +60,7 @@ class DistributedIterator(iterators.PositionedIterator):
 
     def __init__(self, dataset: DistributedDataset) -> None:
         self._ahead = dataset._open()
-        self._pulled: collections.deque[int] = collections.deque(maxlen=256)
+        self._pulled: collections.deque[int] = collections.deque(maxlen=ahead.BACK)
         self._back: list[int] = []
         self._dataset = dataset
         self._kind = dataset._kind

@@ -8,6 +8,7 @@ Python float is float32, and text is `bytes`, or an array of `bytes` objects.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -230,10 +231,13 @@ def _columns(elements: Sequence[Any]) -> Any:
     if not is_structure(first):
         return list(elements)
     if isinstance(first, Mapping):
+        for e in elements:
+            if not isinstance(e, Mapping) or e.keys() != first.keys():
+                check_same_structure(first, e, "The elements of a batch")
         parts = [_columns([e[key] for e in elements]) for key in first]
     else:
         for e in elements:
-            if len(e) != len(first):
+            if not isinstance(e, tuple) or len(e) != len(first):
                 check_same_structure(first, e, "The elements of a batch")
         parts = [_columns(list(c)) for c in zip(*elements, strict=True)]
     return nest.rebuild(first, parts)
@@ -243,7 +247,8 @@ def stack(elements: Sequence[Any]) -> Any:
     """Elements as one batch.
 
     Raises:
-        InvalidArgumentError: the shapes of a component differ.
+        InvalidArgumentError: the shapes or types of a component differ.
+        TypeError: the structures differ.
     """
     return map_leaves(_stack_column, _columns(elements))
 
@@ -252,7 +257,22 @@ def _stack_column(column: list[Any]) -> np.ndarray:
     first = as_array(column[0])
     if first.ndim == 0 and first.dtype.kind in "biufc":
         # Much faster than `np.stack` on scalars.
-        return np.array(column, first.dtype)
+        with contextlib.suppress(ValueError):
+            array = np.array(column)
+            if array.ndim == 1 and array.dtype == first.dtype:
+                return array
+    _check_column(column)
+    out = np.empty((len(column), *first.shape), first.dtype)
+    for row, x in enumerate(column):
+        out[row] = x
+    return out
+
+
+def _check_column(column: list[Any]) -> None:
+    """Raise unless arrays can be stacked without changing any."""
+    if any(issubclass(kind, (tuple, Mapping)) for kind in set(map(type, column))):
+        for x in column:
+            check_same_structure(column[0], x, "The elements of a batch")
     shapes = {np.shape(x) for x in column}
     if len(shapes) > 1:
         raise errors.InvalidArgumentError(
@@ -260,10 +280,26 @@ def _stack_column(column: list[Any]) -> np.ndarray:
             f"{', '.join(map(str, sorted(shapes, key=str)))}. Use padded_batch, or "
             "make the shapes equal with map."
         )
-    out = np.empty((len(column), *first.shape), first.dtype)
-    for row, x in enumerate(column):
-        out[row] = x
-    return out
+    types = {as_array(x).dtype for x in column}
+    if len(types) > 1:
+        raise errors.InvalidArgumentError(
+            "Cannot batch elements of different types: "
+            f"{', '.join(sorted(map(str, types)))}. Make the types equal with map."
+        )
+
+
+def frozen(x: Any) -> Any:
+    """An array through which its memory cannot be changed."""
+    if not isinstance(x, np.ndarray):
+        return x
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
+def owned(x: Any) -> Any:
+    """An array in memory that whoever gave it will not use again."""
+    return x.copy() if isinstance(x, np.ndarray) else x
 
 
 def length(batch: Any) -> int:

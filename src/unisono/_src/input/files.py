@@ -18,36 +18,29 @@ COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 
 
 class _Inflated:
-    """A zlib stream as a file that is read from the beginning."""
+    """One or several zlib streams as a file that is read from the beginning."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._inflate = zlib.decompressobj()
         self._rest = b""
+        self._begun = False
 
     def read(self, count: int) -> bytes:
         while len(self._rest) < count:
-            chunk = self._file.read(_CHUNK)
-            self._rest += self._inflate.decompress(chunk) if chunk else b""
+            chunk = self._inflate.unused_data or self._file.read(_CHUNK)
             if not chunk:
-                self._rest += self._inflate.flush()
                 break
+            if self._inflate.eof:
+                self._inflate = zlib.decompressobj()
+            self._begun = True
+            self._rest += self._inflate.decompress(chunk)
+        if not self._rest and self._begun and not self._inflate.eof:
+            raise EOFError("the compressed data ends before its end mark")
         found, self._rest = self._rest[:count], self._rest[count:]
         return found
 
     def close(self) -> None:
-        self._file.close()
-
-
-class _Unzipped(gzip.GzipFile):
-    """A gzip stream that closes its file."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        super().__init__(fileobj=file, mode="rb")
-        self._file = file
-
-    def close(self) -> None:
-        super().close()
         self._file.close()
 
 
@@ -58,11 +51,11 @@ def open_file(path: str, compression: str | None) -> Any:
         NotFoundError: there is no such file.
     """
     try:
+        if compression == "GZIP":
+            return gzip.GzipFile(path, "rb")
         file = open(path, "rb")  # noqa: SIM115
     except FileNotFoundError as e:
         raise errors.NotFoundError(f"{path}: No such file or directory.") from e
-    if compression == "GZIP":
-        return _Unzipped(file)
     return _Inflated(file) if compression == "ZLIB" else file
 
 
@@ -122,9 +115,9 @@ class Buffered:
         self._file.close()
 
     def __del__(self) -> None:
-        file = getattr(self, "_file", None)
-        if file is not None:
-            file.close()
+        # An iterator that is dropped in the middle of a file.
+        if hasattr(self, "_file"):
+            self.close()
 
 
 class Reader(cursors.Cursor):
@@ -276,26 +269,31 @@ class _TFRecords(Reader):
             self._check(file, [window[:12]], [0], [window[:8]], "length")
         if not headers:
             return [], [], needed
-        self._check(file, headers, starts, [h[:8] for h in headers], "length")
+        good = self._check(file, headers, starts, [h[:8] for h in headers], "length")
+        starts, sizes = starts[:good], sizes[:good]
         records = [window[s + 12 : s + 12 + n] for s, n in zip(starts, sizes)]  # noqa: B905
         tails = [window[s + 12 + n : s + 16 + n] for s, n in zip(starts, sizes)]  # noqa: B905
         guards = [b"\0" * 8 + t for t in tails]
-        self._check(file, guards, starts, records, "data")
+        good = self._check(file, guards, starts, records, "data")
         ends = [s + 16 + n for s, n in zip(starts, sizes)]  # noqa: B905
-        return records, ends, 0
+        return records[:good], ends[:good], 0
 
     def _check(
         self, file: Buffered, headers: Any, starts: Any, guarded: Any, what: str
-    ) -> None:
+    ) -> int:
+        """How many are right before the first that is not, which must not be first."""
         told = np.frombuffer(b"".join(h[8:12] for h in headers), "<u4")
         wrong = checksums.masked(checksums.crc32c_many(guarded)) != told
-        if wrong.any():
-            offset = file.offset + starts[int(np.argmax(wrong))]
-            raise errors.DataLossError(
-                f"{file.path}: corrupted record at byte {offset}: the checksum of its "
-                f"{what} does not match. The file is damaged, or is no TFRecord file"
-                f"{'' if self._node.compression else ', or is compressed'}."
-            )
+        if not wrong.any():
+            return len(wrong)
+        number = int(np.argmax(wrong))
+        if number:
+            return number
+        raise errors.DataLossError(
+            f"{file.path}: corrupted record at byte {file.offset + starts[0]}: the "
+            f"checksum of its {what} does not match. The file is damaged, or is no "
+            f"TFRecord file{'' if self._node.compression else ', or is compressed'}."
+        )
 
 
 class _Fixed(Reader):

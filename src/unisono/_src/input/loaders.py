@@ -7,6 +7,7 @@ object that it gave us cannot be made of.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,7 +41,7 @@ def to_node(loader: Any) -> nodes.Node:
             f"{type(loader).__name__}."
         )
     if isinstance(loader, Iterator):
-        return sources.Generated(Once(loader))
+        return OneShot(Once(loader))
     return Loader(loader)
 
 
@@ -49,6 +50,14 @@ class Once:
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator: Iterator[Any] | None = iterator
+        self._first: list[Any] = []
+
+    def peek(self) -> list[Any]:
+        """The first element, which is not used up; nothing if there is none."""
+        if self._iterator is not None and not self._first:
+            self._first = list(itertools.islice(self._iterator, 1))
+            self._iterator = itertools.chain(self._first, self._iterator)
+        return self._first
 
     def __call__(self) -> Iterator[Any]:
         """The iterator, the first time.
@@ -64,7 +73,30 @@ class Once:
                 "something that can be iterated anew: a list, a loader, or "
                 "Dataset.from_generator(function)."
             )
-        return (_structured(e) for e in iterator)
+        return self._elements(iterator)
+
+    def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        for element in iterator:
+            found = elements.convert(_structured(element))
+            if not self._first:
+                # Remembered, to tell later what the elements look like.
+                self._first = [elements.map_leaves(elements.owned, found)]
+            yield found
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OneShot(sources.Generated):
+    """The elements of an iterator."""
+
+    make: Once
+
+    def sampled(self) -> nodes.Node:
+        """The first element, without taking it away."""
+        first = [elements.convert(_structured(e)) for e in self.make.peek()]
+        return sources.Listed(tuple(first))
+
+    def _spec(self) -> Any:
+        return unfixed(super()._spec())
 
 
 def _structured(element: Any) -> Any:
@@ -96,7 +128,8 @@ class Loader(nodes.Node):
 
     def _elements(self) -> Iterator[Any]:
         for element in self.source:
-            yield elements.convert(_structured(element))
+            found = elements.convert(_structured(element))
+            yield elements.map_leaves(elements.owned, found)
 
     @property
     def cardinality(self) -> int:
@@ -105,6 +138,11 @@ class Loader(nodes.Node):
             return len(self.source)
         except TypeError:
             return nodes.UNKNOWN
+
+    @property
+    def is_fresh(self) -> bool:
+        """Copied: a loader may fill the same array again and again."""
+        return True
 
     def _spec(self) -> Any:
         element = nodes.first(self)
@@ -136,6 +174,11 @@ class GrainLoader(Loader):
     def cursor(self) -> cursors.Cursor:
         """Grain's iterator."""
         return columnar.Wrapped(iter(self.source))
+
+    @property
+    def is_fresh(self) -> bool:
+        """Not copied yet."""
+        return False
 
 
 def _grain(loader: Any) -> nodes.Node | None:
@@ -172,16 +215,40 @@ class TorchLoader(Loader):
 
 
 class _Replayed(cursors.Iterated):
-    """A loader that starts again to find a position, which needs a fixed order."""
+    """A loader that starts again to find a position, which needs a fixed order.
+
+    The order comes from a generator, so the position tells how that one was when the
+    pass began.
+    """
 
     def __init__(self, node: TorchLoader) -> None:
         super().__init__(node._elements)
-        self._loader = node.source
+        loader = node.source
+        self._sampler = getattr(loader, "sampler", None)
+        given = getattr(loader, "generator", None)
+        self._generator = given or getattr(self._sampler, "generator", None)
+        self._begin: str | None = None
+
+    def _now(self) -> str | None:
+        if self._generator is None:
+            return None
+        return self._generator.get_state().numpy().tobytes().hex()
+
+    def read(self, count: int) -> list[Any]:
+        if self._iterator is None:
+            self._begin = self._now()
+        return super().read(count)
+
+    def get_state(self) -> dict[str, Any]:
+        begin = self._now() if self._iterator is None else self._begin
+        return {"begin": begin, **super().get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        sampler = getattr(self._loader, "sampler", None)
-        shuffles = type(sampler).__name__ == "RandomSampler"
-        if shuffles and getattr(sampler, "generator", None) is None:
+        if self._generator is not None and state["begin"] is not None:
+            begin = np.frombuffer(bytes.fromhex(state["begin"]), np.uint8)
+            torch = sys.modules["torch"]
+            self._generator.set_state(torch.from_numpy(begin.copy()))
+        elif type(self._sampler).__name__ == "RandomSampler":
             _LOG.warning(
                 "Continuing at batch %d of a PyTorch DataLoader that shuffles without "
                 "a generator: its order is another one than before, so examples will "
@@ -277,19 +344,33 @@ class _Stream(cursors.Iterated):
     def __init__(self, node: HuggingFaceStream) -> None:
         super().__init__(node._elements)
         self._stream = node.source
+        self._begin: Any = None
+
+    def read(self, count: int) -> list[Any]:
+        if self._begin is None or not count:
+            return super().read(count)
+        # It holds for every iteration that begins while it is loaded.
+        self._stream.load_state_dict(self._begin)
+        self._begin = None
+        try:
+            return super().read(count)
+        finally:
+            self._stream.load_state_dict(None)
 
     def get_state(self) -> dict[str, Any]:
+        if self._begin is not None:
+            return {"passed": self._passed, "stream": self._begin}
         if self._iterator is None or not hasattr(self._stream, "state_dict"):
             return super().get_state()
         return {"passed": self._passed, "stream": self._stream.state_dict()}
 
     def set_state(self, state: dict[str, Any]) -> None:
+        self._begin = None
         if "stream" not in state:
             super().set_state(state)
             return
         self.close()
-        self._stream.load_state_dict(state["stream"])
-        self._passed = state["passed"]
+        self._begin, self._passed = state["stream"], state["passed"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -335,7 +416,8 @@ class _Batches(cursors.Cursor):
         total = self._count()
         found: list[Any] = []
         while len(found) < count and (total is None or self._next < total):
-            found.append(elements.convert(_structured(self._source[self._next])))
+            batch = elements.convert(_structured(self._source[self._next]))
+            found.append(elements.map_leaves(elements.owned, batch))
             self._next += 1
             if self._next == total:
                 self._source.on_epoch_end()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src import nest, specs
-from unisono._src.input import cursors, elements, mapping, nodes
+from unisono._src.input import cursors, elements, mapping, nodes, shuffling
 
 
 class Parallel(cursors.Cursor):
@@ -118,6 +118,7 @@ class _Chained(cursors.Cursor):
         self._inputs = inputs
         self._turn = 0
         self._source = inputs[0].cursor()
+        self._orders = shuffling.Orders(inputs)
 
     def read(self, count: int) -> list[Any]:
         found = list(self._source.read(count))
@@ -138,9 +139,12 @@ class _Chained(cursors.Cursor):
         self._turn, self._source = turn, self._inputs[turn].cursor()
 
     def get_state(self) -> dict[str, Any]:
-        return {"turn": self._turn, "source": self._source.get_state()}
+        source = self._source.get_state()
+        orders = self._orders.get_state()
+        return {"turn": self._turn, "source": source, "orders": orders}
 
     def set_state(self, state: dict[str, Any]) -> None:
+        self._orders.set_state(state["orders"])
         if state["turn"] != self._turn:
             self._open(state["turn"])
         self._source.set_state(state["source"])

@@ -77,6 +77,10 @@ class Node:
     def _spec(self) -> Any:
         raise NotImplementedError
 
+    def sampled(self) -> Node:
+        """A node with the same first element, of which taking it disturbs nothing."""
+        return self.parents[0] if self.keeps_spec else self
+
     @property
     def is_fresh(self) -> bool:
         """Whether the arrays of an element are new and belong to no one else."""
@@ -213,7 +217,7 @@ def first(node: Node) -> Any:
 
     It disturbs nothing: no pass over a shuffled dataset is counted, no thread starts.
     """
-    plain = rewrite(node, lambda n: n.parents[0] if n.keeps_spec else None)
+    plain = rewrite(node, lambda n: n.sampled())
     cursor = plain.cursor()
     try:
         found = cursor.read(1)

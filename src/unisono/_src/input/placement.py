@@ -55,12 +55,12 @@ class Placed(cursors.Derived):
 
     def _place(self, step: steps.Step) -> Any:
         count = self._topology.replicas
-        own = functools.partial(_owned, fresh=self._fresh)
+        own = functools.partial(_owned, fresh=self._fresh, fetch=self._fetch)
         if count == 1:
-            part = step.parts()[0]
+            part = elements.map_leaves(own, step.parts()[0])
             if not self._fetch:
                 return elements.present(part)
-            return _put_plain(elements.map_leaves(own, part), self._topology)
+            return _put_plain(part, self._topology)
         if step.bounds is None:
             parts = [elements.map_leaves(own, p) for p in step.batch]
             return _put_parts(parts, self._topology, self._fetch)
@@ -74,13 +74,13 @@ class Placed(cursors.Derived):
         return _put_parts(parts, self._topology, self._fetch)
 
 
-def _owned(x: Any, fresh: bool) -> np.ndarray:
-    """The array in a type that JAX holds and in memory that no one else will change."""
+def _owned(x: Any, fresh: bool, fetch: bool) -> np.ndarray:
+    """The array in memory that no one else will change, in a type that JAX holds."""
     array = elements.as_array(x)
     if array.dtype.kind == "O":
         return array
     kind = jax.dtypes.canonicalize_dtype(array.dtype)
-    if kind != array.dtype:
+    if fetch and kind != array.dtype:
         return array.astype(kind)
     return array if fresh and array.base is None else array.copy()
 

@@ -124,20 +124,18 @@ class _Shard(cursors.Derived):
         super().__init__(source)
         self._shards, self._index, self._begun = shards, index, False
 
-    def _begin(self) -> None:
-        if not self._begun:
-            self._source.skip(self._index)
-            self._begun = True
-
     def read(self, count: int) -> list[Any]:
-        self._begin()
         found: list[Any] = []
         while len(found) < count:
+            # Before each, not after: no one waits for what is not wanted.
+            others = self._shards - 1 if self._begun else self._index
+            if self._source.skip(others) < others:
+                break
+            self._begun = True
             one = self._source.read(1)
-            if not one:
+            if not len(one):
                 break
             found.append(one[0])
-            self._source.skip(self._shards - 1)
         return found
 
     def get_state(self) -> dict[str, Any]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from unisono._src import specs
 from unisono._src.input import cursors, nodes
 from unisono._src.input.selecting import Make
 
@@ -36,11 +38,36 @@ class Order:
             self._passes += 1 if self.changes else 0
         return number
 
-    def resume(self, seed: int, number: int) -> None:
-        """Continue in the middle of a pass of another program's run."""
+    @property
+    def passes(self) -> int:
+        """The number of the pass that begins next."""
+        return self._passes
+
+    def resume(self, seed: int, passes: int) -> None:
+        """Continue another program's run, in which `passes` had begun."""
         with self._lock:
-            self.seed = seed
-            self._passes = number + (1 if self.changes else 0)
+            self.seed, self._passes = seed, passes
+
+
+class Orders:
+    """The orders of plans of which not all are being read, and so tell no position.
+
+    Args:
+        plans: where to look for them.
+    """
+
+    def __init__(self, plans: Sequence[nodes.Node]) -> None:
+        found = [getattr(n, "order", None) for p in plans for n in nodes.walk(p)]
+        self._found = [order for order in found if isinstance(order, Order)]
+
+    def get_state(self) -> list[Any]:
+        """The seed and the next pass of each."""
+        return [[order.seed, order.passes] for order in self._found]
+
+    def set_state(self, state: list[Any]) -> None:
+        """Continue with the seeds and passes of another run."""
+        for order, (seed, passes) in zip(self._found, state, strict=True):
+            order.resume(seed, passes)
 
 
 class _Shuffled(cursors.Cursor):
@@ -105,13 +132,14 @@ class _Shuffled(cursors.Cursor):
         return {
             "seed": self._seed,
             "pass": self._number,
+            "passes": self._order.passes,
             "drawn": self._drawn,
             "over": self._over,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._drawn, self._over = state["drawn"], state["over"]
-        self._order.resume(state["seed"], state["pass"])
+        self._order.resume(state["seed"], state["passes"])
         self._begin(state["seed"], state["pass"])
         self._bits.advance(self._drawn)
 
@@ -233,12 +261,17 @@ class _Permuted(cursors.Cursor):
     def get_state(self) -> dict[str, Any]:
         """The permutation by its seed, and a place in it."""
         self._begin()
-        return {"seed": self._seed, "pass": self._number, "next": self._next}
+        return {
+            "seed": self._seed,
+            "pass": self._number,
+            "passes": self._order.passes,
+            "next": self._next,
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Make the same permutation again."""
         self._seed, self._number = state["seed"], state["pass"]
-        self._order.resume(self._seed, state["pass"])
+        self._order.resume(self._seed, state["passes"])
         self._next, self._permutation = state["next"], None
 
 
@@ -265,3 +298,84 @@ class Shuffle(nodes.Selecting):
 
     def __str__(self) -> str:
         return f"Shuffle({self.size})"
+
+
+# So many numbers are drawn at once.
+_DRAWN = 256
+
+
+class _Drawn(cursors.Cursor):
+    """Random numbers; each block has a generator of its own, so that any can be had."""
+
+    def __init__(self, node: RandomNumbers) -> None:
+        self._draw, self._order = node.draw, node.order
+        self._number: int | None = None
+        self._seed = self._next = 0
+        self._block: tuple[int, Any] = (-1, None)
+
+    def _begin(self) -> None:
+        if self._number is None:
+            self._seed, self._number = self._order.seed, self._order.begin()
+
+    def read(self, count: int) -> list[Any]:
+        self._begin()
+        found: list[Any] = []
+        while len(found) < count:
+            number, place = divmod(self._next, _DRAWN)
+            if self._block[0] != number:
+                key = [abs(self._seed), self._number or 0, number]
+                drawn = self._draw(np.random.default_rng(key), _DRAWN)
+                self._block = (number, drawn)
+            some = self._block[1][place : place + count - len(found)]
+            found.extend(some)
+            self._next += len(some)
+        return found
+
+    def skip(self, count: int) -> int:
+        self._begin()
+        self._next += count
+        return count
+
+    def get_state(self) -> dict[str, Any]:
+        self._begin()
+        return {
+            "seed": self._seed,
+            "pass": self._number,
+            "passes": self._order.passes,
+            "next": self._next,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._order.resume(state["seed"], state["passes"])
+        self._seed, self._number = state["seed"], state["pass"]
+        self._next, self._block = state["next"], (-1, None)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RandomNumbers(nodes.Node):
+    """Integers without end.
+
+    Attributes:
+        draw: draws so many int64 from a generator.
+        order: numbers the passes.
+    """
+
+    draw: Callable[[np.random.Generator, int], np.ndarray]
+    order: Order
+
+    def cursor(self) -> cursors.Cursor:
+        """Another pass."""
+        return _Drawn(self)
+
+    @property
+    def cardinality(self) -> int:
+        """Infinite."""
+        return nodes.INFINITE
+
+    def sampled(self) -> nodes.Node:
+        """Not counted as a pass."""
+        order = Order(self.order.seed, self.order.changes)
+        return dataclasses.replace(self, order=order)
+
+    def _spec(self) -> Any:
+        return specs.TensorSpec((), np.int64)

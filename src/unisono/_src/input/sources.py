@@ -19,10 +19,10 @@ _WORTH_A_THREAD = 4 << 20
 
 
 class Table:
-    """Arrays whose first axis counts the elements."""
+    """Arrays whose first axis counts the elements; through rows none can be changed."""
 
     def __init__(self, arrays: Any) -> None:
-        self._arrays = arrays
+        self._arrays = elements.map_leaves(elements.frozen, arrays)
 
     def at(self, index: int) -> Any:
         """One element: a row of each array."""
@@ -34,7 +34,7 @@ class Table:
 
     def slice(self, start: int, stop: int) -> Any:
         """Views of neighbouring rows."""
-        return elements.map_leaves(lambda x: _frozen(x[start:stop]), self._arrays)
+        return elements.map_leaves(lambda x: x[start:stop], self._arrays)
 
 
 def _gathered(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -62,12 +62,6 @@ def _gathered(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     for thread in threads:
         thread.join()
     return out
-
-
-def _frozen(view: np.ndarray) -> np.ndarray:
-    """A view through which the array cannot be changed."""
-    view.flags.writeable = False
-    return view
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -266,15 +260,20 @@ class Generated(nodes.Node):
     def _elements(self) -> Iterator[Any]:
         if self.signature is None:
             for element in self.make():
-                yield elements.convert(element)
+                yield elements.map_leaves(elements.owned, elements.convert(element))
             return
         for element in self.make():
-            yield conform(element, self.signature)
+            yield elements.map_leaves(elements.owned, conform(element, self.signature))
 
     @property
     def cardinality(self) -> int:
         """Unknown unless the source told it."""
         return self.size
+
+    @property
+    def is_fresh(self) -> bool:
+        """Copied: a generator may fill the same array again and again."""
+        return True
 
     def _spec(self) -> Any:
         if self.signature is not None:

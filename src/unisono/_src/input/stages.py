@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -97,87 +96,6 @@ class _Counted(cursors.Derived):
         self._seen = state["seen"]
 
 
-class Store:
-    """Elements that were kept, shared by every iterator of a dataset."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.kept: list[Any] | None = None
-
-
-class _Cached(cursors.Cursor):
-    """Fills the store on the first pass and reads from it afterwards.
-
-    The position is a number. Where the store is not there any more, what was before
-    is read again from the position at which the pass began.
-    """
-
-    def __init__(self, make: Make, store: Store) -> None:
-        self._make, self._store = make, store
-        self._source: cursors.Cursor | None = None
-        self._origin: dict[str, Any] | None = None
-        self._seen: list[Any] = []
-        self._next = 0
-
-    def _open(self) -> cursors.Cursor:
-        if self._source is None:
-            self._source = self._make()
-            if self._origin is None:
-                self._origin = self._source.get_state()
-            else:
-                self._source.set_state(self._origin)
-        return self._source
-
-    def read(self, count: int) -> Any:
-        kept = self._store.kept
-        if kept is None and self._next == len(self._seen):
-            found = list(self._open().read(count))
-            self._seen.extend(found)
-            if len(found) < count:
-                with self._store.lock:
-                    if self._store.kept is None:
-                        self._store.kept = self._seen
-        else:
-            kept = self._seen if kept is None else kept
-            found = kept[self._next : self._next + count]
-        self._next += len(found)
-        return found
-
-    def get_state(self) -> dict[str, Any]:
-        if self._origin is None:
-            self._open()
-        return {"next": self._next, "origin": self._origin}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        if self._store.kept is None:
-            self.close()
-            self._origin, self._seen, self._next = state["origin"], [], 0
-            self.skip(state["next"])
-        self._next = state["next"]
-
-    def close(self) -> None:
-        if self._source is not None:
-            self._source.close()
-            self._source = None
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Cache(nodes.Selecting):
-    """Elements kept after the first pass."""
-
-    store: Store
-    keeps_spec = True
-
-    def selecting(self, make: Make) -> cursors.Cursor:
-        """Kept in memory."""
-        return _Cached(make, self.store)
-
-    @property
-    def is_fresh(self) -> bool:
-        """What is kept must not be changed."""
-        return False
-
-
 class _Windows(cursors.Cursor):
     """Runs of elements: lists, to be made into datasets."""
 
@@ -266,6 +184,23 @@ class Window(nodes.Unary):
         return f"Window({self.size})"
 
 
+def _saved(x: Any) -> dict[str, Any]:
+    """An array as plain data."""
+    array = elements.as_array(x)
+    flat = array.ravel().tolist()
+    if array.dtype.kind == "O":
+        flat = [text.decode("latin-1") for text in flat]
+    return {"type": str(array.dtype), "shape": list(array.shape), "values": flat}
+
+
+def _restored(saved: dict[str, Any]) -> Any:
+    flat = np.empty(len(saved["values"]), saved["type"])
+    for index, value in enumerate(saved["values"]):
+        flat[index] = value.encode("latin-1") if isinstance(value, str) else value
+    array = flat.reshape(saved["shape"])
+    return array[()] if array.ndim == 0 else array
+
+
 class _Scanned(cursors.Derived):
     def __init__(self, source: cursors.Cursor, node: Scan) -> None:
         super().__init__(source)
@@ -280,13 +215,12 @@ class _Scanned(cursors.Derived):
         return found
 
     def get_state(self) -> dict[str, Any]:
-        leaves = [np.asarray(x) for x in elements.leaves(self._state)]
-        carried = [{"type": str(x.dtype), "value": x.tolist()} for x in leaves]
+        carried = [_saved(x) for x in elements.leaves(self._state)]
         return {"carried": carried, **super().get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        arrays = iter([np.array(c["value"], c["type"]) for c in state["carried"]])
+        arrays = iter([_restored(c) for c in state["carried"]])
         self._state = elements.map_leaves(lambda _: next(arrays), self._node.initial)
 
 

@@ -16,6 +16,7 @@ from unisono._src.input import (
     choices,
     elements,
     mapping,
+    memory,
     mixing,
     nodes,
     selecting,
@@ -249,7 +250,7 @@ class Transformations:
         """Keep the elements of the first iteration, in memory or in a file."""
         if filename:
             return self._derive(cachefiles.FileCache(self._node, str(filename)))
-        return self._derive(stages.Cache(self._node, stages.Store()))
+        return self._derive(memory.Cache(self._node, memory.Store()))
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Any:
         """Pairs of a number and an element."""

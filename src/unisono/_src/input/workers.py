@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -107,16 +108,17 @@ def prepared(node: nodes.Node, processes: int) -> nodes.Node:
     return nodes.rewrite(node, change)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class ProcessMap(mapping.Map):
     """A map that runs in worker processes."""
 
-    def __init__(
-        self, parent: nodes.Node, fn: Any, parallel: int | None, processes: int
-    ) -> None:
-        super().__init__(parent, fn, parallel)
-        object.__setattr__(self, "processes", processes)
+    processes: int = 1
 
     def cursor(self) -> cursors.Cursor:
         """What the workers make of each element."""
         plain = mapping.Map(self.parent, self.fn, self.parallel)
-        return InProcesses(plain, self.processes)  # type: ignore[attr-defined]
+        return InProcesses(plain, self.processes)
+
+    def sampled(self) -> nodes.Node:
+        """For one element no process is started."""
+        return mapping.Map(self.parent, self.fn)
