@@ -76,9 +76,9 @@ class _Threaded(cursors.Cursor):
             self._submit(min(count - len(found), self._threads) + self._threads)
             if not self._waiting:
                 break
-            oldest = self._waiting.popleft()
             self._given += 1
-            found.append(oldest.result())
+            # In no variable: what it raises would keep this frame and the threads.
+            found.append(self._waiting.popleft().result())
         self._trail.forget_before(self._given)
         return found
 

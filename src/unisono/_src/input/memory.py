@@ -19,6 +19,14 @@ class Store:
         # Where the pass began whose elements they are.
         self.origin: dict[str, Any] | None = None
 
+    def __getstate__(self) -> tuple[Any, Any]:
+        # For worker processes.
+        return (self.kept, self.origin)
+
+    def __setstate__(self, state: tuple[Any, Any]) -> None:
+        self.kept, self.origin = state
+        self.lock = threading.Lock()
+
     def fill(self, found: list[Any], origin: dict[str, Any] | None) -> None:
         """Keep elements, unless another iterator was faster."""
         with self.lock:

@@ -31,6 +31,14 @@ class Order:
         self._passes = 0
         self._lock = threading.Lock()
 
+    def __getstate__(self) -> tuple[int, bool, int]:
+        # For worker processes.
+        return (self.seed, self.changes, self._passes)
+
+    def __setstate__(self, state: tuple[int, bool, int]) -> None:
+        self.seed, self.changes, self._passes = state
+        self._lock = threading.Lock()
+
     def begin(self) -> int:
         """The number of the pass that begins now."""
         with self._lock:

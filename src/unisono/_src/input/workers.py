@@ -50,6 +50,14 @@ def _plan_dataset() -> type:
     return PlanDataset
 
 
+def _allow_flags() -> None:
+    """Let Grain ask for its flags in a program that does not use absl's."""
+    from absl import flags
+
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+
+
 class InProcesses(cursors.Cursor):
     """A map in `count` worker processes, in the order of the source."""
 
@@ -62,6 +70,7 @@ class InProcesses(cursors.Cursor):
         if self._inner is None:
             import grain
 
+            _allow_flags()
             if self._begin is None:
                 source = self._node.parent.cursor()
                 self._begin = source.get_state()

@@ -1,0 +1,77 @@
+"""Maps in Grain's worker processes."""
+
+import gc
+import multiprocessing
+import os
+
+import numpy as np
+import pytest
+
+import unisono as uni
+from tests.parity.programs import mirrored
+from tests.unit.pipelines import Dataset, flat, resumed, saved
+
+pytest.importorskip("grain")
+
+
+def make():
+    """Pairs of a number and of the process that made it, shuffled."""
+    options = uni.data.Options()
+    options.worker_processes = 2
+    return (
+        Dataset.range(20)
+        .shuffle(5, seed=3)
+        .map(lambda x: (x * 2, np.int64(os.getpid())), num_parallel_calls=2)
+        .map(lambda x, pid: (x + 1, pid))
+        .batch(3)
+        .with_options(options)
+    )
+
+
+def ended():
+    gc.collect()
+    for child in multiprocessing.active_children():
+        child.join(10)
+    return multiprocessing.active_children() == []
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """The steps of a run and its position after the first.
+
+    For the whole module, because Grain keeps a pool of threads for good from here on.
+    """
+    iterator = iter(mirrored(2).experimental_distribute_dataset(make()))
+    first = next(iterator)
+    state = saved(iterator)
+    steps = [first, *iterator]
+    iterator.close()
+    return steps, state
+
+
+def test_a_map_runs_in_processes_and_in_order(finished):
+    steps, _ = finished
+    plain = Dataset.range(20).shuffle(5, seed=3).map(lambda x: x * 2 + 1).batch(3)
+    assert flat(2, [x for x, _ in steps]) == [int(x) for batch in plain for x in batch]
+    pids = set(flat(2, [pid for _, pid in steps]))
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+    assert ended()
+
+
+def test_it_continues_on_other_replicas_and_leaves_no_process(finished):
+    steps, state = finished
+    n, seen = 4, []
+    for x, _ in resumed(mirrored(n).experimental_distribute_dataset(make()), state):
+        assert multiprocessing.active_children() != []
+        seen += flat(n, [x])
+        if len(seen) == 9:
+            break
+    assert seen == flat(2, [x for x, _ in steps[1:4]])
+    assert ended()
+
+
+def test_to_tell_the_spec_no_process_is_started():
+    assert [s.shape for s in make().element_spec] == [(None,), (None,)]
+    assert [s.shape for s in iter(make()).element_spec] == [(None,), (None,)]
+    assert multiprocessing.active_children() == []

@@ -1,0 +1,66 @@
+"""The law of shuffling through a buffer."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.pipelines import Dataset, numbers
+
+PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def sources(size):
+    """As rows that are chosen by number, and as elements that must be kept."""
+    return Dataset.range(size), Dataset.range(size).map(lambda x: x)
+
+
+@PROPERTY
+@given(st.integers(0, 400), st.integers(1, 40), st.integers(-5, 2**40))
+def test_no_element_comes_before_the_buffer_can_hold_it(size, buffer, seed):
+    rows, elements = (d.shuffle(buffer, seed=seed) for d in sources(size))
+    order = numbers(rows)
+    assert sorted(order) == list(range(size))
+    assert all(x <= place + buffer - 1 for place, x in enumerate(order))
+    assert numbers(elements) == order
+    assert numbers(rows.batch(7)) == numbers(elements.batch(7))
+
+
+def test_every_element_of_the_buffer_may_come_first():
+    firsts = {
+        numbers(Dataset.range(9).shuffle(4, seed=i).take(1))[0] for i in range(99)
+    }
+    assert firsts == {0, 1, 2, 3}
+
+
+def test_whole_shuffles_are_even():
+    counts = np.zeros((5, 5), int)
+    for seed in range(400):
+        for place, x in enumerate(numbers(Dataset.range(5).shuffle(5, seed=seed))):
+            counts[place, x] += 1
+    # 80 expected; more than five standard deviations would be 40 off.
+    assert abs(counts - 80).max() < 40
+
+
+@pytest.mark.parametrize("make", [0, 1], ids=["rows", "elements"])
+def test_the_order_changes_with_each_iteration_unless_told_otherwise(make):
+    def source():
+        return sources(30)[make]
+
+    for changing in (None, True):
+        dataset = source().shuffle(30, seed=1, reshuffle_each_iteration=changing)
+        assert numbers(dataset) != numbers(dataset)
+        epochs = numbers(dataset.repeat(2))
+        assert epochs[:30] != epochs[30:]
+        assert sorted(epochs[:30]) == sorted(epochs[30:]) == list(range(30))
+    fixed = source().shuffle(30, seed=1, reshuffle_each_iteration=False)
+    assert numbers(fixed.repeat(2)) == numbers(fixed) * 2
+    assert numbers(source().shuffle(30)) != numbers(source().shuffle(30))
+
+
+def test_the_same_seed_gives_the_same_orders_in_every_program():
+    def orders():
+        dataset = Dataset.range(20).shuffle(6, seed=4)
+        return [numbers(dataset) for _ in range(3)]
+
+    assert orders() == orders()
