@@ -5,9 +5,16 @@ names live at TensorFlow's dotted paths, so ``import unisono as tf`` runs the
 distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 """
 
-from unisono import compat, config, distribute, metrics, nn, optimizers
+from unisono import compat, config, distribute, metrics, nn, optimizers, train
+from unisono._src.checkpoint.module import Module
 from unisono._src.creation import variable_creator_scope
-from unisono._src.errors import FailedPreconditionError, InvalidArgumentError
+from unisono._src.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    SaveError,
+)
 from unisono._src.function import Function, function
 from unisono._src.gradients import grad, value_and_grad
 from unisono._src.integrations import jax_arrays as _jax_arrays
@@ -21,10 +28,14 @@ _jax_arrays.install()
 __version__ = "0.1.0"
 
 __all__ = [
+    "DataLossError",
     "FailedPreconditionError",
     "Function",
     "IndexedSlices",
     "InvalidArgumentError",
+    "Module",
+    "NotFoundError",
+    "SaveError",
     "TensorSpec",
     "TypeSpec",
     "Variable",
@@ -38,6 +49,7 @@ __all__ = [
     "metrics",
     "nn",
     "optimizers",
+    "train",
     "value_and_grad",
     "variable_creator_scope",
 ]

@@ -12,7 +12,18 @@ MAX_FUNCTION_LINES = 50
 
 # Loaded on first use, so that `import unisono` costs no more than jax and numpy.
 LOADED_ON_FIRST_USE = frozenset(
-    {"flax", "grain", "greenlet", "keras", "optax", "orbax", "ray", "rich", "typer"}
+    {
+        "etils",
+        "flax",
+        "grain",
+        "greenlet",
+        "keras",
+        "optax",
+        "orbax",
+        "ray",
+        "rich",
+        "typer",
+    }
 )
 
 # Each is imported by its own room alone.

@@ -11,6 +11,18 @@ class FailedPreconditionError(RuntimeError):
     """State that is not there any more, such as a variable lost in a failed step."""
 
 
+class NotFoundError(FileNotFoundError):
+    """A checkpoint, or an entry of one, that is not there."""
+
+
+class DataLossError(ValueError):
+    """A checkpoint that is damaged, or is not what it says it is."""
+
+
+class SaveError(OSError):
+    """A checkpoint that could not be written; those already there are untouched."""
+
+
 class Signal(BaseException):
     """Changes what the package does next; never seen by a caller.
 

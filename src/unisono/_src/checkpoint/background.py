@@ -1,0 +1,89 @@
+"""Saving while the program goes on: one thread, one checkpoint at a time."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Callable
+
+_busy: weakref.WeakSet[Background] = weakref.WeakSet()
+
+
+class Background:
+    """Runs one job at a time in a thread of its own.
+
+    A job that fails is reported by whatever the program calls next: `start`, `wait`,
+    or the end of the program.
+    """
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._what = ""
+
+    def start(self, job: Callable[[], None], what: str, timeout: float) -> None:
+        """Begin a job, when the one before has ended.
+
+        Args:
+            job: what to do.
+            what: what it is, for messages.
+            timeout: how many seconds to wait for the job before.
+
+        Raises:
+            TimeoutError: it has not ended by then.
+            Exception: it has failed.
+        """
+        self.wait(timeout)
+
+        def run() -> None:
+            try:
+                job()
+            except BaseException as error:
+                self._error = error
+
+        self._what = what
+        # A daemon, because only `_flush` runs early enough at the end of the program:
+        # threads that are joined later can start no helpers of their own.
+        self._thread = threading.Thread(target=run, name="unisono-save", daemon=True)
+        _busy.add(self)
+        self._thread.start()
+
+    def wait(self, timeout: float) -> None:
+        """Wait for the job that runs, if any.
+
+        Raises:
+            TimeoutError: it has not ended in time.
+            Exception: it has failed.
+        """
+        if self._thread is not None:
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                raise TimeoutError(
+                    f"The background save of {self._what} has not ended within "
+                    f"{timeout:g} seconds; the disk may be stuck."
+                )
+            self._thread = None
+            _busy.discard(self)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+
+# How long the end of a program waits for a checkpoint that is being written.
+_EXIT_SECONDS = 600.0
+
+
+def _flush() -> None:
+    failures: list[Exception] = []
+    for background in list(_busy):
+        try:
+            background.wait(_EXIT_SECONDS)
+        except Exception as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+# `atexit` comes after the end of thread pools, which a save still needs.
+getattr(threading, "_register_atexit", atexit.register)(_flush)
