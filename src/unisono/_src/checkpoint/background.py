@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread
 import threading
 import weakref
 from collections.abc import Callable
@@ -85,5 +86,7 @@ def _flush() -> None:
         raise failures[0]
 
 
-# `atexit` comes after the end of thread pools, which a save still needs.
+# `atexit` comes after the end of thread pools, which a save still needs. Their module,
+# imported above, has registered its own end before this, and so comes after it.
+_POOLS = concurrent.futures.thread
 getattr(threading, "_register_atexit", atexit.register)(_flush)
