@@ -22,6 +22,7 @@ LOADED_ON_FIRST_USE = frozenset(
         "orbax",
         "ray",
         "rich",
+        "tensorstore",
         "typer",
     }
 )

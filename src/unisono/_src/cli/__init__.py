@@ -1,0 +1,1 @@
+"""The command `unisono`. It never starts JAX's backend: that takes the accelerators."""
