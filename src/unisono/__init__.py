@@ -5,7 +5,16 @@ names live at TensorFlow's dotted paths, so ``import unisono as tf`` runs the
 distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 """
 
-from unisono import compat, config, distribute, metrics, nn, optimizers, train
+from unisono import (
+    compat,
+    config,
+    distribute,
+    metrics,
+    nn,
+    optimizers,
+    saved_model,
+    train,
+)
 from unisono._src.checkpoint.module import Module
 from unisono._src.creation import variable_creator_scope
 from unisono._src.errors import (
@@ -49,6 +58,7 @@ __all__ = [
     "metrics",
     "nn",
     "optimizers",
+    "saved_model",
     "train",
     "value_and_grad",
     "variable_creator_scope",

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 
 from unisono._src import errors
-from unisono._src.capsule import manifest
+from unisono._src.capsule import manifest, signed
 from unisono._src.capsule.manifest import File, Manifest
 
 _CHUNK = 1 << 20
@@ -42,7 +42,7 @@ def below(directory: pathlib.Path) -> Iterator[pathlib.Path]:
         elif stat.S_ISREG(mode):
             yield path
         else:
-            raise manifest.damaged(path, "it is not a regular file")
+            raise signed.damaged(path, "it is not a regular file")
 
 
 def checksums(directory: pathlib.Path) -> dict[str, File]:
@@ -69,16 +69,16 @@ def verify(directory: pathlib.Path, found: Manifest) -> None:
     have.pop(manifest.NAME, None)
     for name, want in found.files.items():
         if name not in have:
-            raise manifest.damaged(directory / name, "it is missing")
+            raise signed.damaged(directory / name, "it is missing")
         got = have.pop(name)
         if got.size != want.size:
             why = f"it has {got.size:,} bytes instead of {want.size:,}"
-            raise manifest.damaged(directory / name, why)
+            raise signed.damaged(directory / name, why)
         if got != want:
             why = "its checksum does not match its contents"
-            raise manifest.damaged(directory / name, why)
+            raise signed.damaged(directory / name, why)
     for name in have:
-        raise manifest.damaged(directory / name, "it is not part of the checkpoint")
+        raise signed.damaged(directory / name, "it is not part of the checkpoint")
 
 
 def read_verified(directory: pathlib.Path) -> Manifest:

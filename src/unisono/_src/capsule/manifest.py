@@ -8,21 +8,17 @@ it is believed before it has been checked.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-import os
 import pathlib
 from typing import Any
 
 from unisono._src import errors
-from unisono._src.capsule import dtypes, plain
+from unisono._src.capsule import dtypes, plain, signed
 
 NAME = "capsule.json"
 ARRAYS = "arrays"
 VERSION = 1
 FORMAT = "unisono checkpoint"
-# Of a manifest; arrays are elsewhere.
-MOST_BYTES = 1 << 28
 _MOST_HEADER = 4096
 
 VARIABLE, ARRAY, KEY = "variable", "array", "random key"
@@ -126,16 +122,7 @@ def write(directory: pathlib.Path, manifest: Manifest) -> None:
         "files": {k: [f.size, f.crc32] for k, f in manifest.files.items()},
     }
     rest = b"\n".join(json.dumps(x, allow_nan=False).encode() for x in (header, body))
-    if len(rest) > MOST_BYTES:
-        raise errors.SaveError(
-            f"The plain data of the checkpoint takes {len(rest):,} bytes, more than "
-            f"{MOST_BYTES:,}. Keep large state in variables or arrays."
-        )
-    digest = hashlib.sha256(rest).hexdigest()
-    with open(directory / NAME, "xb") as file:
-        file.write(digest.encode() + b"\n" + rest)
-        file.flush()
-        os.fsync(file.fileno())
+    signed.write(directory / NAME, rest)
 
 
 def _entry_fields(entry: Entry) -> dict[str, Any]:
@@ -150,35 +137,10 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
     return fields | ({"impl": entry.impl} if entry.impl else {})
 
 
-def damaged(path: pathlib.Path, why: object) -> errors.DataLossError:
-    """The error for a file of a checkpoint that cannot be trusted."""
-    return errors.DataLossError(f"The checkpoint file {path} is damaged: {why}.")
-
-
-def _load(path: pathlib.Path, text: bytes) -> Any:
-    """Parse JSON; every key once, no NaN."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            names = [k for k, _ in pairs]
-            twice = next(k for k in names if names.count(k) > 1)
-            raise ValueError(f"the key {twice!r} is there twice")
-        return found
-
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is not a number")
-
-    try:
-        return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise damaged(path, error) from error
-
-
 def _header(path: pathlib.Path, line: bytes) -> Header:
-    found = _load(path, line)
+    found = signed.load(path, line)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise damaged(path, "it is not a manifest")
+        raise signed.damaged(path, "it is not a manifest")
     if found.get("version") != VERSION:
         raise errors.DataLossError(
             f"{path} has version {found.get('version')!r} of the format; this release "
@@ -187,9 +149,9 @@ def _header(path: pathlib.Path, line: bytes) -> Header:
     saved_at, number = found.get("saved_at"), found.get("number")
     is_numbered = number is None or type(number) is int
     if not isinstance(saved_at, int) or type(found.get("is_step")) is not bool:
-        raise damaged(path, "its header is malformed")
+        raise signed.damaged(path, "its header is malformed")
     if not is_numbered:
-        raise damaged(path, "its header is malformed")
+        raise signed.damaged(path, "its header is malformed")
     return Header(saved_at, found["is_step"], number)
 
 
@@ -215,24 +177,17 @@ def read(directory: pathlib.Path) -> Manifest:
     """
     path = directory / NAME
     try:
-        if path.is_symlink() or not path.is_file():
-            raise FileNotFoundError
-        if path.stat().st_size > MOST_BYTES + _MOST_HEADER:
-            raise damaged(path, f"it is larger than {MOST_BYTES:,} bytes")
-        text = path.read_bytes()
+        digest, rest = signed.read(path)
     except FileNotFoundError:
         raise errors.NotFoundError(_missing(directory)) from None
-    digest, _, rest = text.partition(b"\n")
-    if digest != hashlib.sha256(rest).hexdigest().encode():
-        raise damaged(path, "its checksum does not match its contents")
     header, _, body = rest.partition(b"\n")
-    fields = _load(path, body)
+    fields = signed.load(path, body)
     try:
-        return _checked(_header(path, header), fields, digest.decode())
+        return _checked(_header(path, header), fields, digest)
     except errors.DataLossError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise damaged(path, error or "it is malformed") from error
+        raise signed.damaged(path, error or "it is malformed") from error
 
 
 def _missing(directory: pathlib.Path) -> str:

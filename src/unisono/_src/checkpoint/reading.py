@@ -6,13 +6,9 @@ import os
 import pathlib
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
 from unisono._src import errors
-from unisono._src.capsule import dtypes, files, manifest, shelf
-from unisono._src.checkpoint import arrays, graph, snapshot
+from unisono._src.capsule import files, manifest, shelf
+from unisono._src.checkpoint import arrays, graph, snapshot, values_back
 
 PathLike = str | os.PathLike[str]
 
@@ -92,10 +88,6 @@ def load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
     """The value of an entry of a verified checkpoint."""
     if not entry.has_array:
         return entry.data()
-    if not entry.file:
-        array = np.zeros(entry.shape, dtypes.parse(entry.dtype))
-    else:
-        array = arrays.read(path / manifest.ARRAYS, {entry.file: entry})[entry.file]
-    if entry.kind == manifest.KEY:
-        return jax.random.wrap_key_data(jnp.asarray(array), impl=entry.impl)
-    return array
+    wanted = {entry.file: entry} if entry.file else {}
+    read = arrays.read(path / manifest.ARRAYS, wanted)
+    return values_back.array_of(entry, read.get(entry.file))

@@ -127,7 +127,7 @@ def store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
     except errors.SaveError:
         raise
     except Exception as error:
-        raise _explained(target, error) from error
+        raise explained(target, error) from error
     group.agree(f"finish {target}", _MEETING_SECONDS)
 
 
@@ -136,26 +136,31 @@ def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
         shelf.sweep(target.parent)
     draft = shelf.Draft(target)
     try:
-        _check_space(draft.directory, snapshot)
-        where = draft.directory / manifest.ARRAYS
-        arrays.write(where, snapshot.arrays)
-        files.flush(where)
-        arrays.check(where, _by_file(snapshot.entries))
         number = target.name.rpartition("-")[2]
         header = manifest.Header(
             shelf.next_time(target.parent),
             is_step,
             int(number) if number.isdecimal() else None,
         )
-        sums = files.checksums(draft.directory)
-        made = manifest.Manifest(header, snapshot.nodes, snapshot.entries, sums)
-        manifest.write(draft.directory, made)
-        manifest.read(draft.directory)
-        files.flush_one(draft.directory)
+        fill(draft.directory, snapshot, header)
         draft.commit()
     except BaseException:
         draft.discard()
         raise
+
+
+def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -> None:
+    """Write a snapshot to a directory, flush it and check what was written."""
+    _check_space(directory, snapshot)
+    where = directory / manifest.ARRAYS
+    arrays.write(where, snapshot.arrays)
+    files.flush(where)
+    arrays.check(where, _by_file(snapshot.entries))
+    sums = files.checksums(directory)
+    made = manifest.Manifest(header, snapshot.nodes, snapshot.entries, sums)
+    manifest.write(directory, made)
+    manifest.read(directory)
+    files.flush_one(directory)
 
 
 def _by_file(entries: dict[str, Entry]) -> dict[str, Entry]:
@@ -171,7 +176,7 @@ def _check_space(directory: pathlib.Path, snapshot: Snapshot) -> None:
         )
 
 
-def _explained(target: pathlib.Path, error: Exception) -> errors.SaveError:
+def explained(target: pathlib.Path, error: Exception) -> errors.SaveError:
     """An error in the terms of whoever wanted to save."""
     text = str(error)
     if isinstance(error, PermissionError):

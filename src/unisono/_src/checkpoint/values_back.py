@@ -88,9 +88,16 @@ def give(entry: Entry, place: Place, array: Any) -> None:
     elif entry.kind == manifest.PLAIN:
         _give_plain(entry.data(), obj, place)
     else:
-        if array is None:
-            array = np.zeros(entry.shape, dtypes.parse(entry.dtype))
-        _give_array(entry, array, obj, place)
+        _give_array(array_of(entry, array), obj, place)
+
+
+def array_of(entry: Entry, array: Any) -> Any:
+    """The array of an entry, from what was read; None if it has no elements."""
+    if array is None:
+        array = np.zeros(entry.shape, dtypes.parse(entry.dtype))
+    if entry.kind == manifest.KEY:
+        array = jax.random.wrap_key_data(jnp.asarray(array), impl=entry.impl)
+    return array
 
 
 def _give_plain(value: Any, obj: Any, place: Place) -> None:
@@ -105,9 +112,7 @@ def _give_plain(value: Any, obj: Any, place: Place) -> None:
         place.put(value)
 
 
-def _give_array(entry: Entry, array: Any, obj: Any, place: Place) -> None:
-    if entry.kind == manifest.KEY:
-        array = jax.random.wrap_key_data(jnp.asarray(array), impl=entry.impl)
+def _give_array(array: Any, obj: Any, place: Place) -> None:
     if isinstance(obj, Variable):
         assign(obj, array)
     elif isinstance(obj, jax.Array):
