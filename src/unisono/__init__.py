@@ -5,17 +5,10 @@ names live at TensorFlow's dotted paths, so ``import unisono as tf`` runs the
 distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 """
 
-from unisono import (
-    compat,
-    config,
-    distribute,
-    metrics,
-    nn,
-    optimizers,
-    saved_model,
-    train,
-)
-from unisono._src.checkpoint.module import Module
+import importlib as _importlib
+import typing as _typing
+
+from unisono import compat, config, distribute, metrics, nn, optimizers
 from unisono._src.creation import variable_creator_scope
 from unisono._src.errors import (
     DataLossError,
@@ -32,7 +25,31 @@ from unisono._src.slices import IndexedSlices
 from unisono._src.specs import TensorSpec, TypeSpec
 from unisono._src.variables import Variable
 
+if _typing.TYPE_CHECKING:
+    from unisono import saved_model, train
+    from unisono._src.checkpoint.module import Module
+
 _jax_arrays.install()
+
+# Loaded on first use: not every program saves.
+_LATER = {
+    "Module": "unisono._src.checkpoint.module",
+    "saved_model": "unisono",
+    "train": "unisono",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'unisono' has no attribute {name!r}")
+    if _LATER[name] == "unisono":
+        return _importlib.import_module(f"unisono.{name}")
+    return getattr(_importlib.import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
 
 __version__ = "0.1.0"
 

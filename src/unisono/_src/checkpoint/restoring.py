@@ -152,7 +152,7 @@ class Restoration:
         shardings = {
             m.entry.file: where
             for m in matches
-            if (where := values_back.split_sharding(m.entry, m.place.get())) is not None
+            if (where := values_back.reading_place(m.entry, m.place.get())) is not None
         }
         read = arrays.read(self.path / manifest.ARRAYS, wanted, shardings)
         # What can refuse its state comes first: then nothing else has changed.

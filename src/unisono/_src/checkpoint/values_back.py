@@ -60,16 +60,28 @@ def check(key: str, entry: Entry, obj: Any) -> None:
         )
 
 
-def split_sharding(entry: Entry, obj: Any) -> Any:
-    """Where to read an array to, if no device shall hold all of it."""
-    sharding = obj._cell.sharding if isinstance(obj, Variable) else None
-    if isinstance(obj, Variable) and obj._cell.is_stacked:
+def reading_place(entry: Entry, obj: Any) -> Any:
+    """The sharding with which to read an array, None to read it to the host.
+
+    A split array is read by each device in its part. One that every device holds is
+    read once, by the first of them, and copied from there.
+    """
+    if not entry.file or entry.kind == manifest.KEY or state.frame().is_compiled:
         return None
-    if isinstance(obj, jax.Array) and not collectives.is_key(obj):
-        sharding = obj.sharding if obj.shape == entry.shape else None
-    if not entry.file or sharding is None or sharding.is_fully_replicated:
+    if isinstance(obj, Variable):
+        sharding = obj._cell.sharding
+        if obj._cell.is_stacked or obj._index is not None:
+            return None
+    elif isinstance(obj, jax.Array) and obj.shape == entry.shape:
+        sharding = obj.sharding
+    else:
         return None
-    return sharding
+    if sharding is not None and not sharding.is_fully_replicated:
+        return sharding
+    if sharding is None:
+        return jnp.zeros(()).sharding
+    device = min(sharding.addressable_devices, key=lambda d: d.id)
+    return jax.sharding.SingleDeviceSharding(device)
 
 
 def give(entry: Entry, place: Place, array: Any) -> None:
@@ -116,7 +128,7 @@ def _give_array(array: Any, obj: Any, place: Place) -> None:
     if isinstance(obj, Variable):
         assign(obj, array)
     elif isinstance(obj, jax.Array):
-        place.put(array if isinstance(array, jax.Array) else _like(array, obj))
+        place.put(_like(array, obj))
     elif isinstance(obj, np.ndarray) and _is_same_kind(obj, array):
         obj[...] = array
     else:
@@ -128,8 +140,8 @@ def _is_same_kind(old: np.ndarray, new: Any) -> bool:
     return is_same and old.flags.writeable
 
 
-def _like(array: np.ndarray, old: jax.Array) -> jax.Array:
-    if array.shape == old.shape:
+def _like(array: Any, old: jax.Array) -> jax.Array:
+    if array.shape == old.shape and not collectives.is_key(array):
         return jax.device_put(array, old.sharding)
     return jnp.asarray(array)
 
