@@ -310,6 +310,31 @@ def test_an_array_that_is_not_what_the_manifest_says_is_refused(saved, field, va
         uni.train.load_variable(directory / "c-2", V)
 
 
+@pytest.mark.parametrize("name", ["__class__", "build", "_private", "a-b", "limit"])
+def test_a_checkpoint_cannot_hide_what_a_class_has(saved, name):
+    class Model:
+        limit = 3
+
+        def build(self):
+            return "built"
+
+    _, directory = saved
+    graph = {"children": {"m": 1}}, {"children": {name: 2}}
+    entry = "epoch/.ATTRIBUTES/PYTHON_VALUE"
+
+    def change(header, body):
+        body["nodes"] = [*graph, {"children": {}, "key": entry}]
+
+    forge(directory / "c-2", change)
+    model = Model()
+    status = Checkpoint(m=model).read(directory / "c-2")
+    assert type(model).__name__ == "Model"
+    assert (model.build(), model.limit) == ("built", 3)
+    assert not hasattr(model, "_private")
+    with pytest.raises(AssertionError, match="Unresolved"):
+        status.assert_consumed()
+
+
 def test_links_and_stray_files_are_refused(saved):
     checkpoint, directory = saved
     stray = directory / "c-2" / "arrays" / "extra"

@@ -136,7 +136,7 @@ class Restoration:
             return None
         if type(obj) is dict:
             return Place(lambda: None, lambda value: obj.__setitem__(name, value))
-        if waiting.takes_attributes(obj):
+        if waiting.takes(obj, name):
             return places.attribute(obj, name)
         return None
 

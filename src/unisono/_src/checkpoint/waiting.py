@@ -29,9 +29,14 @@ def _noticing(cls: Any) -> type:
     return type(cls.__name__, (Noticing, cls), {**fields, "_unisono_class": cls})
 
 
-def takes_attributes(obj: Any) -> bool:
-    """Whether numbers and arrays may be set as attributes of an object."""
-    return places.is_own(obj) or hasattr(type(obj), "_checkpoint_takes_attributes")
+def takes(obj: Any, name: str) -> bool:
+    """Whether plain data may be set as an attribute that an object lacks.
+
+    The name comes from a file: it must not hide anything of the class.
+    """
+    is_open = places.is_own(obj) or hasattr(type(obj), "_checkpoint_takes_attributes")
+    is_public = name.isidentifier() and not name.startswith("_")
+    return is_open and is_public and not hasattr(type(obj), name)
 
 
 def watch(obj: Any, name: str, restoration: Any) -> None:
