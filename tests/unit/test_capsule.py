@@ -105,6 +105,17 @@ def test_the_manager_falls_back_and_restores(saved, tmp_path_factory):
         assert manager.restore_or_initialize() == good
 
 
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(tmp_path):
+    checkpoint = Checkpoint(v=uni.Variable(1.0))
+    manager = CheckpointManager(checkpoint, tmp_path, max_to_keep=3)
+    flip(all_files(manager.save())[-1], 0)
+    with (
+        pytest.warns(UserWarning, match="not usable"),
+        pytest.raises(uni.DataLossError, match=r"None of the checkpoints.*ckpt-1"),
+    ):
+        manager.restore_or_initialize()
+
+
 def test_a_restore_of_a_damaged_checkpoint_changes_nothing(saved):
     checkpoint, directory = saved
     checkpoint.v.assign(jnp.full((4, 8), 7.0))
@@ -170,6 +181,24 @@ def test_a_disk_that_fails_while_arrays_are_written_is_explained(saved, monkeypa
         checkpoint.save(directory / "c")
     assert len(str(caught.value)) < 800
     assert sorted(p.name for p in directory.iterdir()) == ["c-1", "c-2"]
+
+
+def test_what_is_no_checkpoint_is_never_replaced(tmp_path):
+    precious = tmp_path / "c"
+    precious.mkdir()
+    (precious / "thesis.tex").write_text("x")
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(precious)
+    checkpoint = Checkpoint(v=uni.Variable(1.0))
+    for name in ("c", "file", "link"):
+        with pytest.raises(uni.SaveError, match="something else under this name"):
+            checkpoint.write(tmp_path / name)
+        with pytest.raises(uni.SaveError, match="something else under this name"):
+            uni.saved_model.save(uni.Module(), tmp_path / name)
+    assert (precious / "thesis.tex").exists()
+    (tmp_path / "empty").mkdir()
+    checkpoint.write(tmp_path / "empty")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["c", "empty", "file", "link"]
 
 
 def test_a_path_that_cannot_be_a_directory_is_explained(tmp_path):

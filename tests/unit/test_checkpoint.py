@@ -318,6 +318,74 @@ def test_what_is_appended_to_a_list_is_restored_when_the_checkpoint_looks(tmp_pa
     status.assert_consumed()
 
 
+def test_a_value_that_does_not_fit_later_is_reported_once(tmp_path):
+    path = Checkpoint(v=uni.Variable([1.0, 2.0])).write(tmp_path / "c")
+    checkpoint = Checkpoint()
+    checkpoint.read(path).expect_partial()
+    with pytest.raises(ValueError, match="incompatible tensor"):
+        checkpoint.v = uni.Variable(0.0)
+    checkpoint.write(tmp_path / "d")
+
+
+def test_classes_that_count_their_subclasses_are_left_alone(tmp_path):
+    known = []
+
+    class Base:
+        def __init_subclass__(cls):
+            known.append(cls)
+
+    class Mine(Base):
+        pass
+
+    mine = Mine()
+    mine.v = uni.Variable(3.0)
+    path = Checkpoint(mine=mine).write(tmp_path / "c")
+    new = Mine()
+    status = Checkpoint(mine=new).read(path)
+    new.v = uni.Variable(0.0)
+    status.assert_consumed()
+    assert plain(new.v) == 3.0
+    assert known == [Mine]
+
+
+def test_a_frozen_dataclass_is_restored(tmp_path):
+    @dataclasses.dataclass(frozen=True)
+    class Run:
+        step: int
+
+    path = Checkpoint(run=Run(5)).write(tmp_path / "c")
+    run = Run(0)
+    Checkpoint(run=run).read(path).assert_consumed()
+    assert run.step == 5
+
+
+def test_split_arrays_are_read_in_parts_by_any_number_of_devices(tmp_path):
+    def split(devices, values):
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("x",))
+        spec = jax.sharding.PartitionSpec("x")
+        return jax.device_put(values, jax.sharding.NamedSharding(mesh, spec))
+
+    path = Checkpoint(x=split(8, jnp.arange(16.0))).write(tmp_path / "c")
+    for devices in (1, 2, 4):
+        checkpoint = Checkpoint(x=split(devices, jnp.zeros(16)))
+        checkpoint.read(path).assert_consumed()
+        assert len(checkpoint.x.sharding.device_set) == devices
+        assert checkpoint.x.addressable_shards[0].data.shape == (16 // devices,)
+        assert checkpoint.x.tolist() == list(range(16))
+
+
+def test_a_callback_that_fails_leaves_the_checkpoint_counted(tmp_path):
+    def fail():
+        raise RuntimeError("mine")
+
+    options = CheckpointOptions(experimental_write_callbacks=[fail])
+    checkpoint = Checkpoint(v=uni.Variable(1.0))
+    with pytest.raises(RuntimeError, match="mine"):
+        checkpoint.save(tmp_path / "c", options=options)
+    assert plain(checkpoint.save_counter) == 1
+    assert uni.train.latest_checkpoint(tmp_path) == str(tmp_path / "c-1")
+
+
 def test_a_later_restore_replaces_what_an_earlier_one_left_waiting(tmp_path):
     paths = [Checkpoint(v=uni.Variable(x)).write(tmp_path / str(x)) for x in (1.0, 2.0)]
     checkpoint = Checkpoint()

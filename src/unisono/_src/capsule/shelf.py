@@ -23,6 +23,8 @@ from unisono._src import errors
 from unisono._src.capsule import files, manifest
 
 _ASIDE = ".unisono-"
+# A directory with one of these is a checkpoint or an exported model.
+OURS = (manifest.NAME, "saved_model.json")
 _EXCHANGE = 2
 _HERE = -100
 
@@ -49,8 +51,13 @@ class Draft:
             os.close(self._lock)  # Swept away before it was locked.
 
     def commit(self) -> None:
-        """Make it visible; all of it has been flushed."""
-        if self.target.is_dir() or self.target.is_symlink():
+        """Make it visible; all of it has been flushed.
+
+        Raises:
+            FileExistsError: something else is there, which is not ours to remove.
+        """
+        check_free(self.target)
+        if self.target.is_dir():
             self._replace()
         else:
             os.rename(self.directory, self.target)
@@ -72,6 +79,25 @@ class Draft:
         """Remove what has been written; nothing was visible."""
         os.close(self._lock)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def check_free(target: pathlib.Path) -> None:
+    """Raise if there is something that a checkpoint must not replace.
+
+    Raises:
+        FileExistsError: a link, a file, or a directory with other things in it.
+    """
+    if not target.is_symlink() and not target.exists():
+        return
+    is_ours = any((target / name).is_file() for name in OURS)
+    if target.is_symlink() or not (target.is_dir() and (is_ours or _is_empty(target))):
+        raise FileExistsError(
+            errno.EEXIST, "there is something else under this name", str(target)
+        )
+
+
+def _is_empty(directory: pathlib.Path) -> bool:
+    return next(directory.iterdir(), None) is None
 
 
 def _aside(target: pathlib.Path) -> pathlib.Path:

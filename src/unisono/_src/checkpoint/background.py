@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import concurrent.futures.thread
 import contextlib
+import logging
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable
 
+_log = logging.getLogger("unisono")
 # About a tenth of the processor time of a thread that trains.
 _NICE = 10
 _busy: weakref.WeakSet[Background] = weakref.WeakSet()
@@ -55,6 +57,10 @@ class Background:
         self._thread = threading.Thread(target=run, name="unisono-save", daemon=True)
         _busy.add(self)
         self._thread.start()
+
+    def __del__(self) -> None:
+        if getattr(self, "_error", None) is not None:
+            _log.error("The background save of %s failed: %s", self._what, self._error)
 
     def wait(self, timeout: float) -> None:
         """Wait for the job that runs, if any.

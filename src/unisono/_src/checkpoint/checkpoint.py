@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,8 +52,10 @@ class CheckpointOptions:
 
     def _call_back(self, path: str) -> None:
         for call in self.experimental_write_callbacks or ():
-            code = getattr(call, "__code__", None)
-            takes_path = code is None or code.co_argcount > 0
+            try:
+                takes_path = bool(inspect.signature(call).parameters)
+            except ValueError:  # Some built-in functions do not say.
+                takes_path = True
             call(path) if takes_path else call()
 
 
@@ -146,13 +149,24 @@ class Checkpoint(waiting.Noticing):
         Raises:
             SaveError: it could not be written; older checkpoints are untouched.
         """
-        number = self._count(1)
+        prefix = os.fspath(file_prefix)
+        return self._save(lambda count: f"{prefix}-{count}", options or DEFAULT)
+
+    def _save(
+        self,
+        path_of: Callable[[int], str],
+        options: CheckpointOptions,
+        then: Callable[[], None] | None = None,
+    ) -> str:
+        """Count and save; `then` runs when the checkpoint is safe."""
+        path = path_of(self._count(1))
         try:
-            path = f"{os.fspath(file_prefix)}-{number}"
-            return self._write(path, options or DEFAULT, is_step=True)
+            rest = self._write(path, options, is_step=True, then=then)
         except BaseException:
             self._count(-1)
             raise
+        rest()
+        return path
 
     def _count(self, change: int) -> int:
         counter = self.save_counter
@@ -175,7 +189,9 @@ class Checkpoint(waiting.Noticing):
         Raises:
             SaveError: it could not be written; what was there before is untouched.
         """
-        return self._write(os.fspath(file_prefix), options or DEFAULT, is_step=False)
+        path = os.fspath(file_prefix)
+        self._write(path, options or DEFAULT, is_step=False)()
+        return path
 
     def _write(
         self,
@@ -183,25 +199,36 @@ class Checkpoint(waiting.Noticing):
         options: CheckpointOptions,
         is_step: bool,
         then: Callable[[], None] | None = None,
-    ) -> str:
-        """Save now or in the background; `then` runs when the checkpoint is safe."""
+    ) -> Callable[[], None]:
+        """Save now, or begin to in the background.
+
+        Returns:
+            What is left to do now that the checkpoint is safe; in the background it
+            is done there.
+        """
         self._wait(options.wait_seconds)
         if self._restoration is not None:
             self._restoration.settle()
         taken = snapshot.take(self, is_detached=options._is_async)
         target = snapshot.absolute(path)
 
-        def finish() -> None:
+        def store() -> None:
             snapshot.store(taken, target, is_step)
+
+        def finish() -> None:
             if then is not None:
                 then()
             options._call_back(path)
 
-        if options._is_async:
-            self._background.start(finish, path, options.wait_seconds)
-        else:
+        def both() -> None:
+            store()
             finish()
-        return path
+
+        if not options._is_async:
+            store()
+            return finish
+        self._background.start(both, path, options.wait_seconds)
+        return lambda: None
 
     def _wait(self, seconds: float) -> None:
         self._background.wait(seconds)

@@ -6,11 +6,13 @@ import json
 import os
 import pathlib
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from unisono._src import errors
 from unisono._src.capsule import files, manifest, shelf
 from unisono._src.checkpoint import checkpoint as checkpoints
 from unisono._src.checkpoint import snapshot
@@ -150,16 +152,14 @@ class CheckpointManager:
         step = None if self._steps is None else int(np.asarray(self._steps))
         if check_interval and not self._is_time(step):
             return None
-        count = self._checkpoint._count(1)
-        number = count if checkpoint_number is None else int(checkpoint_number)
-        path = os.path.join(self._directory, f"{self._name}-{number}")
-        try:
-            self._checkpoint._write(
-                path, options or checkpoints.DEFAULT, True, then=self._tidy
-            )
-        except BaseException:
-            self._checkpoint._count(-1)
-            raise
+
+        def path_of(count: int) -> str:
+            number = count if checkpoint_number is None else int(checkpoint_number)
+            return os.path.join(self._directory, f"{self._name}-{number}")
+
+        path = self._checkpoint._save(
+            path_of, options or checkpoints.DEFAULT, then=self._tidy
+        )
         self._last_step = step
         return path
 
@@ -182,9 +182,13 @@ class CheckpointManager:
 
         Returns:
             The path of the checkpoint, None if there is none.
+
+        Raises:
+            DataLossError: there are checkpoints, and all of them are damaged.
         """
         found = self.latest_checkpoint
         if found is None:
+            self._check_nothing_there()
             if self._init_fn is not None:
                 self._init_fn()
             return None
@@ -193,17 +197,35 @@ class CheckpointManager:
             self._last_step = int(np.asarray(self._steps))
         return found
 
+    def _check_nothing_there(self) -> None:
+        there = self._absolute.iterdir() if self._absolute.is_dir() else ()
+        bad = [p.name for p in there if self._is_ours(p) and p.is_dir()]
+        if any((self._absolute / name / manifest.NAME).exists() for name in bad):
+            raise errors.DataLossError(
+                f"None of the checkpoints {sorted(bad)} in {self._directory} is whole. "
+                "Move them away to begin anew."
+            )
+
     # Retention.
 
     def _tidy(self) -> None:
         """Remove the oldest; the newest is safe by now."""
-        if self._most is None:
-            return
+        try:
+            if self._most is not None:
+                self._remove_old(self._most)
+        except OSError as error:
+            # The new checkpoint is there; too many old ones are no loss.
+            warnings.warn(
+                f"Old checkpoints in {self._directory} could not be removed: {error}.",
+                stacklevel=2,
+            )
+
+    def _remove_old(self, most: int) -> None:
         kept = self._kept()
         if self._hours and not (self._absolute / _KEPT).exists():
             self._keep(kept)
         found = [(p, h) for p, h in self._found() if p.name not in kept["paths"]]
-        for path, header in found[: -self._most]:
+        for path, header in found[:-most]:
             if self._hours and header.saved_at - self._hours * _HOUR >= kept["time"]:
                 kept = {"time": header.saved_at, "paths": [*kept["paths"], path.name]}
                 self._keep(kept)

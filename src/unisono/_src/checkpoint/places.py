@@ -47,9 +47,14 @@ class Place:
 
 def attribute(owner: Any, name: str) -> Place:
     """The place of an attribute."""
-    return Place(
-        lambda: vars(owner).get(name), lambda value: setattr(owner, name, value)
-    )
+
+    def put(value: Any) -> None:
+        try:
+            setattr(owner, name, value)
+        except AttributeError:  # A frozen dataclass is restored all the same.
+            object.__setattr__(owner, name, value)
+
+    return Place(lambda: vars(owner).get(name), put)
 
 
 def _item(owner: Any, key: Any) -> Place:

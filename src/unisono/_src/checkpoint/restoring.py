@@ -5,7 +5,8 @@ from __future__ import annotations
 import collections
 import logging
 import pathlib
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from unisono._src import errors, state
@@ -61,8 +62,7 @@ class Restoration:
         self.is_over = False
         self.is_partial_fine = False
         self.bound: dict[int, Any] = {}
-        # Objects are kept, so that no other object can get the number of one of them.
-        self.given: dict[int, Any] = {}
+        self.given: dict[int, Callable[[], Any]] = {}
         self.plain: set[tuple[int, str]] = set()
         self.kept: list[Any] = []
         self.gaps: list[_Gap] = []
@@ -171,7 +171,7 @@ class Restoration:
             self.kept.append(owner)
         else:
             obj = match.place.get()
-            self.given[id(obj)] = obj
+            self.given[id(obj)] = _reference(obj)
 
     def _check_unchanged(self) -> None:
         try:
@@ -195,9 +195,20 @@ class Restoration:
             if self.is_over or obj is None or not is_meant:
                 continue
             held = places.children(obj, place).get(gap.name)
-            if held is not None and self._bind(held, gap):
-                self.gaps = [g for g in self.gaps if g is not gap]
-                waiting.unwatch(obj, gap.name, self)
+            if held is None:
+                continue
+            try:
+                is_filled = self._bind(held, gap)
+            except BaseException:
+                # Reported once; later saves are not to fail because of it.
+                self._close(gap)
+                raise
+            if is_filled:
+                self._close(gap)
+
+    def _close(self, gap: _Gap) -> None:
+        self.gaps = [g for g in self.gaps if g is not gap]
+        waiting.unwatch(gap.owner.obj, gap.name, self)
 
     # Questions.
 
@@ -221,9 +232,13 @@ class Restoration:
                 if child.kind == manifest.PLAIN:
                     if is_given and (id(parent.obj), name) not in self.plain:
                         left.append(child.obj)
-                elif child.kind is not None and id(child.obj) not in self.given:
+                elif child.kind is not None and not self._was_given(child.obj):
                     left.append(child.obj)
         return left
+
+    def _was_given(self, obj: Any) -> bool:
+        known = self.given.get(id(obj))
+        return known is not None and known() is obj
 
     def __del__(self) -> None:
         if getattr(self, "is_over", True) or self.is_partial_fine:
@@ -236,6 +251,14 @@ class Restoration:
                 self.path,
                 ", ".join(left[:8]) + (" …" if len(left) > 8 else ""),
             )
+
+
+def _reference(obj: Any) -> Callable[[], Any]:
+    """A way back to an object that does not keep it, if it can be had."""
+    try:
+        return weakref.ref(obj)
+    except TypeError:
+        return lambda: obj
 
 
 def _paths(nodes: tuple[manifest.Node, ...]) -> dict[int, str]:

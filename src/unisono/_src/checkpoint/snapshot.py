@@ -132,6 +132,7 @@ def store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
 
 
 def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    shelf.check_free(target)
     if target.parent.is_dir():
         shelf.sweep(target.parent)
     draft = shelf.Draft(target)

@@ -29,6 +29,11 @@ def _noticing(cls: Any) -> type:
     return type(cls.__name__, (Noticing, cls), {**fields, "_unisono_class": cls})
 
 
+def _counts_subclasses(cls: type) -> bool:
+    """Whether a class does something when it gets a subclass."""
+    return any("__init_subclass__" in vars(c) for c in cls.__mro__[:-1])
+
+
 def takes(obj: Any, name: str) -> bool:
     """Whether plain data may be set as an attribute that an object lacks.
 
@@ -44,7 +49,7 @@ def watch(obj: Any, name: str, restoration: Any) -> None:
     if isinstance(obj, dict | list | tuple) or not hasattr(obj, "__dict__"):
         return
     if not isinstance(obj, Noticing):
-        if not places.is_own(obj):
+        if not places.is_own(obj) or _counts_subclasses(type(obj)):
             return
         try:
             obj.__class__ = _noticing(cast(Any, type(obj)))

@@ -8,10 +8,10 @@ import pathlib
 from typing import Any
 
 from unisono._src import errors
-from unisono._src.capsule import files, signed
+from unisono._src.capsule import files, shelf, signed
 from unisono._src.options import VariableAggregation, VariableSynchronization
 
-NAME = "saved_model.json"
+NAME = shelf.OURS[1]
 FUNCTIONS = "functions"
 # TensorFlow's path of the weights below the directory of a model.
 VARIABLES = ("variables", "variables")

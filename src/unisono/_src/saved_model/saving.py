@@ -282,6 +282,7 @@ def _write(
     made: list[_Exporter],
     programs: list[bytes],
 ) -> None:
+    shelf.check_free(target)
     draft = shelf.Draft(target)
     try:
         where = draft.directory / description.FUNCTIONS
