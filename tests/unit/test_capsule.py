@@ -364,6 +364,58 @@ def test_a_checkpoint_cannot_hide_what_a_class_has(saved, name):
         status.assert_consumed()
 
 
+def stored_as(directory, **how):
+    """A checkpoint whose array is stored in another way, with right checksums."""
+    import tensorstore
+
+    path = directory / "c-2"
+    where = path / manifest.ARRAYS
+    about = json.loads((path / manifest.NAME).read_bytes().split(b"\n", 2)[2])
+    entry = about["entries"][V]
+    spec = {
+        "driver": "zarr",
+        "kvstore": {
+            "driver": "ocdbt",
+            "base": {"driver": "file", "path": f"{where}/"},
+            "path": f"{entry['file']}/",
+        },
+        "metadata": {"shape": [4, 8], "chunks": [4, 8], "dtype": "<f4", **how},
+    }
+    array = tensorstore.open(spec, create=True, delete_existing=True).result()
+    array.write(np.ones(array.shape, np.float32)).result()
+
+    def change(header, body):
+        body["files"] = {
+            f"arrays/{name}": [f.size, f.crc32]
+            for name, f in files.checksums(where).items()
+        }
+
+    forge(path, change)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"compressor": {"id": "zstd", "level": 1}}, "compressed"),
+        ({"compressor": None, "chunks": [4, 1 << 20]}, "pieces of"),
+        ({"compressor": None, "shape": [1 << 20, 8]}, r"shape \(1048576, 8\)"),
+        ({"compressor": None, "dtype": "<f8"}, "type float64"),
+    ],
+)
+def test_an_array_that_would_unfold_is_refused(saved, how, message):
+    checkpoint, directory = saved
+    path = stored_as(directory, **how)
+    with pytest.raises(uni.DataLossError, match=message):
+        checkpoint.restore(path)
+
+
+def test_the_way_to_store_arrays_that_these_tests_forge_is_the_right_one(saved):
+    checkpoint, directory = saved
+    checkpoint.restore(stored_as(directory, compressor=None)).assert_consumed()
+    assert plain(checkpoint.v)[0][0] == 1.0
+
+
 def test_links_and_stray_files_are_refused(saved):
     checkpoint, directory = saved
     stray = directory / "c-2" / "arrays" / "extra"

@@ -7,8 +7,7 @@ import pathlib
 
 import numpy as np
 
-from unisono._src import errors
-from unisono._src.capsule import files, manifest
+from unisono._src.capsule import files, manifest, stored
 from unisono._src.capsule.manifest import Entry
 
 ADDED, REMOVED, CHANGED = "+", "-", "~"
@@ -76,23 +75,6 @@ def _difference(
 
 
 def _read(directory: pathlib.Path, entry: Entry) -> np.ndarray:
-    import tensorstore
-
-    spec = {
-        "driver": "zarr",
-        "kvstore": {
-            "driver": "ocdbt",
-            "base": {"driver": "file", "path": f"{directory / manifest.ARRAYS}/"},
-            "path": f"{entry.file}/",
-        },
-    }
-    try:
-        stored = tensorstore.open(spec).result()
-        if tuple(stored.shape) != entry.shape:
-            raise ValueError(f"its shape is {stored.shape}, not {entry.shape}")
-        return np.ascontiguousarray(stored.read().result())
-    except ValueError as error:
-        text = " ".join(str(error).split())[:200]
-        raise errors.DataLossError(
-            f"The array '{entry.file}' in {directory} cannot be read: {text}."
-        ) from error
+    where = directory / manifest.ARRAYS
+    opened = stored.open_all(where, {entry.file: entry})
+    return stored.read_all(where, opened)[entry.file]

@@ -11,10 +11,10 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
+from unisono._src.capsule import manifest, stored
 
-from unisono._src import errors
-from unisono._src.capsule import dtypes, manifest
+# Below this size an array costs Orbax more than it takes to read and copy it.
+_LARGE = 1 << 20
 
 
 @contextlib.contextmanager
@@ -52,55 +52,40 @@ def read(
     Args:
         directory: what `write` made; its files have been verified.
         wanted: the entries, by the name of the stored array.
-        shardings: where to put some of the arrays; the others are NumPy arrays.
+        shardings: where to put some of the arrays; the others, and small ones, are
+            NumPy arrays.
 
     Raises:
         DataLossError: what is stored is not what the entry says.
     """
     if not wanted:
         return {}
-    shardings = shardings or {}
+    opened = stored.open_all(directory, wanted)
+    placed = {
+        name: sharding
+        for name, sharding in (shardings or {}).items()
+        if wanted[name].nbytes >= _LARGE
+    }
+    host = {name: array for name, array in opened.items() if name not in placed}
+    return stored.read_all(directory, host) | _read_placed(directory, wanted, placed)
+
+
+def _read_placed(
+    directory: pathlib.Path, wanted: Mapping[str, manifest.Entry], placed: Any
+) -> dict[str, Any]:
+    """Read arrays to devices, each device what it holds."""
+    if not placed:
+        return {}
     with _store(directory) as (ocp, handler, path):
-        stored = handler.metadata(path)
-        _compare(directory, stored, wanted)
         restore_args = {
             name: ocp.ArrayRestoreArgs(
-                sharding=shardings[name], global_shape=entry.shape
+                sharding=sharding, global_shape=wanted[name].shape, strict=True
             )
-            if name in shardings
-            else ocp.RestoreArgs(restore_type=np.ndarray)
-            for name, entry in wanted.items()
+            for name, sharding in placed.items()
         }
         args = ocp.args.PyTreeRestore(
-            item=dict.fromkeys(wanted, 0),
+            item=dict.fromkeys(placed, 0),
             restore_args=restore_args,
             partial_restore=True,
         )
         return handler.restore(path, args=args)
-
-
-def check(directory: pathlib.Path, wanted: Mapping[str, manifest.Entry]) -> None:
-    """Compare what is stored with what entries say, without reading the arrays.
-
-    Raises:
-        DataLossError: something is missing or different.
-    """
-    if wanted:
-        with _store(directory) as (_, handler, path):
-            _compare(directory, handler.metadata(path), wanted)
-
-
-def _compare(
-    directory: pathlib.Path, stored: Any, wanted: Mapping[str, manifest.Entry]
-) -> None:
-    tree = getattr(stored, "tree", stored)
-    for name, entry in wanted.items():
-        found = tree.get(name)
-        if found is None:
-            raise errors.DataLossError(f"{directory} has no array '{name}'.")
-        shape, dtype = tuple(found.shape), np.dtype(found.dtype)
-        if shape != entry.shape or dtype != dtypes.parse(entry.dtype):
-            raise errors.DataLossError(
-                f"The array '{name}' in {directory} has shape {shape} and type "
-                f"{dtype}; the manifest says {entry.shape} and {entry.dtype}."
-            )

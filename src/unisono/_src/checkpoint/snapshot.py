@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src import ambient, assignment, collectives, errors, state
-from unisono._src.capsule import dtypes, files, manifest, plain, shelf
+from unisono._src.capsule import dtypes, files, manifest, plain, shelf, stored
 from unisono._src.capsule.manifest import Entry
 from unisono._src.checkpoint import arrays, graph, places, team
 from unisono._src.variables import Variable
@@ -156,7 +156,7 @@ def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -
     where = directory / manifest.ARRAYS
     arrays.write(where, snapshot.arrays)
     files.flush(where)
-    arrays.check(where, _by_file(snapshot.entries))
+    stored.open_all(where, _by_file(snapshot.entries))
     sums = files.checksums(directory)
     made = manifest.Manifest(header, snapshot.nodes, snapshot.entries, sums)
     manifest.write(directory, made)
