@@ -77,4 +77,4 @@ def _difference(
 def _read(directory: pathlib.Path, entry: Entry) -> np.ndarray:
     where = directory / manifest.ARRAYS
     opened = stored.open_all(where, {entry.file: entry})
-    return stored.read_all(where, opened)[entry.file]
+    return stored.read_parts(where, opened, {entry.file: [()]})[entry.file][()]

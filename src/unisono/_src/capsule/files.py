@@ -48,9 +48,13 @@ def below(directory: pathlib.Path) -> Iterator[pathlib.Path]:
 def checksums(directory: pathlib.Path) -> dict[str, File]:
     """The checksum of every file below a directory, by its name there."""
     names = [p.relative_to(directory).as_posix() for p in below(directory)]
-    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        found = pool.map(lambda name: checksum(directory / name), names)
-        return dict(zip(names, found, strict=True))
+    paths = [directory / name for name in names]
+    try:
+        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+            found = list(pool.map(checksum, paths))
+    except RuntimeError:  # At the end of a program no thread can begin.
+        found = [checksum(path) for path in paths]
+    return dict(zip(names, found, strict=True))
 
 
 def verify(directory: pathlib.Path, found: Manifest) -> None:

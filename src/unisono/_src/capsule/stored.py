@@ -12,6 +12,8 @@ from unisono._src import errors
 from unisono._src.capsule import dtypes
 from unisono._src.capsule.manifest import Entry
 
+_ALIGNMENT = 64
+
 
 def open_all(directory: pathlib.Path, wanted: Mapping[str, Entry]) -> dict[str, Any]:
     """Open stored arrays and compare them with what entries say; read none.
@@ -40,20 +42,68 @@ def open_all(directory: pathlib.Path, wanted: Mapping[str, Entry]) -> dict[str, 
     return found
 
 
-def read_all(directory: pathlib.Path, opened: Mapping[str, Any]) -> dict[str, Any]:
-    """Read arrays that `open_all` has opened, as NumPy arrays.
+def read_parts(
+    directory: pathlib.Path, opened: Mapping[str, Any], parts: Mapping[str, Any]
+) -> dict[str, dict[Any, np.ndarray]]:
+    """Read parts of arrays that `open_all` has opened.
+
+    Args:
+        directory: where they are.
+        opened: the arrays, by name.
+        parts: for each array its parts: tuples of (start, stop) for each axis, or an
+            empty tuple for the whole.
+
+    Returns:
+        For each array its parts.
 
     Raises:
         DataLossError: one cannot be read.
     """
-    waiting = {name: array.read() for name, array in opened.items()}
-    found = {}
-    for name, future in waiting.items():
+    import tensorstore
+
+    waiting: list[tuple[str, Any]] = []
+    found: dict[str, dict[Any, np.ndarray]] = {}
+    for name, wanted in parts.items():
+        found[name] = {}
+        for part in wanted:
+            chosen = opened[name][tuple(slice(*ends) for ends in part) or ...]
+            chosen = chosen[tensorstore.d[:].translate_to[0]] if chosen.rank else chosen
+            buffer = _aligned(tuple(chosen.shape), chosen.dtype.numpy_dtype)
+            target = tensorstore.array(buffer, copy=False, write=True)
+            found[name][part] = buffer
+            waiting.append((name, target.write(chosen)))
+    for name, future in waiting:
         try:
-            found[name] = np.asarray(future.result(), order="C")
+            future.result()
         except ValueError as error:
             raise _unreadable(directory, name, error) from error
     return found
+
+
+def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """A new array whose memory JAX can take over on a CPU without copying."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def write_all(directory: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Store arrays as Orbax does, without its description of them.
+
+    Raises:
+        ValueError: they could not be written.
+    """
+    import tensorstore
+
+    for name, array in arrays.items():
+        spec = _spec(directory, name) | {"store_data_equal_to_fill_value": True}
+        spec["metadata"] = {"chunks": [max(n, 1) for n in array.shape]}
+        spec["metadata"]["compressor"] = None
+        made = tensorstore.open(
+            spec, create=True, dtype=array.dtype, shape=array.shape
+        ).result()
+        made.write(array).result()
 
 
 def _spec(directory: pathlib.Path, name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Arrays to files and back, by Orbax.
+"""Arrays to files and back: Orbax writes them, TensorStore reads what is needed.
 
 Arrays are stored uncompressed: weights do not compress, and a file that is as large as
 what it holds cannot unfold into something that fills the memory.
@@ -6,28 +6,18 @@ what it holds cannot unfold into something that fills the memory.
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import jax
+import numpy as np
+
 from unisono._src.capsule import manifest, stored
+from unisono._src.checkpoint import background
 
-# Below this size an array costs Orbax more than it takes to read and copy it.
+# Below this size an array is read to the host and copied from there.
 _LARGE = 1 << 20
-
-
-@contextlib.contextmanager
-def _store(directory: pathlib.Path) -> Iterator[tuple[Any, Any, Any]]:
-    """Orbax, its handler of trees, and `directory` as they know it."""
-    import orbax.checkpoint as ocp
-    from etils import epath
-
-    handler = ocp.PyTreeCheckpointHandler(use_compression=False)
-    try:
-        yield ocp, handler, epath.Path(directory)
-    finally:
-        handler.close()
 
 
 def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
@@ -39,9 +29,20 @@ def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
     directory.mkdir()
     if not arrays:
         return
-    with _store(directory) as (ocp, handler, path):
+    if background.Ending.has_begun:
+        # Orbax needs threads, and a program that has ended can start none.
+        stored.write_all(directory, {k: np.asarray(a) for k, a in arrays.items()})
+        return
+    import orbax.checkpoint as ocp
+    from etils import epath
+
+    handler = ocp.PyTreeCheckpointHandler(use_compression=False)
+    path = epath.Path(directory)
+    try:
         handler.save(path, args=ocp.args.PyTreeSave(dict(arrays)))
         handler.finalize(path)
+    finally:
+        handler.close()
 
 
 def read(
@@ -66,26 +67,30 @@ def read(
         for name, sharding in (shardings or {}).items()
         if wanted[name].nbytes >= _LARGE
     }
-    host = {name: array for name, array in opened.items() if name not in placed}
-    return stored.read_all(directory, host) | _read_placed(directory, wanted, placed)
+    pieces = {
+        name: _parts(placed[name], entry.shape) if name in placed else [()]
+        for name, entry in wanted.items()
+    }
+    read = stored.read_parts(directory, opened, pieces)
+    return {
+        name: _assembled(placed[name], wanted[name].shape, parts)
+        if name in placed
+        else parts[()]
+        for name, parts in read.items()
+    }
 
 
-def _read_placed(
-    directory: pathlib.Path, wanted: Mapping[str, manifest.Entry], placed: Any
-) -> dict[str, Any]:
-    """Read arrays to devices, each device what it holds."""
-    if not placed:
-        return {}
-    with _store(directory) as (ocp, handler, path):
-        restore_args = {
-            name: ocp.ArrayRestoreArgs(
-                sharding=sharding, global_shape=wanted[name].shape, strict=True
-            )
-            for name, sharding in placed.items()
-        }
-        args = ocp.args.PyTreeRestore(
-            item=dict.fromkeys(placed, 0),
-            restore_args=restore_args,
-            partial_restore=True,
-        )
-        return handler.restore(path, args=args)
+def _parts(sharding: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Which parts of an array the devices of this process hold, each once."""
+    held = sharding.addressable_devices_indices_map(shape).values()
+    return list(dict.fromkeys(_key(index) for index in held))
+
+
+def _key(index: Any) -> tuple[Any, ...]:
+    return tuple((s.start, s.stop) for s in index)
+
+
+def _assembled(sharding: Any, shape: tuple[int, ...], parts: Any) -> jax.Array:
+    held = sharding.addressable_devices_indices_map(shape)
+    pieces = [jax.device_put(parts[_key(i)], device) for device, i in held.items()]
+    return jax.make_array_from_single_device_arrays(shape, sharding, pieces)

@@ -9,8 +9,11 @@ import logging
 import os
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
+
+from unisono._src import errors
 
 _log = logging.getLogger("unisono")
 # About a tenth of the processor time of a thread that trains.
@@ -29,6 +32,7 @@ class Background:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._what = ""
+        self._job: Callable[[], None] = lambda: None
 
     def start(self, job: Callable[[], None], what: str, timeout: float) -> None:
         """Begin a job, when the one before has ended.
@@ -52,6 +56,7 @@ class Background:
                 self._error = error
 
         self._what = what
+        self._job = job
         # A daemon, because only `_flush` runs early enough at the end of the program:
         # threads that are joined later can start no helpers of their own.
         self._thread = threading.Thread(target=run, name="unisono-save", daemon=True)
@@ -82,6 +87,21 @@ class Background:
             error, self._error = self._error, None
             raise error
 
+    def finish(self, timeout: float) -> None:
+        """Wait at the end of the program; save again if threads were missing for it.
+
+        Raises:
+            TimeoutError: the job has not ended in time.
+            Exception: it has failed.
+        """
+        if sys.version_info >= (3, 12):
+            # Of what the library that writes could not begin.
+            warnings.filterwarnings("ignore", ".*never awaited", RuntimeWarning)
+        try:
+            self.wait(timeout)
+        except errors.SaveError:
+            self._job()
+
 
 def _yield_to_steps() -> None:
     """Let training have the processor first, where the system knows such an order."""
@@ -91,15 +111,22 @@ def _yield_to_steps() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
+class Ending:
+    """Whether the program has ended: its threads may go on, no new one may begin."""
+
+    has_begun = False
+
+
 # How long the end of a program waits for a checkpoint that is being written.
 _EXIT_SECONDS = 600.0
 
 
 def _flush() -> None:
     failures: list[Exception] = []
+    Ending.has_begun = True
     for background in list(_busy):
         try:
-            background.wait(_EXIT_SECONDS)
+            background.finish(_EXIT_SECONDS)
         except Exception as error:
             failures.append(error)
     if failures:
