@@ -10,7 +10,8 @@ MAX_RATIO_TO_JAX = 1.3
 ROUNDS = 5
 
 LOADED_LATER = (
-    "flax", "grain", "greenlet", "keras", "optax", "orbax", "ray", "rich", "tensorstore",
+    "flax", "grain", "greenlet", "keras", "optax", "orbax", "ray", "rich",
+    "tensorstore",
 )  # fmt: skip
 
 
