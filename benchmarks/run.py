@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -96,9 +97,9 @@ def first_call(case: str, replicas: int, whose: str) -> float:
     return times[0] - min(times[1:])
 
 
-def _child(arguments: list[str]) -> Any:
+def _child(arguments: list[str], program: str = __file__) -> Any:
     done = subprocess.run(
-        [sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True
+        [sys.executable, program, *arguments], stdout=subprocess.PIPE, text=True
     )
     done.check_returncode()
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -151,6 +152,31 @@ def _first_table(console: rich.console.Console, rounds: int) -> None:
     console.print("reach: ratio ≤ 1.3, and 32 replicas ≤ 1.3 × 1 replica")
 
 
+def _checkpoint_tables(console: rich.console.Console, rounds: int) -> None:
+    program = str(pathlib.Path(__file__).with_name("checkpoints.py"))
+    console.print("[dim]checkpoints of 256 MB …")
+    found = _child(["--mb", "256", "--rounds", str(rounds)], program)
+    table = rich.table.Table(title="Checkpoint of 256 MB: unisono against bare Orbax")
+    for head in ("", "Orbax s", "unisono s", "ratio", "reach"):
+        table.add_column(head, justify="right")
+    for what in ("save", "restore"):
+        table.add_row(
+            what, f"{found[f'bare {what}']:.2f}", f"{found[f'ours {what}']:.2f}",
+            f"{found[f'{what} ratio']:.2f}", "≤ 1.1×",
+        )  # fmt: skip
+    console.print(table)
+    console.print("[dim]steps while checkpoints are saved …")
+    found = _child(["--steps", "--rounds", str(rounds)], program)
+    table = rich.table.Table(title="A step while 100 MB are saved over and over")
+    for head in ("quiet ms", "saving ms", "ratio", "reach", "save blocks ms"):
+        table.add_column(head, justify="right")
+    table.add_row(
+        f"{found['quiet_ms']:.1f}", f"{found['busy_ms']:.1f}", f"{found['ratio']:.2f}",
+        "≤ 1.1×", f"{found['blocked_ms']:.1f}",
+    )  # fmt: skip
+    console.print(table)
+
+
 def main() -> None:
     """Print the tables, or one figure when called for it."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -170,6 +196,7 @@ def main() -> None:
         console = rich.console.Console()
         _steps_table(console, 5 if arguments.quick else 15)
         _first_table(console, 1 if arguments.quick else 3)
+        _checkpoint_tables(console, 3 if arguments.quick else 7)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from unisono._src.creation import variable_creator_scope
 from unisono._src.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
-    LaunchError,
 )
 from unisono._src.function import Function, function
 from unisono._src.gradients import grad, value_and_grad
@@ -24,17 +23,20 @@ from unisono._src.specs import TensorSpec, TypeSpec
 from unisono._src.variables import Variable
 
 if _typing.TYPE_CHECKING:
-    from unisono import data, experimental, io, train
+    from unisono import data, experimental, io, saved_model, train
+    from unisono._src.checkpoint.module import Module
     from unisono._src.cli.calls import launch
 
 _jax_arrays.install()
 
 # Loaded on first use: not every program reads, saves or launches.
 _LATER = {
+    "Module": "unisono._src.checkpoint.module",
     "data": "unisono",
     "experimental": "unisono",
     "io": "unisono",
     "launch": "unisono._src.cli.calls",
+    "saved_model": "unisono",
     "train": "unisono",
 }
 
@@ -58,7 +60,7 @@ __all__ = [
     "Function",
     "IndexedSlices",
     "InvalidArgumentError",
-    "LaunchError",
+    "Module",
     "TensorSpec",
     "TypeSpec",
     "Variable",
@@ -77,6 +79,7 @@ __all__ = [
     "metrics",
     "nn",
     "optimizers",
+    "saved_model",
     "train",
     "value_and_grad",
     "variable_creator_scope",

@@ -4,14 +4,18 @@ from unisono._src.errors import (
     DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,
+    LaunchError,
     NotFoundError,
     OutOfRangeError,
+    SaveError,
 )
 
 __all__ = [
     "DataLossError",
     "FailedPreconditionError",
     "InvalidArgumentError",
+    "LaunchError",
     "NotFoundError",
     "OutOfRangeError",
+    "SaveError",
 ]

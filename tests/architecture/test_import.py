@@ -9,7 +9,10 @@ import time
 MAX_RATIO_TO_JAX = 1.3
 ROUNDS = 5
 
-LOADED_LATER = ("flax", "grain", "greenlet", "keras", "optax", "orbax", "ray", "rich")
+LOADED_LATER = (
+    "flax", "grain", "greenlet", "keras", "optax", "orbax", "ray", "rich",
+    "tensorstore",
+)  # fmt: skip
 
 
 def run_python(code):

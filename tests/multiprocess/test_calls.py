@@ -62,7 +62,7 @@ def test_output_may_be_hidden_or_go_to_files(capfd, tmp_path):
 def test_the_first_error_is_raised_with_its_traceback():
     start = time.monotonic()
     with pytest.raises(
-        uni.LaunchError, match=r"worker 1/2 failed first.*KeyError"
+        uni.errors.LaunchError, match=r"worker 1/2 failed first.*KeyError"
     ) as e:
         uni.launch(f"{CALLS}:fail_on", 2, (1, 60), quiet=True, grace_seconds=0.1)
     assert time.monotonic() - start < 20
@@ -72,36 +72,38 @@ def test_the_first_error_is_raised_with_its_traceback():
 
 
 def test_an_exit_is_a_failure_whatever_its_code():
-    with pytest.raises(uni.LaunchError, match="exit code 5") as e:
+    with pytest.raises(uni.errors.LaunchError, match="exit code 5") as e:
         uni.launch(f"{CALLS}:leave_with", 1, (5,), quiet=True)
     assert e.value.exit_code == 5
     with pytest.raises(
-        uni.LaunchError, match=r"\[0, 1\] ended with exit code 0 before"
+        uni.errors.LaunchError, match=r"\[0, 1\] ended with exit code 0 before"
     ):
         uni.launch(f"{CALLS}:leave_with", 2, (0,), quiet=True)
 
 
 def test_a_result_that_is_no_json_is_the_worker_s_error():
-    with pytest.raises(uni.LaunchError, match=r"TypeError: .*not JSON serializable"):
+    with pytest.raises(
+        uni.errors.LaunchError, match=r"TypeError: .*not JSON serializable"
+    ):
         uni.launch(f"{CALLS}:make_object", 1, quiet=True)
 
 
 def test_a_function_that_is_not_there_is_the_worker_s_error():
-    with pytest.raises(uni.LaunchError, match=r"AttributeError: .*'nothing'"):
+    with pytest.raises(uni.errors.LaunchError, match=r"AttributeError: .*'nothing'"):
         uni.launch(f"{CALLS}:nothing", 1, quiet=True)
-    with pytest.raises(uni.LaunchError, match="ModuleNotFoundError"):
+    with pytest.raises(uni.errors.LaunchError, match="ModuleNotFoundError"):
         uni.launch("absent_module:f", 1, quiet=True)
 
 
 def test_a_failed_group_is_started_anew():
     assert uni.launch(f"{CALLS}:fail_until", 2, (1,), restarts=2, quiet=True) == [1, 1]
-    with pytest.raises(uni.LaunchError, match="too early"):
+    with pytest.raises(uni.errors.LaunchError, match="too early"):
         uni.launch(f"{CALLS}:fail_until", 2, (2,), restarts=1, quiet=True)
 
 
 def test_a_call_that_takes_too_long_is_stopped():
     start = time.monotonic()
-    with pytest.raises(uni.LaunchError, match="did not end in time") as e:
+    with pytest.raises(uni.errors.LaunchError, match="did not end in time") as e:
         uni.launch(f"{CALLS}:sleep", 2, (60,), timeout_seconds=0.5, quiet=True)
     assert time.monotonic() - start < 15
     assert (e.value.worker, e.value.exit_code) == (None, 124)

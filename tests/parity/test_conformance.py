@@ -49,6 +49,7 @@ ROWS = {
     "case_59_non_slot": ("M09", "P10", "P11"),
     "case_61_values_from_function": ("G01", "G02", "G03", "G05"),
     "case_78_sgd_aggregation_var": ("R18",),
+    "case_80_checkpoint_mirrored": ("S04",),
     "case_84_call_for_each_replica": ("P01",),
     "case_90_repr_strings": ("M11",),
     "case_92_thread_local_scope": ("B04",),

@@ -16,11 +16,11 @@ class OutOfRangeError(IndexError):
 
 
 class NotFoundError(FileNotFoundError):
-    """A file, or a source that can be sharded, that is not there."""
+    """A file, a checkpoint, or an entry of one, that is not there."""
 
 
 class DataLossError(ValueError):
-    """A file that is damaged or cut off."""
+    """A file or checkpoint that is damaged, or is not what it says it is."""
 
 
 class LaunchError(RuntimeError):
@@ -43,6 +43,10 @@ class LaunchError(RuntimeError):
         self.worker = worker
         self.exit_code = exit_code
         self.worker_traceback = worker_traceback
+
+
+class SaveError(OSError):
+    """A checkpoint that could not be written; those already there are untouched."""
 
 
 class Signal(BaseException):

@@ -45,6 +45,9 @@ class Metric:
         """The state."""
         return list(self._variables)
 
+    def _checkpoint_children(self) -> dict[str, Any]:
+        return {v._cell.name.removeprefix(f"{self.name}/"): v for v in self._variables}
+
     def reset_state(self) -> None:
         """Set the state to zero."""
         for v in self._variables:

@@ -101,6 +101,12 @@ class Optimizer:
         counts = [] if self._count is None else [self._count]
         return [self.iterations, *self._slots, *self._sums, *counts]
 
+    def _checkpoint_children(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"iterations": self.iterations, "slots": self._slots}
+        if self._count is not None:
+            found |= {"accumulated": self._count, "sums": self._sums}
+        return found
+
     @property
     def slots(self) -> Any:
         """Optax's state, with a variable in place of each array."""

@@ -11,6 +11,7 @@ import typer.main
 
 # A command's module has `app()`, which makes a `typer.Typer`.
 _COMMANDS = {
+    "checkpoint": "unisono._src.cli.checkpoint",
     "launch": "unisono._src.cli.launch",
 }
 

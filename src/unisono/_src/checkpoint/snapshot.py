@@ -1,0 +1,201 @@
+"""All state below an object at one moment, and its way to the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src import ambient, assignment, collectives, errors, state
+from unisono._src.capsule import dtypes, files, manifest, plain, shelf, stored
+from unisono._src.capsule.manifest import Entry
+from unisono._src.checkpoint import arrays, graph, places, team
+from unisono._src.variables import Variable
+
+# What the files of a checkpoint take beyond its arrays.
+_MARGIN = 1 << 20
+# Bound of a meeting with the other workers.
+_MEETING_SECONDS = 30.0
+
+
+@dataclasses.dataclass
+class Snapshot:
+    """State at one moment; nothing that happens afterwards changes it.
+
+    Attributes:
+        nodes: the object graph.
+        entries: what there is, by key.
+        arrays: the arrays, by the names that entries give them.
+    """
+
+    nodes: tuple[manifest.Node, ...]
+    entries: dict[str, Entry]
+    arrays: dict[str, Any]
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """Run a block as code outside every scope: variables are seen as a whole.
+
+    Raises:
+        RuntimeError: a program is being made.
+    """
+    if state.frame().is_compiled:
+        raise RuntimeError(
+            "A checkpoint cannot be saved or restored inside a unisono.function: that "
+            "would happen once, when it is traced. Do it between the calls."
+        )
+    before = ambient.swap(ambient.ROOT)
+    try:
+        yield
+    finally:
+        ambient.swap(before)
+
+
+def take(root: Any, is_detached: bool) -> Snapshot:
+    """Look at all state below `root`.
+
+    Variables' arrays are not copied: a step that would update one of them in place
+    makes itself a copy first.
+
+    Args:
+        root: an object.
+        is_detached: whether the program goes on while the snapshot is written, so that
+            arrays which it can change or delete must be copied now.
+    """
+    entries: dict[str, Entry] = {}
+    stored: dict[str, Any] = {}
+    with outside(), state.LOCK:
+        found = graph.walk(root)
+        for item in found:
+            if item.key is not None:
+                name = f"a{len(stored)}"
+                entry, array = _value(item, name, is_detached)
+                entries[item.key] = entry
+                if entry.file:
+                    stored[name] = array
+    nodes = tuple(manifest.Node(item.children, item.key) for item in found)
+    return Snapshot(nodes, entries, stored)
+
+
+def _value(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]:
+    if item.kind == manifest.PLAIN:
+        return Entry(item.kind, value=plain.encode(item.obj, str(item))), None
+    if item.kind == manifest.STATE:
+        source = places.stateful(item.obj)
+        assert source is not None
+        what = f"The state of {item} ({type(item.obj).__name__})"
+        return Entry(item.kind, value=plain.encode(source.give(), what)), None
+    array = item.obj
+    if isinstance(array, Variable):
+        array = assignment.read(array)
+    elif is_detached:
+        array = jnp.copy(array) if isinstance(array, jax.Array) else array.copy()
+    kind, impl = item.kind or "", ""
+    if collectives.is_key(array):
+        kind, impl = manifest.KEY, str(jax.random.key_impl(array))
+        array = jax.random.key_data(array)
+    if not dtypes.is_known(np.dtype(array.dtype)):
+        raise TypeError(
+            f"{item} has elements of type {array.dtype}, which cannot be put in a "
+            f"checkpoint; expected one of {', '.join(dtypes.KNOWN)}."
+        )
+    shape = tuple(int(n) for n in array.shape)
+    name = name if array.size else ""
+    return Entry(kind, shape, dtypes.name(array.dtype), name, impl), array
+
+
+def store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    """Write a snapshot aside, flush and check it, and make it visible in one step.
+
+    Raises:
+        SaveError: it could not be written. What was there before is untouched.
+    """
+    group = team.current()
+    group.agree(f"save {target}", _MEETING_SECONDS)
+    try:
+        if group.is_writer:
+            _store(snapshot, target, is_step)
+    except errors.SaveError:
+        raise
+    except Exception as error:
+        raise explained(target, error) from error
+    group.agree(f"finish {target}", _MEETING_SECONDS)
+
+
+def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    shelf.check_free(target)
+    if target.parent.is_dir():
+        shelf.sweep(target.parent)
+    draft = shelf.Draft(target)
+    try:
+        number = target.name.rpartition("-")[2]
+        header = manifest.Header(
+            shelf.next_time(target.parent),
+            is_step,
+            int(number) if number.isdecimal() else None,
+        )
+        fill(draft.directory, snapshot, header)
+        draft.commit()
+    except BaseException:
+        draft.discard()
+        raise
+
+
+def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -> None:
+    """Write a snapshot to a directory, flush it and check what was written."""
+    _check_space(directory, snapshot)
+    where = directory / manifest.ARRAYS
+    arrays.write(where, snapshot.arrays)
+    files.flush(where)
+    stored.open_all(where, _by_file(snapshot.entries))
+    sums = files.checksums(directory)
+    made = manifest.Manifest(header, snapshot.nodes, snapshot.entries, sums)
+    manifest.write(directory, made)
+    manifest.read(directory)
+    files.flush_one(directory)
+
+
+def _by_file(entries: dict[str, Entry]) -> dict[str, Entry]:
+    return {e.file: e for e in entries.values() if e.file}
+
+
+def _check_space(directory: pathlib.Path, snapshot: Snapshot) -> None:
+    needed = _MARGIN + sum(e.nbytes for e in snapshot.entries.values())
+    free = shutil.disk_usage(directory).free
+    if free < needed:
+        raise OSError(
+            f"no space left on the device: {free:,} bytes are free, {needed:,} needed"
+        )
+
+
+def explained(target: pathlib.Path, error: Exception) -> errors.SaveError:
+    """An error in the terms of whoever wanted to save."""
+    text = str(error)
+    if isinstance(error, PermissionError):
+        text = f"no permission to write in {target.parent}"
+    elif isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror} ({error.filename or target.parent})"
+    elif not target.parent.is_dir():
+        text = f"the directory {target.parent} is gone"
+    # What a library says may go on for pages.
+    text = " ".join(text.split())[:300].rstrip(".")
+    made = errors.SaveError(
+        f"The checkpoint {target} could not be written: {text}. Checkpoints that are "
+        "already there are untouched."
+    )
+    made.errno = error.errno if isinstance(error, OSError) else None
+    return made
+
+
+def absolute(path: str | os.PathLike[str]) -> pathlib.Path:
+    """A path that does not depend on the current directory."""
+    return pathlib.Path(os.path.abspath(os.fspath(path)))

@@ -1,0 +1,1 @@
+"""Exported models: functions as StableHLO, weights as data, no Python code."""
