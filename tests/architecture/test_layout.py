@@ -12,8 +12,8 @@ MAX_FUNCTION_LINES = 50
 
 # Loaded on first use, so that `import unisono` costs no more than jax and numpy.
 LOADED_ON_FIRST_USE = frozenset(
-    {"etils", "flax", "grain", "greenlet", "keras", "optax", "orbax", "ray", "rich"}
-    | {"tensorstore", "typer"}
+    {"absl", "etils", "flax", "grain", "greenlet", "keras", "optax", "orbax", "ray"}
+    | {"rich", "tensorstore", "typer"}
     | {"googleapiclient", "kubernetes", "mpi4py"}  # Clients of a cluster's services.
 )
 

@@ -18,7 +18,7 @@ def invoke(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*arguments):
-        return typer.testing.CliRunner().invoke(main.app(), list(map(str, arguments)))
+        return typer.testing.CliRunner().invoke(main.app, list(map(str, arguments)))
 
     return run
 
@@ -121,7 +121,7 @@ import json, sys
 from unisono._src.cli import main
 for arguments in (["show"], ["verify"], ["diff", {str(saved / "ckpt-1")!r}]):
     try:
-        main.app()(["checkpoint", *arguments, {str(saved / "ckpt-2")!r}])
+        main.app(["checkpoint", *arguments, {str(saved / "ckpt-2")!r}])
     except SystemExit:
         pass
 from jax._src import xla_bridge
@@ -137,4 +137,4 @@ print(json.dumps(list(xla_bridge._backends)))
 
 def test_the_console_script_is_declared():
     text = (pathlib.Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
-    assert 'unisono = "unisono._src.cli.main:run"' in text
+    assert 'unisono = "unisono._src.cli.main:main"' in text
