@@ -75,6 +75,20 @@ def test_files_are_named_and_dealt(tmp_path):
     ]
 
 
+def test_the_files_of_each_source_are_dealt_by_themselves(tmp_path):
+    for name in "abc":
+        (tmp_path / name).write_text("x\n")
+    paths = [str(tmp_path / name) for name in "abc"]
+    several = uni.data.TextLineDataset(paths)
+    dataset = Dataset.zip(several, several).batch(2)
+    decision = distributing.decide(dataset._node, Policy.AUTO)
+    share = steps.Share(2, 2, 0)
+    rows = tables.describe_batches(dataset._node, decision, share).rows
+    first, second, third = paths
+    assert rows[0].reads == f"4 files: {first}, {third}, {first}, {third}"
+    assert rows[1].reads == f"2 files: {second}, {second}"
+
+
 def test_datasets_from_a_function_are_described_too(caplog):
     with caplog.at_level(logging.INFO, "unisono"):
         dataset = mirrored(2).distribute_datasets_from_function(

@@ -2,6 +2,7 @@
 
 import time
 
+import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,6 +135,20 @@ def test_a_cache_of_another_pass_does_not_answer_for_a_restored_one():
     assert numbers(dataset) == whole
 
 
+def test_a_file_cache_keeps_types_that_numpy_does_not_know(tmp_path):
+    source = jnp.arange(6.0, dtype=jnp.bfloat16).reshape(3, 2)
+    dataset = Dataset.from_tensor_slices((source, ["a", "b\0", ""])).cache(
+        tmp_path / "cache"
+    )
+    for _ in range(2):
+        found = [(x.dtype, x.tolist(), text.item()) for x, text in dataset]
+        assert found == [
+            (jnp.bfloat16, [0.0, 1.0], b"a"),
+            (jnp.bfloat16, [2.0, 3.0], b"b\0"),
+            (jnp.bfloat16, [4.0, 5.0], b""),
+        ]
+
+
 def test_a_file_cache_is_continued_before_and_after_it_is_complete(tmp_path):
     def make(name):
         kept = Dataset.range(9).shuffle(9, seed=2).cache(tmp_path / name)
@@ -163,6 +178,37 @@ def test_a_thread_far_ahead_does_not_forget_where_the_reader_is():
             time.sleep(0.005)
             state = saved(iterator)
             assert taken(resumed(dataset, state), 1) == [passed + 1]
+
+
+def without_errors(iterator):
+    while True:
+        try:
+            yield int(next(iterator))
+        except OSError:
+            continue
+        except StopIteration:
+            return
+
+
+@pytest.mark.parametrize("stop", range(1, 9))
+def test_what_raised_and_was_passed_over_is_not_read_again(stop):
+    def fails(x):
+        if x in (3, 6):
+            raise OSError
+        return x
+
+    def make():
+        return Dataset.range(12).map(fails).prefetch(2)
+
+    iterator = iter(make())
+    for _ in zip(range(stop), without_errors(iterator)):
+        pass
+    # Time for the thread to run ahead, perhaps into what raises.
+    time.sleep(0.005)
+    again = resumed(make(), saved(iterator))
+    left = [x for x in range(12) if x not in (3, 6)][stop:]
+    for rest in (iterator, again):
+        assert list(without_errors(rest)) == left
 
 
 def test_a_state_of_something_else_is_refused():

@@ -42,6 +42,11 @@ def _write(file: BinaryIO, array: np.ndarray) -> None:
             file, lengths.reshape(array.shape), allow_pickle=False
         )
         file.write(b"".join(flat))
+    elif array.dtype.kind == "V":
+        # Types that NumPy's format does not know, such as bfloat16.
+        file.write(b"V" + str(array.dtype).encode() + b"\n")
+        numbers = array.view(f"u{array.itemsize}")
+        np.lib.format.write_array(file, numbers, allow_pickle=False)
     else:
         file.write(b"A")
         np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
@@ -49,9 +54,10 @@ def _write(file: BinaryIO, array: np.ndarray) -> None:
 
 def _read(file: BinaryIO) -> np.ndarray:
     kind = file.read(1)
+    name = file.readline().decode().strip() if kind == b"V" else ""
     array = np.lib.format.read_array(file, allow_pickle=False)
-    if kind == b"A":
-        return array
+    if kind != b"T":
+        return array.view(name) if name else array
     out = np.empty(array.shape, object)
     for index in np.ndindex(array.shape):
         out[index] = file.read(int(array[index]))

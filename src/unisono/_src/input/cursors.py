@@ -163,7 +163,12 @@ class Trail:
         """Read from the source."""
         if not self._marks or self.read_so_far - self._marks[-1][0] >= self.every:
             self._marks.append((self.read_so_far, self._source.get_state()))
-        found = self._source.read(count)
+        try:
+            found = self._source.read(count)
+        except BaseException:
+            # It may have passed over something that was not counted.
+            self._marks.append((self.read_so_far, self._source.get_state()))
+            raise
         self.read_so_far += self._source.units(found)
         return found
 

@@ -103,8 +103,10 @@ def _named(paths: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _files_of(node: nodes.Node) -> list[str]:
-    return [f for n in nodes.walk(node) if isinstance(n, _FILES) for f in n.files]
+def _files_of(node: nodes.Node, workers: int = 1, worker: int = 0) -> list[str]:
+    """The files of every source, or those that are dealt to one worker."""
+    found = [n for n in nodes.walk(node) if isinstance(n, _FILES)]
+    return [path for n in found for path in n.files[worker::workers]]
 
 
 def describe_batches(
@@ -139,9 +141,8 @@ def _row(
     node: nodes.Node, decision: distributing.Decision, share: steps.Share, worker: int
 ) -> InputRow:
     kind = decision.kind
-    found = _files_of(node)
     dealt = kind == choices.AutoShardPolicy.FILE and share.workers > 1
-    mine = found[worker :: share.workers] if dealt else found
+    mine = _files_of(node, share.workers, worker) if dealt else _files_of(node)
     reads = f"{len(mine)} files: {_named(mine)}" if mine else "every example"
     if share.workers > 1 and kind == choices.AutoShardPolicy.DATA:
         reads += " and keeps its chunks"
