@@ -15,26 +15,13 @@ import optax
 import unisono as uni
 
 
-class Position:
-    """The place in an endless stream of global batches."""
-
-    def __init__(self):
-        self.at = 0
-        self.seen = 0
-
-    def next(self):
-        """The global batch at this place: small whole numbers."""
-        self.at += 1
-        self.seen += self.at
-        return np.random.default_rng(self.at).integers(-3, 4, (8, 4)).astype(np.float32)
-
-    def get_state(self):
-        """The place, as plain data."""
-        return {"at": self.at, "seen": self.seen}
-
-    def set_state(self, state):
-        """Go to a place."""
-        self.at, self.seen = state["at"], state["seen"]
+def batches(strategy):
+    """Endless epochs of whole numbers, shuffled anew in each and read by a thread."""
+    rows = np.random.default_rng(1).integers(-3, 4, (52, 4)).astype(np.float32)
+    dataset = uni.data.Dataset.from_tensor_slices((rows, np.arange(52.0)))
+    dataset = dataset.map(lambda row, number: (row * 1, number), num_parallel_calls=2)
+    dataset = dataset.shuffle(20, seed=7).repeat().batch(8)
+    return iter(strategy.experimental_distribute_dataset(dataset))
 
 
 def main(directory, replicas, steps, optimizer_name):
@@ -48,12 +35,14 @@ def main(directory, replicas, steps, optimizer_name):
         ballast = uni.Variable(jnp.zeros((256, 1024)), name="ballast")
         optimizer = uni.optimizers.Optimizer(tx, [w])
         count = uni.metrics.Sum(name="count")
-    position = Position()
+        numbers = uni.metrics.Sum(name="numbers")
+    position = batches(strategy)
     checkpoint = uni.train.Checkpoint(
         w=w,
         ballast=ballast,
         optimizer=optimizer,
         count=count,
+        numbers=numbers,
         position=position,
         steps=0,
     )
@@ -62,23 +51,19 @@ def main(directory, replicas, steps, optimizer_name):
 
     @uni.function
     def step(batch):
-        def one(x):
+        def one(x, number):
             grads = jnp.sum(x, axis=0) if tx_is_exact else jnp.mean(x - w, axis=0)
             optimizer.apply_gradients([(grads, w)])
             count.update_state(jnp.full(1, 1.0 / replicas))
+            numbers.update_state(number)
 
-        strategy.run(one, args=(batch,))
+        strategy.run(one, args=batch)
         ballast.assign_add(jnp.ones((256, 1024)))
 
     tx_is_exact = optimizer_name == "exact"
     options = uni.train.CheckpointOptions(enable_async=True)
     while checkpoint.steps < steps:
-        whole = position.next()
-        parts = np.split(whole, replicas)
-        batch = strategy.experimental_distribute_values_from_function(
-            lambda c, parts=parts: jnp.asarray(parts[c.replica_id_in_sync_group])
-        )
-        step(batch)
+        step(next(position))
         checkpoint.steps += 1
         if checkpoint.steps % 2 == 0:
             manager.save(options=options if checkpoint.steps % 4 else None)
@@ -91,7 +76,8 @@ def main(directory, replicas, steps, optimizer_name):
                 "steps": checkpoint.steps,
                 "count": round(float(count.result()), 3),
                 "iterations": int(optimizer.iterations.numpy()),
-                "position": position.get_state(),
+                # The sum tells which examples were seen, of the epochs so far.
+                "numbers": float(numbers.result()),
                 "ballast": float(ballast.numpy().min()),
             }
         ),
