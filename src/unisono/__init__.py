@@ -7,7 +7,12 @@ distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 
 from unisono import compat, config, distribute, metrics, nn, optimizers
 from unisono._src.creation import variable_creator_scope
-from unisono._src.errors import FailedPreconditionError, InvalidArgumentError
+from unisono._src.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    WorkerError,
+    WorkerMismatchError,
+)
 from unisono._src.function import Function, function
 from unisono._src.gradients import grad, value_and_grad
 from unisono._src.integrations import jax_arrays as _jax_arrays
@@ -30,6 +35,8 @@ __all__ = [
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
+    "WorkerError",
+    "WorkerMismatchError",
     "compat",
     "config",
     "distribute",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class InvalidArgumentError(ValueError):
     """Values that cannot be combined, such as shapes that differ between replicas."""
@@ -9,6 +11,26 @@ class InvalidArgumentError(ValueError):
 
 class FailedPreconditionError(RuntimeError):
     """State that is not there any more, such as a variable lost in a failed step."""
+
+
+class WorkerError(RuntimeError):
+    """Something went wrong on a worker, or between workers; raised on all of them.
+
+    Attributes:
+        worker: the worker that it is about, or None if it is about all.
+        step: the step at which it happened, or None if that is not known.
+    """
+
+    def __init__(
+        self, message: str, worker: int | None = None, step: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.worker = worker
+        self.step = step
+
+
+class WorkerMismatchError(WorkerError):
+    """The workers do not run the same program, or not with the same shapes."""
 
 
 class Signal(BaseException):
@@ -67,4 +89,22 @@ def replica_count(kind: str, given: int, wanted: int) -> ValueError:
     return ValueError(
         f"{kind} has {given} values but the strategy has {wanted} replicas; pass one "
         "value per replica, made by this strategy, or pass a plain value to share it."
+    )
+
+
+def at_different_points(points: Sequence[str]) -> WorkerMismatchError:
+    """Workers meet although they have come to different points of their programs."""
+    told = "; ".join(f"worker {i}: {p}" for i, p in enumerate(points))
+    return WorkerMismatchError(
+        f"The workers have come to different points of their programs. {told}. Every "
+        "worker must run the same strategy calls in the same order; look for a "
+        "condition on the worker's index, or for data that differ in number."
+    )
+
+
+def garbled(what: str) -> WorkerMismatchError:
+    """Another worker sent something that cannot be read."""
+    return WorkerMismatchError(
+        f"A worker sent {what}. Do all workers run the same version of the program "
+        "and of its libraries?"
     )

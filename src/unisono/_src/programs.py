@@ -22,12 +22,14 @@ from unisono._src import (
     ambient,
     collectives,
     contexts,
+    copies,
     errors,
     feeds,
     nest,
     signature,
     state,
     topology,
+    values,
     versions,
 )
 from unisono._src.operators import ArrayOperators
@@ -242,7 +244,7 @@ class Program:
             donate_argnums=() if self._may_raise else 0,
             out_shardings=self._out_shardings(first),
         )
-        self._collect = _collector(first.outputs)
+        self._collect = _collector(first.outputs, first.mesh)
         self.call = self._call_carefully if self._may_raise else self._call
 
     def _is_elsewhere(self, cell: Cell) -> bool:
@@ -300,7 +302,7 @@ class Program:
         done: list[Any] = []
         with _lock:
             if self._clock != _clock.escapes:
-                state.unescape(self.donated)
+                copies.unescape(self.donated)
                 self._clock = _clock.escapes
             donated = list(map(_ARRAY, self.donated))
             kept = list(map(_ARRAY, self.kept)) if self.kept else self.kept
@@ -346,7 +348,7 @@ class Program:
     def _bring_home(self) -> None:
         for cell in self._elsewhere_out:
             home = cell.sharding or jax.local_devices()[0]
-            moved = jax.device_put(cell.array, home)
+            moved = jax.device_put(collectives.own_copy(cell.array), home)
             cell.array = moved if cell.sharding else collectives.release(moved)
 
     def _placed(self, donated: Any, kept: Any, leaves: Any) -> Any:
@@ -357,13 +359,16 @@ class Program:
 
         def move(cells: list[Cell], arrays: list[Any]) -> list[Any]:
             pairs = zip(cells, arrays, strict=True)
-            return [_moved(a, home) if self._is_elsewhere(c) else a for c, a in pairs]
+            return [
+                _moved(a, home, self.mesh) if self._is_elsewhere(c) else a
+                for c, a in pairs
+            ]
 
         devices = home.device_set
         leaves = [
             x
             if isinstance(x, jax.Array) and x.sharding.device_set == devices
-            else jax.device_put(x, home)
+            else _moved(x, home, self.mesh)
             for x in leaves
         ]
         return move(self.donated, donated), move(self.kept, kept), leaves
@@ -387,7 +392,9 @@ class Program:
         return self._jitted.lower(donated, kept, leaves)
 
 
-def _moved(array: Any, home: Any) -> Any:
+def _moved(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
+    if mesh is not None and mesh.is_spread:
+        return mesh.spread(array)
     return jax.device_put(array, home, may_alias=False)
 
 
@@ -399,11 +406,31 @@ def _home(found: Trace) -> Any:
     return next((c.sharding for c in cells if c.sharding is not None), None)
 
 
-def _collector(outputs: Any) -> Any:
+def _collector(outputs: Any, mesh: topology.Topology | None) -> Any:
     """A function from the program's arrays to what the caller sees."""
+    if mesh is not None and mesh.is_spread:
+        return lambda flat: _of_this_worker(
+            signature.rebuild(outputs, iter(flat)), mesh
+        )
     if outputs == "a":
         return operator.itemgetter(0)
     return lambda flat: signature.rebuild(outputs, iter(flat))
+
+
+def _of_this_worker(tree: Any, mesh: topology.Topology) -> Any:
+    """A result with what other processes hold left out."""
+
+    def leaf(x: Any) -> Any:
+        if not isinstance(x, values.PerReplica):
+            return collectives.own_copy(x)
+        parts = x.values
+        if len(parts) == mesh.replicas:
+            found = [parts[i] for i in mesh.local]
+            parts = tuple(jax.tree.map(collectives.own_copy, found))
+            x = values.PerReplica(parts, mesh)
+        return parts[0] if mesh.copies == 1 else x
+
+    return nest.map_leaves(leaf, tree, values.PerReplica)
 
 
 def _calls_back(jaxpr: Any) -> bool:
@@ -435,4 +462,8 @@ def materialize(found: Trace, leaves: Sequence[Any]) -> None:
     needed = [x for x, u in zip(given, used, strict=True) if u]
     made = jax.jit(lambda *xs: jax.core.eval_jaxpr(jaxpr, found.consts, *xs))(*needed)
     for cell, value in zip(found.created, made, strict=True):
-        cell.store(value)
+        if cell.is_spread:
+            value = collectives.own_copy(value)
+            cell.begin(value[0] if cell.is_stacked else value)
+        else:
+            cell.store(value)

@@ -1,0 +1,101 @@
+"""`MultiWorkerMirroredStrategy`: replicas on the devices of several processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono._src import devices, options, processes, state
+from unisono._src.strategies import base, replicated, tf_config
+from unisono._src.topology import Topology
+
+
+class _MultiWorkerExtended(replicated.ReplicatedExtended):
+    """Replicas of several processes, of which this one has some."""
+
+    def __init__(
+        self,
+        container_strategy: Any,
+        placement: state.Placement,
+        group: processes.Group,
+    ) -> None:
+        super().__init__(container_strategy, placement)
+        self._group = group
+
+    def _rebind(self, container: Any) -> None:
+        raise RuntimeError(
+            "A MultiWorkerMirroredStrategy cannot be copied; use the one object."
+        )
+
+    @property
+    def experimental_between_graph(self) -> bool:
+        """True: each worker runs the program itself."""
+        return True
+
+    @property
+    def should_checkpoint(self) -> bool:
+        """Whether this worker is the chief, which writes checkpoints."""
+        return self._group.is_chief
+
+    @property
+    def should_save_summary(self) -> bool:
+        """Whether this worker is the chief, which writes summaries."""
+        return self._group.is_chief
+
+
+class MultiWorkerMirroredStrategy(base.Strategy):
+    """Synchronous training on the devices of several machines or processes.
+
+    Every worker runs the same program. Each of their devices holds a copy of every
+    variable, kept equal. Make it at the start of the program, before anything uses
+    JAX's devices: it connects the workers. Without a cluster it is alone and behaves
+    like a `MirroredStrategy` on all local devices.
+
+    Args:
+        cluster_resolver: says who the workers are and which one this is: an object
+            with `cluster_spec()`, `task_type` and `task_id`. The default reads the
+            environment variable ``TF_CONFIG``.
+        communication_options: `CommunicationOptions`; XLA chooses how to communicate.
+
+    >>> strategy = MultiWorkerMirroredStrategy()
+    >>> strategy.extended.should_checkpoint
+    True
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: Any = None,
+        communication_options: options.CommunicationOptions | None = None,
+    ) -> None:
+        resolver = cluster_resolver or tf_config.read()
+        spec, job = resolver.cluster_spec(), resolver.task_type
+        group = processes.group_of(spec.as_dict(), job, resolver.task_id)
+        processes.start(group)
+        if group.size == 1:
+            topology = Topology.of(devices.default_names())
+        else:
+            topology = Topology.over_workers(group.tasks, group.index)
+        self._resolver = resolver
+        placement = state.Placement(
+            self,
+            topology,
+            state.Policy.MIRRORED,
+            topology.home,
+            topology.local_names[0],
+        )
+        super().__init__(_MultiWorkerExtended(self, placement, group))
+        merged = self.extended._default_options.merge(communication_options)
+        self.extended._default_options = merged
+
+    @property
+    def cluster_resolver(self) -> Any:
+        """Says who the workers are, and which one this is."""
+        return self._resolver
+
+
+def experimental_multi_worker(
+    communication: Any = options.CommunicationImplementation.AUTO,
+    cluster_resolver: Any = None,
+) -> MultiWorkerMirroredStrategy:
+    """TensorFlow's older signature of `MultiWorkerMirroredStrategy`."""
+    chosen = options.CommunicationOptions(implementation=communication)
+    return MultiWorkerMirroredStrategy(cluster_resolver, chosen)

@@ -1,0 +1,29 @@
+"""The program of a worker process in tests: runs scenarios that it is told."""
+
+import json
+import os
+import sys
+import traceback
+
+import unisono
+from tests.multiprocess import scenarios
+
+
+def main():
+    out = os.fdopen(int(sys.argv[1]), "w", buffering=1)
+    strategy = unisono.distribute.MultiWorkerMirroredStrategy()
+    worker = strategy.cluster_resolver.task_id
+    print(json.dumps({"result": strategy.num_replicas_in_sync}), file=out)
+    for line in sys.stdin:
+        told = json.loads(line)
+        run = getattr(scenarios, told["scenario"])
+        try:
+            answer = {"result": run(strategy, worker, **told["arguments"])}
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(answer), file=out)
+
+
+if __name__ == "__main__":
+    main()
