@@ -11,7 +11,10 @@ from unisono._src.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     WorkerError,
+    WorkerFailedError,
+    WorkerLostError,
     WorkerMismatchError,
+    WorkerStalledError,
 )
 from unisono._src.function import Function, function
 from unisono._src.gradients import grad, value_and_grad
@@ -36,7 +39,10 @@ __all__ = [
     "VariableAggregation",
     "VariableSynchronization",
     "WorkerError",
+    "WorkerFailedError",
+    "WorkerLostError",
     "WorkerMismatchError",
+    "WorkerStalledError",
     "compat",
     "config",
     "distribute",

@@ -72,7 +72,8 @@ class Worker:
         # A stopped process takes no other signal than this one.
         self.signal(signal.SIGKILL)
         self.process.wait(10)
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         os.close(self.results)
 
 
@@ -83,13 +84,15 @@ class Group:
         directory: for their logs.
         workers: how many.
         devices: virtual CPU devices of each.
+        ports: of all workers of the cluster, also of some that are not started.
         environment: more variables for all of them.
     """
 
-    def __init__(self, directory, workers, devices=1, **environment):
+    def __init__(self, directory, workers, devices=1, ports=None, **environment):
         self.directory = pathlib.Path(directory)
         self.devices = devices
-        self.addresses = [f"127.0.0.1:{free_port()}" for _ in range(workers)]
+        ports = ports or [free_port() for _ in range(workers)]
+        self.addresses = [f"127.0.0.1:{port}" for port in ports]
         command = [sys.executable, "-u", "-m", "tests.multiprocess.worker"]
         self.workers = []
         try:
@@ -166,6 +169,24 @@ class Group:
         for w in self.workers:
             w.end()
         self.workers = []
+
+    def left_behind(self, seconds=10.0):
+        """Returns command lines of processes that outlive the group."""
+        until = time.monotonic() + seconds
+        while found := self._related():
+            if time.monotonic() > until:
+                return found
+            time.sleep(0.1)
+        return []
+
+    def _related(self):
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                text = process.read_bytes().replace(b"\0", b" ").decode()
+                if any(a in text for a in self.addresses):
+                    found.append(text)
+        return found
 
     def __enter__(self):
         return self

@@ -4,6 +4,11 @@ With a `MirroredStrategy` of as many replicas in one process they give the numbe
 that the workers must give together.
 """
 
+import os
+import signal
+import sys
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -411,3 +416,60 @@ def cross_program(s, w):
     first = plain(f(jnp.float32(4.0)))
     second = plain(f(np.float32(4.0)))
     return [first, second, plain(v), plain(outside)]
+
+
+class Fatal(Exception):
+    """Ends a worker, as an exception that nobody catches does."""
+
+
+def faulty_loop(s, w, fault, victim, at=5, steps=400):
+    """Steps of which one goes wrong on one worker; tells what the others see."""
+    with s.scope():
+        v = tf.Variable(0.0)
+
+    @tf.function
+    def step(x):
+        def f(y):
+            return context().all_reduce("SUM", jnp.sum(y))
+
+        n = s.num_replicas_in_sync
+        v.assign_add(s.reduce("MEAN", s.run(f, args=(x,)), axis=None) / n)
+        return v.read_value()
+
+    @tf.function
+    def other(x):
+        return s.reduce("SUM", s.run(lambda y: y * 2.0, args=(x,)), axis=None)
+
+    def batches():
+        for k in range(steps):
+            is_wrong = k == at and w == victim
+            if is_wrong and fault == "input":
+                raise Fatal("the input is broken")
+            yield _go_wrong(fault) if is_wrong else jnp.ones(1)
+
+    told, last, is_finished = ["none", None, ""], time.monotonic(), False
+    try:
+        for k, batch in enumerate(batches()):
+            is_other = fault == "functions" and k == at and w == victim
+            np.asarray((other if is_other else step)(batch))
+            last = time.monotonic()
+            time.sleep(0.02)
+    except tf.WorkerError as error:
+        told = [type(error).__name__, error.worker, str(error)]
+    finally:
+        seconds, is_finished = time.monotonic() - last, True
+    return [*told, seconds, is_finished, attempt(lambda: float(v.numpy()))]
+
+
+def _go_wrong(fault):
+    if fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if fault == "raise":
+        raise Fatal("this worker has had enough")
+    if fault == "exit":
+        sys.exit(0)
+    if fault == "sleep":
+        time.sleep(60.0)
+    return jnp.ones(2) if fault == "shapes" else jnp.ones(1)

@@ -11,7 +11,12 @@ from tests.multiprocess import scenarios
 
 def main():
     out = os.fdopen(int(sys.argv[1]), "w", buffering=1)
-    strategy = unisono.distribute.MultiWorkerMirroredStrategy()
+    options = unisono.distribute.experimental.CommunicationOptions(
+        timeout_seconds=float(os.environ.get("TEST_TIMEOUT", "30"))
+    )
+    strategy = unisono.distribute.MultiWorkerMirroredStrategy(
+        communication_options=options, guard=os.environ.get("TEST_GUARD", "async")
+    )
     worker = strategy.cluster_resolver.task_id
     print(json.dumps({"result": strategy.num_replicas_in_sync}), file=out)
     for line in sys.stdin:
@@ -19,6 +24,8 @@ def main():
         run = getattr(scenarios, told["scenario"])
         try:
             answer = {"result": run(strategy, worker, **told["arguments"])}
+        except scenarios.Fatal:
+            raise
         except Exception as error:
             traceback.print_exc()
             answer = {"error": type(error).__name__, "message": str(error)}

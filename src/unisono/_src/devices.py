@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 from jax._src import xla_bridge
@@ -152,11 +153,12 @@ def is_started() -> bool:
     return xla_bridge.backends_are_initialized()
 
 
-def start(has_peers: bool = False) -> None:
+def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:
     """Start JAX's backend, with a thread pool that CPU collectives need.
 
     Args:
         has_peers: whether other processes take part in collectives.
+        stall_seconds: how long a collective may wait for them; 0 leaves it to XLA.
     """
     if is_started():
         return
@@ -164,15 +166,28 @@ def start(has_peers: bool = False) -> None:
         jax.local_devices()
         return
     before = os.environ.get("NPROC")
-    os.environ["NPROC"] = str(max(_POOL_THREADS, int(before or 0)))
-    try:
+    wanted = {"NPROC": str(max(_POOL_THREADS, int(before or 0)))}
+    if stall_seconds:
+        flag = f"--xla_cpu_collective_timeout_seconds={max(1, round(stall_seconds))}"
+        wanted["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
+    with _environment(wanted):
         jax.local_devices(backend="cpu")
         _backend.pool_is_large = True
+
+
+@contextlib.contextmanager
+def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    """Variables that XLA reads once, while it starts."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
     finally:
-        if before is None:
-            del os.environ["NPROC"]
-        else:
-            os.environ["NPROC"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def pool_is_large() -> bool:

@@ -19,7 +19,12 @@ class WorkerError(RuntimeError):
     Attributes:
         worker: the worker that it is about, or None if it is about all.
         step: the step at which it happened, or None if that is not known.
+        lost: names of variables that the step was updating in place and that have no
+            value any more; always empty with ``guard="strict"`` unless a worker is
+            lost in the middle of a step.
     """
+
+    lost: tuple[str, ...] = ()
 
     def __init__(
         self, message: str, worker: int | None = None, step: int | None = None
@@ -28,9 +33,31 @@ class WorkerError(RuntimeError):
         self.worker = worker
         self.step = step
 
+    def __str__(self) -> str:
+        said = super().__str__()
+        if not self.lost:
+            return said
+        gone = ", ".join(self.lost)
+        return (
+            f"{said}\nThe step was updating these variables in place; they have no "
+            f"value any more: {gone}. Restore them from a checkpoint."
+        )
+
 
 class WorkerMismatchError(WorkerError):
     """The workers do not run the same program, or not with the same shapes."""
+
+
+class WorkerFailedError(WorkerError):
+    """A worker raised an exception; its traceback is in the message."""
+
+
+class WorkerLostError(WorkerError):
+    """A worker is gone: killed, stopped, out of reach, or at its end too early."""
+
+
+class WorkerStalledError(WorkerError):
+    """A worker lives but does not come along."""
 
 
 class Signal(BaseException):

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from unisono._src import errors
+from unisono._src import errors, guard
 from unisono._src.topology import Topology
 
 # The first round: two lengths and what fits. Small values need no second one.
@@ -50,6 +50,7 @@ def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[A
     body = head + b"".join(x.tobytes() for x in plain)
     lengths = np.array([len(head), len(body)], np.uint64).tobytes()
     row = (lengths + body)[:_ROUND]
+    guard.enter("a meeting of workers")
     rows = _all_rows(topology, row, _ROUND)
     sizes = [np.frombuffer(r[:_LENGTHS].tobytes(), np.uint64).tolist() for r in rows]
     longest = max(total for _, total in sizes) + _LENGTHS
@@ -81,7 +82,7 @@ def first(topology: Topology, point: str, value: Any) -> Any:
     if topology.worker:
         data = np.zeros_like(data)
     # Sums of bytes of which all but one are zero; exact for every type.
-    total = np.asarray(_sum(topology.meeting_mesh)(_stacked(topology, data)))
+    total = _met(topology, _sum, data)
     found = np.frombuffer(total.tobytes(), bits.dtype).reshape(bits.shape)
     return _from_bits(found, _key_name(value))
 
@@ -119,8 +120,15 @@ def _rounded(size: int) -> int:
 def _all_rows(topology: Topology, own: bytes, size: int) -> np.ndarray:
     row = np.zeros(size, np.uint8)
     row[: len(own)] = np.frombuffer(own, np.uint8)
-    every = _gather(topology.meeting_mesh)(_stacked(topology, row))
-    return np.asarray(every.addressable_data(0))
+    return _met(topology, _gather, row)
+
+
+def _met(topology: Topology, program: Any, row: np.ndarray) -> np.ndarray:
+    try:
+        found = program(topology.meeting_mesh)(_stacked(topology, row))
+        return np.asarray(found.addressable_data(0))
+    except (RuntimeError, ValueError) as error:
+        raise guard.explain(error) from error
 
 
 def _stacked(topology: Topology, row: np.ndarray) -> jax.Array:

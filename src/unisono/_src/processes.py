@@ -5,15 +5,23 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import os
+import select
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+from jax._src import distributed
+from jax._src.lib import _jax
 
-from unisono._src import devices
+from unisono._src import coordination, devices, errors, guard
 
 # Jobs whose tasks compute together, in the order in which their tasks are numbered.
 _COMPUTING = ("chief", "master", "worker")
+_START_SECONDS = 60
+_JOIN_SECONDS = 300
+_HEARTBEAT_SECONDS = 100
 _BIND_VARIABLE = "JAX_COORDINATOR_BIND_ADDRESS"
 
 
@@ -90,8 +98,13 @@ def _addresses(job: Any) -> Sequence[tuple[int, str]]:
     return list(enumerate([job] if isinstance(job, str) else job))
 
 
-def start(group: Group) -> None:
+def start(group: Group, mode: str, stall_seconds: float) -> None:
     """Connect this process to the others; once, before JAX's backend starts.
+
+    Args:
+        group: the workers.
+        mode: how the guard watches them.
+        stall_seconds: how long one may be behind the others.
 
     Raises:
         RuntimeError: JAX runs already without the others, or as another group.
@@ -115,14 +128,20 @@ def start(group: Group) -> None:
             f"the cluster says {group.size} and {group.index}. Leave starting it to "
             "the strategy, or describe the same cluster."
         )
-    devices.start(has_peers=True)
+    devices.start(has_peers=True, stall_seconds=stall_seconds)
     _started.group = group
+    if mode != guard.OFF:
+        client = distributed.global_state.client
+        made = guard.Guard(client, group.index, group.size, mode, stall_seconds)
+        made.start()
+        guard.CURRENT.guard = made
 
 
 class _Started:
     """The group of this process; there can be one only."""
 
     group: Group | None = None
+    service: Any = None
 
 
 _started = _Started()
@@ -137,22 +156,58 @@ def _initialize(group: Group) -> None:
         )
     if jax.config._read("jax_cpu_collectives_implementation") in (None, "none"):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    # A worker that dies shall be an error for the others, not the end of them; and
-    # SIGTERM shall end the process, as anywhere, unless the program handles it.
-    _set_if_known("jax_enable_recoverability", True)
-    _set_if_known("jax_enable_preemption_service", False)
-    jax.distributed.initialize(
-        coordinator_address=group.addresses[0],
-        num_processes=group.size,
-        process_id=group.index,
-        cluster_detection_method="deactivate",
-        coordinator_bind_address=_bind_address(group.addresses[0]),
+    address = group.addresses[0]
+    if group.is_chief:
+        _start_service(_bind_address(address), group.size)
+    # What `jax.distributed.initialize` does, less two things: the service, which has a
+    # process of its own, and catching SIGTERM, which shall end a process as anywhere.
+    state = distributed.global_state
+    state.coordinator_address = address
+    state.num_processes, state.process_id = group.size, group.index
+    state.client = _jax.get_distributed_runtime_client(
+        address,
+        group.index,
+        init_timeout=_JOIN_SECONDS,
+        shutdown_timeout=5,
+        heartbeat_timeout=_HEARTBEAT_SECONDS,
+        use_compression=True,
     )
+    try:
+        state.client.connect()
+    except RuntimeError as error:
+        state.client = None
+        raise errors.WorkerLostError(
+            f"Worker {group.index} did not meet all {group.size} workers at {address} "
+            f"within {_JOIN_SECONDS} s. Do they run, with the same cluster, and can "
+            f"they reach that address? {error}"
+        ) from None
 
 
-def _set_if_known(option: str, value: bool) -> None:
-    if hasattr(jax.config, option):
-        jax.config.update(option, value)
+def _start_service(address: str, workers: int) -> None:
+    """Start the coordination service; it ends after this process and the others."""
+    command = [sys.executable, "-P", coordination.__file__]
+    process = subprocess.Popen(
+        [*command, address, str(workers), str(_HEARTBEAT_SECONDS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    is_there = select.select([process.stdout], [], [], _START_SECONDS)[0]
+    said = process.stdout.readline() if is_there else b""
+    process.stdout.close()
+    if said != b"ready\n":
+        process.kill()
+        process.wait()
+        raise errors.WorkerLostError(
+            f"The coordination service could not listen at {address}; see what it "
+            "printed. Is the port taken, or is this not an address of this machine?"
+        )
+    # Held for as long as this process lives: the service notices its end by it.
+    _started.service = process
+    # It outlives this process on purpose.
+    process.returncode = 0
 
 
 def _bind_address(address: str) -> str:

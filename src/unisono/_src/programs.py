@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.interpreters import partial_eval
 
 from unisono._src import (
@@ -25,14 +24,15 @@ from unisono._src import (
     copies,
     errors,
     feeds,
+    guard,
+    invariance,
     nest,
     signature,
     state,
     topology,
-    values,
     versions,
 )
-from unisono._src.operators import ArrayOperators
+from unisono._src import outputs as outputs_lib
 from unisono._src.state import Cell
 
 _lock, _clock = state.LOCK, state.Clock
@@ -55,6 +55,8 @@ class Trace:
     created: dict[Cell, Any]
     outputs: Any
     mesh: topology.Topology | None
+    name: str
+    meets: bool
 
 
 def aval_key(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -126,7 +128,7 @@ def _trace(
                 frame.finish()
             if frame.created and not may_create:
                 raise _created_again(next(iter(frame.created)))
-            outputs, flat = _flatten_output(result)
+            outputs, flat = outputs_lib.flatten(result)
         seen["frame"], seen["outputs"], seen["written"] = frame, outputs, []
         if "raised" in seen:
             return [], list(frame.created.values()), []
@@ -137,6 +139,8 @@ def _trace(
 
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     closed = jax.make_jaxpr(traced)(stored, list(leaves))
+    seen["name"] = getattr(fn, "__name__", "function")
+    seen["kinds"] = [k for part in rest for k in signature.leaf_kinds(part)]
     found = _pruned(closed, cells, seen, mesh)
     raised = seen.get("raised")
     seen.clear()
@@ -162,7 +166,16 @@ def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
         dict(frame.created),
         seen["outputs"],
         mesh,
+        seen["name"],
+        mesh is not None and mesh.is_spread and _meets(jaxpr, read, seen),
     )
+
+
+def _meets(jaxpr: Any, read: Sequence[Cell], seen: Any) -> bool:
+    """Whether workers need each other for a program: one alone may run others."""
+    is_stacked = any(c.is_stacked for c in (*read, *seen["written"]))
+    has_rows = any(k in "pu" for k in seen["kinds"])
+    return is_stacked or has_rows or invariance.communicates(jaxpr)
 
 
 def _with_handles(tree: Any) -> Any:
@@ -201,21 +214,6 @@ def _created_again(cell: Cell) -> ValueError:
     )
 
 
-def _flatten_output(result: Any) -> tuple[Any, list[Any]]:
-    """The arrays of a result, and the rest of it."""
-    flat: list[Any] = []
-    rest = signature.flatten(nest.map_structure(_output_leaf, result), flat, None)
-    return rest, [jnp.asarray(x) for x in flat]
-
-
-def _output_leaf(x: Any) -> Any:
-    """Numbers leave as arrays, variables and mirrored values as their one value."""
-    if isinstance(x, ArrayOperators):
-        return contexts.read_for_output(x)
-    is_number = isinstance(x, (bool, int, float, complex))
-    return jnp.asarray(x) if is_number else x
-
-
 # Calling.
 
 
@@ -238,14 +236,16 @@ class Program:
         ]
         self._throttled = first.mesh is not None and first.mesh.needs_throttle
         self._may_raise = _calls_back(first.jaxpr)
+        self._name = first.name
         self._jitted = jax.jit(
             self._evaluate,
             # What a failing callback leaves behind must not be the only copy.
             donate_argnums=() if self._may_raise else 0,
             out_shardings=self._out_shardings(first),
         )
-        self._collect = _collector(first.outputs, first.mesh)
-        self.call = self._call_carefully if self._may_raise else self._call
+        self._collect = outputs_lib.collector(first.outputs, first.mesh)
+        self._call_alone = self._call_carefully if self._may_raise else self._call
+        self.call = self._call_together if first.meets else self._call_alone
 
     def _is_elsewhere(self, cell: Cell) -> bool:
         """Whether the cell lives on other devices than the program runs on."""
@@ -327,10 +327,22 @@ class Program:
             _eager.changed()
         return self._collect(done[0][1])
 
+    def _call_together(self, leaves: list[Any]) -> Any:
+        """A call that all workers must make; they watch each other."""
+        guard.enter((self._name, [x.shape for x in leaves]))
+        try:
+            return self._call_alone(leaves)
+        except Miss:
+            guard.leave()
+            raise
+        except ValueError as error:
+            # How JAX tells that a collective of an earlier step has failed.
+            raise guard.explain(error) from error
+
     def _again(self, error: Exception, leaves: list[Any]) -> Any:
         """Once more with the arguments moved, if they were on other devices."""
         if self._places or "incompatible devices" not in str(error):
-            raise self._explained(error) from None
+            raise self._explained(guard.explain(error)) from None
         self._places = True
         return self._call(leaves)
 
@@ -373,9 +385,11 @@ class Program:
         ]
         return move(self.donated, donated), move(self.kept, kept), leaves
 
-    def _explained(self, error: Exception) -> Exception:
+    def _explained(self, error: BaseException) -> BaseException:
         lost = [c.name for c in self.donated if c.array.is_deleted()]
-        if not lost:
+        if isinstance(error, errors.WorkerError):
+            error.lost = tuple(lost)
+        if not lost or isinstance(error, errors.WorkerError):
             return error
         return errors.FailedPreconditionError(
             f"The step failed while it ran: {error}. These variables were being "
@@ -404,33 +418,6 @@ def _home(found: Trace) -> Any:
         return found.mesh.replicated
     cells = [*found.read, *found.written]
     return next((c.sharding for c in cells if c.sharding is not None), None)
-
-
-def _collector(outputs: Any, mesh: topology.Topology | None) -> Any:
-    """A function from the program's arrays to what the caller sees."""
-    if mesh is not None and mesh.is_spread:
-        return lambda flat: _of_this_worker(
-            signature.rebuild(outputs, iter(flat)), mesh
-        )
-    if outputs == "a":
-        return operator.itemgetter(0)
-    return lambda flat: signature.rebuild(outputs, iter(flat))
-
-
-def _of_this_worker(tree: Any, mesh: topology.Topology) -> Any:
-    """A result with what other processes hold left out."""
-
-    def leaf(x: Any) -> Any:
-        if not isinstance(x, values.PerReplica):
-            return collectives.own_copy(x)
-        parts = x.values
-        if len(parts) == mesh.replicas:
-            found = [parts[i] for i in mesh.local]
-            parts = tuple(jax.tree.map(collectives.own_copy, found))
-            x = values.PerReplica(parts, mesh)
-        return parts[0] if mesh.copies == 1 else x
-
-    return nest.map_leaves(leaf, tree, values.PerReplica)
 
 
 def _calls_back(jaxpr: Any) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono._src import devices, options, processes, state
+from unisono._src import devices, guard, options, processes, state
 from unisono._src.strategies import base, replicated, tf_config
 from unisono._src.topology import Topology
+
+_STALL_SECONDS = 30.0
+_check_mode = guard.check_mode
 
 
 class _MultiWorkerExtended(replicated.ReplicatedExtended):
@@ -55,6 +58,11 @@ class MultiWorkerMirroredStrategy(base.Strategy):
             with `cluster_spec()`, `task_type` and `task_id`. The default reads the
             environment variable ``TF_CONFIG``.
         communication_options: `CommunicationOptions`; XLA chooses how to communicate.
+            `timeout_seconds` is how long a worker may be behind the others before all
+            get a `WorkerStalledError`; default 30.
+        guard: how workers watch each other. ``"async"`` looks a few times a second and
+            costs a step nothing; ``"strict"`` has all workers agree before each step,
+            so that the variables are intact when one is missing; ``"off"``.
 
     >>> strategy = MultiWorkerMirroredStrategy()
     >>> strategy.extended.should_checkpoint
@@ -65,11 +73,16 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         self,
         cluster_resolver: Any = None,
         communication_options: options.CommunicationOptions | None = None,
+        *,
+        guard: str = "async",
     ) -> None:
+        mode = _check_mode(guard)
+        wanted = communication_options or options.CommunicationOptions()
+        stall = wanted.timeout_seconds or _STALL_SECONDS
         resolver = cluster_resolver or tf_config.read()
         spec, job = resolver.cluster_spec(), resolver.task_type
         group = processes.group_of(spec.as_dict(), job, resolver.task_id)
-        processes.start(group)
+        processes.start(group, mode, stall)
         if group.size == 1:
             topology = Topology.of(devices.default_names())
         else:
