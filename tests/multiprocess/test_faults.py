@@ -1,5 +1,6 @@
 """Whatever happens to a worker, the others are told what, by whom, and in time."""
 
+import pathlib
 import signal
 import socket
 import time
@@ -89,3 +90,16 @@ def test_workers_that_end_in_order_leave_nothing_behind(tmp_path):
         codes = [w.process.wait(20) for w in group.workers]
         assert codes == [0, 0], group.logs()
         assert group.left_behind() == []
+
+
+def test_the_coordinator_of_local_workers_listens_on_loopback_only(tmp_path):
+    with harness.Group(tmp_path, 2) as group:
+        port = int(group.addresses[0].rpartition(":")[2])
+        rows = []
+        for table in ("tcp", "tcp6"):
+            lines = pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+            rows += [line.split() for line in lines]
+    # Column 1 is the local address, 3 the state, of which 0A is listening.
+    found = [r[1] for r in rows if r[3] == "0A" and r[1].endswith(f":{port:04X}")]
+    assert len(found) == 1
+    assert found[0].endswith(f"0100007F:{port:04X}")

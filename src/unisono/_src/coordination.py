@@ -13,6 +13,8 @@ import select
 import sys
 import time
 
+from jaxlib import _jax
+
 # The longest time that the service waits, after the worker that started it is gone,
 # for others to leave; and how long it looks for connections that are being made.
 _LINGER_SECONDS = 120.0
@@ -56,8 +58,6 @@ def _wait_for_others(port: int) -> None:
 
 
 def _main(address: str, workers: str, heartbeat: str) -> None:
-    from jaxlib import _jax
-
     service = _jax.get_distributed_runtime_service(
         address,
         int(workers),
