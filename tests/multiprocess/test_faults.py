@@ -28,7 +28,8 @@ FAULTS = [
 
 
 # Those after which agreement before each step makes a difference.
-AGREED = [f for f in FAULTS if f[0] in ("kill", "stop", "sleep", "shapes", "functions")]
+AGREED = [f for f in FAULTS if f[0] in ("stop", "sleep", "shapes", "functions")]
+AGREED.append(FAULTS[1])
 
 
 @pytest.mark.parametrize(
@@ -103,3 +104,12 @@ def test_the_coordinator_of_local_workers_listens_on_loopback_only(tmp_path):
     found = [r[1] for r in rows if r[3] == "0A" and r[1].endswith(f":{port:04X}")]
     assert len(found) == 1
     assert found[0].endswith(f"0100007F:{port:04X}")
+
+
+def test_all_others_blame_the_worker_that_began_it(tmp_path):
+    with harness.Group(tmp_path, 3, TEST_TIMEOUT="10") as group:
+        group.send("faulty_loop", fault="raise", victim=1)
+        told = group.collect(30.0, only={0, 2})
+        for t in told:
+            assert t["result"][:2] == ["WorkerFailedError", 1], (t, group.logs())
+            assert "this worker has had enough" in t["result"][2]

@@ -274,6 +274,15 @@ class Guard:
             time.sleep(self._tick / 2)
         if self.verdict is not None:
             return self.verdict
+        if "timed out" in str(error).lower():
+            return errors.WorkerStalledError(
+                f"Step {self.step} waited longer than {self._stall:g} s for the other "
+                "workers, although none is behind: one of them compiles or computes "
+                "that much longer. Give the strategy a larger timeout_seconds in "
+                f"communication_options. {error}",
+                None,
+                self.step,
+            )
         return errors.WorkerError(
             f"The workers lost each other in step {self.step}: {error}. No worker says "
             "that it failed; look at their outputs.",

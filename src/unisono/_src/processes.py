@@ -190,7 +190,7 @@ def _start_service(address: str, workers: int) -> None:
         [*command, address, str(workers), str(_HEARTBEAT_SECONDS)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ},
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
         start_new_session=True,
     )
     assert process.stdout is not None
