@@ -4,9 +4,11 @@ With a `MirroredStrategy` of as many replicas in one process they give the numbe
 that the workers must give together.
 """
 
+import json
 import os
 import signal
 import sys
+import threading
 import time
 
 import jax
@@ -15,6 +17,7 @@ import numpy as np
 import optax
 
 import unisono as tf
+from unisono._src import board
 
 SUM, MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
 AGG, SYN = tf.VariableAggregation, tf.VariableSynchronization
@@ -416,6 +419,24 @@ def cross_program(s, w):
     first = plain(f(jnp.float32(4.0)))
     second = plain(f(np.float32(4.0)))
     return [first, second, plain(v), plain(outside)]
+
+
+def notes(s, w, rounds=20):
+    """Threads of all workers agree while their main threads take steps."""
+    found = []
+    counter = board.Board(s.extended._topology, f"notes of {rounds}", 20.0)
+
+    def agree():
+        for k in range(rounds):
+            found.append(counter.post(json.dumps([w, k])))
+
+    thread = threading.Thread(target=agree)
+    thread.start()
+    totals = [plain(s.reduce("SUM", s.run(number), None)) for _ in range(5)]
+    thread.join(30.0)
+    late = board.Board(s.extended._topology, f"late {rounds}", 1.0)
+    alone = attempt(lambda: late.post("x")) if w == 0 else None
+    return [[[json.loads(n) for n in r] for r in found], len(set(totals)), alone]
 
 
 class Fatal(Exception):

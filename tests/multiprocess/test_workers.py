@@ -231,3 +231,15 @@ def test_workers_at_different_points_are_told_so_and_can_go_on(group):
 def test_functions_outside_replicas_use_variables_of_all_workers(group):
     wanted = alone(group, "cross_program")
     assert group.call("cross_program") == [wanted] * len(group.workers)
+
+
+@pytest.mark.feature("T02")
+def test_threads_of_workers_agree_without_the_main_threads(group):
+    n = len(group.workers)
+    for w, told in enumerate(group.call("notes", rounds=20)):
+        rounds, totals, alone = told
+        assert rounds == [[[i, k] for i in range(n)] for k in range(20)]
+        assert totals == 1
+        if w == 0:
+            assert alone[0] == "WorkerStalledError"
+            assert "Worker 1 has not said anything about late 20" in alone[1]
