@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.interpreters import partial_eval
 
 from unisono._src import (
@@ -337,7 +338,10 @@ class Program:
             raise
         except ValueError as error:
             # How JAX tells that a collective of an earlier step has failed.
-            raise guard.explain(error) from error
+            explained = guard.explain(error)
+            if explained is error:
+                raise
+            raise explained from error
 
     def _again(self, error: Exception, leaves: list[Any]) -> Any:
         """Once more with the arguments moved, if they were on other devices."""
@@ -380,7 +384,7 @@ class Program:
         leaves = [
             x
             if isinstance(x, jax.Array) and x.sharding.device_set == devices
-            else _moved(x, home, self.mesh)
+            else _put(x, home, self.mesh)
             for x in leaves
         ]
         return move(self.donated, donated), move(self.kept, kept), leaves
@@ -406,9 +410,16 @@ class Program:
         return self._jitted.lower(donated, kept, leaves)
 
 
-def _moved(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
+def _put(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
     if mesh is not None and mesh.is_spread:
         return mesh.spread(array)
+    return jax.device_put(array, home)
+
+
+def _moved(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
+    """A copy that may be donated."""
+    if mesh is not None and mesh.is_spread:
+        return mesh.spread(jnp.copy(array))
     return jax.device_put(array, home, may_alias=False)
 
 

@@ -12,39 +12,6 @@ _STALL_SECONDS = 30.0
 _check_mode = guard.check_mode
 
 
-class _MultiWorkerExtended(replicated.ReplicatedExtended):
-    """Replicas of several processes, of which this one has some."""
-
-    def __init__(
-        self,
-        container_strategy: Any,
-        placement: state.Placement,
-        group: processes.Group,
-    ) -> None:
-        super().__init__(container_strategy, placement)
-        self._group = group
-
-    def _rebind(self, container: Any) -> None:
-        raise RuntimeError(
-            "A MultiWorkerMirroredStrategy cannot be copied; use the one object."
-        )
-
-    @property
-    def experimental_between_graph(self) -> bool:
-        """True: each worker runs the program itself."""
-        return True
-
-    @property
-    def should_checkpoint(self) -> bool:
-        """Whether this worker is the chief, which writes checkpoints."""
-        return self._group.is_chief
-
-    @property
-    def should_save_summary(self) -> bool:
-        """Whether this worker is the chief, which writes summaries."""
-        return self._group.is_chief
-
-
 class MultiWorkerMirroredStrategy(base.Strategy):
     """Synchronous training on the devices of several machines or processes.
 
@@ -95,7 +62,7 @@ class MultiWorkerMirroredStrategy(base.Strategy):
             topology.home,
             topology.local_names[0],
         )
-        super().__init__(_MultiWorkerExtended(self, placement, group))
+        super().__init__(replicated.ReplicatedExtended(self, placement))
         merged = self.extended._default_options.merge(communication_options)
         self.extended._default_options = merged
 

@@ -1,4 +1,4 @@
-"""What strategies with several replicas on one machine share: run, reduce, update.
+"""What strategies with several replicas share: run, reduce, update.
 
 `MirroredStrategy` and `CentralStorageStrategy` differ in where variables live, which
 is data (`state.Placement`), not code.
@@ -37,12 +37,16 @@ _log = logging.getLogger("unisono")
 
 
 class ReplicatedExtended(local.LocalExtended):
-    """Several replicas in one process, each on a device of the topology."""
+    """Several replicas, each on a device of the topology; some may be elsewhere."""
 
     def __init__(self, container_strategy: Any, placement: state.Placement) -> None:
         super().__init__(container_strategy)
         self.__placement = placement
         self._topology = placement.topology
+        self._is_chief = self._topology.worker == 0
+
+    def _get_local_replica_id(self, replica_id: int) -> int:
+        return self._topology.position(replica_id)
 
     @property
     def _placement(self) -> state.Placement:
@@ -342,8 +346,8 @@ class ReplicatedExtended(local.LocalExtended):
 
     @property
     def experimental_between_graph(self) -> bool:
-        """As TensorFlow has it: False for mirrored, True for central storage."""
-        return self._is_central
+        """As TensorFlow has it: False for replicas of one process that are mirrored."""
+        return self._is_central or self._topology.is_spread
 
     @property
     def worker_devices(self) -> Sequence[str]:
