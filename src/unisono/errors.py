@@ -8,6 +8,11 @@ from unisono._src.errors import (
     NotFoundError,
     OutOfRangeError,
     SaveError,
+    WorkerError,
+    WorkerFailedError,
+    WorkerLostError,
+    WorkerMismatchError,
+    WorkerStalledError,
 )
 
 __all__ = [
@@ -18,4 +23,9 @@ __all__ = [
     "NotFoundError",
     "OutOfRangeError",
     "SaveError",
+    "WorkerError",
+    "WorkerFailedError",
+    "WorkerLostError",
+    "WorkerMismatchError",
+    "WorkerStalledError",
 ]

@@ -14,10 +14,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src import ambient, collectives, errors, state, values
+from unisono._src import (
+    ambient,
+    collectives,
+    copies,
+    errors,
+    exchange,
+    state,
+    values,
+)
 from unisono._src.operators import StandsForArray, operand
 from unisono._src.options import ReduceOp, VariableAggregation
-from unisono._src.slices import IndexedSlices
 from unisono._src.state import Policy
 
 REPLACE, ADD, SUB = "assign", "assign_add", "assign_sub"
@@ -31,7 +38,7 @@ def _applied(op: str, old: Any, value: Any) -> Any:
     return old + value if op == ADD else old - value
 
 
-def _check_strategy(variable: Any) -> ambient.Frame:
+def check_strategy(variable: Any) -> ambient.Frame:
     frame = ambient.current()
     owner = variable._strategy
     if owner is None or frame.strategy is None or frame.strategy is owner:
@@ -44,7 +51,7 @@ def _check_strategy(variable: Any) -> ambient.Frame:
     )
 
 
-def _sees_copy(variable: Any, frame: ambient.Frame) -> bool:
+def sees_copy(variable: Any, frame: ambient.Frame) -> bool:
     """Whether the running code has a copy of its own: a replica or an update."""
     return frame.strategy is variable._strategy and frame.mode != ambient.CROSS
 
@@ -55,21 +62,21 @@ def _sees_copy(variable: Any, frame: ambient.Frame) -> bool:
 def read(variable: Any) -> jax.Array:
     """The value as the running context sees it."""
     cell = variable._cell
-    frame = _check_strategy(variable)
+    frame = check_strategy(variable)
     source = frame.state or state.EAGER
     if variable._index is not None and cell.policy is not Policy.CENTRAL:
         return source.copy(cell, variable._index)
     if cell.policy is Policy.PLAIN:
         return source.whole(cell)
-    if _sees_copy(variable, frame):
+    if sees_copy(variable, frame):
         if cell.is_stacked and frame.updating is not None:
             raise errors.diverging(frame.updating.name, frame.updating.origin)
         return source.copy(cell, frame.copy)
     if cell.policy is Policy.ON_READ:
         return _aggregate(variable, frame, source)
     if cell.is_replicated and frame.state is None:
-        state.verify(cell)
-        return source.copy(cell, 0)
+        copies.verify(cell)
+        return source.copy(cell, None)
     return source.whole(cell)
 
 
@@ -79,6 +86,9 @@ def _aggregate(variable: Any, frame: ambient.Frame, source: state.StateFrame) ->
     if aggregation is _FIRST:
         if frame.port is not None and frame.port.is_spmd:
             return collectives.pick_local(source.copy(cell, None), 0)
+        if frame.state is None and cell.is_spread:
+            point = f"reading of variable '{cell.name}'"
+            return exchange.first(cell.topology, point, source.copy(cell, None))
         return source.copy(cell, 0)
     op = ReduceOp.from_variable_aggregation(aggregation)
     if cell.copies == 1:
@@ -86,8 +96,11 @@ def _aggregate(variable: Any, frame: ambient.Frame, source: state.StateFrame) ->
     if frame.port is not None and frame.port.is_spmd:
         return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
     if frame.state is None:
-        parts = [source.copy(cell, i) for i in range(cell.copies)]
-        return collectives.reduce_parts(op, parts, cell.topology.devices[0])
+        topology = cell.topology
+        parts = [source.copy(cell, i) for i in topology.local]
+        point = f"reading of variable '{cell.name}'"
+        parts = collectives.all_parts(parts, topology, point)
+        return collectives.reduce_parts(op, parts, topology.home)
     return collectives.reduce_stacked(op, source.whole(cell), cell.topology)
 
 
@@ -97,15 +110,15 @@ def _aggregate(variable: Any, frame: ambient.Frame, source: state.StateFrame) ->
 def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
     """Apply `op` with `value` by the rules of the running context."""
     cell = variable._cell
-    frame = _check_strategy(variable)
+    frame = check_strategy(variable)
     if cell.policy is Policy.PLAIN or variable._index is not None:
         result = _write_one(variable, op, value, frame)
-    elif not _sees_copy(variable, frame):
+    elif not sees_copy(variable, frame):
         result = _write_cross(variable, op, value, frame, read_value)
     elif frame.mode == ambient.UPDATE or cell.policy is Policy.ON_READ:
         result = _write_copy(cell, op, convert(cell, value), frame.copy)
     else:
-        result = _write_aggregated(variable, op, value, frame)
+        result = write_aggregated(variable, op, value, frame)
     return result if read_value else None
 
 
@@ -149,7 +162,7 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     """A variable that is one array, or a component: write that."""
     cell = variable._cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
-        raise _by_turns(cell)
+        raise by_turns(cell)
     if cell.policy is Policy.PLAIN:
         value = _on_all(cell, value, frame)
     return _write_copy(cell, op, convert(cell, value), variable._index)
@@ -166,15 +179,33 @@ class NeedsLockstep(errors.Signal):
     """One program cannot stand for all replicas: they must take turns."""
 
 
-def _by_turns(cell: state.Cell) -> NeedsLockstep:
+def by_turns(cell: state.Cell) -> NeedsLockstep:
     return NeedsLockstep(
         f"The variable '{cell.name}' (created at {cell.origin}, outside the strategy's "
         "scope) is written by every replica in turn."
     )
 
 
+def one_value(cell: state.Cell, source: state.StateFrame) -> Any:
+    """The value of a cell that is the same everywhere, to compute with."""
+    is_eager = not source.is_compiled
+    return (
+        source.copy(cell, None) if is_eager and cell.is_spread else source.whole(cell)
+    )
+
+
+def check_workers(cell: state.Cell, new: Any) -> None:
+    if not copies.all_same(cell, new):
+        raise errors.diverging(cell.name, cell.origin)
+
+
 def _write_cross(
-    variable: Any, op: str, value: Any, frame: ambient.Frame, read_value: bool
+    variable: Any,
+    op: str,
+    value: Any,
+    frame: ambient.Frame,
+    read_value: bool,
+    is_combined: bool = False,
 ) -> Any:
     cell = variable._cell
     if cell.policy is Policy.ON_READ:
@@ -189,11 +220,14 @@ def _write_cross(
     if getattr(value, "_cell", None) is not None:
         value = _local_source(value)
     target = state.frame()
-    old = target.whole(cell) if op != REPLACE else None
+    old = one_value(cell, target) if op != REPLACE else None
     if isinstance(value, values.Mirrored):
-        value = value.whole
+        value = value.values[0] if cell.is_spread else value.whole
     delta = convert(cell, _on_all(cell, value, frame))
-    target.set_whole(cell, _applied(op, old, delta))
+    new = _applied(op, old, delta)
+    if cell.is_spread and frame.state is None and not is_combined:
+        check_workers(cell, new)
+    target.set_whole(cell, new)
     if not read_value:
         return None
     if cell.policy is Policy.MIRRORED and cell.copies > 1:
@@ -204,7 +238,7 @@ def _write_cross(
 def _local_source(value: Any) -> Any:
     """A variable on the right-hand side: its copy, without aggregation."""
     if value._cell.policy is Policy.ON_READ:
-        return state.frame().copy(value._cell, 0)
+        return state.frame().copy(value._cell, None)
     return value
 
 
@@ -215,6 +249,8 @@ def _on_all(cell: state.Cell, value: Any, frame: ambient.Frame) -> Any:
     value = operand(value)
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
         return value
+    if cell.is_spread:
+        return collectives.follow(collectives.own_copy(value), cell.topology.home)
     return value if cell.is_stacked else jax.device_put(value, cell.sharding)
 
 
@@ -241,14 +277,14 @@ def _write_cross_on_read(
     if cell.is_stacked and not (frame.port is not None and frame.port.is_spmd):
         target.set_whole(cell, jnp.broadcast_to(new, cell.stored_shape))
     else:
-        target.set_copy(cell, 0, new)
+        target.set_copy(cell, None, new)
     return read(variable) if read_value else None
 
 
 # Replica context, aggregating.
 
 
-def _write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
+def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     cell, aggregation = variable._cell, variable._aggregation
     if aggregation is _NONE:
         raise ValueError(
@@ -267,21 +303,21 @@ def _write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) 
 
     def combine(payloads: list[Any]) -> Sequence[Any]:
         combined = _combined_parts(variable, payloads)
-        _write_cross(variable, op, combined, ambient.current(), False)
-        return _copies(cell)
+        frame = ambient.current()
+        _write_cross(variable, op, combined, frame, False, is_combined=True)
+        return copies_of(cell)
 
     new = port.meet(combine, _payload(value))
     state.frame().assigned(cell, new)
     return new
 
 
-def _copies(cell: state.Cell) -> list[Any]:
+def copies_of(cell: state.Cell) -> list[Any]:
     """What each replica sees of a cell, as an object of its own."""
     source = state.frame()
-    copies = [source.copy(cell, i) for i in range(cell.copies)]
     if source.is_compiled:
-        return collectives.hand_out(copies[0], [None] * len(copies))
-    return copies
+        return collectives.hand_out(source.copy(cell, 0), [None] * cell.copies)
+    return [source.copy(cell, i) for i in cell.topology.local]
 
 
 def _payload(value: Any) -> Any:
@@ -326,18 +362,32 @@ def _same(payloads: Sequence[Any]) -> bool:
 
 
 def _combined_parts(variable: Any, payloads: Sequence[Any]) -> Any:
-    aggregation = variable._aggregation
-    if _same(payloads):
+    aggregation, cell = variable._aggregation, variable._cell
+    is_eager_and_spread = cell.is_spread and not state.frame().is_compiled
+    if _same(payloads) and not (
+        is_eager_and_spread and _differs_between_workers(variable, payloads)
+    ):
         first = payloads[0]
         return _shared_value(
             variable, first.value if isinstance(first, _Whole) else first
         )
     parts = [p.value.__jax_array__() if isinstance(p, _Whole) else p for p in payloads]
+    topology = cell.topology
+    if is_eager_and_spread:
+        point = f"assignment of variable '{cell.name}'"
+        parts = collectives.all_parts(parts, topology, point)
     if aggregation is _FIRST:
         return parts[0]
-    topology = variable._cell.topology
     op = ReduceOp.from_variable_aggregation(aggregation)
-    return collectives.reduce_parts(op, parts, topology.devices[0])
+    return collectives.reduce_parts(op, parts, topology.home)
+
+
+def _differs_between_workers(variable: Any, payloads: Sequence[Any]) -> bool:
+    """Whether one value for all replicas here may be another on other workers."""
+    if isinstance(payloads[0], _Whole):
+        return False
+    is_sum = variable._aggregation is VariableAggregation.SUM
+    return len(payloads) == 1 or not is_sum
 
 
 def _combined_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any:
@@ -346,13 +396,21 @@ def _combined_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any
         value = value.own()
     elif _is_on_read(value):
         value = read(value)
-    elif isinstance(value, StandsForArray) or port.is_shared(value):
+    elif isinstance(value, StandsForArray) or _is_one_for_all(variable, value, port):
         return _shared_value(variable, value)
     value = state.without_gradient(value)
     if variable._aggregation is _FIRST:
         return collectives.pick_local(value, 0)
     op = ReduceOp.from_variable_aggregation(variable._aggregation)
     return collectives.reduce_local(op, value, port.replicas)
+
+
+def _is_one_for_all(variable: Any, value: Any, port: collectives.SpmdPort) -> bool:
+    """Whether all replicas, of all workers, were given one object."""
+    if not port.is_shared(value) or port.here == port.replicas:
+        return port.is_shared(value)
+    is_sum = variable._aggregation is VariableAggregation.SUM
+    return port.is_merged(value) or (is_sum and port.here > 1)
 
 
 def _shared_value(variable: Any, value: Any) -> Any:
@@ -365,85 +423,3 @@ def _shared_value(variable: Any, value: Any) -> Any:
             )
         raise errors.not_distributed(value, ReduceOp.SUM)
     return value
-
-
-# Sparse writes.
-
-_SCATTER = {
-    "add": lambda a, s: a.at[s.indices].add(s.values),
-    "sub": lambda a, s: a.at[s.indices].add(-s.values),
-    "update": lambda a, s: a.at[s.indices].set(s.values),
-    "min": lambda a, s: a.at[s.indices].min(s.values),
-    "max": lambda a, s: a.at[s.indices].max(s.values),
-    "mul": lambda a, s: a.at[s.indices].multiply(s.values),
-    "div": lambda a, s: a.at[s.indices].divide(s.values),
-}
-
-
-def scatter(variable: Any, kind: str, sparse: Any) -> Any:
-    """Change some rows of a variable."""
-    if not isinstance(sparse, IndexedSlices):
-        raise TypeError(
-            f"Expected IndexedSlices, received {type(sparse).__name__}: {sparse!r}."
-        )
-    cell = variable._cell
-    name = f"scatter_{kind}"
-    if cell.policy is Policy.ON_READ and variable._index is None:
-        raise NotImplementedError(
-            f"Variables with `synchronization=ON_READ` doesn't support `{name}`"
-        )
-    shared = (Policy.MIRRORED, Policy.CENTRAL)
-    distributed = cell.policy in shared and variable._index is None
-    adds_up = kind in ("add", "sub", "mul", "div")
-    if distributed and not adds_up and variable._aggregation not in (_NONE, _FIRST):
-        raise NotImplementedError(
-            f"{name} is only supported for mirrored variable (variable created within "
-            "certain `tf.distribute.Strategy` scope) with NONE or "
-            f"`ONLY_FIRST_REPLICA` aggregation, got: {variable._aggregation}"
-        )
-    frame = _check_strategy(variable)
-    if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
-        raise _by_turns(cell)
-    if distributed and _sees_copy(variable, frame) and frame.mode != ambient.UPDATE:
-        return _scatter_aggregated(variable, kind, sparse, frame)
-    target = state.frame()
-    if variable._index is not None or frame.mode == ambient.UPDATE:
-        index = variable._index if variable._index is not None else frame.copy
-        new = _SCATTER[kind](target.copy(cell, index), sparse)
-        target.set_copy(cell, index, new)
-        return new
-    new = _SCATTER[kind](target.whole(cell), sparse)
-    target.set_whole(cell, new)
-    return read(variable)
-
-
-def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> Any:
-    cell, aggregation = variable._cell, variable._aggregation
-    if aggregation is _NONE:
-        _write_aggregated(variable, REPLACE, None, frame)
-    first = aggregation is _FIRST
-    port = frame.port
-    if port.is_spmd or port.replicas == 1:
-        if port.is_spmd and first:
-            raise _by_turns(cell)
-        if port.is_spmd:
-            op = ReduceOp.from_variable_aggregation(aggregation)
-            sparse = collectives.reduce_local(op, sparse, port.replicas)
-        target = state.frame()
-        new = _SCATTER[kind](target.copy(cell, frame.copy), sparse)
-        target.set_copy(cell, frame.copy, new)
-        return new
-
-    def combine(payloads: list[Any]) -> Sequence[Any]:
-        device = cell.topology.devices[0]
-        if first:
-            merged = payloads[0]
-        else:
-            op = ReduceOp.from_variable_aggregation(aggregation)
-            merged = collectives.reduce_parts(op, payloads, device)
-        target = state.frame()
-        old = collectives.place(target.copy(cell, 0), device)
-        target.set_whole(cell, _SCATTER[kind](old, merged))
-        return _copies(cell)
-
-    return port.meet(combine, jax.tree.map(state.without_gradient, sparse))

@@ -18,7 +18,7 @@ from jax._src.array import ArrayImpl
 from jax._src.interpreters import ad, batching
 from jax.sharding import PartitionSpec
 
-from unisono._src import errors, nest, slices
+from unisono._src import errors, exchange, nest, slices
 from unisono._src.operators import StandsForArray, operand
 from unisono._src.options import ReduceOp
 from unisono._src.topology import AXIS, Topology
@@ -59,19 +59,26 @@ class Port:
     """How one replica meets the others; abstract.
 
     Attributes:
-        replicas: how many replicas there are.
+        replicas: how many replicas there are, over all workers.
+        here: how many of them are in this process.
         has_merged: whether the user's own function was called in a merge_call.
     """
 
     replicas: int
+    here: int
     is_spmd = False
     has_merged = False
+
+    @property
+    def speaks_for_worker(self) -> bool:
+        """Whether the replica is the only one of its worker, and not of all."""
+        return self.here == 1 < self.replicas
 
 
 class Solo(Port):
     """The port of a single replica: it meets nobody."""
 
-    replicas = 1
+    replicas = here = 1
 
 
 class SpmdPort(Port):
@@ -79,8 +86,9 @@ class SpmdPort(Port):
 
     is_spmd = True
 
-    def __init__(self, replicas: int, outer_traces: Sequence[Any]) -> None:
-        self.replicas = replicas
+    def __init__(self, topology: Topology, outer_traces: Sequence[Any]) -> None:
+        self.replicas = topology.replicas
+        self.here = topology.copies
         self._outer = tuple(outer_traces)
         self._merged: dict[int, Any] = {}
 
@@ -115,10 +123,16 @@ class LockstepPort(Port):
     """
 
     def __init__(
-        self, index: int, replicas: int, suspend: Callable[[Any], Any]
+        self,
+        index: int,
+        topology: Topology,
+        turns: range,
+        suspend: Callable[[Any], Any],
     ) -> None:
         self.index = index
-        self.replicas = replicas
+        self.replicas = topology.replicas
+        self.here = topology.copies
+        self.turns = turns
         self.creations: Any = None
         self._suspend = suspend
         self._level = core.trace_ctx.trace
@@ -416,4 +430,61 @@ def shards(x: jax.Array, topology: Topology) -> tuple[jax.Array, ...]:
     if topology.replicas == 1:
         return (x,)
     by_device = {s.device: s.data for s in x.addressable_shards}
-    return tuple(by_device[d] for d in topology.devices)
+    return tuple(by_device[d] for d in topology.local_devices)
+
+
+def own_copy(x: Any) -> Any:
+    """This process's copy of a value that all replicas hold."""
+    if not isinstance(x, ArrayImpl) or x.is_fully_addressable:
+        return x
+    return release(x.addressable_data(0))
+
+
+def first_row(stacked: Any) -> int:
+    """The first row of an array that this process holds."""
+    leaf = jax.tree.leaves(stacked)[0]
+    return min(s.index[0].start or 0 for s in leaf.addressable_shards)
+
+
+def over_workers(x: Any, combine: Callable[[Any], Any], topology: Topology) -> Any:
+    """Apply a collective to a plain value in a program: each worker has its own."""
+    same = PartitionSpec()
+    return jax.shard_map(
+        combine, mesh=topology.mesh, in_specs=same, out_specs=same, check_vma=False
+    )(x)
+
+
+# Between workers, outside programs.
+
+
+def all_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]:
+    """The values of all replicas, of which `parts` are those of this process.
+
+    Args:
+        parts: arrays or `IndexedSlices`, one per replica here, or one for all of
+            them; then the result has one per worker.
+        topology: the replicas.
+        point: what this is for, in the user's terms.
+    """
+    if len(parts) == topology.replicas:
+        return list(parts)
+    flat = jax.tree.leaves([as_array(p) for p in parts])
+    sparse = [isinstance(p, slices.IndexedSlices) for p in parts]
+    point = f"{point} ({'sparse' if any(sparse) else 'dense'})"
+    every = exchange.gather(topology, point, flat)
+    size = len(flat) // len(parts)
+    one: Any = jax.tree.structure(as_array(parts[0]))
+    found: list[Any] = []
+    for arrays in every:
+        rows = [arrays[i : i + size] for i in range(0, len(arrays), size)]
+        found.extend(one.unflatten([jnp.asarray(a) for a in row]) for row in rows)
+    return found
+
+
+def all_agree(treedef: Any, kinds: Any, topology: Topology) -> Any:
+    """`kinds` if all workers have the same, else None."""
+    text = "" if kinds is None else f"{treedef} {kinds}"
+    own = np.frombuffer(text.encode(), np.uint8)
+    every = exchange.gather(topology, "shapes of a per-replica value", [own])
+    same = all(np.array_equal(e[0], own) for e in every)
+    return kinds if same and text else None

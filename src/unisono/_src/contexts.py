@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -67,7 +68,8 @@ class ReplicaContext:
         """The devices of this replica."""
         frame = ambient.current()
         names = self._strategy.extended.worker_devices
-        return [names[frame.copy or 0]]
+        first = 0 if frame.placement is None else frame.placement.topology.first
+        return [names[(frame.copy or first) - first]]
 
     def __enter__(self) -> ReplicaContext:
         entered = ambient.pushed(
@@ -285,8 +287,8 @@ def local_ungroup(tree: Any) -> Any:
 
 def _own_part(x: values.PerReplica) -> Any:
     index = jax.lax.axis_index(collectives.AXIS)
-    parts = [jnp.asarray(p) for p in x.values]
-    return jnp.stack(parts)[index]
+    every = x.complete(ambient.current().placement.topology)
+    return jnp.stack([jnp.asarray(p) for p in every.values])[index]
 
 
 def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
@@ -313,10 +315,12 @@ def _merge_lockstep(
     strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any
 ) -> Any:
     def combine(payloads: list[Any]) -> Sequence[Any]:
-        merged_args = values.regroup([p[0] for p in payloads])
-        merged_kwargs = values.regroup([p[1] for p in payloads])
+        topology = ambient.current().placement.topology
+        wrap = functools.partial(values.PerReplica, topology=topology)
+        merged_args = values.regroup([p[0] for p in payloads], wrap)
+        merged_kwargs = values.regroup([p[1] for p in payloads], wrap)
         merged = merge_fn(strategy, *merged_args, **merged_kwargs)
-        return [values.unwrap(merged, i, port.replicas) for i in range(port.replicas)]
+        return [values.unwrap(merged, i, port.replicas) for i in port.turns]
 
     return port.meet(combine, (tuple(args), dict(kwargs)))
 
@@ -332,8 +336,11 @@ def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
         return collectives.reduce_local(op, x, port.replicas)
     devices = _devices()
 
+    topology = ambient.current().placement.topology
+
     def combine(parts: list[Any]) -> Sequence[Any]:
-        total = collectives.reduce_parts(op, parts, devices[0])
+        every = collectives.all_parts(parts, topology, f"all_reduce {op.value}")
+        total = collectives.reduce_parts(op, every, devices[0])
         return collectives.hand_out(total, devices)
 
     return port.meet(combine, collectives.as_array(x), combine)
@@ -350,17 +357,21 @@ def _all_gather(port: Any, axis: int, x: Any) -> Any:
         return collectives.gather_local(x, axis)
     devices = _devices()
     sizes: list[int] = []
+    topology = ambient.current().placement.topology
 
     def combine(parts: list[Any]) -> Sequence[Any]:
-        whole = collectives.gather_parts(parts, axis, devices[0])
-        sizes[:] = [jnp.shape(p)[axis] for p in parts]
+        every = collectives.all_parts(parts, topology, "all_gather")
+        whole = collectives.gather_parts(every, axis, devices[0])
+        sizes[:] = [jnp.shape(p)[axis] for p in every]
         return collectives.hand_out(whole, devices)
 
     def transpose(cotangents: list[Any]) -> Sequence[Any]:
         op = options.ReduceOp.SUM
-        total = collectives.reduce_parts(op, cotangents, devices[0])
+        every = collectives.all_parts(cotangents, topology, "gradient of all_gather")
+        total = collectives.reduce_parts(op, every, devices[0])
         pieces = jnp.split(total, np.cumsum(sizes)[:-1].tolist(), axis)
-        return [collectives.place(p, d) for p, d in zip(pieces, devices, strict=True)]
+        own = [pieces[i] for i in port.turns]
+        return [collectives.place(p, d) for p, d in zip(own, devices, strict=True)]
 
     return port.meet(combine, collectives.as_array(x), transpose)
 
@@ -371,7 +382,7 @@ def _devices() -> Sequence[Any]:
     topology = frame.placement.topology
     if (frame.state or state.EAGER).is_compiled:
         return [None] * topology.replicas
-    return topology.devices
+    return topology.local_devices
 
 
 def read_for_output(x: Any) -> Any:

@@ -102,7 +102,7 @@ def with_creators(create: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     outer = frame.creators[: frame.outer_creators]
     inner = frame.creators[frame.outer_creators :]
     if outer:
-        create = _by_component(outer, create, frame.placement.topology.replicas)
+        create = _by_component(outer, create, frame.placement.topology.copies)
     return _chain(inner, create)(**arguments)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 from jax._src import xla_bridge
@@ -86,8 +87,18 @@ def parse(name: object) -> DeviceName:
 
 def _name_of(device: jax.Device) -> DeviceName:
     same = [d for d in jax.local_devices(backend=device.client.platform)]
-    kind = "GPU" if device.platform in ("cuda", "rocm", "gpu") else device.platform
-    return DeviceName(kind.upper(), same.index(device))
+    return DeviceName(_kind(device), same.index(device))
+
+
+def names_of(found: Sequence[jax.Device], job: str, task: int) -> list[str]:
+    """Canonical names of all devices of one task, in their order."""
+    kinds = [_kind(d) for d in found]
+    return [str(DeviceName(k, i, job, task)) for i, k in enumerate(kinds)]
+
+
+def _kind(device: jax.Device) -> str:
+    is_gpu = device.platform in ("cuda", "rocm", "gpu")
+    return "GPU" if is_gpu else device.platform.upper()
 
 
 def virtual_cpus_wanted() -> int | None:
@@ -122,7 +133,7 @@ def set_virtual_devices(count: int) -> None:
     """
     if count < 1:
         raise ValueError(f"Expected at least one virtual device, received {count}.")
-    if _is_started():
+    if is_started():
         have = len(jax.devices("cpu"))
         if have != count:
             raise RuntimeError(
@@ -136,28 +147,47 @@ def set_virtual_devices(count: int) -> None:
         jax.config.update("jax_num_cpu_devices", count)
 
 
-def _is_started() -> bool:
+def is_started() -> bool:
+    """Whether JAX's backend runs already."""
     # JAX has no public way to ask this that does not start the backend.
     return xla_bridge.backends_are_initialized()
 
 
-def start() -> None:
-    """Start JAX's backend, with a thread pool that virtual CPU devices need."""
-    if _is_started():
+def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:
+    """Start JAX's backend, with a thread pool that CPU collectives need.
+
+    Args:
+        has_peers: whether other processes take part in collectives.
+        stall_seconds: how long a collective may wait for them; 0 leaves it to XLA.
+    """
+    if is_started():
         return
-    if (virtual_cpus_wanted() or 1) == 1:
+    if (virtual_cpus_wanted() or 1) == 1 and not has_peers:
         jax.local_devices()
         return
     before = os.environ.get("NPROC")
-    os.environ["NPROC"] = str(max(_POOL_THREADS, int(before or 0)))
-    try:
+    wanted = {"NPROC": str(max(_POOL_THREADS, int(before or 0)))}
+    if stall_seconds:
+        flag = f"--xla_cpu_collective_timeout_seconds={max(1, round(stall_seconds))}"
+        wanted["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
+    with _environment(wanted):
         jax.local_devices(backend="cpu")
         _backend.pool_is_large = True
+
+
+@contextlib.contextmanager
+def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    """Variables that XLA reads once, while it starts."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
     finally:
-        if before is None:
-            del os.environ["NPROC"]
-        else:
-            os.environ["NPROC"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def pool_is_large() -> bool:
@@ -177,7 +207,7 @@ def resolve(names: Iterable[object]) -> tuple[tuple[str, ...], tuple[jax.Device,
     if len(set(texts)) != len(texts):
         raise AssertionError(f"No duplicates allowed in `devices` argument: {texts}")
     cpus = [p.index + 1 for p in parsed if p.kind == "CPU"]
-    if cpus and not _is_started() and virtual_cpus_wanted() is None and max(cpus) > 1:
+    if cpus and not is_started() and virtual_cpus_wanted() is None and max(cpus) > 1:
         jax.config.update("jax_num_cpu_devices", max(cpus))
     start()
     return texts, tuple(_find(p) for p in parsed)

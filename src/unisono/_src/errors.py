@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class InvalidArgumentError(ValueError):
     """Values that cannot be combined, such as shapes that differ between replicas."""
@@ -47,6 +49,53 @@ class LaunchError(RuntimeError):
 
 class SaveError(OSError):
     """A checkpoint that could not be written; those already there are untouched."""
+
+
+class WorkerError(RuntimeError):
+    """Something went wrong on a worker, or between workers; raised on all of them.
+
+    Attributes:
+        worker: the worker that it is about, or None if it is about all.
+        step: the step at which it happened, or None if that is not known.
+        lost: names of variables that the step was updating in place and that have no
+            value any more; always empty with ``guard="strict"`` unless a worker is
+            lost in the middle of a step.
+    """
+
+    lost: tuple[str, ...] = ()
+
+    def __init__(
+        self, message: str, worker: int | None = None, step: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.worker = worker
+        self.step = step
+
+    def __str__(self) -> str:
+        said = super().__str__()
+        if not self.lost:
+            return said
+        gone = ", ".join(self.lost)
+        return (
+            f"{said}\nThe step was updating these variables in place; they have no "
+            f"value any more: {gone}. Restore them from a checkpoint."
+        )
+
+
+class WorkerMismatchError(WorkerError):
+    """The workers do not run the same program, or not with the same shapes."""
+
+
+class WorkerFailedError(WorkerError):
+    """A worker raised an exception; its traceback is in the message."""
+
+
+class WorkerLostError(WorkerError):
+    """A worker is gone: killed, stopped, out of reach, or at its end too early."""
+
+
+class WorkerStalledError(WorkerError):
+    """A worker lives but does not come along."""
 
 
 class Signal(BaseException):
@@ -105,4 +154,22 @@ def replica_count(kind: str, given: int, wanted: int) -> ValueError:
     return ValueError(
         f"{kind} has {given} values but the strategy has {wanted} replicas; pass one "
         "value per replica, made by this strategy, or pass a plain value to share it."
+    )
+
+
+def at_different_points(points: Sequence[str]) -> WorkerMismatchError:
+    """Workers meet although they have come to different points of their programs."""
+    told = "; ".join(f"worker {i}: {p}" for i, p in enumerate(points))
+    return WorkerMismatchError(
+        f"The workers have come to different points of their programs. {told}. Every "
+        "worker must run the same strategy calls in the same order; look for a "
+        "condition on the worker's index, or for data that differ in number."
+    )
+
+
+def garbled(what: str) -> WorkerMismatchError:
+    """Another worker sent something that cannot be read."""
+    return WorkerMismatchError(
+        f"A worker sent {what}. Do all workers run the same version of the program "
+        "and of its libraries?"
     )

@@ -60,7 +60,7 @@ class Invariance:
     def _cond(self, eqn: Any, same: list[bool]) -> list[bool]:
         branches = [_jaxpr_of(b) for b in eqn.params["branches"]]
         if not same[0]:
-            if any(map(_communicates, branches)):
+            if any(map(communicates, branches)):
                 raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
             return [False] * len(eqn.outvars)
         found = [self.outputs(b, same[1:]) for b in branches]
@@ -79,7 +79,7 @@ class Invariance:
             carry = after
         if self.outputs(test, [*same[:split], *carry]) == [True]:
             return carry
-        if _communicates(body):
+        if communicates(body):
             raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
         return [False] * len(eqn.outvars)
 
@@ -113,11 +113,11 @@ def _separates(eqn: Any) -> bool:
     )
 
 
-def _communicates(jaxpr: Any) -> bool:
+def communicates(jaxpr: Any) -> bool:
     """Whether replicas meet somewhere in a program."""
     return any(
         e.primitive.name in _COLLECTIVES
-        or any(_communicates(p) for p in map(_jaxpr_of, _params(e)) if p)
+        or any(communicates(p) for p in map(_jaxpr_of, _params(e)) if p)
         for e in jaxpr.eqns
     )
 

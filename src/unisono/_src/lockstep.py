@@ -22,6 +22,7 @@ from unisono._src import (
     state,
     versions,
 )
+from unisono._src.topology import Topology
 
 
 class _Settings:
@@ -74,7 +75,7 @@ def run(placement: state.Placement, calls: Sequence[Callable[[], Any]]) -> list[
 
     Args:
         placement: whose replicas they are.
-        calls: one function per replica.
+        calls: one function per replica of `turns_of`.
 
     Returns:
         One result per replica.
@@ -84,12 +85,14 @@ def run(placement: state.Placement, calls: Sequence[Callable[[], Any]]) -> list[
     hub = greenlet.getcurrent()
     creations = creation.Creations()
     is_traced = state.frame().is_compiled
-    replicas = []
-    for i, call in enumerate(calls):
-        port = collectives.LockstepPort(i, len(calls), hub.switch)
+    replicas: list[_Replica] = []
+    topology = placement.topology
+    turns = turns_of(topology)
+    for i, call in zip(turns, calls, strict=True):
+        port = collectives.LockstepPort(i, topology, turns, hub.switch)
         port.creations = creations
-        device = None if is_traced else placement.topology.devices[i]
-        replica = _Replica(i, _frame(placement, i, port, device), device)
+        device = None if is_traced else topology.devices[i]
+        replica = _Replica(len(replicas), _frame(placement, i, port, device), device)
         replica.greenlet = greenlet.greenlet(call)
         replicas.append(replica)
     try:
@@ -97,6 +100,13 @@ def run(placement: state.Placement, calls: Sequence[Callable[[], Any]]) -> list[
     finally:
         for replica in replicas:
             _stop(replica)
+
+
+def turns_of(topology: Topology) -> range:
+    """The replicas that take turns here: those of this process, in a program all."""
+    if state.frame().is_compiled:
+        return range(topology.replicas)
+    return topology.local
 
 
 def _frame(

@@ -79,8 +79,9 @@ class CommunicationImplementation(enum.Enum):
 class CommunicationOptions:
     """Hints for one collective.
 
-    Accepted and validated as TensorFlow does. XLA packs, schedules and times
-    collectives by itself, so no field changes a result here.
+    Accepted and validated as TensorFlow does. XLA packs and schedules collectives by
+    itself, so no field changes a result here. `timeout_seconds` given to a
+    `MultiWorkerMirroredStrategy` is how long one worker may be behind the others.
 
     >>> str(CommunicationOptions(bytes_per_pack=1))
     'Options(bytes_per_pack=1,timeout_seconds=None, implementation=CommunicationImplementation.AUTO)'

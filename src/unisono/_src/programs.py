@@ -22,15 +22,18 @@ from unisono._src import (
     ambient,
     collectives,
     contexts,
+    copies,
     errors,
     feeds,
+    guard,
+    invariance,
     nest,
     signature,
     state,
     topology,
     versions,
 )
-from unisono._src.operators import ArrayOperators
+from unisono._src import outputs as outputs_lib
 from unisono._src.state import Cell
 
 _lock, _clock = state.LOCK, state.Clock
@@ -53,6 +56,8 @@ class Trace:
     created: dict[Cell, Any]
     outputs: Any
     mesh: topology.Topology | None
+    name: str
+    meets: bool
 
 
 def aval_key(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -124,7 +129,7 @@ def _trace(
                 frame.finish()
             if frame.created and not may_create:
                 raise _created_again(next(iter(frame.created)))
-            outputs, flat = _flatten_output(result)
+            outputs, flat = outputs_lib.flatten(result)
         seen["frame"], seen["outputs"], seen["written"] = frame, outputs, []
         if "raised" in seen:
             return [], list(frame.created.values()), []
@@ -135,6 +140,8 @@ def _trace(
 
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     closed = jax.make_jaxpr(traced)(stored, list(leaves))
+    seen["name"] = getattr(fn, "__name__", "function")
+    seen["kinds"] = [k for part in rest for k in signature.leaf_kinds(part)]
     found = _pruned(closed, cells, seen, mesh)
     raised = seen.get("raised")
     seen.clear()
@@ -160,7 +167,16 @@ def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
         dict(frame.created),
         seen["outputs"],
         mesh,
+        seen["name"],
+        mesh is not None and mesh.is_spread and _meets(jaxpr, read, seen),
     )
+
+
+def _meets(jaxpr: Any, read: Sequence[Cell], seen: Any) -> bool:
+    """Whether workers need each other for a program: one alone may run others."""
+    is_stacked = any(c.is_stacked for c in (*read, *seen["written"]))
+    has_rows = any(k in "pu" for k in seen["kinds"])
+    return is_stacked or has_rows or invariance.communicates(jaxpr)
 
 
 def _with_handles(tree: Any) -> Any:
@@ -199,21 +215,6 @@ def _created_again(cell: Cell) -> ValueError:
     )
 
 
-def _flatten_output(result: Any) -> tuple[Any, list[Any]]:
-    """The arrays of a result, and the rest of it."""
-    flat: list[Any] = []
-    rest = signature.flatten(nest.map_structure(_output_leaf, result), flat, None)
-    return rest, [jnp.asarray(x) for x in flat]
-
-
-def _output_leaf(x: Any) -> Any:
-    """Numbers leave as arrays, variables and mirrored values as their one value."""
-    if isinstance(x, ArrayOperators):
-        return contexts.read_for_output(x)
-    is_number = isinstance(x, (bool, int, float, complex))
-    return jnp.asarray(x) if is_number else x
-
-
 # Calling.
 
 
@@ -236,14 +237,16 @@ class Program:
         ]
         self._throttled = first.mesh is not None and first.mesh.needs_throttle
         self._may_raise = _calls_back(first.jaxpr)
+        self._name = first.name
         self._jitted = jax.jit(
             self._evaluate,
             # What a failing callback leaves behind must not be the only copy.
             donate_argnums=() if self._may_raise else 0,
             out_shardings=self._out_shardings(first),
         )
-        self._collect = _collector(first.outputs)
-        self.call = self._call_carefully if self._may_raise else self._call
+        self._collect = outputs_lib.collector(first.outputs, first.mesh)
+        self._call_alone = self._call_carefully if self._may_raise else self._call
+        self.call = self._call_together if first.meets else self._call_alone
 
     def _is_elsewhere(self, cell: Cell) -> bool:
         """Whether the cell lives on other devices than the program runs on."""
@@ -300,7 +303,7 @@ class Program:
         done: list[Any] = []
         with _lock:
             if self._clock != _clock.escapes:
-                state.unescape(self.donated)
+                copies.unescape(self.donated)
                 self._clock = _clock.escapes
             donated = list(map(_ARRAY, self.donated))
             kept = list(map(_ARRAY, self.kept)) if self.kept else self.kept
@@ -325,10 +328,25 @@ class Program:
             _eager.changed()
         return self._collect(done[0][1])
 
+    def _call_together(self, leaves: list[Any]) -> Any:
+        """A call that all workers must make; they watch each other."""
+        guard.enter((self._name, [x.shape for x in leaves]))
+        try:
+            return self._call_alone(leaves)
+        except Miss:
+            guard.leave()
+            raise
+        except ValueError as error:
+            # How JAX tells that a collective of an earlier step has failed.
+            explained = guard.explain(error)
+            if explained is error:
+                raise
+            raise explained from error
+
     def _again(self, error: Exception, leaves: list[Any]) -> Any:
         """Once more with the arguments moved, if they were on other devices."""
         if self._places or "incompatible devices" not in str(error):
-            raise self._explained(error) from None
+            raise self._explained(guard.explain(error)) from None
         self._places = True
         return self._call(leaves)
 
@@ -346,7 +364,7 @@ class Program:
     def _bring_home(self) -> None:
         for cell in self._elsewhere_out:
             home = cell.sharding or jax.local_devices()[0]
-            moved = jax.device_put(cell.array, home)
+            moved = jax.device_put(collectives.own_copy(cell.array), home)
             cell.array = moved if cell.sharding else collectives.release(moved)
 
     def _placed(self, donated: Any, kept: Any, leaves: Any) -> Any:
@@ -357,20 +375,25 @@ class Program:
 
         def move(cells: list[Cell], arrays: list[Any]) -> list[Any]:
             pairs = zip(cells, arrays, strict=True)
-            return [_moved(a, home) if self._is_elsewhere(c) else a for c, a in pairs]
+            return [
+                _moved(a, home, self.mesh) if self._is_elsewhere(c) else a
+                for c, a in pairs
+            ]
 
         devices = home.device_set
         leaves = [
             x
             if isinstance(x, jax.Array) and x.sharding.device_set == devices
-            else jax.device_put(x, home)
+            else _put(x, home, self.mesh)
             for x in leaves
         ]
         return move(self.donated, donated), move(self.kept, kept), leaves
 
-    def _explained(self, error: Exception) -> Exception:
+    def _explained(self, error: BaseException) -> BaseException:
         lost = [c.name for c in self.donated if c.array.is_deleted()]
-        if not lost:
+        if isinstance(error, errors.WorkerError):
+            error.lost = tuple(lost)
+        if not lost or isinstance(error, errors.WorkerError):
             return error
         return errors.FailedPreconditionError(
             f"The step failed while it ran: {error}. These variables were being "
@@ -387,7 +410,16 @@ class Program:
         return self._jitted.lower(donated, kept, leaves)
 
 
-def _moved(array: Any, home: Any) -> Any:
+def _put(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
+    if mesh is not None and mesh.is_spread:
+        return mesh.spread(array)
+    return jax.device_put(array, home)
+
+
+def _moved(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
+    """A copy that may be donated."""
+    if mesh is not None and mesh.is_spread:
+        return mesh.spread(jnp.copy(array))
     return jax.device_put(array, home, may_alias=False)
 
 
@@ -397,13 +429,6 @@ def _home(found: Trace) -> Any:
         return found.mesh.replicated
     cells = [*found.read, *found.written]
     return next((c.sharding for c in cells if c.sharding is not None), None)
-
-
-def _collector(outputs: Any) -> Any:
-    """A function from the program's arrays to what the caller sees."""
-    if outputs == "a":
-        return operator.itemgetter(0)
-    return lambda flat: signature.rebuild(outputs, iter(flat))
 
 
 def _calls_back(jaxpr: Any) -> bool:
@@ -435,4 +460,8 @@ def materialize(found: Trace, leaves: Sequence[Any]) -> None:
     needed = [x for x, u in zip(given, used, strict=True) if u]
     made = jax.jit(lambda *xs: jax.core.eval_jaxpr(jaxpr, found.consts, *xs))(*needed)
     for cell, value in zip(found.created, made, strict=True):
-        cell.store(value)
+        if cell.is_spread:
+            value = collectives.own_copy(value)
+            cell.begin(value[0] if cell.is_stacked else value)
+        else:
+            cell.store(value)

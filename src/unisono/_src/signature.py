@@ -116,6 +116,8 @@ def _flatten_per_replica(x: Any, leaves: list[Any], topology: Topology | None) -
         flat, treedef = jax.tree.flatten(stacked)
         leaves.extend(flat)
         return ("p", x.count, treedef)
+    if topology is not None and x.count == topology.replicas:
+        x = x.complete(topology)
     flat, treedef = jax.tree.flatten(x.values)
     if any(not isinstance(p, (jax.Array, np.ndarray)) for p in flat):
         flat = [jnp.asarray(p) for p in flat]
@@ -127,6 +129,8 @@ def _gathered(parts: list[Any], topology: Topology | None) -> list[Any]:
     """Uneven parts, on every device, so that one program can take them all."""
     if topology is None:
         return parts
+    if topology.is_spread:
+        return parts if values.is_traced(parts) else [topology.spread(p) for p in parts]
     return jax.device_put(parts, topology.replicated)
 
 

@@ -82,7 +82,7 @@ def run(
 
     seen = trace()
     _check_replicated(seen)
-    for _ in range(_others(seen, topology.replicas)):
+    for _ in range(_others(seen, topology.copies)):
         if not agreement.is_same(seen.closed, trace().closed):
             raise assignment.NeedsLockstep(
                 "The replica function makes another program on another call, so each "
@@ -124,7 +124,7 @@ def _trace(
 
     def body(own: list[Any], copies: list[Any]) -> Any:
         own = [jax.tree.map(lambda a: a[0], x) for x in own]
-        port = collectives.SpmdPort(topology.replicas, outer.traces)
+        port = collectives.SpmdPort(topology, outer.traces)
         pairs = zip(cells, copies, strict=True)
         views = {c: x[0] if c.is_stacked else x for c, x in pairs}
         local = state.LocalFrame(outer, views)
@@ -181,7 +181,7 @@ def _extract(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
             raise IndexError(
                 str(errors.replica_count("PerReplica", x.count, topology.replicas))
             )
-        if x.local is None and _is_one_number(x):
+        if x.local is None and not topology.is_spread and _is_one_number(x):
             return x.values[0]
         found.append(x.stacked(topology))
         return _Slot(len(found) - 1)

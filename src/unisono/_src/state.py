@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src import ambient, collectives, errors, versions
+from unisono._src import ambient, collectives, errors, exchange, versions
 from unisono._src.topology import Topology
 
 
@@ -128,10 +128,47 @@ class Cell:
     def store(self, array: jax.Array, is_fresh: bool = False) -> None:
         """Replace the stored array; unless it is fresh, others may hold it too."""
         versions.EAGER.changed()
-        sharding = self.sharding
-        self.array = array if sharding is None else jax.device_put(array, sharding)
+        self.array = self._placed(array)
         if not is_fresh:
             self.escape()
+
+    def _placed(self, array: Any) -> Any:
+        sharding, topology = self.sharding, self.topology
+        if sharding is None:
+            return array
+        if not (self.is_spread and array.is_fully_addressable):
+            return jax.device_put(array, sharding)
+        if self.is_stacked:
+            return topology.stack([array[i : i + 1] for i in topology.local])
+        return topology.spread(array)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether other processes hold copies too."""
+        has_copies = self.is_stacked or self.is_replicated
+        return has_copies and self.topology.is_spread
+
+    def begin(self, value: Any) -> None:
+        """Store the first value, of the variable's own shape, on all copies.
+
+        Workers may have computed different ones: that of worker 0 counts.
+        """
+        if self.is_spread:
+            point = f"creation of variable '{self.name}'"
+            value = exchange.first(self.topology, point, collectives.own_copy(value))
+        array = jnp.array(value, copy=True)
+        if self.is_stacked:
+            array = jnp.broadcast_to(array, self.stored_shape)
+        self.store(array, is_fresh=True)
+
+    def duplicate(self) -> jax.Array:
+        """A copy of the stored array."""
+        if not self.is_spread:
+            return jnp.copy(self.array)
+        pieces = [jnp.copy(s.data) for s in self.array.addressable_shards]
+        return jax.make_array_from_single_device_arrays(
+            self.stored_shape, self.sharding, pieces
+        )
 
 
 def live_cells() -> list[Cell]:
@@ -212,14 +249,15 @@ class EagerFrame(StateFrame):
     def copy(self, cell: Cell, index: int | None) -> Any:
         """What replica `index` sees of the cell, on that replica's device."""
         array = self.whole(cell)
-        index = index or 0
         if cell.is_stacked:
-            piece = collectives.shards(array, cell.topology)[index]
+            here = cell.topology.position(index)
+            piece = collectives.shards(array, cell.topology)[here]
             return collectives.release(piece.reshape(cell.shape))
         if cell.is_replicated:
-            return collectives.release(collectives.shards(array, cell.topology)[index])
+            here = cell.topology.position(index)
+            return collectives.release(collectives.shards(array, cell.topology)[here])
         if cell.policy is Policy.CENTRAL and cell.copies > 1:
-            return collectives.place(array, cell.topology.devices[index])
+            return collectives.place(array, cell.topology.devices[index or 0])
         return array
 
     def set_whole(self, cell: Cell, value: Any) -> None:
@@ -234,10 +272,10 @@ class EagerFrame(StateFrame):
             cell.store(value)
             return
         pieces = list(collectives.shards(cell.array, cell.topology))
-        index = index or 0
-        shape = pieces[index].shape
-        device = cell.topology.devices[index]
-        pieces[index] = jax.device_put(jnp.reshape(value, shape), device)
+        here = cell.topology.position(index)
+        shape = pieces[here].shape
+        device = cell.topology.local_devices[here]
+        pieces[here] = jax.device_put(jnp.reshape(value, shape), device)
         cell.array = jax.make_array_from_single_device_arrays(
             cell.stored_shape, cell.sharding, pieces
         )
@@ -248,10 +286,7 @@ class EagerFrame(StateFrame):
     def create(self, cell: Cell, value: Any) -> None:
         """Store the first value on all copies."""
         check_level(cell, value, ())
-        array = jnp.array(value, copy=True)
-        if cell.is_stacked:
-            array = jnp.broadcast_to(array, cell.stored_shape)
-        cell.store(array, is_fresh=True)
+        cell.begin(value)
 
 
 EAGER = EagerFrame()
@@ -427,35 +462,3 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
         f"{body}. Its new value exists only in that body and would leak out of it. "
         "Return the value from the body and assign it afterwards."
     )
-
-
-def verify(cell: Cell, before: Any = None) -> None:
-    """Raise if copies that were written one by one have become different.
-
-    Args:
-        cell: a cell.
-        before: what to put back in that case, if anything.
-    """
-    if not cell.is_suspect:
-        return
-    cell.is_suspect = False
-    first, *others = collectives.shards(cell.array, cell.topology)
-    device = cell.topology.devices[0]
-    is_float = bool(jnp.issubdtype(first.dtype, jnp.inexact))
-    for other in others:
-        moved = jax.device_put(other, device)
-        if not bool(jnp.array_equal(first, moved, equal_nan=is_float)):
-            if before is not None:
-                cell.array = before
-            cell.escape()
-            raise errors.diverging(cell.name, cell.origin)
-
-
-def unescape(cells: Iterable[Cell]) -> None:
-    """Give each cell that others may look at an array of its own."""
-    for cell in cells:
-        if cell.is_suspect:
-            verify(cell)
-        if cell.escaped:
-            cell.array = jnp.copy(cell.array)
-            cell.escaped = False

@@ -22,20 +22,98 @@ class Topology:
     """The devices of a strategy: one per replica, in replica order.
 
     Everything downstream asks the topology, never `jax.devices()`.
+
+    Attributes:
+        names: one device name per replica, of all workers.
+        devices: one device per replica, of all workers.
+        workers: how many processes the replicas are spread over.
+        worker: which of them this one is, from 0.
+        first: the first replica of this process.
+        copies: how many replicas, one after the other, are in this process.
     """
 
     names: tuple[str, ...]
     devices: tuple[jax.Device, ...]
+    workers: int = 1
+    worker: int = 0
+    first: int = 0
+    copies: int = dataclasses.field(default=0)
+
+    def __post_init__(self) -> None:
+        if self.workers == 1:
+            object.__setattr__(self, "copies", len(self.devices))
 
     @classmethod
     def of(cls, names: Sequence[object]) -> Topology:
         """The topology over the named devices."""
         return cls(*devices.resolve(names))
 
+    @classmethod
+    def over_workers(
+        cls, job_tasks: Sequence[tuple[str, int]], worker: int
+    ) -> Topology:
+        """The topology over all devices of all processes, in the order of workers.
+
+        Args:
+            job_tasks: job and task of each worker, in the order of JAX's processes.
+            worker: which of them this process is.
+        """
+        found: list[jax.Device] = []
+        names: list[str] = []
+        counts = []
+        for process, (job, task) in enumerate(job_tasks):
+            own = [d for d in jax.devices() if d.process_index == process]
+            counts.append(len(own))
+            found.extend(own)
+            names.extend(devices.names_of(own, job, task))
+        first = sum(counts[:worker])
+        return cls(
+            tuple(names), tuple(found), len(job_tasks), worker, first, counts[worker]
+        )
+
     @property
     def replicas(self) -> int:
-        """How many replicas there are."""
+        """How many replicas there are, over all workers."""
         return len(self.devices)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether there are replicas in other processes."""
+        return self.workers > 1
+
+    @functools.cached_property
+    def local(self) -> range:
+        """The replicas of this process."""
+        return range(self.first, self.first + self.copies)
+
+    @functools.cached_property
+    def local_devices(self) -> tuple[jax.Device, ...]:
+        """The devices of this process's replicas."""
+        return self.devices[self.first : self.first + self.copies]
+
+    @functools.cached_property
+    def local_names(self) -> tuple[str, ...]:
+        """The names of this process's devices."""
+        return self.names[self.first : self.first + self.copies]
+
+    @property
+    def home(self) -> jax.Device:
+        """The first device of this process."""
+        return self.devices[self.first]
+
+    def position(self, replica: int | None) -> int:
+        """Where a replica stands among those of this process; the first for None.
+
+        Raises:
+            IndexError: the replica is in another process.
+        """
+        place = 0 if replica is None else replica - self.first
+        if not 0 <= place < self.copies:
+            raise IndexError(
+                f"Replica {replica} is on another worker; this one has the replicas "
+                f"{self.first} to {self.first + self.copies - 1}."
+            )
+        return place
 
     @functools.cached_property
     def mesh(self) -> Mesh:
@@ -55,6 +133,36 @@ class Topology:
         if self.replicas == 1:
             return SingleDeviceSharding(self.devices[0])
         return NamedSharding(self.mesh, PartitionSpec(AXIS))
+
+    @functools.cached_property
+    def meeting_mesh(self) -> Mesh:
+        """One device of each process, for values that belong to processes."""
+        chosen: dict[int, jax.Device] = {}
+        for device in self.devices:
+            chosen.setdefault(device.process_index, device)
+        return Mesh(np.array(list(chosen.values()), dtype=object), ("worker",))
+
+    def spread(self, whole: Any) -> Any:
+        """An array on all replicas' devices, made of this process's value of it."""
+        if not self.is_spread:
+            return jax.device_put(whole, self.replicated)
+        if isinstance(whole, jax.Array) and not whole.is_fully_addressable:
+            return whole
+        pieces = jax.device_put([whole] * self.copies, list(self.local_devices))
+        return jax.make_array_from_single_device_arrays(
+            pieces[0].shape, self.replicated, pieces
+        )
+
+    def stack(self, rows: Sequence[Any]) -> Any:
+        """An array with a leading replica axis, made of this process's rows of it.
+
+        Args:
+            rows: one array per replica of this process, each with a first axis of
+                size 1. Rows of other processes must have the same shape and type.
+        """
+        placed = jax.device_put(list(rows), list(self.local_devices))
+        shape = (self.replicas, *placed[0].shape[1:])
+        return jax.make_array_from_single_device_arrays(shape, self.stacked, placed)
 
     @functools.cached_property
     def needs_throttle(self) -> bool:

@@ -78,7 +78,7 @@ class PerReplica(StandsForArray, DistributedValues):
     def __init__(self, values: Sequence[Any], topology: Topology | None = None) -> None:
         self._parts: tuple[Any, ...] | None = tuple(values)
         self._topology = topology
-        self._count = len(self._parts)
+        self._count, self._first = _extent(self._parts, topology)
         self._stacked: Any = None
         self._local: Any = None
 
@@ -103,12 +103,12 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @property
     def count(self) -> int:
-        """How many replicas this has a value for."""
+        """How many replicas there is a value for, here or on other workers."""
         return self._count
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """One value per replica, in replica order."""
+        """One value per replica of this worker, in replica order."""
         if self._parts is None:
             if self._local is not None:
                 return collectives.split_local(self._local, self._count)
@@ -117,7 +117,14 @@ class PerReplica(StandsForArray, DistributedValues):
             # Concrete values stay so even when a program is being traced.
             with jax.ensure_compile_time_eval():
                 self._parts = _unstack(self._stacked, self._count)
+            if len(self._parts) < self._count:
+                self._first = collectives.first_row(self._stacked)
         return self._parts
+
+    @property
+    def first(self) -> int:
+        """The replica that the first of `values` belongs to."""
+        return self._first if self.values else 0
 
     @property
     def topology(self) -> Topology | None:
@@ -135,6 +142,14 @@ class PerReplica(StandsForArray, DistributedValues):
             self._stacked = _stack(parts, topology)
         return self._stacked
 
+    def complete(self, topology: Topology) -> PerReplica:
+        """The same with the values of all workers, which must all ask for them."""
+        if len(self.values) == self._count:
+            return self
+        with jax.ensure_compile_time_eval():
+            parts = collectives.all_parts(self.values, topology, "uneven values")
+        return PerReplica(parts, topology)
+
     def own(self) -> Any:
         """The value of the replica that asks."""
         frame = ambient.current()
@@ -150,8 +165,13 @@ class PerReplica(StandsForArray, DistributedValues):
         if self._local is not None:
             return self._local
         index = jax.lax.axis_index(collectives.AXIS)
-        if self._stacked is None:
-            return jnp.stack([jnp.asarray(p) for p in self.values])[index]
+        topology = frame.placement.topology
+        if self._stacked is None or (
+            topology.is_spread and not is_traced(self._stacked)
+        ):
+            # What other workers hold cannot be part of a program as it is.
+            every = self.complete(topology).values
+            return jnp.stack([jnp.asarray(p) for p in every])[index]
         return jax.tree.map(lambda a: a[index], self._stacked)
 
     def __jax_array__(self) -> Any:
@@ -175,9 +195,9 @@ class Mirrored(ArrayOperators, DistributedValues):
     Array(4, dtype=int32, weak_type=True)
     """
 
-    def __init__(self, values: Sequence[Any]) -> None:
+    def __init__(self, values: Sequence[Any], topology: Topology | None = None) -> None:
         self._parts: tuple[Any, ...] | None = tuple(values)
-        self._count = len(self._parts)
+        self._count, self._first = _extent(self._parts, topology)
         self._whole: Any = None
 
     @classmethod
@@ -189,7 +209,7 @@ class Mirrored(ArrayOperators, DistributedValues):
 
     @property
     def count(self) -> int:
-        """How many replicas hold the value."""
+        """How many replicas hold the value, here or on other workers."""
         return self._count
 
     @property
@@ -204,13 +224,18 @@ class Mirrored(ArrayOperators, DistributedValues):
             if is_traced(self._whole):
                 return tuple(collectives.hand_out(self._whole, [None] * self._count))
             with jax.ensure_compile_time_eval():
-                self._parts = _copies(self._whole, self._count)
+                self._first, self._parts = _copies(self._whole, self._count)
         return self._parts
+
+    @property
+    def first(self) -> int:
+        """The replica that the first of `values` belongs to."""
+        return self._first if self.values else 0
 
     def __jax_array__(self) -> Any:
         frame = ambient.current()
         if frame.mode == ambient.REPLICA and isinstance(frame.copy, int):
-            return self.values[frame.copy]
+            return self.values[frame.copy - self.first]
         return self.values[0]
 
     def numpy(self) -> np.ndarray:
@@ -238,17 +263,31 @@ def _flatten(tree: Any) -> tuple[list[Any], Any]:
     return jax.tree.flatten(tree)
 
 
-def _copies(whole: Any, count: int) -> tuple[Any, ...]:
+def _extent(parts: Sequence[Any], topology: Topology | None) -> tuple[int, int]:
+    """For how many replicas there are values, and the first of those given here."""
+    if topology is None or not topology.is_spread or len(parts) != topology.copies:
+        return len(parts), 0
+    return topology.replicas, topology.first
+
+
+def _copies(whole: Any, count: int) -> tuple[int, tuple[Any, ...]]:
+    """The copies of this process, after the replica of the first."""
+    first, here = 0, count
+
     def split(x: Any) -> list[Any]:
+        nonlocal first, here
         if isinstance(x, jax.Array) and len(x.sharding.device_set) == count > 1:
             by_device = {s.device: s.data for s in x.addressable_shards}
-            order = x.sharding.mesh.devices.flat  # type: ignore[attr-defined]
-            return [collectives.release(by_device[d]) for d in order]
+            order = list(x.sharding.mesh.devices.flat)  # type: ignore[attr-defined]
+            found = [i for i, d in enumerate(order) if d in by_device]
+            first, here = found[0], len(found)
+            return [collectives.release(by_device[order[i]]) for i in found]
         return [x] * count
 
     leaves, treedef = _flatten(whole)
     columns = [split(x) for x in leaves]
-    return tuple(treedef.unflatten([c[i] for c in columns]) for i in range(count))
+    every = (treedef.unflatten([c[i] for c in columns]) for i in range(here))
+    return first, tuple(every)
 
 
 def _unstack(stacked: Any, count: int) -> tuple[Any, ...]:
@@ -261,34 +300,43 @@ def _unstack(stacked: Any, count: int) -> tuple[Any, ...]:
 
     leaves, treedef = _flatten(stacked)
     columns = [split(x) for x in leaves]
-    return tuple(treedef.unflatten([c[i] for c in columns]) for i in range(count))
+    here = min(map(len, columns), default=count)
+    return tuple(treedef.unflatten([c[i] for c in columns]) for i in range(here))
 
 
 def _stack(parts: Sequence[Any], topology: Topology) -> Any:
     flat = [_flatten(p) for p in parts]
     treedef = flat[0][1]
-    if any(f[1] != treedef for f in flat):
+    kinds = None
+    if all(f[1] == treedef for f in flat):
+        columns = list(zip(*(f[0] for f in flat), strict=True))
+        kinds = _kinds(columns)
+    if topology.is_spread and not is_traced(parts):
+        kinds = collectives.all_agree(treedef, kinds, topology)
+    if kinds is None:
         return None
-    columns = list(zip(*(f[0] for f in flat), strict=True))
-    stacked = []
-    for column in columns:
-        if not all(
-            isinstance(
-                x, (jax.Array, np.ndarray, np.generic, int, float, bool, complex)
-            )
-            for x in column
-        ):
-            return None
-        if len({(jnp.shape(x), jnp.result_type(x)) for x in column}) > 1:
-            return None
-        stacked.append(_stack_column(column, topology))
+    stacked = [_stack_column(column, topology) for column in columns]
     return treedef.unflatten(stacked)
+
+
+def _kinds(columns: Sequence[Sequence[Any]]) -> list[Any] | None:
+    """Shape and type of each column of arrays; None if there is not one of each."""
+    numbers = (jax.Array, np.ndarray, np.generic, int, float, bool, complex)
+    kinds = []
+    for column in columns:
+        if not all(isinstance(x, numbers) for x in column):
+            return None
+        found = {(jnp.shape(x), jnp.result_type(x)) for x in column}
+        if len(found) > 1:
+            return None
+        kinds.append(found.pop())
+    return kinds
 
 
 def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
     if is_traced(column):
         return jnp.stack([jnp.asarray(x) for x in column])
-    if len(column) == 1:
+    if topology.replicas == 1:
         only = column[0]
         row = only[None] if isinstance(only, jax.Array) else _numpy_row(only)
         return jax.device_put(row, topology.stacked)
@@ -296,9 +344,7 @@ def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
         x.reshape((1, *x.shape)) if isinstance(x, jax.Array) else _numpy_row(x)
         for x in column
     ]
-    placed = jax.device_put(rows, list(topology.devices))
-    shape = (len(rows), *rows[0].shape[1:])
-    return jax.make_array_from_single_device_arrays(shape, topology.stacked, placed)
+    return topology.stack(rows)
 
 
 def _numpy_row(x: Any) -> np.ndarray:
@@ -313,18 +359,20 @@ def _flatten_per_replica(x: PerReplica) -> tuple[tuple[Any, ...], Any]:
         return (x._stacked,), ("stacked", x._count)
     if x._local is not None:
         return (x._local,), ("local", x._count)
-    return x.values, ("parts", x._count)
+    return x.values, ("parts", x._count, x.first)
 
 
 def _unflatten_per_replica(aux: Any, children: Sequence[Any]) -> Any:
     if aux is None:
         return children[0]
-    form, count = aux
+    form, count, *first = aux
     if form == "stacked":
         return PerReplica.from_stacked(children[0], count)
     if form == "local":
         return PerReplica.from_local(children[0], count)
-    return PerReplica(children)
+    made = PerReplica(children)
+    made._count, made._first = count, first[0]
+    return made
 
 
 def _flatten_mirrored(x: Mirrored) -> tuple[tuple[Any, ...], Any]:
@@ -346,19 +394,24 @@ jax.tree_util.register_pytree_node(
 jax.tree_util.register_pytree_node(Mirrored, _flatten_mirrored, _unflatten_mirrored)
 
 
-def select(x: PerReplica | Mirrored, replica: int, replicas: int) -> Any:
-    """The value of one replica.
-
-    Raises:
-        IndexError: the value was made for another number of replicas.
-    """
+def check_count(x: PerReplica | Mirrored, replicas: int) -> None:
+    """Raise `IndexError` if a value was made for another number of replicas."""
     if x.count != replicas:
         raise IndexError(
             f"{type(x).__name__} has {x.count} values but the strategy has {replicas} "
             "replicas; pass one value per replica, made by this strategy, or pass a "
             "plain value to share it."
         )
-    return x.values[replica]
+
+
+def select(x: PerReplica | Mirrored, replica: int, replicas: int) -> Any:
+    """The value of one replica, which must be in this process.
+
+    Raises:
+        IndexError: the value was made for another number of replicas.
+    """
+    check_count(x, replicas)
+    return x.values[replica - x.first]
 
 
 def unwrap(tree: Any, replica: int, replicas: int) -> Any:

@@ -19,6 +19,7 @@ from unisono._src import (
     collectives,
     creation,
     options,
+    scattering,
     state,
     values,
 )
@@ -167,33 +168,39 @@ class Variable(ArrayOperators, metaclass=_Factory):
         if cell.topology is None:
             return "/job:localhost/replica:0/task:0/device:CPU:0"
         if cell.policy in (Policy.MIRRORED, Policy.ON_READ):
-            return cell.topology.names[self._index or 0]
+            topology = cell.topology
+            return topology.names[
+                topology.first if self._index is None else self._index
+            ]
         return self._strategy.extended.parameter_devices[0]
 
     @property
     def values(self) -> tuple[Variable, ...]:
-        """The component variables, one per replica."""
+        """The component variables, one per replica of this worker."""
         if self._index is not None or not self._is_distributed:
             raise AttributeError(
                 f"{self.name} is one variable, it has no components; only variables "
                 "made in the scope of a mirrored strategy do."
             )
+        topology = self._cell.topology
+        if topology.is_spread and state.frame().is_compiled:
+            return tuple(self._component(i) for i in range(topology.replicas))
         if self._parts is None:
-            self._parts = tuple(self._component(i) for i in range(self._cell.copies))
+            self._parts = tuple(self._component(i) for i in topology.local)
         return self._parts
 
     @property
     def handle(self) -> object:
         """An opaque identity of one copy."""
-        if not self._is_distributed:
-            return self._cell
+        if not self._is_distributed or self._index is not None:
+            return self if self._is_distributed else self._cell
         frame = ambient.current()
         if frame.strategy is self._strategy and frame.mode == ambient.CROSS:
             raise ValueError(
                 "DistributedVariable.handle is not available outside the replica "
                 "context or a 'tf.distribute.Strategy.update()' call."
             )
-        return self.values[frame.copy or 0].handle if self._index is None else self
+        return self.values[self._cell.topology.position(frame.copy)].handle
 
     @property
     def _is_distributed(self) -> bool:
@@ -276,31 +283,31 @@ class Variable(ArrayOperators, metaclass=_Factory):
 
     def scatter_add(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
         """Add rows at their indices."""
-        return assignment.scatter(self, "add", sparse_delta)
+        return scattering.scatter(self, "add", sparse_delta)
 
     def scatter_sub(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
         """Subtract rows at their indices."""
-        return assignment.scatter(self, "sub", sparse_delta)
+        return scattering.scatter(self, "sub", sparse_delta)
 
     def scatter_update(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
         """Replace rows at their indices."""
-        return assignment.scatter(self, "update", sparse_delta)
+        return scattering.scatter(self, "update", sparse_delta)
 
     def scatter_min(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
         """Keep the smaller of each row and the given one."""
-        return assignment.scatter(self, "min", sparse_delta)
+        return scattering.scatter(self, "min", sparse_delta)
 
     def scatter_max(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
         """Keep the larger of each row and the given one."""
-        return assignment.scatter(self, "max", sparse_delta)
+        return scattering.scatter(self, "max", sparse_delta)
 
     def scatter_mul(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
         """Multiply rows at their indices."""
-        return assignment.scatter(self, "mul", sparse_delta)
+        return scattering.scatter(self, "mul", sparse_delta)
 
     def scatter_div(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
         """Divide rows at their indices."""
-        return assignment.scatter(self, "div", sparse_delta)
+        return scattering.scatter(self, "div", sparse_delta)
 
     # Python.
 
@@ -312,7 +319,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         twin = state.Cell(
             cell.policy, cell.shape, cell.dtype, placement, cell.name, cell.origin
         )
-        twin.array = jnp.copy(cell.array)
+        twin.array = cell.duplicate()
         copied = type(self)._assemble(
             twin,
             trainable=self._trainable,

@@ -22,6 +22,7 @@ from unisono._src.strategies.current import (
 )
 from unisono._src.strategies.extended import StrategyExtended
 from unisono._src.strategies.mirrored import MirroredStrategy
+from unisono._src.strategies.multi_worker import MultiWorkerMirroredStrategy
 from unisono._src.strategies.multistep import MultiStepContext
 from unisono._src.strategies.one_device import OneDeviceStrategy
 from unisono._src.values import DistributedValues, Mirrored, PerReplica
@@ -75,6 +76,7 @@ __all__ = [
     "Mirrored",
     "MirroredStrategy",
     "MultiStepContext",
+    "MultiWorkerMirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",
     "PerReplica",

@@ -10,6 +10,9 @@ from unisono._src.options import (
 from unisono._src.options import collective_hints as CollectiveHints
 from unisono._src.strategies.base import ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
+from unisono._src.strategies.multi_worker import (
+    experimental_multi_worker as MultiWorkerMirroredStrategy,
+)
 
 __all__ = [
     "CentralStorageStrategy",
@@ -17,5 +20,6 @@ __all__ = [
     "CollectiveHints",
     "CommunicationImplementation",
     "CommunicationOptions",
+    "MultiWorkerMirroredStrategy",
     "ValueContext",
 ]

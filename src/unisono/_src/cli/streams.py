@@ -82,5 +82,5 @@ class TracebackFinder:
         return any(_PEER.match(line) for line in self._lines)
 
 
-# The family of unisono.WorkerError, as the last line of a traceback shows it.
+# The family of unisono.errors.WorkerError, as the last line of a traceback shows it.
 _PEER = re.compile(r"unisono[\w.]*\.Worker\w*Error\b")

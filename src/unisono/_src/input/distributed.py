@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from unisono._src import ambient, errors, feeds, specs, state
+from unisono._src import ambient, board, errors, feeds, specs, state
 from unisono._src.input import (
     ahead,
     batching,
@@ -29,11 +30,14 @@ from unisono._src.input import (
     stages,
     steps,
     tables,
+    together,
     workers,
 )
 from unisono._src.topology import Topology
 
 _LOG = logging.getLogger("unisono")
+# Tells apart the datasets of a program; the same on all of its workers.
+_NUMBERS = itertools.count()
 # Batches that are at most so large, and cost nothing to make, are made when they are
 # asked for: a thread would cost more than it saves.
 _WORTH_A_THREAD = 1 << 20
@@ -144,7 +148,7 @@ class DistributedDataset(feeds.HostIterable):
             )
         self._topology = topology
         self._owner = owner
-        self._share = share or steps.Share(topology.replicas)
+        self._share = share or share_of(topology)
         self._options = check_options(options)
         if self._options.experimental_replication_mode is not _PER_WORKER:
             raise NotImplementedError(
@@ -160,7 +164,17 @@ class DistributedDataset(feeds.HostIterable):
             self._given, self._decision, self._share.workers, self._share.worker
         )
         self._node = workers.prepared(own, wanted.worker_processes)
+        self._topic = f"input {next(_NUMBERS)}"
+        self._iterators = itertools.count()
+        if self._share.workers > 1 and self._by_data:
+            notes = board.Board(topology, f"{self._topic}, seeds")
+            together.share_seeds(self._node, notes)
         _LOG.info("%s", self.describe().line)
+
+    @property
+    def _by_data(self) -> bool:
+        """Whether every worker reads everything and knows what the others get."""
+        return self._decision.kind == choices.AutoShardPolicy.DATA
 
     # Looking at it.
 
@@ -210,13 +224,18 @@ class DistributedDataset(feeds.HostIterable):
             if isinstance(node, stages.Prefetch):
                 wanted = max(wanted, node.size)
             node = node.parent
-        placed = placement.Placed(
-            self._steps(node),
-            self._topology,
-            node.is_fresh,
-            self._options.experimental_fetch_to_device,
-        )
-        return ahead.Ahead(placed, 0 if is_cheap(node) else wanted, "input pipeline")
+        return self._placed(self._steps(node), node, 0 if is_cheap(node) else wanted)
+
+    def _placed(self, made: cursors.Cursor, node: nodes.Node, size: int) -> ahead.Ahead:
+        """Steps on their devices, read `size` ahead."""
+        if self._share.workers > 1 and not self._by_data:
+            topic = f"{self._topic}, iterator {next(self._iterators)}"
+            notes = board.Board(self._topology, topic)
+            made = together.Together(made, node, self._share, notes)
+            size = max(1, size)
+        fetch = self._options.experimental_fetch_to_device
+        placed = placement.Placed(made, self._topology, node.is_fresh, fetch)
+        return ahead.Ahead(placed, size, "input pipeline")
 
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
         if self._share.is_single:
@@ -242,7 +261,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
     ) -> None:
         self._topology = topology
         self._owner = owner
-        self._share = share or steps.Share(topology.replicas)
+        self._share = share or share_of(topology)
         self._options = check_options(options)
         mode = self._options.experimental_replication_mode
         self._per_replica = mode is not _PER_WORKER
@@ -253,9 +272,16 @@ class DistributedDatasetsFromFunction(DistributedDataset):
             )
         self._nodes = [_made(dataset_fn, c) for c in self._contexts()]
         self._given = self._nodes[0]
+        self._topic = f"input {next(_NUMBERS)}"
+        self._iterators = itertools.count()
         if self._per_replica:
             self._kind = "elements per replica"
         _LOG.info("%s", self.describe().line)
+
+    @property
+    def _by_data(self) -> bool:
+        """Each worker has a dataset of its own."""
+        return False
 
     def _contexts(self) -> list[choices.InputContext]:
         share = self._share
@@ -286,15 +312,9 @@ class DistributedDatasetsFromFunction(DistributedDataset):
             )
         else:
             made = steps.Dealt(self._given.cursor(), self._share, missing)
-        placed = placement.Placed(
-            made,
-            self._topology,
-            self._given.is_fresh,
-            self._options.experimental_fetch_to_device,
-        )
         wanted = self._options.experimental_per_replica_buffer_size
         cheap = all(is_cheap(n) for n in self._nodes)
-        return ahead.Ahead(placed, 0 if cheap else wanted, "input pipeline")
+        return self._placed(made, self._given, 0 if cheap else wanted)
 
 
 def _made(dataset_fn: Any, context: choices.InputContext) -> nodes.Node:
@@ -309,6 +329,22 @@ def _made(dataset_fn: Any, context: choices.InputContext) -> nodes.Node:
     node = loaders.to_node(made)
     processes = _options_of(node).worker_processes
     return workers.prepared(node, processes)
+
+
+def share_of(topology: Topology) -> steps.Share:
+    """The share of this worker.
+
+    Raises:
+        ValueError: the workers have different numbers of devices.
+    """
+    share = steps.Share(topology.replicas, topology.workers, topology.worker)
+    if share.local * share.workers != share.replicas or share.local != topology.copies:
+        raise ValueError(
+            f"Datasets are distributed over workers with as many replicas each; there "
+            f"are {topology.replicas} replicas on {topology.workers} workers, and "
+            f"worker {topology.worker} has {topology.copies}."
+        )
+    return share
 
 
 def _options_of(node: nodes.Node) -> choices.Options:

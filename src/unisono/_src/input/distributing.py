@@ -84,6 +84,22 @@ def _walked_batch_size(node: nodes.Node) -> int | None:
     return None
 
 
+def is_constant(node: nodes.Node) -> bool:
+    """Whether the plan promises elements of one shape without end."""
+    if node.cardinality != nodes.INFINITE or not nodes.tells_spec(node):
+        return False
+    last = node
+    while isinstance(last, _SEES_THROUGH):
+        last = last.parents[0]
+    inner = node.spec
+    if isinstance(last, batching.Batch) and last.parent.cardinality == nodes.INFINITE:
+        # Batches of something endless are all full.
+        inner = last.parent.spec
+    return all(
+        s.shape is not None and None not in s.shape for s in elements.leaves(inner)
+    )
+
+
 def file_nodes(node: nodes.Node) -> list[nodes.Node]:
     """The nodes whose files are dealt to workers; empty if data must be dealt.
 

@@ -61,6 +61,9 @@ class Placed(cursors.Derived):
             if not self._fetch:
                 return elements.present(part)
             return _put_plain(part, self._topology)
+        if self._topology.is_spread:
+            parts = [elements.map_leaves(own, p) for p in step.parts()]
+            return _put_local(parts, self._topology, self._fetch, bool(step.even))
         if step.bounds is None:
             parts = [elements.map_leaves(own, p) for p in step.batch]
             return _put_parts(parts, self._topology, self._fetch)
@@ -111,6 +114,32 @@ def _put_even(batch: Any, size: int, topology: Topology) -> Any:
 def _put_parts(parts: Sequence[Any], topology: Topology, fetch: bool) -> Any:
     columns = list(zip(*map(elements.leaves, parts), strict=True))
     made = iter([_put_column(c, topology, fetch) for c in columns])
+    return elements.map_leaves(lambda _: next(made), parts[0])
+
+
+def _put_local(
+    parts: Sequence[Any], topology: Topology, fetch: bool, even: bool
+) -> Any:
+    """The parts of this worker's replicas.
+
+    Args:
+        parts: one per local replica.
+        topology: the replicas of all workers.
+        fetch: whether they go to the devices.
+        even: whether the parts of all workers have the same shapes.
+    """
+
+    def one(column: Sequence[Any]) -> Any:
+        if not fetch or column[0].dtype.kind == "O":
+            return values.PerReplica([elements.present(x) for x in column], topology)
+        if even:
+            whole = topology.stack([x[None] for x in column])
+            return values.PerReplica.from_stacked(whole, topology.replicas)
+        placed = jax.device_put(list(column), list(topology.local_devices))
+        return values.PerReplica(placed, topology)
+
+    columns = list(zip(*map(elements.leaves, parts), strict=True))
+    made = iter([one(c) for c in columns])
     return elements.map_leaves(lambda _: next(made), parts[0])
 
 

@@ -41,11 +41,14 @@ class Step(NamedTuple):
         batch: the rows, or a list with an element for each replica.
         bounds: the rows of each replica; None if `batch` is a list.
         units: how far this moves the position.
+        even: whether the parts of all workers have the same shapes; None if that is
+            not known beyond this worker.
     """
 
     batch: Any
     bounds: Sequence[tuple[int, int]] | None
     units: int
+    even: bool | None = None
 
     def parts(self) -> list[Any]:
         """The part of each replica."""
@@ -72,13 +75,14 @@ class Cut(cursors.Cursor):
         self._before = source.get_state()
         self._batch: Any = None
         self._left: list[Bounds] = []
+        self._even: bool | None = None
         self._turn = 0
 
     def read(self, count: int) -> list[Step]:
         """As many rows as the local replicas take."""
         found: list[Step] = []
         while len(found) < count and (self._left or self._next_batch()):
-            found.append(Step(self._batch, self._left.pop(0), 1))
+            found.append(Step(self._batch, self._left.pop(0), 1, self._even))
             self._turn += 1
         return found
 
@@ -88,7 +92,10 @@ class Cut(cursors.Cursor):
         if not len(block):
             return False
         self._batch = block[0]
-        self._left = self._cuts(elements.length(self._batch))
+        rows = elements.length(self._batch)
+        self._left = self._cuts(rows)
+        # By rule A all workers see the batch, so each knows the parts of the others.
+        self._even = rows % self._share.replicas == 0 if self._size is None else None
         return True
 
     def _cuts(self, rows: int) -> list[Bounds]:

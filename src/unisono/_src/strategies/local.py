@@ -9,7 +9,13 @@ from unisono._src.strategies import base, extended
 
 
 class LocalExtended(extended.StrategyExtended):
-    """A strategy whose replicas are all in this process; abstract."""
+    """A strategy that this process computes for; abstract.
+
+    Attributes:
+        _is_chief: whether this process does what is to be done once for all workers.
+    """
+
+    _is_chief = True
 
     @property
     def experimental_should_init(self) -> bool:
@@ -18,13 +24,13 @@ class LocalExtended(extended.StrategyExtended):
 
     @property
     def should_checkpoint(self) -> bool:
-        """True: this process writes checkpoints."""
-        return True
+        """Whether this process writes checkpoints: it is the only one, or the chief."""
+        return self._is_chief
 
     @property
     def should_save_summary(self) -> bool:
-        """True: this process writes summaries."""
-        return True
+        """Whether this process writes summaries: it is the only one, or the chief."""
+        return self._is_chief
 
 
 class SingleExtended(LocalExtended):

@@ -1,4 +1,4 @@
-"""What strategies with several replicas on one machine share: run, reduce, update.
+"""What strategies with several replicas share: run, reduce, update.
 
 `MirroredStrategy` and `CentralStorageStrategy` differ in where variables live, which
 is data (`state.Placement`), not code.
@@ -37,12 +37,16 @@ _log = logging.getLogger("unisono")
 
 
 class ReplicatedExtended(local.LocalExtended):
-    """Several replicas in one process, each on a device of the topology."""
+    """Several replicas, each on a device of the topology; some may be elsewhere."""
 
     def __init__(self, container_strategy: Any, placement: state.Placement) -> None:
         super().__init__(container_strategy)
         self.__placement = placement
         self._topology = placement.topology
+        self._is_chief = self._topology.worker == 0
+
+    def _get_local_replica_id(self, replica_id: int) -> int:
+        return self._topology.position(replica_id)
 
     @property
     def _placement(self) -> state.Placement:
@@ -120,6 +124,7 @@ class ReplicatedExtended(local.LocalExtended):
 
     def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
         count = self._topology.replicas
+        turns = lockstep.turns_of(self._topology)
 
         def call(index: int) -> Callable[[], Any]:
             own = values.unwrap((args, kwargs), index, count)
@@ -129,7 +134,7 @@ class ReplicatedExtended(local.LocalExtended):
             own_args, own_kwargs = own
             return lambda: fn(*own_args, **own_kwargs)
 
-        results = lockstep.run(self.__placement, [call(i) for i in range(count)])
+        results = lockstep.run(self.__placement, [call(i) for i in turns])
         return values.regroup(results, self._per_replica)
 
     @property
@@ -139,7 +144,7 @@ class ReplicatedExtended(local.LocalExtended):
     # Reducing.
 
     def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
-        home = destinations.one_device(self._topology.devices[0])
+        home = destinations.one_device(self._topology.home)
         return nest.map_structure(lambda x: self._reduce_leaf(op, x, home), value)
 
     def _reduce_to(self, op: Any, value: Any, destinations_: Any, options: Any) -> Any:
@@ -158,6 +163,8 @@ class ReplicatedExtended(local.LocalExtended):
                 )
             return target.deliver(value.__jax_array__())
         if not isinstance(value, values.PerReplica):
+            if self._topology.is_spread:
+                return target.deliver(self._reduce_workers(op, value))
             plain = base.reduce_plain(op, value, count)
             return target.deliver(plain) if isinstance(plain, jax.Array) else plain
         return target.deliver(self._reduce_per_replica(op, value))
@@ -168,15 +175,33 @@ class ReplicatedExtended(local.LocalExtended):
             return source.copy(cell, 0)
         if port is not None and port.is_spmd:
             return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
-        parts = [source.copy(cell, i) for i in range(cell.copies)]
+        parts = [source.copy(cell, i) for i in lockstep.turns_of(cell.topology)]
+        parts = self._all_parts(parts, f"reduce {op.value} of variable '{cell.name}'")
         return collectives.reduce_parts(op, parts, self._home())
+
+    def _all_parts(self, parts: Sequence[Any], point: str) -> list[Any]:
+        return collectives.all_parts(parts, self._topology, point)
+
+    def _reduce_workers(self, op: options.ReduceOp, value: Any) -> Any:
+        """A plain value is the worker's own: combine it over the workers."""
+        topology = self._topology
+        if op is options.ReduceOp.SUM and topology.copies > 1:
+            return base.reduce_plain(op, value, topology.replicas)
+        value = collectives.as_array(base.read_plain(value))
+        if not state.frame().is_compiled:
+            point = f"reduce {op.value} of a plain value"
+            every = self._all_parts([value], point)
+            return collectives.reduce_parts(op, every, self._home())
+        state.frame().note_topology(topology)
+        combine = functools.partial(collectives.reduce_local, op)
+        count = topology.replicas
+        return collectives.over_workers(value, lambda x: combine(x, count), topology)
 
     def _reduce_per_replica(self, op: options.ReduceOp, value: Any) -> Any:
         count = self._topology.replicas
         if value.local is not None:
             return collectives.reduce_local(op, value.local, count)
-        if value.count != count:
-            values.select(value, 0, count)
+        values.check_count(value, count)
         if count == 1:
             return collectives.as_array(value.values[0])
         if state.frame().is_compiled:
@@ -184,34 +209,50 @@ class ReplicatedExtended(local.LocalExtended):
             stacked = value.stacked(self._topology)
             if stacked is not None and not _is_numpy(stacked):
                 return collectives.reduce_stacked(op, stacked, self._topology)
-        return collectives.reduce_parts(op, value.values, self._home())
+        parts = self._all_parts(value.values, f"reduce {op.value}")
+        return collectives.reduce_parts(op, parts, self._home())
 
     def _home(self) -> Any:
-        return None if state.frame().is_compiled else self._topology.devices[0]
+        return None if state.frame().is_compiled else self._topology.home
 
     def _gather(self, value: Any, axis: int) -> Any:
         return nest.map_structure(lambda x: self._gather_leaf(x, axis), value)
 
     def _gather_leaf(self, value: Any, axis: int) -> Any:
         if not isinstance(value, values.DistributedValues):
-            return value
+            return self._gather_workers(value, axis)
         if isinstance(value, values.PerReplica):
             if value.local is not None:
                 return collectives.gather_local(value.local, axis)
-            values.select(value, 0, self._topology.replicas)
+            values.check_count(value, self._topology.replicas)
             if state.frame().is_compiled:
                 state.frame().note_topology(self._topology)
         if hasattr(value, "_cell"):
             source = state.frame()
-            count = self._topology.replicas
-            parts = tuple(source.copy(value._cell, i) for i in range(count))
+            turns = lockstep.turns_of(self._topology)
+            parts = tuple(source.copy(value._cell, i) for i in turns)
         else:
             parts = value.values
         if any(isinstance(p, IndexedSlices) for p in parts):
             raise ValueError(
                 "IndexedSlices cannot be gathered; reduce them, which concatenates."
             )
-        return collectives.gather_parts(parts, axis, self._home())
+        every = self._all_parts(parts, "gather")
+        return collectives.gather_parts(every, axis, self._home())
+
+    def _gather_workers(self, value: Any, axis: int) -> Any:
+        """A plain value is the worker's own, if it has one replica only."""
+        topology = self._topology
+        if not topology.is_spread or topology.copies > 1:
+            return value
+        value = collectives.as_array(base.read_plain(value))
+        collectives.check_gather(value.shape, axis)
+        if not state.frame().is_compiled:
+            every = self._all_parts([value], "gather")
+            return collectives.gather_parts(every, axis, self._home())
+        state.frame().note_topology(topology)
+        combine = functools.partial(collectives.gather_local, axis=axis)
+        return collectives.over_workers(value, combine, topology)
 
     def _broadcast_to(self, tensor: Any, destinations_: Any) -> Any:
         if isinstance(tensor, (int, float, values.PerReplica)):
@@ -235,7 +276,7 @@ class ReplicatedExtended(local.LocalExtended):
                 lambda x: per_leaf[id(x)][index] if id(x) in per_leaf else x, value
             )
 
-        return tuple(of_replica(i) for i in range(self._topology.replicas))
+        return tuple(of_replica(i) for i in range(self._topology.copies))
 
     def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
         owner = self._container_strategy()
@@ -251,7 +292,7 @@ class ReplicatedExtended(local.LocalExtended):
 
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas
-        made = [value_fn(base.ValueContext(i, count)) for i in range(count)]
+        made = [value_fn(base.ValueContext(i, count)) for i in self._topology.local]
         return values.regroup(made, self._per_replica, always_wrap=True)
 
     # Updating.
@@ -314,13 +355,13 @@ class ReplicatedExtended(local.LocalExtended):
 
     @property
     def experimental_between_graph(self) -> bool:
-        """As TensorFlow has it: False for mirrored, True for central storage."""
-        return self._is_central
+        """As TensorFlow has it: False for replicas of one process that are mirrored."""
+        return self._is_central or self._topology.is_spread
 
     @property
     def worker_devices(self) -> Sequence[str]:
         """The devices that compute, one per replica."""
-        names = self._topology.names
+        names = self._topology.local_names
         return list(names) if self._is_central else names
 
     @property
@@ -328,7 +369,7 @@ class ReplicatedExtended(local.LocalExtended):
         """The devices that hold variables."""
         if self._is_central:
             return (self.__placement.parameter_name,)
-        return self._topology.names
+        return self._topology.local_names
 
     def value_container(self, value: Any) -> Any:
         """The variable that a component belongs to; other values themselves."""
@@ -348,7 +389,7 @@ class ReplicatedExtended(local.LocalExtended):
         """All devices; with central storage, the variable with the smallest name."""
         if self._is_central:
             return min(var_list, key=lambda v: v.name, default=())
-        return self._topology.names
+        return self._topology.local_names
 
 
 def _is_per_replica(x: Any) -> bool:

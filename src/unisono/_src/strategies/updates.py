@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,9 @@ import jax
 from unisono._src import (
     ambient,
     contexts,
+    copies,
     errors,
+    lockstep,
     nest,
     state,
     values,
@@ -48,12 +51,12 @@ def update(
         return _update_traced(topology, var, fn, args, kwargs, group, in_turns)
     before = cell.array
     results = []
-    for i in range(count):
+    for i, copy in zip(lockstep.turns_of(cell.topology), var.values, strict=True):
         own_args, own_kwargs = values.unwrap((args, kwargs), i, count)
         with _copy_frame(i, cell.topology):
-            results.append(fn(var.values[i], *own_args, **own_kwargs))
-    state.verify(cell, before)
-    return _grouped(results, group)
+            results.append(fn(copy, *own_args, **own_kwargs))
+    copies.verify(cell, before, among_workers=True)
+    return _grouped(results, group, topology)
 
 
 def update_non_slot(
@@ -67,11 +70,11 @@ def update_non_slot(
             result = fn(*args, **kwargs)
         return _grouped_local(result, port, group)
     results = []
-    for i in range(topology.replicas):
+    for i in lockstep.turns_of(topology):
         own_args, own_kwargs = values.unwrap((args, kwargs), i, topology.replicas)
         with _copy_frame(i, topology):
             results.append(fn(*own_args, **own_kwargs))
-    return _grouped(results, group)
+    return _grouped(results, group, topology)
 
 
 def _copy_frame(index: int, topology: Topology) -> Any:
@@ -133,15 +136,16 @@ def _update_traced(
         own_args, own_kwargs = values.unwrap((args, kwargs), i, count)
         with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=i, updating=cell):
             results.append(fn(var.values[i], *own_args, **own_kwargs))
-    return _grouped(results, group)
+    return _grouped(results, group, topology)
 
 
 def _as_tuple(x: Any) -> tuple[Any, ...]:
     return tuple(x.values) if isinstance(x, values.DistributedValues) else (x,)
 
 
-def _grouped(results: Sequence[Any], group: bool) -> Any:
-    merged = values.regroup(results, values.Mirrored)
+def _grouped(results: Sequence[Any], group: bool, topology: Topology) -> Any:
+    wrap = functools.partial(values.Mirrored, topology=topology)
+    merged = values.regroup(results, wrap)
 
     def leaf(x: Any) -> Any:
         if not group:

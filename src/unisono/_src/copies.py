@@ -1,0 +1,58 @@
+"""Whether copies of a cell are still equal, and whether others hold its array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src import collectives, errors, exchange
+from unisono._src.state import Cell
+
+
+def verify(cell: Cell, before: Any = None, among_workers: bool = False) -> None:
+    """Raise if copies that were written one by one have become different.
+
+    Args:
+        cell: a cell.
+        before: what to put back in that case, if anything.
+        among_workers: whether all workers are here, so that theirs are compared too.
+    """
+    if not cell.is_suspect:
+        return
+    among_workers = among_workers and cell.is_spread
+    cell.is_suspect = cell.is_spread and not among_workers
+    first, *others = collectives.shards(cell.array, cell.topology)
+    device = cell.topology.home
+    is_float = bool(jnp.issubdtype(first.dtype, jnp.inexact))
+    is_same = all(
+        bool(jnp.array_equal(first, jax.device_put(o, device), equal_nan=is_float))
+        for o in others
+    )
+    if among_workers:
+        is_same = all_same(cell, first, is_same)
+    if not is_same:
+        cell.is_suspect = False
+        if before is not None:
+            cell.array = before
+        cell.escape()
+        raise errors.diverging(cell.name, cell.origin)
+
+
+def all_same(cell: Cell, value: Any, is_same: bool = True) -> bool:
+    """Whether every worker has the same value for a cell, and `is_same`."""
+    # A worker that knows better still takes part: the others wait for it.
+    point = f"assignment of variable '{cell.name}'"
+    return exchange.is_same(cell.topology, point, value, is_same)
+
+
+def unescape(cells: Iterable[Cell]) -> None:
+    """Give each cell that others may look at an array of its own."""
+    for cell in cells:
+        if cell.is_suspect:
+            verify(cell, among_workers=True)
+        if cell.escaped:
+            cell.array = cell.duplicate()
+            cell.escaped = False

@@ -1,0 +1,82 @@
+"""`MultiWorkerMirroredStrategy`: replicas on the devices of several processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono._src import devices, guard, options, processes, state
+from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
+from unisono._src.strategies import base, replicated
+from unisono._src.topology import Topology
+
+_STALL_SECONDS = 30.0
+_check_mode = guard.check_mode
+
+
+class MultiWorkerMirroredStrategy(base.Strategy):
+    """Synchronous training on the devices of several machines or processes.
+
+    Every worker runs the same program. Each of their devices holds a copy of every
+    variable, kept equal. Make it at the start of the program, before anything uses
+    JAX's devices: it connects the workers. Without a cluster it is alone and behaves
+    like a `MirroredStrategy` on all local devices.
+
+    Args:
+        cluster_resolver: says who the workers are and which one this is: an object
+            with `cluster_spec()`, `task_type` and `task_id`. The default reads the
+            environment variable ``TF_CONFIG``.
+        communication_options: `CommunicationOptions`; XLA chooses how to communicate.
+            `timeout_seconds` is how long a worker may be behind the others before all
+            get a `WorkerStalledError`; default 30.
+        guard: how workers watch each other. ``"async"`` looks a few times a second and
+            costs a step nothing; ``"strict"`` has all workers agree before each step,
+            so that the variables are intact when one is missing; ``"off"``.
+
+    >>> strategy = MultiWorkerMirroredStrategy()
+    >>> strategy.extended.should_checkpoint
+    True
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: Any = None,
+        communication_options: options.CommunicationOptions | None = None,
+        *,
+        guard: str = "async",
+    ) -> None:
+        mode = _check_mode(guard)
+        wanted = communication_options or options.CommunicationOptions()
+        stall = wanted.timeout_seconds or _STALL_SECONDS
+        resolver = cluster_resolver or TFConfigClusterResolver()
+        spec, job = resolver.cluster_spec(), resolver.task_type
+        group = processes.group_of(spec.as_dict(), job, resolver.task_id)
+        processes.start(group, mode, stall)
+        if group.size == 1:
+            topology = Topology.of(devices.default_names())
+        else:
+            topology = Topology.over_workers(group.tasks, group.index)
+        self._resolver = resolver
+        placement = state.Placement(
+            self,
+            topology,
+            state.Policy.MIRRORED,
+            topology.home,
+            topology.local_names[0],
+        )
+        super().__init__(replicated.ReplicatedExtended(self, placement))
+        merged = self.extended._default_options.merge(communication_options)
+        self.extended._default_options = merged
+
+    @property
+    def cluster_resolver(self) -> Any:
+        """Says who the workers are, and which one this is."""
+        return self._resolver
+
+
+def experimental_multi_worker(
+    communication: Any = options.CommunicationImplementation.AUTO,
+    cluster_resolver: Any = None,
+) -> MultiWorkerMirroredStrategy:
+    """TensorFlow's older signature of `MultiWorkerMirroredStrategy`."""
+    chosen = options.CommunicationOptions(implementation=communication)
+    return MultiWorkerMirroredStrategy(cluster_resolver, chosen)

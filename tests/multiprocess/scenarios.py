@@ -1,0 +1,496 @@
+"""What workers are told to run: each takes the strategy and the worker's index.
+
+With a `MirroredStrategy` of as many replicas in one process they give the numbers
+that the workers must give together.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import unisono as tf
+from unisono._src import board
+
+SUM, MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
+AGG, SYN = tf.VariableAggregation, tf.VariableSynchronization
+context = tf.distribute.get_replica_context
+
+
+def plain(x):
+    """Returns `x` as JSON can hold it."""
+    if isinstance(x, (list, tuple)):
+        return [plain(i) for i in x]
+    if isinstance(x, dict):
+        return {k: plain(v) for k, v in x.items()}
+    if isinstance(x, tf.IndexedSlices):
+        return {"values": plain(x.values), "indices": plain(x.indices)}
+    if isinstance(x, (str, bool, int, float, type(None))):
+        return x
+    return np.asarray(x).tolist()
+
+
+def local(strategy, x):
+    return [plain(v) for v in strategy.experimental_local_results(x)]
+
+
+def parts(variable):
+    return [plain(v) for v in variable.values]
+
+
+def attempt(fn):
+    try:
+        return ["ok", plain(fn())]
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+
+def number():
+    """Returns 1 + the replica's id, in a replica."""
+    return jnp.asarray(context().replica_id_in_sync_group, jnp.float32) + 1.0
+
+
+def basics(s, w):
+    e = s.extended
+    return plain(
+        [
+            s.num_replicas_in_sync,
+            list(e.worker_devices),
+            s.cluster_resolver.task_type,
+            s.cluster_resolver.task_id,
+            e.should_checkpoint,
+            e.should_save_summary,
+            e.experimental_should_init,
+            e.experimental_between_graph,
+        ]
+    )
+
+
+def run_ids(s, w):
+    r = s.run(lambda: context().replica_id_in_sync_group + 0)
+    count = s.run(lambda: context().num_replicas_in_sync)
+    return [type(r).__name__, local(s, r), count]
+
+
+def var_init(s, w):
+    with s.scope():
+        v = tf.Variable(10.0 + w)
+        large = tf.Variable(np.full((64, 64), 3.0 + w, np.float32))
+        key = tf.Variable(jax.random.key_data(jax.random.key(7 + w)))
+        on_read = tf.Variable(5.0 + w, synchronization=SYN.ON_READ, aggregation=AGG.SUM)
+    kinds = [type(v).__name__, type(on_read).__name__]
+    unique = sorted(set(np.asarray(large.values[0]).ravel().tolist()))
+    return [kinds, parts(v), unique, plain(key.numpy()), parts(on_read)]
+
+
+def reduce(s, w):
+    r = s.run(number)
+    stacked = s.run(lambda: jnp.stack([number(), 1.0]))
+    return plain(
+        [
+            s.reduce("SUM", r, None),
+            s.reduce("MEAN", r, None),
+            s.reduce("SUM", stacked, 0),
+            s.reduce("MEAN", stacked, 0),
+        ]
+    )
+
+
+def reduce_host(s, w):
+    return [
+        attempt(lambda: s.reduce("SUM", jnp.float32(3.0 + w), None)),
+        attempt(lambda: s.reduce("SUM", 3.0 + w, None)),
+        attempt(lambda: s.reduce("MEAN", jnp.float32(3.0 + w), None)),
+    ]
+
+
+def reduce_sparse(s, w):
+    def rows():
+        i = number()
+        return tf.IndexedSlices(jnp.full((1, 2), i), jnp.array([1]), (4, 2))
+
+    r = s.run(rows)
+    return plain([s.reduce("SUM", r, None), s.reduce("MEAN", r, None)])
+
+
+def all_reduce(s, w):
+    def f():
+        c = context()
+        rows = jnp.stack([number()])
+        return c.all_reduce("SUM", number()), c.all_gather(rows, 0)
+
+    eager = s.run(f)
+    compiled = tf.function(lambda: s.run(f))()
+    return [
+        [local(s, x) for x in eager],
+        [local(s, x) for x in compiled],
+    ]
+
+
+def gather(s, w):
+    def rows():
+        i = int(context().replica_id_in_sync_group)
+        return jnp.ones([1 + i]) * (i + 1)
+
+    return plain(s.gather(s.run(rows), axis=0))
+
+
+def assign(s, w):
+    with s.scope():
+        v = tf.Variable(0.0, aggregation=AGG.SUM)
+        m = tf.Variable(0.0, aggregation=AGG.MEAN)
+        x = tf.Variable(0.0, aggregation=AGG.ONLY_FIRST_REPLICA)
+
+    def f():
+        v.assign_add(number())
+        m.assign_add(number())
+        x.assign_add(number())
+
+    s.run(f)
+    eager = [parts(v), parts(m), parts(x)]
+    tf.function(lambda: s.run(f))()
+    return [eager, [parts(v), parts(m), parts(x)]]
+
+
+def assign_none(s, w):
+    with s.scope():
+        v = tf.Variable(0.0)
+    return attempt(lambda: s.run(lambda: v.assign_add(number())))
+
+
+def assign_cross(s, w):
+    with s.scope():
+        v = tf.Variable(1.0)
+        m = tf.Variable(7.0)
+    v.assign(5.0)
+    v.assign_add(2.0)
+    with s.scope():
+        returned = v.assign_sub(m)
+    differing = attempt(lambda: v.assign(1.0 + w))
+    return [parts(v), plain(returned.numpy()), differing[0], parts(v)]
+
+
+def on_read(s, w):
+    with s.scope():
+        v = tf.Variable(0.0, synchronization=SYN.ON_READ, aggregation=AGG.SUM)
+        m = tf.Variable(0.0, synchronization=SYN.ON_READ, aggregation=AGG.MEAN)
+        f = tf.Variable(
+            0.0, synchronization=SYN.ON_READ, aggregation=AGG.ONLY_FIRST_REPLICA
+        )
+
+    def put():
+        v.assign(number() * 10.0)
+        m.assign(number())
+        f.assign(number())
+
+    s.run(put)
+    before = [parts(v), plain(v.read_value()), plain(m.read_value()), plain(f)]
+    v.assign(8.0)
+    return [before, parts(v), plain(v)]
+
+
+def python_value_sum(s, w):
+    with s.scope():
+        v = tf.Variable(0.0, aggregation=AGG.SUM)
+        m = tf.Variable(0.0, aggregation=AGG.MEAN)
+    told = attempt(lambda: s.run(lambda: v.assign_add(2.0)) and None)
+    s.run(lambda: m.assign(3.0))
+    eager = [told[0], parts(v), parts(m)]
+    told = attempt(tf.function(lambda: s.run(lambda: v.assign_add(2.0)) and None))
+    return [eager, [told[0], parts(v)]]
+
+
+def values_from_function(s, w):
+    made = s.experimental_distribute_values_from_function(
+        lambda c: jnp.array([c.replica_id_in_sync_group, c.num_replicas_in_sync])
+    )
+    doubled = s.run(lambda x: x * 2, args=(made,))
+    compiled = tf.function(lambda x: s.run(lambda y: y * 2, args=(x,)))(made)
+    total = tf.function(lambda x: s.reduce("SUM", x, None))(made)
+    return [
+        type(made).__name__,
+        local(s, made),
+        local(s, doubled),
+        local(s, compiled),
+        plain(total),
+    ]
+
+
+def merge(s, w):
+    def merged(strategy, x):
+        return type(x).__name__, strategy.reduce("SUM", x, None)
+
+    r = s.run(lambda: context().merge_call(merged, args=(number(),)))
+    kind, total = r
+    return [kind, [plain(t) for t in local(s, total)]]
+
+
+def update(s, w):
+    with s.scope():
+        v = tf.Variable([1.0, 2.0])
+
+    def step():
+        def merge_fn(strategy, x):
+            total = strategy.extended.reduce_to("SUM", x, destinations=v)
+            strategy.extended.update(v, lambda c, t: c.assign_sub(t), args=(total,))
+
+        context().merge_call(merge_fn, args=(number() * jnp.ones(2),))
+
+    s.run(step)
+    eager = parts(v)
+    tf.function(lambda: s.run(step))()
+    compiled = parts(v)
+    diverging = attempt(
+        lambda: s.extended.update(v, lambda c: c.assign(jnp.full(2, float(w))))
+    )
+    return [eager, compiled, diverging[0], parts(v)]
+
+
+def uneven(s, w):
+    """Batches whose sizes differ, also between workers."""
+    with s.scope():
+        v = tf.Variable(0.0, aggregation=AGG.MEAN)
+
+    def rows(c):
+        i = c.replica_id_in_sync_group
+        return jnp.arange(1.0 + i) + 1.0
+
+    batch = s.experimental_distribute_values_from_function(rows)
+
+    def f(x):
+        mean = context().all_reduce("SUM", jnp.sum(x)) / context().all_reduce(
+            "SUM", jnp.float32(x.shape[0])
+        )
+        v.assign(jnp.sum(x))
+        return mean, x * 2.0
+
+    eager = s.run(f, args=(batch,))
+    read = plain(v)
+    v.assign(0.0)
+
+    @tf.function
+    def step(x):
+        out = s.run(f, args=(x,))
+        return out, s.reduce("MEAN", out[1], axis=0)
+
+    compiled, mean = step(batch)
+    gathered = s.gather(batch, 0)
+    return [
+        [local(s, e) for e in eager],
+        read,
+        [local(s, e) for e in compiled],
+        plain(mean),
+        plain(v),
+        plain(gathered),
+    ]
+
+
+def gradients(s, w):
+    """Gradients through collectives, eagerly and compiled."""
+    with s.scope():
+        v = tf.Variable([2.0, -1.0])
+
+    def f():
+        x = jnp.stack([number(), number() ** 2])
+
+        def loss():
+            centred = v * x - context().all_reduce("MEAN", v * x)
+            every = context().all_gather((v * x)[None], 0)
+            return jnp.sum(centred**2) + jnp.sum(every**3) * number()
+
+        return tf.grad(loss, [v])()[0]
+
+    eager = local(s, s.run(f))
+    compiled = local(s, tf.function(lambda: s.run(f))())
+    return [eager, compiled]
+
+
+def train(s, w, steps=5, accumulate=1, compiled=True):
+    """A small network with Adam and metrics, on given global batches."""
+    rng = np.random.default_rng(0)
+    n = s.num_replicas_in_sync
+    xs = rng.normal(size=(steps, n, 4, 3)).astype(np.float32)
+    ys = (xs.sum(-1, keepdims=True) > 0).astype(np.float32)
+    with s.scope():
+        a = tf.Variable(rng.normal(size=(3, 5)).astype(np.float32), name="a")
+        b = tf.Variable(rng.normal(size=(5, 1)).astype(np.float32), name="b")
+        optimizer = tf.optimizers.Optimizer(
+            optax.adam(0.05), [a, b], accumulate_steps=accumulate
+        )
+        mean = tf.metrics.Mean()
+
+    def replica_step(x, y):
+        def loss():
+            out = jnp.tanh(x @ a) @ b
+            return jnp.sum((out - y) ** 2) / (4 * n)
+
+        value, grads = tf.value_and_grad(loss, [a, b])()
+        optimizer.apply_gradients(zip(grads, [a, b]))
+        mean.update_state(value)
+        return value
+
+    def step(x, y):
+        return s.reduce("SUM", s.run(replica_step, args=(x, y)), axis=None)
+
+    if compiled:
+        step = tf.function(step)
+
+    def batch(k, array):
+        return s.experimental_distribute_values_from_function(
+            lambda c: array[k, c.replica_id_in_sync_group]
+        )
+
+    losses = [plain(step(batch(k, xs), batch(k, ys))) for k in range(steps)]
+    return [
+        losses,
+        plain(a),
+        plain(b),
+        plain(mean.result()),
+        plain(optimizer.iterations),
+    ]
+
+
+def total_of_a_range(s, w):
+    """The loop of a program that counts 0 … 63, eight numbers per global batch."""
+    with s.scope():
+        total = tf.Variable(0.0, synchronization=SYN.ON_READ, aggregation=AGG.SUM)
+
+    @tf.function
+    def step(batch):
+        s.run(lambda x: total.assign_add(jnp.sum(x).astype(jnp.float32)), args=(batch,))
+
+    size = 8 // s.num_replicas_in_sync
+    for k in range(8):
+        step(
+            s.experimental_distribute_values_from_function(
+                lambda c, k=k: (
+                    np.arange(size) + 8 * k + size * c.replica_id_in_sync_group
+                )
+            )
+        )
+    return float(total.numpy())
+
+
+def created_in_run(s, w):
+    made = []
+
+    @tf.function
+    def step():
+        def f():
+            if not made:
+                made.append(tf.Variable(number() + 10 * w, aggregation=AGG.SUM))
+            return made[0].assign_add(number())
+
+        return s.run(f)
+
+    step()
+    return parts(made[0])
+
+
+def different_points(s, w):
+    def f():
+        return s.reduce("SUM" if w == 0 else "MEAN", s.run(number), None)
+
+    told = attempt(f)
+    again = s.reduce("SUM", s.run(number), None)
+    return [told, plain(again)]
+
+
+def cross_program(s, w):
+    """Variables read and written by a function outside replicas, and plain ones."""
+    with s.scope():
+        v = tf.Variable(2.0)
+        r = tf.Variable(1.0, synchronization=SYN.ON_READ, aggregation=AGG.SUM)
+    outside = tf.Variable(3.0)
+
+    @tf.function
+    def f(x):
+        v.assign(v * x + outside)
+        outside.assign_add(1.0)
+        return v.read_value() + r.read_value(), x * 2
+
+    first = plain(f(jnp.float32(4.0)))
+    second = plain(f(np.float32(4.0)))
+    return [first, second, plain(v), plain(outside)]
+
+
+def notes(s, w, rounds=20):
+    """Threads of all workers agree while their main threads take steps."""
+    found = []
+    counter = board.Board(s.extended._topology, f"notes of {rounds}", 20.0)
+
+    def agree():
+        for k in range(rounds):
+            found.append(counter.post(json.dumps([w, k])))
+
+    thread = threading.Thread(target=agree)
+    thread.start()
+    totals = [plain(s.reduce("SUM", s.run(number), None)) for _ in range(5)]
+    thread.join(30.0)
+    late = board.Board(s.extended._topology, f"late {rounds}", 1.0)
+    alone = attempt(lambda: late.post("x")) if w == 0 else None
+    return [[[json.loads(n) for n in r] for r in found], len(set(totals)), alone]
+
+
+class Fatal(Exception):
+    """Ends a worker, as an exception that nobody catches does."""
+
+
+def faulty_loop(s, w, fault, victim, at=5, steps=400):
+    """Steps of which one goes wrong on one worker; tells what the others see."""
+    with s.scope():
+        v = tf.Variable(0.0)
+
+    @tf.function
+    def step(x):
+        def f(y):
+            return context().all_reduce("SUM", jnp.sum(y))
+
+        n = s.num_replicas_in_sync
+        v.assign_add(s.reduce("MEAN", s.run(f, args=(x,)), axis=None) / n)
+        return v.read_value()
+
+    @tf.function
+    def other(x):
+        return s.reduce("SUM", s.run(lambda y: y * 2.0, args=(x,)), axis=None)
+
+    def batches():
+        for k in range(steps):
+            is_wrong = k == at and w == victim
+            if is_wrong and fault == "input":
+                raise Fatal("the input is broken")
+            yield _go_wrong(fault) if is_wrong else jnp.ones(1)
+
+    told, last, is_finished = ["none", None, ""], time.monotonic(), False
+    try:
+        for k, batch in enumerate(batches()):
+            is_other = fault == "functions" and k == at and w == victim
+            np.asarray((other if is_other else step)(batch))
+            last = time.monotonic()
+            time.sleep(0.02)
+    except tf.WorkerError as error:
+        told = [type(error).__name__, error.worker, str(error)]
+    finally:
+        seconds, is_finished = time.monotonic() - last, True
+    return [*told, seconds, is_finished, attempt(lambda: float(v.numpy()))]
+
+
+def _go_wrong(fault):
+    if fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if fault == "raise":
+        raise Fatal("this worker has had enough")
+    if fault == "exit":
+        sys.exit(0)
+    if fault == "sleep":
+        time.sleep(60.0)
+    return jnp.ones(2) if fault == "shapes" else jnp.ones(1)

@@ -1,0 +1,115 @@
+"""Whatever happens to a worker, the others are told what, by whom, and in time."""
+
+import pathlib
+import signal
+import socket
+import time
+
+import pytest
+
+from tests.multiprocess import harness
+
+pytestmark = pytest.mark.timeout(120)
+
+# The fault; the error of the others; the time in which they have it, when a worker may
+# be behind for 4 s; and what the message must say.
+FAULTS = [
+    ("kill", 1, "WorkerLostError", 5.0, "no sign of life"),
+    ("kill", 0, "WorkerLostError", 5.0, "no sign of life"),
+    ("raise", 1, "WorkerFailedError", 5.0, "this worker has had enough"),
+    ("raise", 0, "WorkerFailedError", 5.0, "this worker has had enough"),
+    ("input", 1, "WorkerFailedError", 5.0, "the input is broken"),
+    ("exit", 1, "WorkerLostError", 5.0, "has ended its program after step"),
+    ("stop", 1, "WorkerLostError", 8.5, "no sign of life"),
+    ("sleep", 1, "WorkerStalledError", 8.5, "is still at step"),
+    ("shapes", 1, "WorkerMismatchError", 8.5, "The workers differ in step"),
+    ("functions", 1, "WorkerMismatchError", 8.5, "The workers differ in step"),
+]
+
+
+# Those after which agreement before each step makes a difference.
+AGREED = [f for f in FAULTS if f[0] in ("stop", "sleep", "shapes", "functions")]
+AGREED.append(FAULTS[1])
+
+
+@pytest.mark.parametrize(
+    ("mode", "fault", "victim", "error", "seconds", "says"),
+    [("async", *f) for f in FAULTS] + [("strict", *f) for f in AGREED],
+    ids=[f"async-{f[0]}-{f[1]}" for f in FAULTS]
+    + [f"strict-{f[0]}-{f[1]}" for f in AGREED],
+)
+def test_a_fault_is_the_same_error_on_every_other_worker(
+    mode, fault, victim, error, seconds, says, tmp_path
+):
+    settings = {"TEST_TIMEOUT": "4", "TEST_GUARD": mode}
+    with harness.Group(tmp_path, 2, **settings) as group:
+        group.send("faulty_loop", fault=fault, victim=victim)
+        (told,) = group.collect(30.0, only={1 - victim})
+        assert "result" in told, (told, group.logs())
+        kind, worker, message, took, finished, value = told["result"]
+        assert (kind, worker) == (error, victim), message
+        assert says in message
+        assert took < seconds
+        assert finished
+        if mode == "strict":
+            # All agreed before each step, so the last one was never begun.
+            assert value == ["ok", 5.0]
+        if fault in ("shapes", "functions"):
+            (other,) = group.collect(10.0, only={victim})
+            assert other["result"][0] == error
+    assert group.left_behind() == []
+
+
+def test_sigterm_ends_a_worker_and_the_others_are_told(tmp_path):
+    with harness.Group(tmp_path, 2) as group:
+        group.send("faulty_loop", fault="none", victim=0, steps=100_000)
+        time.sleep(1.0)
+        group.workers[1].signal(signal.SIGTERM)
+        told = group.collect(20.0)
+        assert told[1] == {"gone": -signal.SIGTERM}
+        assert told[0]["result"][:2] == ["WorkerLostError", 1]
+    assert group.left_behind() == []
+
+
+def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path):
+    with socket.socket() as taken, pytest.raises(harness.WorkerFailed) as failed:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with harness.Group(tmp_path, 1, ports=[port, port + 1]) as group:
+            assert "gone" in group.started[0]
+            raise harness.WorkerFailed(group.logs())
+    said = f"could not listen at 127.0.0.1:{port}"
+    assert said in str(failed.value)
+
+
+def test_workers_that_end_in_order_leave_nothing_behind(tmp_path):
+    with harness.Group(tmp_path, 2) as group:
+        group.call("reduce")
+        for worker in group.workers:
+            worker.process.stdin.close()
+        codes = [w.process.wait(20) for w in group.workers]
+        assert codes == [0, 0], group.logs()
+        assert group.left_behind() == []
+
+
+def test_the_coordinator_of_local_workers_listens_on_loopback_only(tmp_path):
+    with harness.Group(tmp_path, 2) as group:
+        port = int(group.addresses[0].rpartition(":")[2])
+        rows = []
+        for table in ("tcp", "tcp6"):
+            lines = pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+            rows += [line.split() for line in lines]
+    # Column 1 is the local address, 3 the state, of which 0A is listening.
+    found = [r[1] for r in rows if r[3] == "0A" and r[1].endswith(f":{port:04X}")]
+    assert len(found) == 1
+    assert found[0].endswith(f"0100007F:{port:04X}")
+
+
+def test_all_others_blame_the_worker_that_began_it(tmp_path):
+    with harness.Group(tmp_path, 3, TEST_TIMEOUT="10") as group:
+        group.send("faulty_loop", fault="raise", victim=1)
+        told = group.collect(30.0, only={0, 2})
+        for t in told:
+            assert t["result"][:2] == ["WorkerFailedError", 1], (t, group.logs())
+            assert "this worker has had enough" in t["result"][2]

@@ -1,0 +1,100 @@
+"""Which workers compute together, and where their coordinator listens."""
+
+import json
+
+import pytest
+
+import unisono
+from unisono._src import processes
+
+CLUSTER = {
+    "worker": ["a:1", "b:2"],
+    "chief": ["c:3"],
+    "evaluator": ["e:4"],
+    "ps": ["p:5"],
+}
+
+
+@pytest.mark.feature("U01", "N06")
+def test_the_chief_is_the_first_of_the_group():
+    group = processes.group_of(CLUSTER, "chief", 0)
+    assert group.tasks == (("chief", 0), ("worker", 0), ("worker", 1))
+    assert group.addresses == ("c:3", "a:1", "b:2")
+    assert (group.index, group.is_chief, group.size) == (0, True, 3)
+    worker = processes.group_of(CLUSTER, "worker", 1)
+    assert (worker.index, worker.is_chief) == (2, False)
+
+
+@pytest.mark.feature("U01")
+def test_without_a_chief_worker_0_is_the_chief():
+    group = processes.group_of({"worker": {1: "b:2", 0: "a:1"}}, "worker", 0)
+    assert group.is_chief
+    assert group.addresses == ("a:1", "b:2")
+
+
+@pytest.mark.parametrize(
+    "cluster, task", [({}, None), (CLUSTER, None), (CLUSTER, "evaluator")]
+)
+def test_nobody_computes_with_an_evaluator_or_without_a_cluster(cluster, task):
+    assert processes.group_of(cluster, task, 0) is processes.ALONE
+
+
+def test_a_task_outside_the_cluster_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"task 2 of the job 'worker'.*chief:0, w"):
+        processes.group_of(CLUSTER, "worker", 2)
+    with pytest.raises(ValueError, match="job 'ps' cannot run this strategy"):
+        processes.group_of(CLUSTER, "ps", 0)
+
+
+@pytest.mark.parametrize(
+    "address, bound",
+    [
+        ("localhost:7", "127.0.0.1:7"),
+        ("127.0.0.1:7", "127.0.0.1:7"),
+        ("[::1]:7", "127.0.0.1:7"),
+        ("10.1.2.3:7", "10.1.2.3:7"),
+        ("node-3.cluster:7", "node-3.cluster:7"),
+    ],
+)
+def test_the_coordinator_listens_only_where_it_is_known(address, bound, monkeypatch):
+    monkeypatch.delenv("JAX_COORDINATOR_BIND_ADDRESS", raising=False)
+    assert processes._bind_address(address) == bound
+
+
+def test_where_the_coordinator_listens_can_be_said(monkeypatch):
+    monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", "0.0.0.0:9")
+    assert processes._bind_address("10.1.2.3:7") == "0.0.0.0:9"
+
+
+@pytest.mark.feature("T02")
+def test_without_a_cluster_the_strategy_has_all_local_devices(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    strategy = unisono.distribute.MultiWorkerMirroredStrategy()
+    assert strategy.num_replicas_in_sync == 8
+    assert strategy.cluster_resolver.task_type is None
+    assert strategy.extended.should_checkpoint
+    context = unisono.distribute.get_replica_context
+    ids = strategy.run(lambda: context().replica_id_in_sync_group)
+    assert [int(i) for i in strategy.experimental_local_results(ids)] == list(range(8))
+    total = strategy.reduce("SUM", ids, axis=None)
+    assert int(total) == 28
+
+
+@pytest.mark.feature("T02")
+def test_the_experimental_name_takes_a_communication(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    experimental = unisono.distribute.experimental
+    ring = experimental.CollectiveCommunication.RING
+    strategy = experimental.MultiWorkerMirroredStrategy(communication=ring)
+    assert isinstance(strategy, unisono.distribute.MultiWorkerMirroredStrategy)
+    assert strategy.extended._default_options.implementation is ring
+
+
+def test_a_cluster_cannot_be_joined_after_jax_has_started(monkeypatch):
+    text = {
+        "cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]},
+        "task": {"type": "worker", "index": 0},
+    }
+    monkeypatch.setenv("TF_CONFIG", json.dumps(text))
+    with pytest.raises(RuntimeError, match="before anything uses JAX's devices"):
+        unisono.distribute.MultiWorkerMirroredStrategy()
