@@ -253,6 +253,24 @@ def test_every_transformation_tells_its_spec(change, expected):
             assert spec.dtype == np.asarray(x).dtype
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.map(lambda x: x * 2),
+        lambda d: d.window(2).flat_map(lambda w: w),
+        lambda d: d.window(2).shuffle(3).take(1).flat_map(lambda w: w.map(np.abs)),
+        lambda d: d.interleave(lambda x: Dataset.range(x)),
+    ],
+    ids=["map", "window", "shuffled windows", "interleave"],
+)
+def test_a_dataset_without_elements_has_a_spec(change):
+    for empty in (Dataset.range(0), Dataset.range(5).take(0).map(lambda x: x)):
+        dataset = change(empty)
+        assert dataset.element_spec == Spec((), np.int64)
+        made = mirrored(2).experimental_distribute_dataset(dataset.batch(2))
+        assert list(made) == []
+
+
 def test_asking_for_a_spec_disturbs_nothing():
     calls = []
 

@@ -208,7 +208,7 @@ def mapped_spec(fn: Callable[..., Any], parent: nodes.Node) -> Any:
     sample = nodes.first(parent)
     wanted = parent.spec
     if sample is None:
-        sample = nodes.zeros(wanted)
+        sample = parent.example()
     found = elements.spec_of(apply(fn, sample))
     if any(s.shape is None for s in elements.leaves(wanted)):
         return elements.map_leaves(lambda s: specs.TensorSpec(None, s.dtype), found)

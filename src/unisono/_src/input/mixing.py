@@ -346,7 +346,7 @@ class Interleave(nodes.Unary):
         """The plan that the function makes of some element."""
         element = nodes.first(self.parent)
         if element is None:
-            element = nodes.zeros(self.parent.spec)
+            element = self.parent.example()
         return inner(self.fn, element)
 
     def _spec(self) -> Any:

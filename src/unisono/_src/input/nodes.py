@@ -81,6 +81,10 @@ class Node:
         """A node with the same first element, of which taking it disturbs nothing."""
         return self.parents[0] if self.keeps_spec else self
 
+    def example(self) -> Any:
+        """What an element could be, for a dataset that has none."""
+        return zeros(self.spec)
+
     @property
     def is_fresh(self) -> bool:
         """Whether the arrays of an element are new and belong to no one else."""
@@ -128,6 +132,10 @@ class Selecting(Unary):
         if rows is not None:
             return Lookup(rows, self.indices())
         return self.selecting(self.parent.cursor)
+
+    def example(self) -> Any:
+        """One of the parent."""
+        return self.parent.example()
 
     def rows(self) -> Rows | None:
         """Those of the parent."""

@@ -169,6 +169,10 @@ class Window(nodes.Unary):
     def _spec(self) -> Any:
         return self.wrap_spec(self.parent.spec)
 
+    def example(self) -> Any:
+        """A window of one element."""
+        return self.wrap([self.parent.example()])
+
     @property
     def cardinality(self) -> int:
         """How many windows there are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from typing import Any
 
 from unisono._src.input import columnar, cursors, mapping, nodes, selecting
@@ -52,10 +53,9 @@ def _plan_dataset() -> type:
 
 def _allow_flags() -> None:
     """Let Grain ask for its flags in a program that does not use absl's."""
-    from absl import flags
-
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS.mark_as_parsed()
+    flags = sys.modules["absl.flags"].FLAGS  # Grain has loaded it.
+    if not flags.is_parsed():
+        flags.mark_as_parsed()
 
 
 class InProcesses(cursors.Cursor):
