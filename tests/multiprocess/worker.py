@@ -6,7 +6,7 @@ import sys
 import traceback
 
 import unisono
-from tests.multiprocess import scenarios
+from tests.multiprocess import input_scenarios, scenarios
 
 
 def main():
@@ -21,7 +21,8 @@ def main():
     print(json.dumps({"result": strategy.num_replicas_in_sync}), file=out)
     for line in sys.stdin:
         told = json.loads(line)
-        run = getattr(scenarios, told["scenario"])
+        own = getattr(input_scenarios, told["scenario"], None)
+        run = own or getattr(scenarios, told["scenario"])
         try:
             answer = {"result": run(strategy, worker, **told["arguments"])}
         except scenarios.Fatal:

@@ -1,0 +1,141 @@
+"""Datasets of several workers: scenarios like those of `scenarios`."""
+
+import numpy as np
+
+import unisono as tf
+from tests.multiprocess.scenarios import attempt, local, plain
+
+Dataset = tf.data.Dataset
+
+
+def _with_policy(dataset, name):
+    options = tf.data.Options()
+    policy = getattr(tf.data.experimental.AutoShardPolicy, name)
+    options.experimental_distribute.auto_shard_policy = policy
+    return dataset.with_options(options)
+
+
+def _steps(s, dataset):
+    return [local(s, x) for x in s.experimental_distribute_dataset(dataset)]
+
+
+def split(s, w, cases, policy="AUTO"):
+    """Parts of ranges in batches: a list of (examples, batch size)."""
+    made = [_with_policy(Dataset.range(n).batch(b), policy) for n, b in cases]
+    return [_steps(s, dataset) for dataset in made]
+
+
+def files_without_files(s, w):
+    return attempt(lambda: _steps(s, _with_policy(Dataset.range(8).batch(4), "FILE")))
+
+
+def lines(s, w, paths, batch=2):
+    found = s.experimental_distribute_dataset(
+        tf.data.TextLineDataset(paths).batch(batch)
+    )
+    texts = [
+        [[line.decode() for line in part] for part in s.experimental_local_results(x)]
+        for x in found
+    ]
+    return [texts, str(found.describe().rows)]
+
+
+def too_few_files(s, w, path):
+    return attempt(lambda: lines(s, w, [path]))
+
+
+def kinds(s, w):
+    found = s.experimental_distribute_dataset(Dataset.range(8).batch(4))
+    return [type(next(iter(found))).__name__, str(found.element_spec)]
+
+
+def from_function(s, w, how):
+    """`sharded` by hand, `uneven` lengths, or the same with `static` shapes."""
+    seen = []
+
+    def make(c):
+        seen.append(
+            [c.num_input_pipelines, c.input_pipeline_id, c.num_replicas_in_sync]
+        )
+        if how == "sharded":
+            own = Dataset.range(8).shard(c.num_input_pipelines, c.input_pipeline_id)
+            return own.batch(c.get_per_replica_batch_size(4))
+        length = 2 + 2 * c.input_pipeline_id
+        return Dataset.range(length).batch(2, drop_remainder=how == "static")
+
+    steps = [local(s, x) for x in s.distribute_datasets_from_function(make)]
+    return [steps, seen]
+
+
+def trained(s, w, policy, stop=None, state=None):
+    """Sums what a compiled step sees: every example once, whoever has it."""
+    with s.scope():
+        total = tf.Variable(
+            np.zeros(40, "f4"),
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+        )
+
+    @tf.function
+    def step(x):
+        s.run(lambda x: total.assign_add(_counts(x)), args=(x,))
+
+    # No seed: workers that read everything must still read the same order.
+    dataset = Dataset.range(38).shuffle(20).batch(8)
+    iterator = iter(s.experimental_distribute_dataset(_with_policy(dataset, policy)))
+    if state is not None:
+        iterator.set_state(state)
+    count = 0
+    for x in iterator:
+        step(x)
+        count += 1
+        if count == stop:
+            break
+    saved = iterator.get_state()
+    iterator.close()
+    return [count, plain(total.numpy()), saved]
+
+
+def _counts(x):
+    return (x[None, :] == np.arange(40)[:, None]).sum(1).astype("f4")
+
+
+def endless(s, w, steps=20):
+    """Batches of something endless need no agreement."""
+
+    def make(c):
+        return Dataset.range(3 + c.input_pipeline_id).repeat().batch(4)
+
+    found = iter(s.distribute_datasets_from_function(make))
+    last = [local(s, next(found)) for _ in range(steps)][-1]
+    found.close()
+    return last
+
+
+def failing(s, w, victim):
+    """One worker's generator raises in mid-epoch."""
+
+    def numbers():
+        for i in range(40):
+            if w == victim and i == 10:
+                raise KeyError("no such file")
+            yield np.int64(i)
+
+    def make(c):
+        spec = tf.TensorSpec((), np.int64)
+        return Dataset.from_generator(numbers, output_signature=spec).batch(2)
+
+    def loop():
+        for x in s.distribute_datasets_from_function(make):
+            s.reduce("SUM", s.run(lambda x: x.sum(), args=(x,)), None)
+
+    return attempt(loop)
+
+
+def refused(s, w):
+    options = tf.distribute.InputOptions(
+        experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA
+    )
+    return attempt(
+        lambda: s.distribute_datasets_from_function(lambda c: Dataset.range(4), options)
+    )
