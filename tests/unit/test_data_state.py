@@ -234,3 +234,14 @@ def test_a_carried_state_of_text_is_saved():
     iterator = iter(make())
     next(iterator), next(iterator)
     assert [x.item() for x in resumed(make(), saved(iterator))] == whole[2:]
+
+
+def test_behind_a_shuffle_an_exception_takes_no_other_element_along():
+    def refuse_three(x):
+        if x == 3:
+            raise ValueError("three")
+        return x
+
+    dataset = Dataset.range(20).map(refuse_three).shuffle(10, seed=1).ignore_errors()
+    found = sorted(int(x) for x in dataset)
+    assert found == [i for i in range(20) if i != 3]

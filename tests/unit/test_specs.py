@@ -43,3 +43,25 @@ def test_a_per_replica_spec_has_one_spec_per_replica():
     assert hash(both) == hash(PerReplicaSpec(spec, spec))
     assert both != PerReplicaSpec(spec)
     assert repr(both).startswith("PerReplicaSpec(TensorSpec(shape=(2,)")
+
+
+def test_parts_that_a_signature_does_not_describe_are_refused():
+    strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    numbers = strategy.experimental_distribute_dataset(
+        unisono.data.Dataset.range(21).batch(8)
+    )
+    traced = []
+
+    @unisono.function(input_signature=[numbers.element_spec])
+    def step(x):
+        traced.append(1)
+        return strategy.reduce("SUM", strategy.run(jnp.sum, args=(x,)), axis=None)
+
+    assert sum(int(step(x)) for x in numbers) == 210
+    matrix = next(
+        iter(
+            four(lambda c: unisono.data.Dataset.from_tensors(np.ones((2, 2))).repeat())
+        )
+    )
+    with pytest.raises(TypeError, match="do not match PerReplicaSpec"):
+        step(matrix)

@@ -243,6 +243,19 @@ def apply_specs(args: Sequence[Any], input_signature: Sequence[Any]) -> tuple[An
     return tuple(_apply_spec(a, s, f"argument {i}") for i, (a, s) in pairs)
 
 
+def _check_parts(value: Any, spec: PerReplicaSpec, where: str) -> None:
+    """Raise `TypeError` unless the parts of a value are those that a spec describes."""
+    if not isinstance(value, values.PerReplica) or value.is_traced:
+        return
+    kinds = value.kinds()
+    fits = len(kinds) == len(spec.specs) and all(
+        one.describes(*kind) for one, kind in zip(spec.specs, kinds, strict=True)
+    )
+    if not fits:
+        told = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in kinds)
+        raise TypeError(f"{where} has the parts {told}, which do not match {spec}.")
+
+
 def _apply_spec(value: Any, spec: Any, where: str) -> Any:
     if nest.is_nested(spec):
         nest.check_same(spec, value, 0) if type(spec) is type(value) else None
@@ -252,6 +265,7 @@ def _apply_spec(value: Any, spec: Any, where: str) -> Any:
         ]
         return nest.rebuild(value, parts)
     if isinstance(spec, PerReplicaSpec):
+        _check_parts(value, spec, where)
         return value
     if not isinstance(spec, TensorSpec):
         raise TypeError(

@@ -16,6 +16,10 @@ _TEXT = (str, bytes, "string")
 class TypeSpec:
     """Base of the descriptions of values."""
 
+    def describes(self, shape: Sequence[int], dtype: Any) -> bool:
+        """Whether an array of this shape and element type is meant."""
+        return False
+
 
 class TensorSpec(TypeSpec):
     """Describes an array; None in the shape, or as the shape, matches any size.
@@ -40,12 +44,16 @@ class TensorSpec(TypeSpec):
         Types are compared as JAX holds them: int64 is int32 unless 64-bit types are
         enabled.
         """
+        is_text = self.dtype.kind == "O"
+        kind = np.asarray(value).dtype if is_text else jnp.result_type(value)
+        return self.describes(np.shape(value), kind)
+
+    def describes(self, shape: Sequence[int], dtype: Any) -> bool:
+        """Whether an array of this shape and element type is meant."""
         if self.dtype.kind == "O":
-            if np.asarray(value).dtype.kind != "O":
-                return False
-        elif jnp.result_type(value) != jax.dtypes.canonicalize_dtype(self.dtype):
-            return False
-        return self.fits(np.shape(value))
+            return np.dtype(dtype).kind == "O" and self.fits(shape)
+        same = dtype == jax.dtypes.canonicalize_dtype(self.dtype)
+        return (same or dtype == self.dtype) and self.fits(shape)
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether an array of this shape is meant."""

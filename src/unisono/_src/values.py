@@ -122,6 +122,19 @@ class PerReplica(StandsForArray, DistributedValues):
         return self._parts
 
     @property
+    def is_traced(self) -> bool:
+        """Whether this stands for values of a program being traced."""
+        held = self._parts if self._stacked is None else self._stacked
+        return self._local is not None or is_traced(held)
+
+    def kinds(self) -> list[tuple[tuple[int, ...], Any]]:
+        """Shape and element type of the value of each replica of this worker."""
+        if isinstance(self._stacked, jax.Array):
+            rows = len(self._stacked.sharding.addressable_devices)
+            return [(self._stacked.shape[1:], self._stacked.dtype)] * rows
+        return [(jnp.shape(x), getattr(x, "dtype", None)) for x in self.values]
+
+    @property
     def first(self) -> int:
         """The replica that the first of `values` belongs to."""
         return self._first if self.values else 0

@@ -198,7 +198,18 @@ class _ShuffledElements(_Shuffled):
 
     def _pull(self, count: int) -> list[Any]:
         number = self._trail.read_so_far
-        arrived = list(enumerate(self._trail.read(count), number))
+        arrived: list[Any] = []
+        try:
+            while len(arrived) < count:
+                index = self._trail.read_so_far
+                one = self._trail.read(1)
+                if not len(one):
+                    break
+                arrived.append((index, one[0]))
+        except BaseException:
+            # Whoever goes on after the exception shall miss nothing else.
+            self._buffer.extend(arrived)
+            raise
         if number - self._swept > self._every and self._buffer:
             self._swept = number
             self._trail.forget_before(min(index for index, _ in self._buffer))
