@@ -58,10 +58,7 @@ def test_parts_that_a_signature_does_not_describe_are_refused():
         return strategy.reduce("SUM", strategy.run(jnp.sum, args=(x,)), axis=None)
 
     assert sum(int(step(x)) for x in numbers) == 210
-    matrix = next(
-        iter(
-            four(lambda c: unisono.data.Dataset.from_tensors(np.ones((2, 2))).repeat())
-        )
-    )
+    matrices = unisono.data.Dataset.from_tensors(np.ones((2, 2))).repeat()
+    matrix = next(iter(strategy.distribute_datasets_from_function(lambda c: matrices)))
     with pytest.raises(TypeError, match="do not match PerReplicaSpec"):
         step(matrix)
