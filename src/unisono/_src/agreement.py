@@ -6,7 +6,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import Literal
+
+from unisono._src import invariance
 
 # Rules for derivatives, which JAX wraps anew in every trace.
 _RULES = ("fun", "fwd", "bwd", "jvp", "rule", "thunk", "debug_info")
@@ -44,7 +45,7 @@ def _same_atoms(a: Any, b: Any, names: dict[Any, Any]) -> bool:
 def _same_atom(x: Any, y: Any, names: dict[Any, Any]) -> bool:
     if x.aval != y.aval:
         return False
-    if isinstance(x, Literal) or isinstance(y, Literal):
+    if invariance.is_literal(x) or invariance.is_literal(y):
         return type(x) is type(y) and _same(x.val, y.val)
     return names.get(x) is y
 

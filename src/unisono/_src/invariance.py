@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import Literal
 
 from unisono._src import errors
 
@@ -28,7 +27,7 @@ class Invariance:
         return [self._of(v, known) for v in jaxpr.outvars]
 
     def _of(self, var: Any, known: dict[Any, bool]) -> bool:
-        return True if isinstance(var, Literal) else known.get(var, False)
+        return True if is_literal(var) else known.get(var, False)
 
     def _equation(self, eqn: Any, known: dict[Any, bool]) -> None:
         name = eqn.primitive.name
@@ -103,6 +102,14 @@ _SEPARATING = {"axis_index", "ppermute", "all_to_all", "reduce_scatter",
 _COLLECTIVES = {*_EQUALISING, "ppermute", "all_to_all", "reduce_scatter"}
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call",
           "custom_vjp_call", "remat", "checkpoint"}  # fmt: skip
+
+
+def is_literal(atom: Any) -> bool:
+    """Whether an operand of a program is a constant.
+
+    Its class is in `jax.extend`, which takes long to load.
+    """
+    return hasattr(atom, "val")
 
 
 def _separates(eqn: Any) -> bool:
