@@ -31,6 +31,7 @@ features: $(TEST) ## Run the tests; list each row of the feature table with its 
 bench: $(CORE) ## Compare with the same programs written in plain JAX
 	@$(RUN) benchmarks/run.py
 	@$(RUN) benchmarks/input.py
+	@$(RUN) benchmarks/workers.py
 
 lint: $(TEST) ## Check style and formatting
 	@$(BIN)/ruff check $(CODE)
