@@ -246,8 +246,25 @@ class _ShuffledElements(_Shuffled):
         self._source.close()
 
 
+def _drawn(draws: Sequence[float]) -> list[int]:
+    """The order in which a buffer that holds everything is emptied."""
+    left = len(draws)
+    buffer = list(range(left))
+    chosen = []
+    for draw in draws:
+        place = int(draw * left)
+        left -= 1
+        chosen.append(buffer[place])
+        buffer[place] = buffer[left]
+    return chosen
+
+
 class _Permuted(cursors.Cursor):
-    """All of a table in random order: what a buffer that holds everything comes to."""
+    """All of a table in random order: what a buffer that holds everything comes to.
+
+    The order is that of a buffer, because datasets that are shuffled alike must stay
+    alike, whatever stands before the shuffle.
+    """
 
     def __init__(self, length: int, order: Order) -> None:
         self._length, self._order = length, order
@@ -264,7 +281,8 @@ class _Permuted(cursors.Cursor):
             self._begin()
             seeds = np.random.SeedSequence([abs(self._seed), self._number or 0])
             generator = np.random.Generator(np.random.PCG64(seeds))
-            self._permutation = generator.permutation(self._length)
+            draws = generator.random(self._length)
+            self._permutation = np.array(_drawn(draws.tolist()), np.intp)
         return self._permutation
 
     def read(self, count: int) -> Any:
