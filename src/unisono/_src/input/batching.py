@@ -64,19 +64,35 @@ def batched_spec(spec: Any, size: int | None) -> Any:
     )
 
 
-def batched_cardinality(inner: int, size: int, drop: bool) -> int:
-    """How many batches there are."""
-    if inner < 0:
-        return inner
-    return inner // size if drop else -(-inner // size)
+@dataclasses.dataclass(frozen=True, eq=False)
+class Batching(nodes.Unary):
+    """Consecutive elements made into batches; abstract.
+
+    Attributes:
+        size: elements per batch.
+        drop: whether a last, smaller batch is dropped.
+    """
+
+    size: int
+    drop: bool
+
+    @property
+    def cardinality(self) -> int:
+        """How many batches there are."""
+        inner = self.parent.cardinality
+        if inner < 0:
+            return inner
+        return inner // self.size if self.drop else -(-inner // self.size)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Stacked arrays are new; neighbouring rows may be a view, which tells."""
+        return True
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Batch(nodes.Unary):
+class Batch(Batching):
     """Consecutive elements stacked."""
-
-    size: int
-    drop: bool = False
 
     def cursor(self) -> cursors.Cursor:
         """Batch after batch."""
@@ -87,16 +103,6 @@ class Batch(nodes.Unary):
 
     def _spec(self) -> Any:
         return batched_spec(self.parent.spec, self.size if self.drop else None)
-
-    @property
-    def cardinality(self) -> int:
-        """How many batches there are."""
-        return batched_cardinality(self.parent.cardinality, self.size, self.drop)
-
-    @property
-    def is_fresh(self) -> bool:
-        """Stacked arrays are new; neighbouring rows may be a view, which tells."""
-        return True
 
     def __str__(self) -> str:
         return f"Batch({self.size}{', drop_remainder' if self.drop else ''})"
@@ -147,20 +153,16 @@ def elements_too_large(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PaddedBatch(nodes.Unary):
+class PaddedBatch(Batching):
     """Elements of different shapes, padded and stacked.
 
     Attributes:
-        size: elements per batch.
         shapes: a `TensorSpec` per component; None means the longest of the batch.
         values: what to pad with, per component.
-        drop: whether a last, smaller batch is dropped.
     """
 
-    size: int
     shapes: Any
     values: Any
-    drop: bool = False
 
     def cursor(self) -> cursors.Cursor:
         """Batch after batch."""
@@ -168,16 +170,6 @@ class PaddedBatch(nodes.Unary):
 
     def _spec(self) -> Any:
         return batched_spec(self.shapes, self.size if self.drop else None)
-
-    @property
-    def cardinality(self) -> int:
-        """How many batches there are."""
-        return batched_cardinality(self.parent.cardinality, self.size, self.drop)
-
-    @property
-    def is_fresh(self) -> bool:
-        """Padded arrays are new."""
-        return True
 
     def __str__(self) -> str:
         return f"PaddedBatch({self.size})"

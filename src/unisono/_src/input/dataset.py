@@ -6,7 +6,7 @@ import functools
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -360,8 +360,30 @@ class _FileDataset(Dataset):
         )
 
 
-class TextLineDataset(_FileDataset):
-    r"""The lines of text files, without their ends.
+class _RecordDataset(_FileDataset):
+    """Records whose ends the file itself tells; abstract."""
+
+    _kind: ClassVar[str]
+
+    def __init__(
+        self,
+        filenames: Any,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        packed = files.check_compression(compression_type)
+        kind = self._kind
+        super().__init__(
+            filenames,
+            lambda names: files.Files(kind, names, packed),
+            num_parallel_reads,
+        )
+
+
+class TextLineDataset(_RecordDataset):
+    """The lines of text files, without their ends.
 
     Args:
         filenames: one or several paths, or a dataset of them.
@@ -372,48 +394,16 @@ class TextLineDataset(_FileDataset):
         name: accepted for TensorFlow's sake.
     """
 
-    def __init__(
-        self,
-        filenames: Any,
-        compression_type: str | None = None,
-        buffer_size: int | None = None,
-        num_parallel_reads: int | None = None,
-        name: str | None = None,
-    ) -> None:
-        kind = files.check_compression(compression_type)
-        super().__init__(
-            filenames,
-            lambda names: files.Files("TextLine", names, kind),
-            num_parallel_reads,
-        )
+    _kind = "TextLine"
 
 
-class TFRecordDataset(_FileDataset):
+class TFRecordDataset(_RecordDataset):
     """The records of TFRecord files, as `bytes`; lengths and checksums are checked.
 
-    Args:
-        filenames: one or several paths, or a dataset of them.
-        compression_type: None, "GZIP" or "ZLIB".
-        buffer_size: accepted for TensorFlow's sake.
-        num_parallel_reads: how many files are read in turn; None reads them one after
-            the other.
-        name: accepted for TensorFlow's sake.
+    The arguments are those of `TextLineDataset`.
     """
 
-    def __init__(
-        self,
-        filenames: Any,
-        compression_type: str | None = None,
-        buffer_size: int | None = None,
-        num_parallel_reads: int | None = None,
-        name: str | None = None,
-    ) -> None:
-        kind = files.check_compression(compression_type)
-        super().__init__(
-            filenames,
-            lambda names: files.Files("TFRecord", names, kind),
-            num_parallel_reads,
-        )
+    _kind = "TFRecord"
 
 
 class FixedLengthRecordDataset(_FileDataset):

@@ -43,8 +43,7 @@ _SEES_THROUGH = (
 _FILES_SEEN_THROUGH = (
     *_SEES_THROUGH,
     mapping.Map,
-    batching.Batch,
-    batching.PaddedBatch,
+    batching.Batching,
     batching.Rebatch,
     batching.Unbatch,
     stages.Window,
@@ -68,7 +67,7 @@ def batch_size(node: nodes.Node) -> int | None:
 
 def _may_be_static(node: nodes.Node) -> bool:
     """Whether asking for the spec can tell more; it may call a user's function."""
-    batches = (batching.Batch, batching.PaddedBatch, batching.Rebatch)
+    batches = (batching.Batching, batching.Rebatch)
     last = next((n for n in nodes.walk(node) if isinstance(n, batches)), None)
     return last is None or last.drop
 
@@ -76,7 +75,7 @@ def _may_be_static(node: nodes.Node) -> bool:
 def _walked_batch_size(node: nodes.Node) -> int | None:
     while isinstance(node, _SEES_THROUGH):
         node = node.parents[0]
-    if isinstance(node, (batching.Batch, batching.PaddedBatch)):
+    if isinstance(node, batching.Batching):
         return node.size
     if isinstance(node, (mixing.Zip, mixing.Concatenate)):
         sizes = {_walked_batch_size(n) for n in node.inputs}

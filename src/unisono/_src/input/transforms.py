@@ -115,7 +115,7 @@ class Transformations:
             self._node.spec, padded_shapes, padding_values, certain
         )
         return self._derive(
-            batching.PaddedBatch(self._node, size, shapes, values, bool(drop_remainder))
+            batching.PaddedBatch(self._node, size, bool(drop_remainder), shapes, values)
         )
 
     def unbatch(self, name: str | None = None) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from unisono._src import ambient, collectives, contexts, options, values
+from unisono._src import input as pipelines
 from unisono._src.strategies import base, extended
+from unisono._src.topology import Topology
 
 
 class LocalExtended(extended.StrategyExtended):
@@ -16,6 +18,19 @@ class LocalExtended(extended.StrategyExtended):
     """
 
     _is_chief = True
+    _topology: Topology
+
+    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        owner = self._container_strategy()
+        return pipelines.distributed.DistributedDataset(
+            dataset, self._topology, options, owner
+        )
+
+    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
+        owner = self._container_strategy()
+        return pipelines.distributed.DistributedDatasetsFromFunction(
+            dataset_fn, self._topology, options, owner
+        )
 
     @property
     def experimental_should_init(self) -> bool:

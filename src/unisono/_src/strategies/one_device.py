@@ -9,7 +9,6 @@ from typing import Any
 import jax
 
 from unisono._src import ambient, collectives, nest, state
-from unisono._src import input as pipelines
 from unisono._src.strategies import base, local
 from unisono._src.topology import Topology
 
@@ -49,18 +48,6 @@ class _OneDeviceExtended(local.SingleExtended):
             return tree
         device = self._topology.devices[0]
         return nest.map_structure(lambda x: collectives.follow(x, device), tree)
-
-    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
-        owner = self._container_strategy()
-        return pipelines.distributed.DistributedDataset(
-            dataset, self._topology, options, owner
-        )
-
-    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
-        owner = self._container_strategy()
-        return pipelines.distributed.DistributedDatasetsFromFunction(
-            dataset_fn, self._topology, options, owner
-        )
 
     @property
     def worker_devices(self) -> Sequence[str]:

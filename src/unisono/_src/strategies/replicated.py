@@ -28,7 +28,6 @@ from unisono._src import (
     values,
     variables,
 )
-from unisono._src import input as pipelines
 from unisono._src.slices import IndexedSlices
 from unisono._src.state import Policy
 from unisono._src.strategies import base, destinations, extended, local, updates
@@ -277,18 +276,6 @@ class ReplicatedExtended(local.LocalExtended):
             )
 
         return tuple(of_replica(i) for i in range(self._topology.copies))
-
-    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
-        owner = self._container_strategy()
-        return pipelines.distributed.DistributedDataset(
-            dataset, self._topology, options, owner
-        )
-
-    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
-        owner = self._container_strategy()
-        return pipelines.distributed.DistributedDatasetsFromFunction(
-            dataset_fn, self._topology, options, owner
-        )
 
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas
