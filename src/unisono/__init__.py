@@ -21,12 +21,14 @@ from unisono._src.creation import variable_creator_scope
 from unisono._src.errors import FailedPreconditionError, InvalidArgumentError
 from unisono._src.function import Function, function
 from unisono._src.gradients import grad, value_and_grad
+from unisono._src.integrations import companions as _companions
 from unisono._src.integrations import jax_arrays as _jax_arrays
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.slices import IndexedSlices
 from unisono._src.specs import TensorSpec, TypeSpec
 from unisono._src.variables import Variable
 
+_companions.install()
 _jax_arrays.install()
 
 __version__ = "0.1.0"

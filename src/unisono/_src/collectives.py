@@ -7,7 +7,8 @@ and *stacked*, one array whose first axis is the replicas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -53,6 +54,14 @@ is_clean = core.trace_ctx.is_top_level
 def is_eager(trace: Any) -> bool:
     """Whether a trace computes at once."""
     return isinstance(trace, core.EvalTrace)
+
+
+@contextlib.contextmanager
+def computing() -> Iterator[None]:
+    """A block that computes at once, also while a program is being traced."""
+    nowhere = jax.sharding.AbstractMesh((), ())
+    with core.eval_context(), jax.sharding.use_abstract_mesh(nowhere):
+        yield
 
 
 class Port:

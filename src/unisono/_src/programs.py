@@ -74,7 +74,8 @@ def trace(
 ) -> Trace:
     """Run the Python function once on abstract values.
 
-    Once more if a body that JAX traces by itself reads variables; see `versions`.
+    Once more if a body that JAX traces by itself reads variables (see `versions`), or
+    if it met variables that were made after the trace had begun.
 
     Args:
         fn: the function.
@@ -136,11 +137,14 @@ def _trace(
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     closed = jax.make_jaxpr(traced)(stored, list(leaves))
     found = _pruned(closed, cells, seen, mesh)
-    raised = seen.get("raised")
+    raised, is_late = seen.get("raised"), seen["frame"].is_late
     seen.clear()
     if raised is not None:
         materialize(found, leaves)
         raise raised
+    if is_late:
+        materialize(found, leaves)
+        return _trace(fn, rest, leaves, mesh, False, plan, kept)
     return found
 
 
