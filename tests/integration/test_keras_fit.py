@@ -1,5 +1,7 @@
 """Keras' compile, fit, evaluate and predict under strategies: one device's numbers."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -68,18 +70,38 @@ def test_fit_under_scope_gives_the_weights_of_one_device():
     assert {(r.placement, r.devices) for r in rows} >= {("mirrored", 2)}
 
 
+@functools.cache
+def _linear(replicas):
+    """A model of its own for each number of replicas, so that it compiles once."""
+    with scope(mirrored(replicas)):
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([layers.Input((5,)), layers.Dense(3)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.1), loss, metrics=["accuracy"])
+    return model, model.get_weights()
+
+
+def _used(replicas, count, batch):
+    model, weights = _linear(replicas)
+    model.set_weights(weights)
+    x, y = examples(count)
+    history = model.fit(x, y, batch_size=batch, verbose=0, shuffle=False).history
+    evaluated = model.evaluate(x, y, batch_size=batch, verbose=0)
+    predicted = model.predict(x, batch_size=batch, verbose=0)
+    return history, evaluated, predicted, model.get_weights()
+
+
 @pytest.mark.feature("V01")
-@hypothesis.settings(max_examples=6, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=8, deadline=None, derandomize=True)
 @hypothesis.given(
-    count=st.integers(1, 21),
-    batch=st.integers(1, 9),
+    count=st.integers(1, 17),
+    batch=st.sampled_from([2, 4, 7, 8]),
     replicas=st.sampled_from([1, 2, 3, 4, 8]),
 )
 @hypothesis.example(count=19, batch=8, replicas=4)
 @hypothesis.example(count=3, batch=8, replicas=8)
 def test_any_number_of_samples_in_any_batches_on_any_replicas(count, batch, replicas):
-    wanted = trained(None, count=count, batch=batch)
-    assert difference(wanted, trained(replicas, count=count, batch=batch)) < CLOSE
+    assert difference(_used(None, count, batch), _used(replicas, count, batch)) < CLOSE
 
 
 @pytest.mark.feature("V01")

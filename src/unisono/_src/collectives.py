@@ -25,6 +25,11 @@ from unisono._src.options import ReduceOp
 from unisono._src.topology import AXIS, Topology
 
 
+def exact_trace() -> Any:
+    """The trace that the running code belongs to."""
+    return core.trace_ctx.trace
+
+
 def base_trace() -> Any:
     """The trace that the running code belongs to, seen through gradients."""
     found = core.trace_ctx.trace
@@ -226,6 +231,21 @@ def as_array(x: Any) -> Any:
         ) from None
 
 
+def is_tree(x: Any) -> bool:
+    """Whether `x` is a structure of arrays that only JAX knows, such as a class."""
+    known = (jax.Array, slices.IndexedSlices, StandsForArray)
+    return not isinstance(x, known) and not jax.tree_util.all_leaves([x])
+
+
+def _is_slices(x: Any) -> bool:
+    return isinstance(x, slices.IndexedSlices)
+
+
+def map_tree(fn: Callable[..., Any], *trees: Any) -> Any:
+    """Apply `fn` to the arrays of structures that JAX knows."""
+    return jax.tree.map(fn, *trees, is_leaf=_is_slices)
+
+
 def is_key(x: Any) -> bool:
     """Whether `x` holds random keys, which have no numbers to compute with."""
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
@@ -283,6 +303,8 @@ def reduce_parts(
 
     Integers averaged become floats; `IndexedSlices` are concatenated.
     """
+    if is_tree(parts[0]):
+        return map_tree(lambda *xs: reduce_parts(op, xs, device), *parts)
     values = [place(as_array(p), device) for p in parts]
     sparse = [isinstance(v, slices.IndexedSlices) for v in values]
     if all(sparse):
@@ -366,6 +388,8 @@ def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
 
 def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
     """Combine the replicas' own values with an XLA collective."""
+    if is_tree(x):
+        return map_tree(lambda a: reduce_local(op, a, replicas), x)
     if isinstance(x, slices.IndexedSlices):
         values = x.values / replicas if op is ReduceOp.MEAN else x.values
         return slices.IndexedSlices(

@@ -72,9 +72,19 @@ class StrategyDistribution(keras.distribution.DataParallel):
     # Batches.
 
     def batches(self, source: Iterable[Any]) -> Iterator[Any]:
-        """Each batch of `source` on the devices."""
+        """Each batch of `source` on the devices, on accelerators one step ahead."""
+        mesh = self.device_mesh.backend_mesh
+        is_cpu = mesh.devices.flat[0].platform == "cpu"
+        if is_cpu and mesh.size == 1:
+            # The program takes it from the host, which is the same memory.
+            yield from source
+            return
+        ahead: list[Any] = []
         for batch in source:
-            yield self._placed(batch)
+            ahead.append(self._placed(batch))
+            if is_cpu or len(ahead) > 1:
+                yield ahead.pop(0)
+        yield from ahead
 
     def _placed(self, batch: Any) -> Any:
         shardings = jax.tree.map(self._sharding, batch, is_leaf=_is_sparse)

@@ -9,9 +9,8 @@ like everything else that a strategy runs.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ from keras.src.backend import Variable as KerasVariable
 from keras.src.backend.common import stateless_scope
 
 from unisono._src import ambient, assignment, collectives, errors, state, variables
-from unisono._src.integrations import keras_distribution
+from unisono._src.integrations import keeping, keras_distribution
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.state import Policy
 
@@ -75,7 +74,7 @@ class StrategyVariable(KerasVariable):
             _store(kept, value)
             self.__dict__.pop("_aside", None)
         else:
-            _assign(kept, assignment.REPLACE, value)
+            keeping.assign(kept, assignment.REPLACE, value)
 
     def assign_add(self, value: Any) -> Any:
         """Add to the value, by the rules of synchronization and aggregation."""
@@ -93,7 +92,7 @@ class StrategyVariable(KerasVariable):
         value = jnp.broadcast_to(
             self._convert_to_tensor(value, dtype=self._dtype), self.shape
         )
-        _assign(kept, op, value)
+        keeping.assign(kept, op, value)
         return self.value
 
     # While `fit` runs, its own loop holds the arrays and gives them to every step.
@@ -126,34 +125,15 @@ def adopt(variable: Any) -> None:
 def _make(variable: Any, value: Any) -> variables.Variable:
     synchronization = _SYNCHRONIZATIONS[variable.synchronization]
     aggregation = _AGGREGATIONS[variable.aggregation]
-    is_float = jnp.issubdtype(value.dtype, jnp.floating)
-    is_free = aggregation is VariableAggregation.NONE and not variable.trainable
-    if is_free and is_float:
-        # Moving averages and the like: replicas compute them from their own part of
-        # the batch. TensorFlow lets the copies drift apart; here they are averaged.
-        aggregation = VariableAggregation.MEAN
-    with _at_once(value):
-        return variables.Variable(
-            value,
-            trainable=variable.trainable,
-            name=variable.path,
-            synchronization=synchronization,
-            aggregation=aggregation,
-        )
-
-
-@contextlib.contextmanager
-def _at_once(value: Any) -> Iterator[None]:
-    """A block in which a variable is made now, also while a program is being traced.
-
-    A layer builds itself once, whatever becomes of the trace in which it does so, and
-    once for all replicas, also when they take turns.
-    """
-    if isinstance(value, jax.core.Tracer):
-        yield
-        return
-    with ambient.pushed(state=None, port=None), collectives.computing():
-        yield
+    if aggregation is VariableAggregation.NONE and not variable.trainable:
+        aggregation = keeping.aggregation_of_state(value.dtype)
+    return keeping.make(
+        value,
+        trainable=variable.trainable,
+        name=variable.path,
+        synchronization=synchronization,
+        aggregation=aggregation,
+    )
 
 
 def creating(original: Callable[..., None]) -> Callable[..., None]:
@@ -227,20 +207,3 @@ def _spread(kept: variables.Variable, value: Any) -> Any:
     if kept.aggregation is not VariableAggregation.SUM:
         return jnp.broadcast_to(whole, cell.stored_shape)
     return jnp.zeros(cell.stored_shape, cell.dtype).at[0].set(whole)
-
-
-def _assign(kept: variables.Variable, op: str, value: Any) -> None:
-    frame, cell = ambient.current(), kept._cell
-    is_own = frame.strategy is kept.distribute_strategy
-    in_replica = is_own and frame.mode == ambient.REPLICA and frame.port is not None
-    if in_replica and cell.policy is Policy.MIRRORED:
-        if kept.aggregation is VariableAggregation.NONE:
-            # Seed generators and the like: every replica writes the same. That is
-            # proved from the program, or checked when the copies are read together.
-            assignment.write_own(kept, op, value)
-            return
-    elif cell.policy is Policy.ON_READ and not in_replica and op != assignment.REPLACE:
-        old = assignment.read(kept)
-        value = old + value if op == assignment.ADD else old - value
-        op = assignment.REPLACE
-    assignment.assign(kept, op, value, False)
