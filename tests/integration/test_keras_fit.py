@@ -92,7 +92,7 @@ def _used(replicas, count, batch):
 
 
 @pytest.mark.feature("V01")
-@hypothesis.settings(max_examples=8, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=5, deadline=None, derandomize=True)
 @hypothesis.given(
     count=st.integers(1, 17),
     batch=st.sampled_from([2, 4, 7, 8]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -31,6 +32,7 @@ class Companion:
     locals: tuple[str, ...] = ()
 
 
+_log = logging.getLogger("unisono")
 _known: dict[str, Companion] = {}
 
 
@@ -55,6 +57,22 @@ def entered() -> Iterator[None]:
         for companion in found:
             stack.enter_context(companion.scope)
         yield
+
+
+def check_known(before: list[Companion]) -> None:
+    """Say so if a scope is left in which a library was loaded too late.
+
+    Args:
+        before: the companions that the scope has entered.
+    """
+    for companion in loaded():
+        if companion not in before:
+            _log.warning(
+                "%s was imported inside a strategy's scope, which could not notice "
+                "of it: what was made of it there belongs to no strategy. Import it "
+                "before `with strategy.scope():`.",
+                companion.module,
+            )
 
 
 class Locals:

@@ -21,6 +21,7 @@ from jax.interpreters import partial_eval
 from unisono._src import (
     ambient,
     collectives,
+    companions,
     contexts,
     errors,
     feeds,
@@ -110,7 +111,7 @@ def _trace(
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
         frame = state.FunctionFrame(cells, stored, kept)
-        with ambient.pushed(state=frame):
+        with ambient.pushed(state=frame), companions.entered():
             given = iter(arrays)
             args, kwargs, *fed = (signature.rebuild(r, given) for r in rest)
             args, kwargs = _with_handles((args, kwargs))

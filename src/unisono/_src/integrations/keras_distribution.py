@@ -16,7 +16,7 @@ import keras
 from jax.experimental import sparse
 from jax.sharding import NamedSharding, PartitionSpec
 
-from unisono._src import state
+from unisono._src import ambient, state
 from unisono._src.topology import AXIS
 
 
@@ -30,7 +30,7 @@ class StrategyDistribution(keras.distribution.DataParallel):
         outer: the distribution that it takes the place of.
 
     Attributes:
-        depth: how many scopes that are open here have found it.
+        depth: how many blocks that are open here need it.
         is_syncing: whether what is assigned comes out of a step; nobody else has it.
     """
 
@@ -44,7 +44,7 @@ class StrategyDistribution(keras.distribution.DataParallel):
         self.placement = placement
         self.is_training = is_training
         self.outer = outer
-        self.depth = 0
+        self.depth = 1 if is_training else 0
         self.is_syncing = False
         self._adopt = adopt
         devices = tuple(jax.local_devices()[:1])
@@ -121,9 +121,14 @@ def current() -> StrategyDistribution | None:
 
 
 def is_training() -> bool:
-    """Whether a loop of Keras itself runs: it takes variables whole."""
-    found = current()
-    return found is not None and found.is_training
+    """Whether the running code is a loop of Keras itself, which takes variables whole.
+
+    What a callback does by `run` or by a compiled function is not part of the loop.
+    """
+    found, frame = current(), ambient.current()
+    if found is None or not found.is_training:
+        return False
+    return frame.state is None and frame.mode == ambient.CROSS
 
 
 def is_syncing() -> bool:

@@ -61,6 +61,7 @@ def _patches() -> patches.Patches:
     return patches.Patches(
         [
             (backend.Variable, "__init__", keras_variables.creating),
+            (backend.Variable, "value", keras_variables.reading),
             (trainer.JAXTrainer, "__init__", keras_training.creating),
             (trainer.JAXTrainer, "_make_function", keras_training.stepping),
             (trainer.JAXTrainer, "jax_state_sync", keras_training.syncing),
@@ -91,7 +92,6 @@ class _Scope:
 
     def __enter__(self) -> None:
         check()
-        _patches().__enter__()
         placement = ambient.current().placement
         found = keras_distribution.current()
         if found is None or found.placement is not placement:
@@ -100,6 +100,7 @@ class _Scope:
                 placement, keras_variables.adopt, outer=outer
             )
             keras.distribution.set_distribution(found)
+        _patches().__enter__()
         found.depth += 1
 
     def __exit__(self, *exc: Any) -> None:

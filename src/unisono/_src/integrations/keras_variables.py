@@ -68,11 +68,11 @@ class StrategyVariable(KerasVariable):
 
     def _direct_assign(self, value: Any) -> None:
         kept = self.__dict__.get("_kept")
+        self.__dict__.pop("_aside", None)
         if kept is None:
             self.__dict__["_kept"] = _make(self, value)
         elif keras_distribution.is_training():
             _store(kept, value)
-            self.__dict__.pop("_aside", None)
         else:
             keeping.assign(kept, assignment.REPLACE, value)
 
@@ -133,6 +133,30 @@ def _make(variable: Any, value: Any) -> variables.Variable:
         name=variable.path,
         synchronization=synchronization,
         aggregation=aggregation,
+    )
+
+
+def reading(original: property) -> property:
+    """`value` of a Keras variable, which a program refuses if it cannot follow it."""
+    get = original.fget
+
+    @functools.wraps(get)  # type: ignore[arg-type]
+    def value(self: Any) -> Any:
+        if type(self) is KerasVariable and state.frame().is_compiled:
+            _check_followed(self)
+        return get(self)  # type: ignore[misc]
+
+    return property(value)
+
+
+def _check_followed(variable: Any) -> None:
+    if stateless_scope.in_stateless_scope():
+        return  # Keras takes its value from elsewhere.
+    raise RuntimeError(
+        f"The Keras variable '{variable.path}' was made outside every scope, so a "
+        "compiled function would keep its value of this moment for ever. Make the "
+        "model, optimizer or metric inside `with strategy.scope():`; the default "
+        "strategy, unisono.distribute.get_strategy(), has one too."
     )
 
 

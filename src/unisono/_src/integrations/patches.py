@@ -24,10 +24,7 @@ class Patches:
     def __init__(
         self, patches: Sequence[tuple[Any, str, Callable[[Any], Any]]]
     ) -> None:
-        self._made = [
-            (owner, name, vars(owner).get(name, _INHERITED), make(getattr(owner, name)))
-            for owner, name, make in patches
-        ]
+        self._patches = [_Patch(*p) for p in patches]
         self._open = 0
         self._lock = threading.Lock()
 
@@ -35,15 +32,37 @@ class Patches:
         with self._lock:
             self._open += 1
             if self._open == 1:
-                for owner, name, _, replacement in self._made:
-                    setattr(owner, name, replacement)
+                for patch in self._patches:
+                    patch.apply()
 
     def __exit__(self, *exc: Any) -> None:
         with self._lock:
             self._open -= 1
             if self._open == 0:
-                for owner, name, original, _ in self._made:
-                    if original is _INHERITED:
-                        delattr(owner, name)
-                    else:
-                        setattr(owner, name, original)
+                for patch in self._patches:
+                    patch.undo()
+
+
+class _Patch:
+    """One attribute; what it holds when it is replaced is what is put back."""
+
+    def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        self._owner, self._name, self._make = owner, name, make
+        self._original: Any = None
+        self._found: Any = _INHERITED
+        self._replacement: Any = None
+
+    def apply(self) -> None:
+        """Replace the attribute."""
+        found = getattr(self._owner, self._name)
+        if found is not self._found:
+            self._found, self._replacement = found, self._make(found)
+        self._original = vars(self._owner).get(self._name, _INHERITED)
+        setattr(self._owner, self._name, self._replacement)
+
+    def undo(self) -> None:
+        """Put back what was there."""
+        if self._original is _INHERITED:
+            delattr(self._owner, self._name)
+        else:
+            setattr(self._owner, self._name, self._original)

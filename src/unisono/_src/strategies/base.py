@@ -61,6 +61,7 @@ class _Scope:
     def __init__(self, strategy: Any) -> None:
         self._strategy = strategy
         self._open: list[Any] = []
+        self._loaded: list[Any] = []
         self._left = False
 
     def __enter__(self) -> Any:
@@ -74,11 +75,13 @@ class _Scope:
             stack.enter_context(extended_lib.scope_of(self._strategy))
             stack.enter_context(companions.entered())
             self._open.append(stack.pop_all())
+        self._loaded = companions.loaded()
         return self._strategy
 
     def __exit__(self, *exc: Any) -> None:
         self._left = True
         self._open.pop().__exit__(*exc)
+        companions.check_known(self._loaded)
 
 
 def check_scope(strategy: Any) -> None:
