@@ -24,7 +24,7 @@ def examples(count, features=5, classes=3, seed=0):
     """Returns inputs and integer labels."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(count, features)).astype("float32")
-    return x, rng.integers(0, classes, count)
+    return x, rng.integers(0, classes, count).astype("int32")
 
 
 def difference(a, b):

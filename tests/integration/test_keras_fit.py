@@ -268,7 +268,9 @@ def test_datasets_serve_validation_prediction_and_class_weights():
     sizes, start, batches = [8, 8, 3, 8], 0, []
     for size in sizes:
         part = order[start : start + size]
-        batches.append((x[part], y[part], np.array([weights[c] for c in y[part]])))
+        batches.append(
+            (x[part], y[part], np.array([weights[c] for c in y[part]], "f4"))
+        )
         start += size
     wanted = alone.fit(
         iter_of(batches),
@@ -510,6 +512,17 @@ def test_a_model_made_elsewhere_cannot_be_trained_in_a_scope():
         inner = classifier()
     with mirrored(4).scope(), pytest.raises(RuntimeError, match="Mixing different"):
         inner.fit(x, y, verbose=0)
+
+
+def test_a_cleared_session_does_not_end_the_scope():
+    x, y = examples(4)
+    strategy = mirrored(2)
+    with strategy.scope():
+        keras.utils.clear_session(free_memory=False)
+        model = classifier()
+    model.fit(x, y, verbose=0)
+    assert {r.devices for r in strategy.describe(model).rows} == {2}
+    assert keras.distribution.distribution() is None
 
 
 def test_an_old_keras_is_refused_in_the_user_s_terms(monkeypatch):

@@ -40,7 +40,8 @@ def shared(original: Callable[[], Any]) -> Callable[[], Any]:
         scope = keras.distribution.distribution()
         keras.distribution.set_distribution(None)
         try:
-            return original()
+            with ambient.pushed(strategy=None, placement=None):
+                return original()
         finally:
             keras.distribution.set_distribution(scope)
 

@@ -165,6 +165,10 @@ def creating(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        in_scope = ambient.current().placement is not None
+        if in_scope and keras_distribution.current() is None:
+            # `clear_session` was called: Keras has forgotten whom to ask.
+            adopt(self)
         if ambient.current().state is None or stateless_scope.in_stateless_scope():
             original(self, *args, **kwargs)
             return
