@@ -28,10 +28,11 @@ test: $(TEST) ## Run every test and doctest
 features: $(TEST) ## Run the tests; list each row of the feature table with its proof
 	@$(RUN) -m pytest -q --features
 
-bench: $(CORE) ## Compare with the same programs written in plain JAX
+bench: $(TEST) ## Compare with the same programs written in plain JAX
 	@$(RUN) benchmarks/run.py
 	@$(RUN) benchmarks/input.py
 	@$(RUN) benchmarks/workers.py
+	@$(RUN) benchmarks/keras_fit.py
 
 lint: $(TEST) ## Check style and formatting
 	@$(BIN)/ruff check $(CODE)

@@ -1,9 +1,13 @@
 """Eight virtual devices for every test and doctest, and the project's own plugins."""
 
 import importlib.util
+import os
 import pathlib
 
 import unisono
+
+# Keras asks for its backend once, when it is imported.
+os.environ["KERAS_BACKEND"] = "jax"
 
 # Before anything starts JAX's backend: afterwards the number of devices is fixed.
 unisono.config.set_virtual_devices(8)

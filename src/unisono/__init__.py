@@ -16,6 +16,7 @@ from unisono._src.errors import (
 )
 from unisono._src.function import Function, function
 from unisono._src.gradients import grad, value_and_grad
+from unisono._src.integrations import companions as _companions
 from unisono._src.integrations import jax_arrays as _jax_arrays
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.slices import IndexedSlices
@@ -27,6 +28,7 @@ if _typing.TYPE_CHECKING:
     from unisono._src.checkpoint.module import Module
     from unisono._src.cli.calls import launch
 
+_companions.install()
 _jax_arrays.install()
 
 # Loaded on first use: not every program reads, saves or launches.

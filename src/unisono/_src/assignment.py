@@ -122,6 +122,16 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
     return result if read_value else None
 
 
+def write_own(variable: Any, op: str, value: Any) -> None:
+    """Let the running replica write its copy of a mirrored variable.
+
+    All replicas must write the same: an SPMD program is refused unless that can be
+    proved, and copies written in turn are compared when they are next read as one.
+    """
+    cell = variable._cell
+    _write_copy(cell, op, convert(cell, value), ambient.current().copy)
+
+
 def convert(cell: state.Cell, value: Any) -> Any:
     """`value` as an array that can be assigned to `cell`.
 

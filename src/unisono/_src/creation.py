@@ -16,7 +16,8 @@ from unisono._src.operators import operand
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.state import Policy
 
-_PACKAGE = __name__.partition(".")[0]
+# Whose code is not the user's, when it is asked where a variable was made.
+_PACKAGES = {__name__.partition(".")[0], "keras", "flax"}
 
 
 def policy(
@@ -83,7 +84,7 @@ def origin() -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] != _PACKAGE:
+        if module.partition(".")[0] not in _PACKAGES:
             break
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

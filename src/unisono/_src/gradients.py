@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from unisono._src import ambient, state, variables, versions
+from unisono._src import ambient, operators, state, variables, versions
 from unisono._src.state import Cell
 from unisono._src.topology import Topology
 
@@ -76,7 +76,8 @@ def value_and_grad(
     Args:
         fn: returns a scalar, or ``(scalar, aux)`` with `has_aux`. Variables that it
             assigns keep their new values.
-        variables_: a variable or a sequence of them.
+        variables_: a variable or a sequence of them, ours or those of a Keras or Flax
+            model that was made in a scope.
         has_aux: whether `fn` returns auxiliary data.
 
     Returns:
@@ -89,8 +90,8 @@ def value_and_grad(
     >>> float(value), float(gradient)
     (18.0, 12.0)
     """
-    single = isinstance(variables_, variables.Variable)
-    wanted = [variables_] if single else list(variables_)
+    single = isinstance(operators.own(variables_), variables.Variable)
+    wanted = [operators.own(v) for v in ([variables_] if single else variables_)]
     _check_kind(wanted)
 
     @functools.wraps(fn)

@@ -16,6 +16,7 @@ from jax._src import config
 from unisono._src import (
     ambient,
     collectives,
+    companions,
     contexts,
     creation,
     errors,
@@ -63,6 +64,7 @@ class _Replica:
         self.device = device
         self.created = 0
         self.settings = _Settings({})
+        self.locals = companions.Locals([])
         self.greenlet: Any = None
         self.request: Any = None
         self.result: Any = None
@@ -141,16 +143,20 @@ def _resume(
 ) -> None:
     creations.start(replica.index, replica.created)
     outer, settings = ambient.swap(replica.frame), _Settings.taken()
+    others = companions.Locals.taken()
     try:
         kept = state.frame()
         apart = versions.EAGER.apart(kept.is_compiled)
         with _on(replica.device), kept.versions.fresh(), apart:
             replica.settings.apply()
+            replica.locals.apply()
             given = replica.greenlet.switch(*answer)
             replica.settings = _Settings.taken()
+            replica.locals = companions.Locals.taken()
             settings.apply()
     finally:
         settings.apply()
+        others.apply()
         replica.frame = ambient.swap(outer)
         replica.created = creations.next
     if replica.greenlet.dead:
@@ -163,9 +169,11 @@ def _stop(replica: _Replica) -> None:
     """Unwind a replica that will not be resumed."""
     if replica.greenlet.dead or not replica.greenlet:
         return
-    outer = ambient.swap(replica.frame)
+    outer, others = ambient.swap(replica.frame), companions.Locals.taken()
+    replica.locals.apply()
     try:
         with contextlib.suppress(errors.ReplicaStop):
             replica.greenlet.throw(errors.ReplicaStop)
     finally:
+        others.apply()
         ambient.swap(outer)

@@ -50,6 +50,18 @@ def map_structure(fn: Callable[[Any], Any], x: Any) -> Any:
     return fn(x)
 
 
+def is_whole(x: Any) -> bool:
+    """Whether `x` is an object of another library that has variables of a strategy.
+
+    JAX would take it apart and put another one together, with arrays for variables.
+    """
+
+    def is_variable(y: Any) -> bool:
+        return hasattr(type(y), "_unisono_variable")
+
+    return any(map(is_variable, jax.tree.leaves(x, is_leaf=is_variable)))
+
+
 def map_leaves(fn: Callable[[Any], Any], x: Any, leaf_type: type) -> Any:
     """Like `map_structure`, also inside structures that only JAX knows.
 
@@ -61,6 +73,8 @@ def map_leaves(fn: Callable[[Any], Any], x: Any, leaf_type: type) -> Any:
 
     def apply(x: Any) -> Any:
         if x is None or isinstance(x, leaf_type) or jax.tree_util.all_leaves([x]):
+            return fn(x)
+        if is_whole(x):
             return fn(x)
         return jax.tree.map(fn, x, is_leaf=lambda y: isinstance(y, leaf_type))
 

@@ -13,6 +13,15 @@ def operand(x: Any) -> Any:
     return x.__jax_array__() if isinstance(x, StandsForArray) else x
 
 
+def own(x: Any) -> Any:
+    """The variable that keeps the value of `x`, if `x` is another library's variable.
+
+    Variables of Keras and Flax that were made in a scope name it; all else is returned
+    as it is.
+    """
+    return getattr(x, "_unisono_variable", x)
+
+
 class StandsForArray:
     """Base of everything that gives an array when asked, by `__jax_array__`."""
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src import ambient, collectives, function, state
+from unisono._src.operators import own
 from unisono._src.options import (
     ReduceOp,
     VariableAggregation,
@@ -43,7 +44,7 @@ class Optimizer:
         name: str = "optimizer",
     ) -> None:
         self._tx = tx
-        self._variables = list(variables)
+        self._variables = [own(v) for v in variables]
         self._check(self._variables)
         self.name = name
         initial = tx.init([state.peek(v._cell) for v in self._variables])
@@ -142,7 +143,8 @@ class Optimizer:
     def _ordered(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> list[Any]:
         by_id: dict[int, Any] = {}
         known = {id(v) for v in self._variables}
-        for gradient, v in grads_and_vars:
+        for gradient, given in grads_and_vars:
+            v = own(given)
             if id(v) not in known:
                 raise ValueError(
                     f"The optimizer was not made for the variable {v.name}; give it "

@@ -21,6 +21,7 @@ from jax.interpreters import partial_eval
 from unisono._src import (
     ambient,
     collectives,
+    companions,
     contexts,
     copies,
     errors,
@@ -79,7 +80,8 @@ def trace(
 ) -> Trace:
     """Run the Python function once on abstract values.
 
-    Once more if a body that JAX traces by itself reads variables; see `versions`.
+    Once more if a body that JAX traces by itself reads variables (see `versions`), or
+    if it met variables that were made after the trace had begun.
 
     Args:
         fn: the function.
@@ -114,7 +116,7 @@ def _trace(
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
         frame = state.FunctionFrame(cells, stored, kept)
-        with ambient.pushed(state=frame):
+        with ambient.pushed(state=frame), companions.entered():
             given = iter(arrays)
             args, kwargs, *fed = (signature.rebuild(r, given) for r in rest)
             args, kwargs = _with_handles((args, kwargs))
@@ -143,11 +145,14 @@ def _trace(
     seen["name"] = getattr(fn, "__name__", "function")
     seen["kinds"] = [k for part in rest for k in signature.leaf_kinds(part)]
     found = _pruned(closed, cells, seen, mesh)
-    raised = seen.get("raised")
+    raised, is_late = seen.get("raised"), seen["frame"].is_late
     seen.clear()
     if raised is not None:
         materialize(found, leaves)
         raise raised
+    if is_late:
+        materialize(found, leaves)
+        return _trace(fn, rest, leaves, mesh, False, plan, kept)
     return found
 
 

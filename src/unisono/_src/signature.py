@@ -149,7 +149,7 @@ def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     if nest.is_nested(x):
         parts = tuple(flatten(c, leaves, topology) for c in nest.children(x))
         return ("c", Template(x), parts)
-    if not jax.tree_util.all_leaves([x]):
+    if not jax.tree_util.all_leaves([x]) and not nest.is_whole(x):
         flat, treedef = jax.tree.flatten(x)
         return ("x", treedef, tuple(flatten(c, leaves, topology) for c in flat))
     is_value = isinstance(x, _VALUES)

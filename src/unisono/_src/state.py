@@ -309,6 +309,7 @@ class FunctionFrame(StateFrame):
         self.written: dict[Cell, None] = {}
         self.created: dict[Cell, Any] = {}
         self.topology: Topology | None = None
+        self.is_late = False
         self.feeds: Any = None
         self.pending: dict[Cell, dict[int, Any]] = {}
         self.traces = (jnp.zeros(())._trace,)  # type: ignore[attr-defined]
@@ -319,9 +320,11 @@ class FunctionFrame(StateFrame):
         if cell in self.pending:
             raise errors.diverging(cell.name, cell.origin)
         if cell not in self.values:
-            # Made by another thread, or by code that ran outside this trace.
+            # Made by another thread, or by code that ran outside this trace. For now
+            # it is a constant; another trace will find it among its inputs.
             _check_there(cell)
             self.values[cell] = cell.array
+            self.is_late = True
         return self.values[cell]
 
     def copy(self, cell: Cell, index: int | None) -> Any:

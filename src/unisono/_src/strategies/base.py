@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from unisono._src import (
     ambient,
     assignment,
     collectives,
+    companions,
     errors,
     function,
     options,
@@ -59,6 +61,7 @@ class _Scope:
     def __init__(self, strategy: Any) -> None:
         self._strategy = strategy
         self._open: list[Any] = []
+        self._loaded: list[Any] = []
         self._left = False
 
     def __enter__(self) -> Any:
@@ -68,14 +71,17 @@ class _Scope:
                 "strategy.scope() for a new one."
             )
         check_scope(self._strategy)
-        entered = extended_lib.scope_of(self._strategy)
-        entered.__enter__()
-        self._open.append(entered)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(extended_lib.scope_of(self._strategy))
+            stack.enter_context(companions.entered())
+            self._open.append(stack.pop_all())
+        self._loaded = companions.loaded()
         return self._strategy
 
     def __exit__(self, *exc: Any) -> None:
         self._left = True
         self._open.pop().__exit__(*exc)
+        companions.check_known(self._loaded)
 
 
 def check_scope(strategy: Any) -> None:
@@ -159,7 +165,7 @@ class Strategy:
         return self._run(function.python_function(fn), tuple(args), kwargs)
 
     def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with extended_lib.scope_of(self):
+        with extended_lib.scope_of(self), companions.entered():
             return self._extended._call_for_each_replica(fn, args, kwargs)
 
     def experimental_run_v2(
@@ -259,7 +265,11 @@ class Strategy:
         """Where each variable of `tree` lives and how many bytes it takes.
 
         Args:
-            tree: a variable or nested structure of variables.
+            tree: a variable, a Keras model or a Flax module, or a nested structure of
+                variables and arrays.
+
+        Returns:
+            A `Description`, which prints as a table.
         """
         return reports.describe(tree)
 

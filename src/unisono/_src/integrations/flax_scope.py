@@ -1,0 +1,49 @@
+"""What a scope does to Flax NNX, and undoes when it is left."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import flax
+from flax import nnx
+from flax.nnx import tracers
+
+from unisono._src.integrations import flax_training, flax_variables, patches
+
+_OLDEST = (0, 12)
+
+
+@functools.cache
+def _patches() -> patches.Patches:
+    version = tuple(int(x) for x in flax.__version__.split(".")[:2])
+    kind: Any = type(nnx.Variable)
+    if version < _OLDEST or not hasattr(kind, "_variable_meta_call"):
+        oldest = ".".join(map(str, _OLDEST))
+        raise RuntimeError(
+            f"unisono works with Flax {oldest} or newer, but flax "
+            f"{flax.__version__} is loaded. Install a newer one: pip install "
+            f"'flax>={oldest}'."
+        )
+    return patches.Patches(
+        [
+            (kind, "_variable_meta_call", flax_variables.creating),
+            (tracers, "current_jax_trace", flax_variables.tracing),
+            (nnx.Optimizer, "update", flax_training.updating),
+            (nnx.RngStream, "__call__", flax_training.drawing),
+            (nnx.metrics.Welford, "__init__", flax_training.refusing),
+        ]
+    )
+
+
+class _Scope:
+    """Context manager; may be entered again and again, in several threads."""
+
+    def __enter__(self) -> None:
+        _patches().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        _patches().__exit__(*exc)
+
+
+SCOPE = _Scope()

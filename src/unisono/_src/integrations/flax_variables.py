@@ -1,0 +1,132 @@
+"""Flax NNX variables that are kept in variables of a strategy.
+
+An `nnx.Variable` has one place for its value, `_raw_value`. A variable made in a scope
+becomes an object of a subclass in which that place is a property: it reads and writes a
+`unisono.Variable` through the current state frame. Copies that NNX makes of it, for
+`nnx.split` or inside `nnx.grad`, have a plain value there, and behave as in NNX.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import nnx
+
+from unisono._src import ambient, assignment, collectives, state, variables
+from unisono._src.integrations import keeping
+from unisono._src.options import VariableAggregation, VariableSynchronization
+
+_place: Any = vars(nnx.Variable)["_raw_value"]
+# What depends on the examples of a batch, or is taken out again, is not state.
+_TRANSIENT = (nnx.Intermediate, nnx.Cache)
+
+
+class _Kept:
+    """What a variable made in a scope does differently; for subclasses made below."""
+
+    __slots__ = ()
+
+    @property
+    def _unisono_variable(self) -> variables.Variable:
+        held = _place.__get__(self)
+        if not isinstance(held, variables.Variable):
+            raise AttributeError("This copy of a variable belongs to no strategy.")
+        return held
+
+    @property
+    def _raw_value(self) -> Any:
+        held = _place.__get__(self)
+        return assignment.read(held) if isinstance(held, variables.Variable) else held
+
+    @_raw_value.setter
+    def _raw_value(self, value: Any) -> None:
+        held = _held(self)
+        if held is None or isinstance(value, variables.Variable):
+            _place.__set__(self, value)
+        else:
+            keeping.assign(held, assignment.REPLACE, value)
+
+    # NNX refuses to change a variable inside a program that did not make it. Here the
+    # state frame takes care that nothing leaks.
+
+    @property
+    def _can_update(self) -> bool:
+        return _held(self) is not None or super()._can_update  # type: ignore[misc]
+
+    def _check_can_update(self) -> None:
+        if _held(self) is None:
+            super()._check_can_update()  # type: ignore[misc]
+
+
+def _held(variable: Any) -> variables.Variable | None:
+    try:
+        held = _place.__get__(variable)
+    except AttributeError:
+        return None  # It is being made.
+    return held if isinstance(held, variables.Variable) else None
+
+
+@functools.cache
+def _kept_class(kind: type) -> type:
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind)(kind.__name__, (_Kept, kind), names)
+
+
+def creating(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of a variable class, which adopts what it has made."""
+
+    @functools.wraps(original)
+    def create(kind: type, *args: Any, **kwargs: Any) -> Any:
+        if ambient.current().strategy is None or state.frame().is_compiled:
+            return original(kind, *args, **kwargs)
+        made = original(kind, *args, **kwargs)
+        _adopt(made)
+        return made
+
+    return create
+
+
+def tracing(original: Callable[[], Any]) -> Callable[[], Any]:
+    """`current_jax_trace`, to which programs of a strategy look like no program.
+
+    NNX refuses to change what another trace has made, because the change would leak
+    out. Those of variables made in a scope do not: the state frame takes them out in
+    order. Inside gradients and other transformations the rule of NNX stands.
+    """
+
+    @functools.wraps(original)
+    def current() -> Any:
+        if not any(collectives.exact_trace() is t for t in state.frame().traces):
+            return original()
+        with collectives.computing():
+            return original()
+
+    return current
+
+
+def _adopt(made: Any) -> None:
+    if isinstance(made, _TRANSIENT) or made.hijax or made.ref:
+        return
+    value = made.get_raw_value()
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+        return
+    kept = keeping.make(value, name=type(made).__name__, **_options(made, value))
+    kind: Any = type(made)
+    object.__setattr__(made, "__class__", _kept_class(kind))
+    _place.__set__(made, kept)
+
+
+def _options(made: Any, value: Any) -> dict[str, Any]:
+    if isinstance(made, nnx.metrics.MetricState):
+        return {
+            "trainable": False,
+            "synchronization": VariableSynchronization.ON_READ,
+            "aggregation": VariableAggregation.SUM,
+        }
+    if isinstance(made, nnx.Param):
+        return {"trainable": True}
+    aggregation = keeping.aggregation_of_state(value.dtype)
+    return {"trainable": False, "aggregation": aggregation}

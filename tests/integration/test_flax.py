@@ -1,0 +1,319 @@
+"""Flax NNX modules, optimizers, metrics and random streams under strategies."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import unisono as uni
+from tests.integration.programs import difference, examples, mirrored
+
+nnx = pytest.importorskip("flax.nnx")
+
+CLOSE = 2e-6
+
+
+def per_replica(strategy, *values):
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: jnp.asarray(values[context.replica_id_in_sync_group])
+    )
+
+
+class Net(nnx.Module):
+    def __init__(self, rngs):
+        self.inner = nnx.Linear(5, 8, rngs=rngs)
+        self.outer = nnx.Linear(8, 3, rngs=rngs)
+
+    def __call__(self, x):
+        return self.outer(nnx.relu(self.inner(x)))
+
+
+def loop(strategy, compiled=True, by_argument=False, count=19, batch=8):
+    """Trains by a custom loop; returns what came out."""
+    x, y = examples(count)
+    with strategy.scope():
+        model = Net(nnx.Rngs(0))
+        optimizer = nnx.Optimizer(model, optax.adam(0.01), wrt=nnx.Param)
+        average = nnx.metrics.Average("loss")
+
+    def replica_step(model, inputs):
+        features, labels = inputs
+
+        def loss_fn(model):
+            losses = optax.softmax_cross_entropy_with_integer_labels(
+                model(features), labels
+            )
+            average.update(loss=losses)
+            return uni.nn.compute_average_loss(losses, global_batch_size=batch)
+
+        loss, gradients = nnx.value_and_grad(loss_fn)(model)
+        optimizer.update(model, gradients)
+        return loss
+
+    def step(inputs):
+        if by_argument:
+            losses = strategy.run(replica_step, args=(model, inputs))
+        else:
+            losses = strategy.run(lambda i: replica_step(model, i), args=(inputs,))
+        return strategy.reduce("SUM", losses, axis=None)
+
+    run = uni.function(step) if compiled else step
+    data = strategy.experimental_distribute_dataset(
+        uni.data.Dataset.from_tensor_slices((x, y)).batch(batch)
+    )
+    return {
+        "losses": [float(run(inputs)) for inputs in data],
+        "average": float(average.compute()),
+        "weights": [np.asarray(v) for v in jax.tree.leaves(nnx.state(model))],
+        "steps": int(optimizer.step[...]),
+        "slots": [np.asarray(v) for v in jax.tree.leaves(nnx.state(optimizer))],
+    }
+
+
+def reference(count=19, batch=8):
+    """The same loop without unisono."""
+    x, y = examples(count)
+    model = Net(nnx.Rngs(0))
+    optimizer = nnx.Optimizer(model, optax.adam(0.01), wrt=nnx.Param)
+    average, found = nnx.metrics.Average("loss"), []
+    for start in range(0, count, batch):
+        features, labels = x[start : start + batch], y[start : start + batch]
+
+        def loss_fn(model, features=features, labels=labels):
+            losses = optax.softmax_cross_entropy_with_integer_labels(
+                model(features), labels
+            )
+            return losses.sum() / batch, losses
+
+        (loss, losses), gradients = nnx.value_and_grad(loss_fn, has_aux=True)(model)
+        average.update(loss=losses)
+        optimizer.update(model, gradients)
+        found.append(float(loss))
+    return {
+        "losses": found,
+        "average": float(average.compute()),
+        "weights": [np.asarray(v) for v in jax.tree.leaves(nnx.state(model))],
+        "steps": int(optimizer.step[...]),
+        "slots": [np.asarray(v) for v in jax.tree.leaves(nnx.state(optimizer))],
+    }
+
+
+@pytest.mark.feature("V08")
+@pytest.mark.parametrize(
+    ("replicas", "compiled", "by_argument"),
+    [(2, True, False), (4, True, True), (2, False, True)],
+)
+def test_a_module_trains_as_on_one_device(replicas, compiled, by_argument):
+    found = loop(mirrored(replicas), compiled, by_argument, count=11)
+    assert difference(reference(count=11), found) < CLOSE
+
+
+def test_a_module_may_be_an_argument_of_the_compiled_function():
+    strategy = mirrored(2)
+    with strategy.scope():
+        model = Net(nnx.Rngs(0))
+
+    @uni.function
+    def double(model):
+        model.inner.kernel[...] = model.inner.kernel * 2
+
+    before = np.asarray(model.inner.kernel[...])
+    double(model)
+    double(model)
+    np.testing.assert_allclose(model.inner.kernel[...], 4 * before, rtol=1e-6)
+    assert double.experimental_get_tracing_count() == 1
+
+
+def test_gradients_by_our_own_function():
+    strategy = mirrored(2)
+    with strategy.scope():
+        w = nnx.Param(jnp.array([1.0, 2.0]))
+        optimizer = uni.optimizers.Optimizer(optax.sgd(0.1), [w])
+
+    @uni.function
+    def step(values):
+        def replica_step(x):
+            (gradient,) = uni.grad(lambda: jnp.sum(w * x), [w])()
+            optimizer.apply_gradients([(gradient, w)])
+
+        strategy.run(replica_step, args=(values,))
+
+    step(per_replica(strategy, 1.0, 2.0))
+    np.testing.assert_allclose(w[...], [0.7, 1.7], rtol=1e-6)
+
+
+@pytest.mark.feature("V05")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_metrics_add_up_over_replicas(compiled):
+    strategy = mirrored(2)
+    with strategy.scope():
+        metrics = nnx.MultiMetric(
+            loss=nnx.metrics.Average("loss"), accuracy=nnx.metrics.Accuracy()
+        )
+
+    def step(values):
+        def replica_step(v):
+            logits = jnp.stack([v, 1 - v])[None]
+            metrics.update(loss=v[None], logits=logits, labels=jnp.array([0]))
+
+        strategy.run(replica_step, args=(values,))
+
+    run = uni.function(step) if compiled else step
+    run(per_replica(strategy, 1.0, 0.0))
+    run(per_replica(strategy, 3.0, 4.0))
+    found = {k: float(v) for k, v in metrics.compute().items()}
+    assert found == {"loss": 2.0, "accuracy": 0.75}
+    metrics.reset()
+    run(per_replica(strategy, 5.0, 7.0))
+    assert float(metrics.compute()["loss"]) == 6.0
+
+
+def test_a_metric_that_cannot_be_added_up_is_refused():
+    with mirrored(2).scope(), pytest.raises(ValueError, match="Welford"):
+        nnx.metrics.Welford("x")
+    nnx.metrics.Welford("x")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_streams_differ_between_replicas_and_steps_but_not_between_runs(compiled):
+    def draw(replicas):
+        strategy = mirrored(replicas)
+        with strategy.scope():
+            rngs = nnx.Rngs(dropout=3)
+            dropout = nnx.Dropout(0.5, rngs=rngs)
+
+        def step():
+            return strategy.run(lambda: dropout(jnp.ones(64)))
+
+        run = uni.function(step) if compiled else step
+        drawn = [run() for _ in range(2)]
+        return [
+            [np.asarray(p) for p in strategy.experimental_local_results(d)]
+            for d in drawn
+        ]
+
+    first = draw(2)
+    assert difference(first, draw(2)) == 0
+    assert difference(*first[0]) > 0
+    assert difference(first[0][0], first[1][0]) > 0
+    plain = nnx.Dropout(0.5, rngs=nnx.Rngs(dropout=3))
+    assert difference(plain(jnp.ones(64)), draw(1)[0][0]) == 0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_batch_statistics_of_replicas_are_averaged(compiled):
+    strategy = mirrored(2)
+    with strategy.scope():
+        norm = nnx.BatchNorm(1, momentum=0.0, rngs=nnx.Rngs(0))
+
+    def step(values):
+        strategy.run(lambda x: norm(x) is None, args=(values,))
+
+    values = per_replica(
+        strategy,
+        np.array([[1.0], [3.0]], "float32"),
+        np.array([[5.0], [5.0]], "float32"),
+    )
+    (uni.function(step) if compiled else step)(values)
+    np.testing.assert_allclose(norm.mean[...], [3.5])
+    np.testing.assert_allclose(norm.var[...], [0.5])
+
+
+def test_what_nnx_takes_apart_is_plain_and_goes_back_in():
+    strategy = mirrored(2)
+    with strategy.scope():
+        model = Net(nnx.Rngs(0))
+    graph, state = nnx.split(model)
+    doubled = jax.tree.map(lambda x: 2 * x, state)
+    copy = nnx.merge(graph, doubled)
+    before = np.asarray(model.inner.kernel[...])
+    np.testing.assert_allclose(copy.inner.kernel[...], 2 * before)
+    np.testing.assert_allclose(model.inner.kernel[...], before)
+    nnx.update(model, doubled)
+    np.testing.assert_allclose(model.inner.kernel[...], 2 * before)
+    rows = strategy.describe(model).rows
+    assert [(r.name, r.placement, r.devices) for r in rows] == [
+        (f"{layer}.{name}", "mirrored", 2)
+        for layer in ("inner", "outer")
+        for name in ("bias", "kernel")
+    ]
+    assert (
+        "<td>inner.kernel</td><td>(5, 8)</td>" in strategy.describe(model)._repr_html_()
+    )
+
+
+def test_a_scope_leaves_flax_as_it_was():
+    before = [vars(nnx.Optimizer)["update"], vars(type(nnx.Variable)).copy()]
+    with mirrored(2).scope():
+        inside = nnx.Param(jnp.ones(2))
+        assert vars(nnx.Optimizer)["update"] is not before[0]
+    outside = nnx.Param(jnp.ones(2))
+    assert vars(nnx.Optimizer)["update"] is before[0]
+    assert vars(type(nnx.Variable)) == before[1]
+    assert type(outside) is nnx.Param
+    assert isinstance(inside, nnx.Param)
+    assert not hasattr(outside, "_unisono_variable")
+
+
+# Plain pytrees.
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Linear:
+    """A class of parameters, as Equinox has them."""
+
+    w: jax.Array
+    b: jax.Array
+
+    def __call__(self, x):
+        return x @ self.w + self.b
+
+
+def functional_loop(strategy, compiled):
+    x, _ = examples(19)
+    tx = optax.adam(0.1)
+    model = Linear(jnp.ones((5, 2)), jnp.zeros(2))
+    slots = tx.init(model)
+
+    def step(model, slots, inputs):
+        def replica_fn(model, features):
+            return jax.grad(lambda m: jnp.sum(m(features) ** 2) / 8)(model)
+
+        gradients = strategy.run(replica_fn, args=(model, inputs))
+        gradients = strategy.reduce("SUM", gradients, axis=None)
+        updates, slots = tx.update(gradients, slots, model)
+        return optax.apply_updates(model, updates), slots
+
+    run = uni.function(step) if compiled else step
+    for inputs in strategy.experimental_distribute_dataset(
+        uni.data.Dataset.from_tensor_slices(x).batch(8)
+    ):
+        model, slots = run(model, slots, inputs)
+    return [np.asarray(model.w), np.asarray(model.b)]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_plain_pytrees_are_mirrored_values(compiled):
+    wanted = functional_loop(mirrored(1), False)
+    for replicas in (2, 4) if compiled else (2,):
+        assert difference(wanted, functional_loop(mirrored(replicas), compiled)) < CLOSE
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_replicas_reduce_plain_pytrees(compiled):
+    strategy = mirrored(2)
+
+    def step(values):
+        def replica_fn(v):
+            context = uni.distribute.get_replica_context()
+            return context.all_reduce("SUM", Linear(v, 2 * v))
+
+        return strategy.run(replica_fn, args=(values,))
+
+    run = uni.function(step) if compiled else step
+    for part in run(per_replica(strategy, 1.0, 3.0)).values:
+        assert (float(part.w), float(part.b)) == (4.0, 8.0)
