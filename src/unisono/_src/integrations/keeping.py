@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src import ambient, assignment, collectives, variables
+from unisono._src import ambient, assignment, traces, variables
 from unisono._src.options import VariableAggregation
 from unisono._src.state import Policy
 
@@ -37,7 +37,7 @@ def _at_once(value: Any) -> Iterator[None]:
     if isinstance(value, jax.core.Tracer):
         yield
         return
-    with ambient.pushed(state=None, port=None), collectives.computing():
+    with ambient.pushed(state=None, port=None), traces.computing():
         yield
 
 

@@ -18,7 +18,15 @@ import jax.numpy as jnp
 from keras.src.backend import Variable as KerasVariable
 from keras.src.backend.common import stateless_scope
 
-from unisono._src import ambient, assignment, collectives, errors, state, variables
+from unisono._src import (
+    ambient,
+    assignment,
+    collectives,
+    errors,
+    state,
+    traces,
+    variables,
+)
 from unisono._src.integrations import keeping, keras_distribution
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.state import Policy
@@ -185,7 +193,7 @@ def creating(original: Callable[..., None]) -> Callable[..., None]:
         if ambient.current().state is None or stateless_scope.in_stateless_scope():
             original(self, *args, **kwargs)
             return
-        with collectives.computing():
+        with traces.computing():
             original(self, *args, **kwargs)
 
     return init
