@@ -365,7 +365,9 @@ def test_on_batch_methods_and_subclassed_models(tmp_path):
             model = Net()
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(True))
         logs = [model.train_on_batch(x, y), model.test_on_batch(x[:8], y[:8])]
-        model.fit(x, y, batch_size=4, verbose=0, shuffle=False)
+        data = (x, y) if replicas is None else (_dataset(x, y),)
+        batch = {"batch_size": 8} if replicas is None else {}
+        model.fit(*data, **batch, verbose=0, shuffle=False)
         assert model.calls == 1
         results.append([logs, model.predict_on_batch(x), model.get_weights()])
     assert difference(*results) < CLOSE

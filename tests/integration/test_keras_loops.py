@@ -307,6 +307,24 @@ def test_replicas_draw_numbers_of_their_own_and_the_same_in_every_run(compiled):
     assert difference(plain, draw(1)[0][0]) == 0
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_random_layers_work_where_state_is_central(compiled):
+    strategy = uni.distribute.experimental.CentralStorageStrategy(
+        ["CPU:0", "CPU:1"], "CPU:0"
+    )
+    with strategy.scope():
+        dropout = layers.Dropout(0.5, seed=7)
+    state = dropout.seed_generator.state
+
+    def step():
+        return strategy.run(lambda: dropout(jnp.ones(64), training=True))
+
+    run = uni.function(step) if compiled else step
+    first, second = run().values
+    assert difference(first, second) > 0
+    assert np.asarray(state.value).tolist() == [7, 1]
+
+
 def test_the_global_seed_generator_belongs_to_no_strategy():
     for replicas in (2, 4):
         strategy = mirrored(replicas)

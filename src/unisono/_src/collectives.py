@@ -7,8 +7,7 @@ and *stacked*, one array whose first axis is the replicas.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -23,11 +22,6 @@ from unisono._src import errors, exchange, nest, slices
 from unisono._src.operators import StandsForArray, operand
 from unisono._src.options import ReduceOp
 from unisono._src.topology import AXIS, Topology
-
-
-def exact_trace() -> Any:
-    """The trace that the running code belongs to."""
-    return core.trace_ctx.trace
 
 
 def base_trace() -> Any:
@@ -59,14 +53,6 @@ is_clean = core.trace_ctx.is_top_level
 def is_eager(trace: Any) -> bool:
     """Whether a trace computes at once."""
     return isinstance(trace, core.EvalTrace)
-
-
-@contextlib.contextmanager
-def computing() -> Iterator[None]:
-    """A block that computes at once, also while a program is being traced."""
-    nowhere = jax.sharding.AbstractMesh((), ())
-    with core.eval_context(), jax.sharding.use_abstract_mesh(nowhere):
-        yield
 
 
 class Port:
@@ -245,21 +231,6 @@ def as_array(x: Any) -> Any:
         ) from None
 
 
-def is_tree(x: Any) -> bool:
-    """Whether `x` is a structure of arrays that only JAX knows, such as a class."""
-    known = (jax.Array, slices.IndexedSlices, StandsForArray)
-    return not isinstance(x, known) and not jax.tree_util.all_leaves([x])
-
-
-def _is_slices(x: Any) -> bool:
-    return isinstance(x, slices.IndexedSlices)
-
-
-def map_tree(fn: Callable[..., Any], *trees: Any) -> Any:
-    """Apply `fn` to the arrays of structures that JAX knows."""
-    return jax.tree.map(fn, *trees, is_leaf=_is_slices)
-
-
 def is_key(x: Any) -> bool:
     """Whether `x` holds random keys, which have no numbers to compute with."""
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
@@ -317,8 +288,8 @@ def reduce_parts(
 
     Integers averaged become floats; `IndexedSlices` are concatenated.
     """
-    if is_tree(parts[0]):
-        return map_tree(lambda *xs: reduce_parts(op, xs, device), *parts)
+    if slices.is_tree(parts[0]):
+        return slices.map_tree(lambda *xs: reduce_parts(op, xs, device), *parts)
     values = [place(as_array(p), device) for p in parts]
     sparse = [isinstance(v, slices.IndexedSlices) for v in values]
     if all(sparse):
@@ -402,8 +373,8 @@ def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
 
 def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
     """Combine the replicas' own values with an XLA collective."""
-    if is_tree(x):
-        return map_tree(lambda a: reduce_local(op, a, replicas), x)
+    if slices.is_tree(x):
+        return slices.map_tree(lambda a: reduce_local(op, a, replicas), x)
     if isinstance(x, slices.IndexedSlices):
         values = x.values / replicas if op is ReduceOp.MEAN else x.values
         return slices.IndexedSlices(

@@ -17,6 +17,7 @@ from unisono._src import (
     collectives,
     nest,
     options,
+    slices,
     state,
     values,
 )
@@ -334,8 +335,8 @@ def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
         return x
     if port.is_spmd:
         return collectives.reduce_local(op, x, port.replicas)
-    if collectives.is_tree(x):
-        return collectives.map_tree(lambda a: _all_reduce(port, op, a), x)
+    if slices.is_tree(x):
+        return slices.map_tree(lambda a: _all_reduce(port, op, a), x)
     devices = _devices()
 
     topology = ambient.current().placement.topology

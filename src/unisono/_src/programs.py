@@ -133,11 +133,10 @@ def _trace(
                 raise _created_again(next(iter(frame.created)))
             outputs, flat = outputs_lib.flatten(result)
         seen["frame"], seen["outputs"], seen["written"] = frame, outputs, []
+        created = list(frame.created.values())
         if "raised" in seen:
-            return [], list(frame.created.values()), []
-        changed = [c for c in frame.written if c not in frame.created]
-        seen["written"] = changed
-        created = [frame.created[c] for c in frame.created]
+            return [], created, []
+        changed = seen["written"] = [c for c in frame.written if c not in frame.created]
         return [frame.values[c] for c in changed], created, flat
 
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
@@ -147,13 +146,12 @@ def _trace(
     found = _pruned(closed, cells, seen, mesh)
     raised, is_late = seen.get("raised"), seen["frame"].is_late
     seen.clear()
+    if raised is None and not is_late:
+        return found
+    materialize(found, leaves)
     if raised is not None:
-        materialize(found, leaves)
         raise raised
-    if is_late:
-        materialize(found, leaves)
-        return _trace(fn, rest, leaves, mesh, False, plan, kept)
-    return found
+    return _trace(fn, rest, leaves, mesh, False, plan, kept)
 
 
 def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from unisono._src import operators
 
 
 @jax.tree_util.register_pytree_node_class
@@ -72,3 +74,14 @@ def concatenate(parts: Sequence[IndexedSlices], scale: float | None) -> IndexedS
         values = values / scale
     indices = jnp.concatenate([jnp.asarray(p.indices) for p in parts])
     return IndexedSlices(values, indices, parts[0].dense_shape)
+
+
+def is_tree(x: Any) -> bool:
+    """Whether `x` is a structure of arrays that only JAX knows, such as a class."""
+    known = (jax.Array, IndexedSlices, operators.StandsForArray)
+    return not isinstance(x, known) and not jax.tree_util.all_leaves([x])
+
+
+def map_tree(fn: Callable[..., Any], *trees: Any) -> Any:
+    """Apply `fn` to the arrays and slices of structures that JAX knows."""
+    return jax.tree.map(fn, *trees, is_leaf=lambda x: isinstance(x, IndexedSlices))

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from flax import nnx
 
-from unisono._src import ambient, assignment, collectives, state, variables
+from unisono._src import ambient, assignment, state, traces, variables
 from unisono._src.integrations import keeping
 from unisono._src.options import VariableAggregation, VariableSynchronization
 
@@ -99,9 +99,9 @@ def tracing(original: Callable[[], Any]) -> Callable[[], Any]:
 
     @functools.wraps(original)
     def current() -> Any:
-        if not any(collectives.exact_trace() is t for t in state.frame().traces):
+        if not any(traces.current() is t for t in state.frame().traces):
             return original()
-        with collectives.computing():
+        with traces.computing():
             return original()
 
     return current

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src import ambient, assignment, collectives, variables
+from unisono._src import ambient, assignment, traces, variables
 from unisono._src.options import VariableAggregation
 from unisono._src.state import Policy
 
@@ -21,6 +21,13 @@ def make(value: Any, **options: Any) -> variables.Variable:
     whatever becomes of the trace in which it does so, and once for all replicas, also
     when they take turns.
     """
+    placement = ambient.current().placement
+    is_central = placement is not None and placement.kind is Policy.CENTRAL
+    if is_central and not options["trainable"]:
+        # There is one copy, so one of the replicas must be the one that writes it.
+        first = VariableAggregation.ONLY_FIRST_REPLICA
+        given = options.get("aggregation", VariableAggregation.NONE)
+        options["aggregation"] = first if given is VariableAggregation.NONE else given
     with _at_once(value):
         return variables.Variable(value, **options)
 
@@ -30,7 +37,7 @@ def _at_once(value: Any) -> Iterator[None]:
     if isinstance(value, jax.core.Tracer):
         yield
         return
-    with ambient.pushed(state=None, port=None), collectives.computing():
+    with ambient.pushed(state=None, port=None), traces.computing():
         yield
 
 

@@ -55,7 +55,7 @@ def check() -> None:
 @functools.cache
 def _patches() -> patches.Patches:
     loops = [
-        (trainer.JAXTrainer, name, keras_training.refusing)
+        (trainer.JAXTrainer, name, keras_training.looping)
         for name in keras_training.LOOPS
     ]
     return patches.Patches(

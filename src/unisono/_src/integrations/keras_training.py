@@ -64,19 +64,17 @@ def belong(model: Any, strategy: Any) -> None:
     own = model.__dict__
     own[_STRATEGY] = strategy
     for name in LOOPS:
-        own[name] = types.MethodType(_looping(name), model)
+        own[name] = types.MethodType(_carried(name), model)
     for name in ("compile", "load_weights"):
         own[name] = types.MethodType(_in_scope(name), model)
 
 
 @functools.cache
-def _looping(name: str) -> Callable[..., Any]:
+def _carried(name: str) -> Callable[..., Any]:
     @functools.wraps(getattr(keras.Model, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        run = getattr(type(self), name)
-        args, kwargs = keras_inputs.adapted(run, args, kwargs)
         with training(self):
-            return run(self, *args, **kwargs)
+            return getattr(type(self), name)(self, *args, **kwargs)
 
     return method
 
@@ -91,8 +89,8 @@ def _in_scope(name: str) -> Callable[..., Any]:
     return method
 
 
-def refusing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop of Keras, which a scope refuses for models made elsewhere."""
+def looping(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A loop of Keras, which takes datasets of ours, but no model made elsewhere."""
 
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -104,6 +102,7 @@ def refusing(original: Callable[..., Any]) -> Callable[..., Any]:
                 "Create and compile the model inside `with strategy.scope():`, or call "
                 "the method outside the scope."
             )
+        args, kwargs = keras_inputs.adapted(original, args, kwargs)
         return original(self, *args, **kwargs)
 
     return method
@@ -209,16 +208,15 @@ def _rescue(model: Any) -> None:
     model._jax_state, model._jax_state_synced = None, True
     for kept, values in zip(_lists(model, len(latest)), latest, strict=True):
         for variable, value in zip(kept, values, strict=False):
-            if _is_lost(variable) and not value.is_deleted():
+            if _is_ours(variable) and variable._is_lost() and not value.is_deleted():
                 variable._direct_assign(value)
     for variable in [*model.variables, *_optimizer_variables(model)]:
-        if isinstance(variable, keras_variables.StrategyVariable):
+        if _is_ours(variable):
             variable._take_back()
 
 
-def _is_lost(variable: Any) -> bool:
-    is_ours = isinstance(variable, keras_variables.StrategyVariable)
-    return is_ours and not variable._is_there()
+def _is_ours(variable: Any) -> bool:
+    return isinstance(variable, keras_variables.StrategyVariable)
 
 
 def _lists(model: Any, count: int) -> list[Any]:

@@ -25,6 +25,7 @@ from unisono._src import (
     copies,
     errors,
     state,
+    traces,
     variables,
 )
 from unisono._src.integrations import keeping, keras_distribution
@@ -59,6 +60,18 @@ class StrategyVariable(KerasVariable):
     def distribute_strategy(self) -> Any:
         """The strategy in whose scope it was made."""
         return self._unisono_variable.distribute_strategy
+
+    @property
+    def value(self) -> Any:
+        """The value as the running context sees it."""
+        kept = self.__dict__.get("_kept")
+        if kept is None:
+            return super().value
+        if stateless_scope.in_stateless_scope():
+            given = stateless_scope.get_stateless_scope().get_current_value(self)
+            if given is not None:
+                return self._maybe_autocast(given)
+        return self._maybe_autocast(_read(self, kept))
 
     # Keras reads and writes `_value`; it is None before the first value.
 
@@ -111,17 +124,18 @@ class StrategyVariable(KerasVariable):
         if cell.array is not None:
             self.__dict__["_aside"], cell.array = cell.array, None
 
-    def _take_back(self) -> bool:
-        """Undo setting aside, if no step has taken the array; whether it is there."""
-        cell = self._unisono_variable._cell
+    def _take_back(self) -> None:
+        """Undo setting aside, if no step has taken the array."""
         aside = self.__dict__.pop("_aside", None)
-        if cell.array is None:
-            cell.array = aside
-        return self._is_there()
+        if aside is not None and self._unisono_variable._cell.array is None:
+            self._unisono_variable._cell.array = aside
 
-    def _is_there(self) -> bool:
-        array = self._unisono_variable._cell.array
-        return array is not None and not array.is_deleted()
+    def _is_lost(self) -> bool:
+        """Whether it had a value, which a step has taken."""
+        kept = self.__dict__.get("_kept")
+        if kept is None:
+            return False
+        return kept._cell.array is None or kept._cell.array.is_deleted()
 
 
 def adopt(variable: Any) -> None:
@@ -180,7 +194,7 @@ def creating(original: Callable[..., None]) -> Callable[..., None]:
         if ambient.current().state is None or stateless_scope.in_stateless_scope():
             original(self, *args, **kwargs)
             return
-        with collectives.computing():
+        with traces.computing():
             original(self, *args, **kwargs)
 
     return init
@@ -213,7 +227,7 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
                     "Call model.jax_state_sync() before reading it in a callback."
                 )
             return aside
-        if not variable._is_there():
+        if variable._is_lost():
             return assignment.read(kept)
         copies.unescape([cell])
         if cell.policy is Policy.ON_READ and cell.copies > 1:
