@@ -6,10 +6,11 @@ import sys
 import traceback
 
 import unisono
-from tests.multiprocess import scenarios
+from tests.multiprocess import saving, scenarios
 
 
 def main():
+
     out = os.fdopen(int(sys.argv[1]), "w", buffering=1)
     options = unisono.distribute.experimental.CommunicationOptions(
         timeout_seconds=float(os.environ.get("TEST_TIMEOUT", "30"))
@@ -21,7 +22,8 @@ def main():
     print(json.dumps({"result": strategy.num_replicas_in_sync}), file=out)
     for line in sys.stdin:
         told = json.loads(line)
-        run = getattr(scenarios, told["scenario"])
+        name = told["scenario"]
+        run = getattr(scenarios, name, None) or getattr(saving, name)
         try:
             answer = {"result": run(strategy, worker, **told["arguments"])}
         except scenarios.Fatal:
