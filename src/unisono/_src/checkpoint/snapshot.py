@@ -79,7 +79,7 @@ def take(root: Any, is_detached: bool, meeting: team.Meeting | None = None) -> S
     stored: dict[str, Any] = {}
     with outside(), state.LOCK:
         found = graph.walk(root)
-    if meeting is not None:
+    if meeting is not None and meeting.is_joint:
         _check_alike(found, meeting)
     with outside(), state.LOCK:
         for item in found:
@@ -89,8 +89,9 @@ def take(root: Any, is_detached: bool, meeting: team.Meeting | None = None) -> S
                 entries[item.key] = entry
                 if entry.file:
                     stored[name] = array
-    if meeting is not None:
-        entries |= _differing(entries, meeting)
+    if meeting is not None and meeting.is_joint:
+        marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
+        entries |= _differing(entries, marks, meeting)
     nodes = tuple(manifest.Node(item.children, item.key) for item in found)
     return Snapshot(nodes, entries, stored)
 
@@ -115,17 +116,40 @@ def _some(keys: set[str]) -> str:
     return shown + (" …" if len(keys) > 5 else "")
 
 
-def _differing(entries: dict[str, Entry], meeting: team.Meeting) -> dict[str, Entry]:
-    """Entries for plain data and state of which each worker has its own."""
-    own = {k: e.value for k, e in entries.items() if not e.has_array}
+def _differing(
+    entries: dict[str, Entry], marks: dict[Any, Any], meeting: team.Meeting
+) -> dict[str, Entry]:
+    """Entries for plain data and state of which each worker has its own.
+
+    Args:
+        entries: those of this worker.
+        marks: by key, what of a state counts, if not all of it; such a state is common
+            to all workers, and the chief's is taken.
+        meeting: of the workers.
+
+    Raises:
+        WorkerMismatchError: a common state is not the same.
+    """
+    own = {
+        k: e.value if marks.get(k) is None else marks[k](e.data())
+        for k, e in entries.items()
+        if not e.has_array
+    }
     texts = meeting.gather(json.dumps(own, allow_nan=False))
     if all(text == texts[0] for text in texts):
         return {}
     every = [json.loads(text) for text in texts]
+    keys = [k for k in own if any(v[k] != every[0][k] for v in every)]
+    for key in keys:
+        if marks.get(key) is not None:
+            told = ", ".join(f"worker {i} at {v[key]}" for i, v in enumerate(every))
+            raise errors.WorkerMismatchError(
+                f"The workers are at different positions of {key}: {told}. All must "
+                "take as many elements."
+            )
     return {
         key: Entry(entries[key].kind, value=[v[key] for v in every], is_by_worker=True)
-        for key in own
-        if any(v[key] != every[0][key] for v in every)
+        for key in keys
     }
 
 

@@ -99,6 +99,11 @@ class Meeting:
         """Which worker this one is."""
         return self._group.index
 
+    @property
+    def is_joint(self) -> bool:
+        """Whether there are other workers."""
+        return self._group.size > 1
+
     def end(self) -> None:
         """Leave; nothing more will be said."""
         if self._group.size > 1:
