@@ -62,6 +62,7 @@ def results(directory, workers=2):
     return [json.loads((directory / f"end-{i}").read_text()) for i in range(workers)]
 
 
+@pytest.mark.feature("T02", "U02")
 @pytest.mark.timeout(180)
 def test_workers_that_are_told_to_end_save_one_step_and_go_on(launcher, tmp_path):
     choose = random.Random(os.urandom(8))
@@ -90,6 +91,7 @@ def test_workers_that_are_told_to_end_save_one_step_and_go_on(launcher, tmp_path
     assert done.err.count("exit code 42") >= restarts
 
 
+@pytest.mark.feature("T02", "U02")
 @pytest.mark.timeout(180)
 def test_workers_that_are_killed_end_where_an_undisturbed_run_does(launcher, tmp_path):
     choose = random.Random(os.urandom(8))
