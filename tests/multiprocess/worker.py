@@ -6,10 +6,11 @@ import sys
 import traceback
 
 import unisono
-from tests.multiprocess import input_scenarios, scenarios
+from tests.multiprocess import input_scenarios, saving, scenarios
 
 
 def main():
+
     out = os.fdopen(int(sys.argv[1]), "w", buffering=1)
     options = unisono.distribute.experimental.CommunicationOptions(
         timeout_seconds=float(os.environ.get("TEST_TIMEOUT", "30"))
@@ -21,8 +22,9 @@ def main():
     print(json.dumps({"result": strategy.num_replicas_in_sync}), file=out)
     for line in sys.stdin:
         told = json.loads(line)
-        own = getattr(input_scenarios, told["scenario"], None)
-        run = own or getattr(scenarios, told["scenario"])
+        name = told["scenario"]
+        known = (input_scenarios, saving, scenarios)
+        run = next(getattr(m, name) for m in known if hasattr(m, name))
         try:
             answer = {"result": run(strategy, worker, **told["arguments"])}
         except scenarios.Fatal:

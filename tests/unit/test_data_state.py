@@ -1,5 +1,6 @@
 """Positions of iterators over datasets: saved at any element, continued anew."""
 
+import threading
 import time
 
 import jax.numpy as jnp
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import unisono as uni
 from tests.unit.pipelines import (
     Dataset,
     build,
@@ -245,3 +247,33 @@ def test_behind_a_shuffle_an_exception_takes_no_other_element_along():
     dataset = Dataset.range(20).map(refuse_three).shuffle(10, seed=1).ignore_errors()
     found = sorted(int(x) for x in dataset)
     assert found == [i for i in range(20) if i != 3]
+
+
+def test_a_position_can_be_saved_while_the_input_is_stuck():
+    go_on = threading.Event()
+
+    def slow():
+        for k in range(20):
+            if k == 12:
+                go_on.wait(30.0)
+            yield k
+
+    def make():
+        spec = uni.TensorSpec([], "int64")
+        data = Dataset.from_generator(slow, output_signature=spec).batch(2)
+        return iter(uni.distribute.OneDeviceStrategy("CPU:0")
+                    .experimental_distribute_dataset(data))  # fmt: skip
+
+    iterator = make()
+    for _ in range(6):
+        last = next(iterator)
+    assert last.tolist() == [10, 11]
+    begun = time.monotonic()
+    state = iterator.get_state()
+    assert time.monotonic() - begun < 5.0
+    go_on.set()
+    again = make()
+    again.set_state(state)
+    assert next(again).tolist() == next(iterator).tolist() == [12, 13]
+    iterator.close()
+    again.close()

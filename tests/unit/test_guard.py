@@ -1,6 +1,7 @@
 """What the guard concludes from the records that workers publish."""
 
 import json
+import time
 
 import pytest
 
@@ -103,6 +104,19 @@ def test_a_worker_that_left_is_missed_only_by_those_who_go_on(pair):
     look(pair[0])
     assert isinstance(pair[0].verdict, unisono.errors.WorkerLostError)
     assert "has ended its program after step 1" in str(pair[0].verdict)
+
+
+def test_a_pause_of_all_workers_is_not_a_stall_of_the_last_to_go_on(pair):
+    for g in pair:
+        g.enter("step")
+    look(*pair, *pair)
+    now = time.monotonic() + 100.0
+    pair[0].enter("step")
+    assert pair[0]._judge(now, 1000.0) is None
+    assert pair[0]._judge(now + 29.0, 1000.0) is None
+    found = pair[0]._judge(now + 31.0, 1000.0)
+    assert isinstance(found, unisono.errors.WorkerStalledError)
+    assert found.worker == 1
 
 
 @pytest.mark.parametrize(

@@ -10,34 +10,50 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from jax._src import distributed
 
 from unisono._src import errors, guard
-from unisono._src.topology import Topology
 
 _LARGEST_NOTE = 1 << 16
 _POLL_MILLISECONDS = 500
+
+
+class Crew(Protocol):
+    """Workers that exchange notes: a `Topology`, or a `processes.Group`."""
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+
+    @property
+    def worker(self) -> int:
+        """Which of them this process is."""
 
 
 class Board:
     """Rounds of notes about one topic: in each, every worker posts one.
 
     Args:
-        topology: whose workers they are.
+        crew: the workers.
         topic: the same on all workers, and used by one board of each only.
         seconds: how long to wait for the others in each round.
     """
 
-    def __init__(self, topology: Topology, topic: str, seconds: float = 30.0) -> None:
-        self._topology = topology
+    def __init__(self, crew: Crew, topic: str, seconds: float = 30.0) -> None:
+        self._crew = crew
         self._topic = topic
         self._seconds = seconds
         self._rounds = itertools.count()
+        self._last: str | None = None
 
-    def post(self, note: str) -> list[str]:
+    def post(self, note: str, seconds: float | None = None) -> list[str]:
         """Post a note and wait for those of the others in this round.
+
+        Args:
+            note: what to tell.
+            seconds: how long to wait for the others; default that of the board.
 
         Returns:
             The notes of all workers, in their order.
@@ -50,27 +66,41 @@ class Board:
             raise ValueError(
                 f"A note may have {_LARGEST_NOTE} characters, received {len(note)}."
             )
-        number, own = next(self._rounds), self._topology.worker
-        if not self._topology.is_spread:
+        number, own = next(self._rounds), self._crew.worker
+        if self._crew.workers == 1:
             return [note]
-        client: Any = distributed.global_state.client
-        client.key_value_set(self._place(number, own), note)
-        until = time.monotonic() + self._seconds
+        client, before = distributed.global_state.client, self._last
+        self._set(number, note)
+        limit = self._seconds if seconds is None else seconds
         found = [
-            note if i == own else self._wait(client, number, i, until)
-            for i in range(self._topology.workers)
+            note if i == own else self._wait(client, number, i, limit)
+            for i in range(self._crew.workers)
         ]
-        if number > 0:
-            # All have posted in this round, so all have read those of the last one.
-            with contextlib.suppress(RuntimeError):
-                client.key_value_delete(self._place(number - 1, own))
+        # All have posted in this round, so all have read those of the last one.
+        _delete(client, before)
         return found
+
+    def leave(self, note: str) -> None:
+        """Post a last note, and do not wait for those of the others."""
+        if self._crew.workers > 1:
+            self._set(next(self._rounds), note)
+
+    def _set(self, number: int, note: str) -> None:
+        client: Any = distributed.global_state.client
+        self._last = self._place(number, self._crew.worker)
+        client.key_value_set(self._last, note)
+
+    def clear(self) -> None:
+        """Take back the own note of the last round, when all are known to have it."""
+        place, self._last = self._last, None
+        _delete(distributed.global_state.client, place)
 
     def _place(self, number: int, worker: int) -> str:
         return f"unisono/board/{self._topic}/{number}/{worker}"
 
-    def _wait(self, client: Any, number: int, worker: int, until: float) -> str:
+    def _wait(self, client: Any, number: int, worker: int, seconds: float) -> str:
         place = self._place(number, worker)
+        until = time.monotonic() + seconds
         while True:
             try:
                 return client.blocking_key_value_get(place, _POLL_MILLISECONDS)
@@ -81,6 +111,12 @@ class Board:
                 if time.monotonic() > until:
                     raise errors.WorkerStalledError(
                         f"Worker {worker} has not said anything about {self._topic} "
-                        f"(round {number}) for {self._seconds:g} s.",
+                        f"(round {number}) for {seconds:g} s.",
                         worker,
                     ) from None
+
+
+def _delete(client: Any, place: str | None) -> None:
+    if place is not None:
+        with contextlib.suppress(RuntimeError):
+            client.key_value_delete(place)

@@ -66,6 +66,22 @@ class Record:
         self.is_secondary = False
         self.recent: list[tuple[int, int]] = []
         self.beaten_at = self.stepped_at = now
+        # Since when it is waited for. All may have paused together before that.
+        self.behind_since: float | None = None
+
+    def seconds_behind(self, step: int, now: float) -> float:
+        """How long this worker has been waited for at a step that others have gone to.
+
+        Args:
+            step: the step of the worker that asks.
+            now: the time.
+        """
+        if self.state != RUNS or self.step >= step:
+            self.behind_since = None
+            return 0.0
+        if self.behind_since is None:
+            self.behind_since = now
+        return now - self.behind_since
 
     def read(self, text: str, now: float) -> None:
         """Take over what a worker has published; what is malformed is ignored."""
@@ -83,6 +99,7 @@ class Record:
             self.beat, self.beaten_at = beat, now
         if step != self.step:
             self.step, self.stepped_at = step, now
+            self.behind_since = None
         self.recent, self.state, self.label = recent, state, label
         self.error, self.is_secondary = error, secondary
 
@@ -242,8 +259,7 @@ class Guard:
                 return _left(r, self.step)
             if r.state == RUNS and now - r.beaten_at > silence:
                 return _dead(r, now)
-            behind = r.state == RUNS and r.step < self.step
-            if behind and now - r.stepped_at > self._stall:
+            if r.seconds_behind(self.step, now) > self._stall:
                 return self._stalled(r, now)
         secondary = [r for r in records if r.state == FAILED]
         return _failed(secondary[0]) if secondary else None

@@ -6,6 +6,9 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
+# The exit code of a program that has saved its state and asks to be started again.
+RESTART_CODE = 42
+
 
 class VariableSynchronization(enum.Enum):
     """When the copies of a variable are brought together."""

@@ -49,6 +49,16 @@ class Group:
         """How many workers there are."""
         return len(self.tasks)
 
+    @property
+    def workers(self) -> int:
+        """How many workers there are, as `Topology` calls it."""
+        return self.size
+
+    @property
+    def worker(self) -> int:
+        """Which of them this process is, as `Topology` calls it."""
+        return self.index
+
 
 ALONE = Group((("worker", 0),), ("",), 0)
 
@@ -145,6 +155,11 @@ class _Started:
 
 
 _started = _Started()
+
+
+def current() -> Group:
+    """The group that this process has joined; `ALONE` if it has joined none."""
+    return _started.group or ALONE
 
 
 def _initialize(group: Group) -> None:

@@ -136,7 +136,8 @@ class Cell:
         sharding, topology = self.sharding, self.topology
         if sharding is None:
             return array
-        if not (self.is_spread and array.is_fully_addressable):
+        # A host array is addressable, too.
+        if not (self.is_spread and getattr(array, "is_fully_addressable", True)):
             return jax.device_put(array, sharding)
         if self.is_stacked:
             return topology.stack([array[i : i + 1] for i in topology.local])

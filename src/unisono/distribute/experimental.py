@@ -8,6 +8,7 @@ from unisono._src.options import (
     CommunicationImplementation as CollectiveCommunication,
 )
 from unisono._src.options import collective_hints as CollectiveHints
+from unisono._src.preemption import PreemptionCheckpointHandler, TerminationConfig
 from unisono._src.strategies.base import ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.multi_worker import (
@@ -21,5 +22,7 @@ __all__ = [
     "CommunicationImplementation",
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
+    "PreemptionCheckpointHandler",
+    "TerminationConfig",
     "ValueContext",
 ]

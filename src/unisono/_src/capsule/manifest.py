@@ -39,6 +39,8 @@ class Entry:
         file: the array's name among the stored arrays; empty if it has no elements.
         impl: the generator of a random key.
         value: plain data or state, encoded.
+        is_by_worker: whether `value` is a list with a value for each worker, because
+            those of the workers that saved it differed.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class Entry:
     file: str = ""
     impl: str = ""
     value: Any = None
+    is_by_worker: bool = False
 
     @property
     def has_array(self) -> bool:
@@ -61,7 +64,7 @@ class Entry:
         return dtypes.count(self.shape) * dtypes.parse(self.dtype).itemsize
 
     def data(self) -> Any:
-        """Plain data or state, decoded."""
+        """Plain data or state, decoded; of each worker, if theirs differed."""
         return plain.decode(self.value)
 
 
@@ -127,8 +130,9 @@ def write(directory: pathlib.Path, manifest: Manifest) -> None:
 
 def _entry_fields(entry: Entry) -> dict[str, Any]:
     if not entry.has_array:
-        return {"kind": entry.kind, "value": entry.value}
-    fields: dict[str, Any] = {
+        fields = {"kind": entry.kind, "value": entry.value}
+        return fields | ({"by_worker": True} if entry.is_by_worker else {})
+    fields = {
         "kind": entry.kind,
         "shape": list(entry.shape),
         "dtype": entry.dtype,
@@ -246,8 +250,11 @@ def _entry(key: str, fields: dict[str, Any]) -> Entry:
     if kind not in _KINDS:
         raise ValueError(f"{key} is of unknown kind {kind!r}")
     if kind not in _WITH_ARRAY:
-        plain.decode(fields["value"])
-        return Entry(kind, value=fields["value"])
+        value, by_worker = fields["value"], fields.get("by_worker", False)
+        plain.decode(value)
+        if type(by_worker) is not bool or (by_worker and not isinstance(value, list)):
+            raise ValueError(f"{key} is said to differ between workers, but has one")
+        return Entry(kind, value=value, is_by_worker=by_worker)
     size = dtypes.count(fields["shape"])
     dtypes.parse(fields["dtype"])
     file, impl = fields["file"], fields.get("impl", "")

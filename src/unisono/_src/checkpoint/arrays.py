@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from unisono._src import processes
 from unisono._src.capsule import manifest, stored
 from unisono._src.checkpoint import background
 
@@ -29,8 +30,9 @@ def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
     directory.mkdir()
     if not arrays:
         return
-    if background.Ending.has_begun:
-        # Orbax needs threads, and a program that has ended can start none.
+    if background.Ending.has_begun or processes.current().size > 1:
+        # Orbax needs threads, and a program that has ended can start none. With
+        # several processes it wants all of them to write.
         stored.write_all(directory, {k: np.asarray(a) for k, a in arrays.items()})
         return
     import orbax.checkpoint as ocp

@@ -13,8 +13,6 @@ import warnings
 import weakref
 from collections.abc import Callable
 
-from unisono._src import errors
-
 _log = logging.getLogger("unisono")
 # About a tenth of the processor time of a thread that trains.
 _NICE = 10
@@ -32,7 +30,6 @@ class Background:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._what = ""
-        self._job: Callable[[], None] = lambda: None
 
     def start(self, job: Callable[[], None], what: str, timeout: float) -> None:
         """Begin a job, when the one before has ended.
@@ -56,7 +53,6 @@ class Background:
                 self._error = error
 
         self._what = what
-        self._job = job
         # A daemon, because only `_flush` runs early enough at the end of the program:
         # threads that are joined later can start no helpers of their own.
         self._thread = threading.Thread(target=run, name="unisono-save", daemon=True)
@@ -88,7 +84,7 @@ class Background:
             raise error
 
     def finish(self, timeout: float) -> None:
-        """Wait at the end of the program; save again if threads were missing for it.
+        """Wait at the end of the program.
 
         Raises:
             TimeoutError: the job has not ended in time.
@@ -97,10 +93,7 @@ class Background:
         if sys.version_info >= (3, 12):
             # Of what the library that writes could not begin.
             warnings.filterwarnings("ignore", ".*never awaited", RuntimeWarning)
-        try:
-            self.wait(timeout)
-        except errors.SaveError:
-            self._job()
+        self.wait(timeout)
 
 
 def _yield_to_steps() -> None:

@@ -18,6 +18,7 @@ from unisono._src.checkpoint import (
     restoring,
     snapshot,
     status,
+    team,
     waiting,
 )
 from unisono._src.options import VariableAggregation
@@ -137,7 +138,10 @@ class Checkpoint(waiting.Noticing):
     def save(
         self, file_prefix: PathLike, options: CheckpointOptions | None = None
     ) -> str:
-        """Save under a number that grows with every save.
+        """Save under a number that grows with every save; all workers must call it.
+
+        Several workers save together. The chief writes; give all the same path, in a
+        directory that all can see, or each its own, of which the chief's is kept.
 
         Args:
             file_prefix: a path; the checkpoint is the directory ``prefix-number``.
@@ -148,6 +152,7 @@ class Checkpoint(waiting.Noticing):
 
         Raises:
             SaveError: it could not be written; older checkpoints are untouched.
+            WorkerError: not all workers save, or they save different objects.
         """
         prefix = os.fspath(file_prefix)
         return self._save(lambda count: f"{prefix}-{count}", options or DEFAULT)
@@ -207,18 +212,27 @@ class Checkpoint(waiting.Noticing):
             is done there.
         """
         self._wait(options.wait_seconds)
-        if self._restoration is not None:
-            self._restoration.settle()
-        taken = snapshot.take(self, is_detached=options._is_async)
         target = snapshot.absolute(path)
+        meeting = team.Meeting("a save of a checkpoint", str(target))
+        with meeting.telling():
+            if self._restoration is not None:
+                self._restoration.settle()
+            taken = snapshot.take(self, options._is_async, meeting)
+        late: list[Exception] = []
 
-        def store() -> None:
-            snapshot.store(taken, target, is_step)
+        def tidy() -> None:
+            try:
+                (then or (lambda: None))()
+            except Exception as error:  # The checkpoint is there all the same.
+                late.append(error)
 
         def finish() -> None:
-            if then is not None:
-                then()
+            if late:
+                raise late[0]
             options._call_back(path)
+
+        def store() -> None:
+            snapshot.store(taken, target, is_step, meeting, tidy)
 
         def both() -> None:
             store()
@@ -249,7 +263,7 @@ class Checkpoint(waiting.Noticing):
     def restore(
         self, save_path: PathLike | None, options: CheckpointOptions | None = None
     ) -> status.LoadStatus:
-        """Restore what `save` saved.
+        """Restore what `save` saved; all workers must call it, with one checkpoint.
 
         Args:
             save_path: what `save` returned, or `latest_checkpoint`; None restores
@@ -263,7 +277,9 @@ class Checkpoint(waiting.Noticing):
             NotFoundError: there is no such checkpoint.
             DataLossError: it is damaged; nothing has been restored.
             ValueError: a variable has another shape than its value; nothing has been
-                restored.
+                restored; or each of the workers that saved had a value of its own,
+                and there were more or fewer of them.
+            WorkerError: not all workers restore, or they see different checkpoints.
         """
         _ = self.save_counter
         return self.read(save_path, options)
@@ -273,16 +289,28 @@ class Checkpoint(waiting.Noticing):
     ) -> status.LoadStatus:
         """Restore what `write` wrote; as `restore`, without a save counter."""
         self._wait((options or DEFAULT).wait_seconds)
-        if save_path is None:
-            return status.InitializationOnlyStatus()
-        if not os.fspath(save_path):
+        if save_path is not None and not os.fspath(save_path):
             raise errors.NotFoundError(
                 "The path of the checkpoint is empty. Pass what `save` returned, or "
                 "None to restore nothing."
             )
         with snapshot.outside():
-            made = restoring.Restoration(snapshot.absolute(save_path), self)
+            made = self._restored(save_path)
+        if made is None:
+            return status.InitializationOnlyStatus()
         if self._restoration is not None:
             self._restoration.is_over = True
         self._restoration = made
         return status.CheckpointLoadStatus(made)
+
+    def _restored(self, save_path: PathLike | None) -> restoring.Restoration | None:
+        meeting = team.Meeting("a restore of a checkpoint")
+        with meeting.telling():
+            made = None
+            if save_path is None:
+                restoring.check_same(meeting, None, None)
+            else:
+                path = snapshot.absolute(save_path)
+                made = restoring.Restoration(path, self, meeting)
+        meeting.finish()
+        return made

@@ -15,7 +15,7 @@ import numpy as np
 from unisono._src import errors
 from unisono._src.capsule import files, manifest, shelf
 from unisono._src.checkpoint import checkpoint as checkpoints
-from unisono._src.checkpoint import snapshot
+from unisono._src.checkpoint import snapshot, team
 from unisono._src.checkpoint.checkpoint import Checkpoint, CheckpointOptions
 
 _KEPT = "checkpoint.json"
@@ -24,6 +24,11 @@ _HOUR = 3600 * 10**9
 
 class CheckpointManager:
     """Saves to a directory and keeps the newest few.
+
+    With several workers every one makes a manager and calls `save` and
+    `restore_or_initialize`; the chief writes and removes. All must see the directory to
+    restore from it. A worker that may not write there can be given a directory of its
+    own to save to, in which nothing is kept.
 
     Args:
         checkpoint: what to save.
@@ -186,7 +191,7 @@ class CheckpointManager:
         Raises:
             DataLossError: there are checkpoints, and all of them are damaged.
         """
-        found = self.latest_checkpoint
+        found = self._agreed_latest()
         if found is None:
             self._check_nothing_there()
             if self._init_fn is not None:
@@ -196,6 +201,15 @@ class CheckpointManager:
         if self._steps is not None:
             self._last_step = int(np.asarray(self._steps))
         return found
+
+    def _agreed_latest(self) -> str | None:
+        """The latest checkpoint that the chief sees; the others take the same."""
+        meeting = team.Meeting("a look for the latest checkpoint")
+        with meeting.telling():
+            own = self.latest_checkpoint if team.is_writer() else None
+        name = meeting.from_chief(os.path.basename(own or ""))
+        meeting.end()
+        return os.path.join(self._directory, name) if name else None
 
     def _check_nothing_there(self) -> None:
         there = self._absolute.iterdir() if self._absolute.is_dir() else ()
@@ -209,7 +223,7 @@ class CheckpointManager:
     # Retention.
 
     def _tidy(self) -> None:
-        """Remove the oldest; the newest is safe by now."""
+        """Remove the oldest; the newest is safe by now. Only the chief does this."""
         try:
             if self._most is not None:
                 self._remove_old(self._most)

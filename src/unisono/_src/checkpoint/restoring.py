@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from unisono._src import errors, state
 from unisono._src.capsule import files, manifest
-from unisono._src.checkpoint import arrays, graph, places, values_back, waiting
+from unisono._src.checkpoint import arrays, graph, places, team, values_back, waiting
 from unisono._src.checkpoint.places import Place
 
 _log = logging.getLogger("unisono")
@@ -47,18 +47,22 @@ class Restoration:
     Args:
         path: of a committed checkpoint.
         root: the object whose children are restored.
+        meeting: of the workers that restore together.
 
     Raises:
+        WorkerMismatchError: the workers restore different checkpoints.
         DataLossError: a file is damaged; nothing has been restored.
         NotFoundError: there is no such checkpoint.
         ValueError: a variable has another shape than its value in the checkpoint;
             nothing has been restored.
     """
 
-    def __init__(self, path: pathlib.Path, root: Any) -> None:
+    def __init__(self, path: pathlib.Path, root: Any, meeting: team.Meeting) -> None:
+        self.is_over = True
         self.path = path
         self.root = root
         self.manifest = files.read_verified(path)
+        check_same(meeting, path, self.manifest)
         self.is_over = False
         self.is_partial_fine = False
         self.bound: dict[int, Any] = {}
@@ -251,6 +255,20 @@ class Restoration:
                 self.path,
                 ", ".join(left[:8]) + (" …" if len(left) > 8 else ""),
             )
+
+
+def check_same(
+    meeting: team.Meeting, path: pathlib.Path | None, found: manifest.Manifest | None
+) -> None:
+    """Raise unless all workers restore one and the same checkpoint, or nothing."""
+    mark = "nothing" if found is None else f"{path} ({found.digest[:16]})"
+    own = "nothing" if found is None else found.digest
+    meeting.check_same(
+        own,
+        mark,
+        "The workers restore different checkpoints. Keep checkpoints in a directory "
+        "that all workers can see, and give all the same one.",
+    )
 
 
 def _reference(obj: Any) -> Callable[[], Any]:

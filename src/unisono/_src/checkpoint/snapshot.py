@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -17,13 +18,11 @@ import numpy as np
 from unisono._src import ambient, assignment, collectives, errors, state
 from unisono._src.capsule import dtypes, files, manifest, plain, shelf, stored
 from unisono._src.capsule.manifest import Entry
-from unisono._src.checkpoint import arrays, graph, places, team
+from unisono._src.checkpoint import arrays, background, graph, places, team
 from unisono._src.variables import Variable
 
 # What the files of a checkpoint take beyond its arrays.
 _MARGIN = 1 << 20
-# Bound of a meeting with the other workers.
-_MEETING_SECONDS = 30.0
 
 
 @dataclasses.dataclass
@@ -60,7 +59,7 @@ def outside() -> Iterator[None]:
         ambient.swap(before)
 
 
-def take(root: Any, is_detached: bool) -> Snapshot:
+def take(root: Any, is_detached: bool, meeting: team.Meeting | None = None) -> Snapshot:
     """Look at all state below `root`.
 
     Variables' arrays are not copied: a step that would update one of them in place
@@ -70,11 +69,19 @@ def take(root: Any, is_detached: bool) -> Snapshot:
         root: an object.
         is_detached: whether the program goes on while the snapshot is written, so that
             arrays which it can change or delete must be copied now.
+        meeting: of the workers that do so together. A variable that is aggregated
+            when it is read is read by all of them.
+
+    Raises:
+        WorkerMismatchError: the workers have different objects below `root`.
     """
     entries: dict[str, Entry] = {}
     stored: dict[str, Any] = {}
     with outside(), state.LOCK:
         found = graph.walk(root)
+    if meeting is not None and meeting.is_joint:
+        _check_alike(found, meeting)
+    with outside(), state.LOCK:
         for item in found:
             if item.key is not None:
                 name = f"a{len(stored)}"
@@ -82,8 +89,68 @@ def take(root: Any, is_detached: bool) -> Snapshot:
                 entries[item.key] = entry
                 if entry.file:
                     stored[name] = array
+    if meeting is not None and meeting.is_joint:
+        marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
+        entries |= _differing(entries, marks, meeting)
     nodes = tuple(manifest.Node(item.children, item.key) for item in found)
     return Snapshot(nodes, entries, stored)
+
+
+def _check_alike(found: list[graph.Found], meeting: team.Meeting) -> None:
+    """Raise unless all workers have objects of the same names in the same order."""
+    keys = [item.key for item in found if item.key is not None]
+    every = [text.split("\n") for text in meeting.gather("\n".join(keys))]
+    for worker, theirs in enumerate(every):
+        if theirs != every[0]:
+            one, two = set(every[0]) - set(theirs), set(theirs) - set(every[0])
+            raise errors.WorkerMismatchError(
+                f"The workers save different objects. Worker 0 alone has "
+                f"{_some(one)}, worker {worker} alone has {_some(two)}. Give the "
+                "checkpoint the same objects, in the same order, on every worker.",
+                worker,
+            )
+
+
+def _some(keys: set[str]) -> str:
+    shown = ", ".join(sorted(keys)[:5]) or "nothing"
+    return shown + (" …" if len(keys) > 5 else "")
+
+
+def _differing(
+    entries: dict[str, Entry], marks: dict[Any, Any], meeting: team.Meeting
+) -> dict[str, Entry]:
+    """Entries for plain data and state of which each worker has its own.
+
+    Args:
+        entries: those of this worker.
+        marks: by key, what of a state counts, if not all of it; such a state is common
+            to all workers, and the chief's is taken.
+        meeting: of the workers.
+
+    Raises:
+        WorkerMismatchError: a common state is not the same.
+    """
+    own = {
+        k: e.value if marks.get(k) is None else marks[k](e.data())
+        for k, e in entries.items()
+        if not e.has_array
+    }
+    texts = meeting.gather(json.dumps(own, allow_nan=False))
+    if all(text == texts[0] for text in texts):
+        return {}
+    every = [json.loads(text) for text in texts]
+    keys = [k for k in own if any(v[k] != every[0][k] for v in every)]
+    for key in keys:
+        if marks.get(key) is not None:
+            told = ", ".join(f"worker {i} at {v[key]}" for i, v in enumerate(every))
+            raise errors.WorkerMismatchError(
+                f"The workers are at different positions of {key}: {told}. All must "
+                "take as many elements."
+            )
+    return {
+        key: Entry(entries[key].kind, value=[v[key] for v in every], is_by_worker=True)
+        for key in keys
+    }
 
 
 def _value(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]:
@@ -113,22 +180,63 @@ def _value(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]
     return Entry(kind, shape, dtypes.name(array.dtype), name, impl), array
 
 
-def store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+def store(
+    snapshot: Snapshot,
+    target: pathlib.Path,
+    is_step: bool,
+    meeting: team.Meeting,
+    then: Callable[[], None],
+) -> None:
     """Write a snapshot aside, flush and check it, and make it visible in one step.
+
+    The chief does; the others wait until it has.
+
+    Args:
+        snapshot: what to write.
+        target: the path of the checkpoint.
+        is_step: whether it counts as the latest of its directory.
+        meeting: of the workers that save; it ends here.
+        then: what the chief does when the checkpoint is safe.
 
     Raises:
         SaveError: it could not be written. What was there before is untouched.
     """
-    group = team.current()
-    group.agree(f"save {target}", _MEETING_SECONDS)
     try:
-        if group.is_writer:
-            _store(snapshot, target, is_step)
-    except errors.SaveError:
-        raise
+        if not team.is_writer():
+            _wait_for_writer(target, meeting)
+            return
+        try:
+            _store_surely(snapshot, target, is_step)
+            then()
+        except BaseException as error:
+            with contextlib.suppress(errors.WorkerError):
+                meeting.from_chief(str(error) or type(error).__name__)
+            raise
+        meeting.from_chief("")
+    finally:
+        meeting.end()
+
+
+def _wait_for_writer(target: pathlib.Path, meeting: team.Meeting) -> None:
+    if str(target) != meeting.details[0]:
+        # Programs that give each worker a directory expect to find, or remove, theirs.
+        target.parent.mkdir(parents=True, exist_ok=True)
+    failure = meeting.from_chief("")
+    if failure:
+        raise errors.SaveError(f"The chief, worker 0, could not save: {failure}")
+
+
+def _store_surely(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    try:
+        _store(snapshot, target, is_step)
     except Exception as error:
-        raise explained(target, error) from error
-    group.agree(f"finish {target}", _MEETING_SECONDS)
+        if not background.Ending.has_begun:
+            raise explained(target, error) from error
+        # The end of the program took the threads away; it can be done without them.
+        try:
+            _store(snapshot, target, is_step)
+        except Exception as again:
+            raise explained(target, again) from again
 
 
 def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
@@ -179,6 +287,8 @@ def _check_space(directory: pathlib.Path, snapshot: Snapshot) -> None:
 
 def explained(target: pathlib.Path, error: Exception) -> errors.SaveError:
     """An error in the terms of whoever wanted to save."""
+    if isinstance(error, errors.SaveError):
+        return error
     text = str(error)
     if isinstance(error, PermissionError):
         text = f"no permission to write in {target.parent}"

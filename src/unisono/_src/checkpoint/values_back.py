@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src import ambient, collectives, errors, state
+from unisono._src import ambient, collectives, errors, processes, state
 from unisono._src.capsule import dtypes, manifest, plain
 from unisono._src.capsule.manifest import Entry
 from unisono._src.checkpoint import places
@@ -23,7 +23,7 @@ def fits(entry: Entry, obj: Any) -> bool:
     if entry.kind == manifest.STATE:
         return places.leaf_kind(obj) == manifest.STATE
     if entry.kind == manifest.PLAIN:
-        is_container = isinstance(obj, dict | list) and not entry.data()
+        is_container = isinstance(obj, dict | list) and not _own_data(entry)
         return plain.is_plain(obj) or is_container
     if isinstance(obj, Variable) or places.is_array(obj):
         return True
@@ -31,12 +31,15 @@ def fits(entry: Entry, obj: Any) -> bool:
 
 
 def check(key: str, entry: Entry, obj: Any) -> None:
-    """Raise if a variable cannot take a value.
+    """Raise if a value cannot be taken.
 
     Raises:
-        ValueError: it has another shape.
+        ValueError: a variable has another shape; or each of the workers that saved had
+            a value of its own, and there were more or fewer of them.
         InvalidArgumentError: it has another type.
     """
+    if entry.is_by_worker:
+        _check_workers(key, len(entry.value))
     if not isinstance(obj, Variable):
         return
     if jnp.issubdtype(obj.dtype, jax.dtypes.prng_key):
@@ -58,6 +61,28 @@ def check(key: str, entry: Entry, obj: Any) -> None:
             f"{obj.name} has type {np.dtype(obj.dtype).name}. Make the variable with "
             "the type of the checkpoint and cast it afterwards."
         )
+
+
+def _check_workers(key: str, count: int) -> None:
+    here = processes.current().size
+    if here != count:
+        raise ValueError(
+            f"The checkpoint was saved by {count} workers, each of which had a value "
+            f"of its own under {key}, and is being restored on {here}. Positions in "
+            "files that are dealt to workers, and in datasets that a function makes "
+            f"for each of them, fit {count} workers only. Restore on as many, or leave "
+            "this object out of the checkpoint; what does not differ between workers "
+            "is restored on any number."
+        )
+
+
+def _own_data(entry: Entry) -> Any:
+    """Plain data or state of an entry; this worker's, if each has its own."""
+    found = entry.data()
+    if not entry.is_by_worker:
+        return found
+    index = processes.current().index
+    return found[index if index < len(found) else 0]
 
 
 def reading_place(entry: Entry, obj: Any) -> Any:
@@ -96,9 +121,9 @@ def give(entry: Entry, place: Place, array: Any) -> None:
     if entry.kind == manifest.STATE:
         source = places.stateful(obj)
         assert source is not None
-        source.take(entry.data())
+        source.take(_own_data(entry))
     elif entry.kind == manifest.PLAIN:
-        _give_plain(entry.data(), obj, place)
+        _give_plain(_own_data(entry), obj, place)
     else:
         _give_array(array_of(entry, array), obj, place)
 

@@ -131,7 +131,8 @@ def _row(key: str, entry: Entry) -> tuple[str, ...]:
     if entry.has_array:
         shape = "×".join(map(str, entry.shape)) or "scalar"
         return name, entry.kind, shape, entry.dtype, f"{entry.nbytes:,}", ""
-    return name, entry.kind, "", "", f"{entry.nbytes:,}", _safe(repr(entry.data()))
+    kind = entry.kind + (" of each worker" if entry.is_by_worker else "")
+    return name, kind, "", "", f"{entry.nbytes:,}", _safe(repr(entry.data()))
 
 
 def _told(entry: Entry | None) -> str:

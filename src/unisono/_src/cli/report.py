@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from unisono._src import options
 from unisono._src.cli import group, output
 
 
@@ -18,6 +19,11 @@ def tell(outcome: group.Outcome, out: output.Output) -> None:
         out.note(f"{first.worker.name} failed first, with {how}:")
         for text in first.traceback:
             out.show(text, "err")
+    elif first.worker.code == options.RESTART_CODE:
+        out.note(
+            f"{first.worker.name} ended with {how}: it has saved its state and asks to "
+            "be started again."
+        )
     else:
         out.note(f"{first.worker.name} failed first, with {how} and no traceback.")
     _tell_each(others, out)

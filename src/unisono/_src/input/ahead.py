@@ -16,6 +16,8 @@ _PATIENCE = 60.0
 BACK = 256
 # A position is remembered every so many elements; it may hold a whole shuffle buffer.
 _EVERY = 64
+# So long a position is waited for while the source is being read.
+_BUSY = 1.0
 # So long a thread that was told to stop is waited for; it may sit in a user's code.
 _GOODBYE = 5.0
 
@@ -170,8 +172,14 @@ class Ahead(cursors.Cursor):
         if self._tank is None:
             start = {"source": self._source.get_state(), "pass": 0, "index": 0}
             return {"trail": start}
-        with self._tank.reading:
-            return {"trail": self._tank.trail.before(self._tank.given - back)}
+        tank = self._tank
+        if not tank.reading.acquire(timeout=_BUSY):
+            # The source waits for something. Where it was a little before is known.
+            return {"trail": tank.trail.remembered(tank.given - back)}
+        try:
+            return {"trail": tank.trail.before(tank.given - back)}
+        finally:
+            tank.reading.release()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue at another position."""

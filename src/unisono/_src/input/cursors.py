@@ -176,7 +176,11 @@ class Trail:
         """The position before the element that was read as number `index`."""
         if index == self.read_so_far:
             return {"source": self._source.get_state(), "pass": 0, "index": index}
-        start, state = next(m for m in reversed(self._marks) if m[0] <= index)
+        return self.remembered(index)
+
+    def remembered(self, index: int) -> dict[str, Any]:
+        """As `before`, without a look at the source, which another thread may read."""
+        start, state = next(m for m in reversed(list(self._marks)) if m[0] <= index)
         return {"source": state, "pass": index - start, "index": index}
 
     def forget_before(self, index: int) -> None:

@@ -105,6 +105,16 @@ class DistributedIterator(iterators.PositionedIterator):
             "position": position["trail"],
         }
 
+    @property
+    def _checkpoint_mark(self) -> Callable[[Any], Any] | None:
+        """What of a state must be the same on all workers; None if each has its own.
+
+        One position can be described in several ways, by how far a thread has read.
+        """
+        if not self._dataset._by_data:
+            return None
+        return lambda state: state["position"]["index"]
+
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from a position of the same dataset on any number of replicas.
 
