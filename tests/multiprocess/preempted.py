@@ -18,9 +18,10 @@ import optax
 
 import unisono as uni
 
-HERE = pathlib.Path(sys.argv[1])
-STEPS = int(sys.argv[2])
-PHASES = sys.argv[3:]
+# A collector of tests imports this file without arguments.
+_DIRECTORY, _STEPS, *PHASES = sys.argv[1:] if __name__ == "__main__" else (".", "0")
+HERE = pathlib.Path(_DIRECTORY)
+STEPS = int(_STEPS)
 START = int(os.environ.get("UNISONO_RESTART", "0"))
 PHASE = PHASES[START] if len(PHASES) > START else "none"
 PAUSE = 0.7
