@@ -22,8 +22,15 @@ help: ## List the targets
 demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
 	@$(RUN) examples/digits.py
 
+# Tests with several processes wait more than they compute: they run beside the others,
+# and what they print comes last.
 test: $(TEST) ## Run every test and doctest
-	@$(RUN) -m pytest
+	@log=$$(mktemp); \
+	$(RUN) -m pytest -p no:cacheprovider tests/multiprocess > $$log 2>&1 & beside=$$!; \
+	$(RUN) -m pytest --ignore=tests/multiprocess; first=$$?; \
+	wait $$beside; second=$$?; \
+	cat $$log; rm -f $$log; \
+	test $$first -eq 0 -a $$second -eq 0
 
 features: $(TEST) ## Run the tests; list each row of the feature table with its proof
 	@$(RUN) -m pytest -q --features
