@@ -475,7 +475,7 @@ def faulty_loop(s, w, fault, victim, at=5, steps=400):
             np.asarray((other if is_other else step)(batch))
             last = time.monotonic()
             time.sleep(0.02)
-    except tf.WorkerError as error:
+    except tf.errors.WorkerError as error:
         told = [type(error).__name__, error.worker, str(error)]
     finally:
         seconds, is_finished = time.monotonic() - last, True
