@@ -235,9 +235,11 @@ def test_keyboard_interrupt_runs_the_workers_finally_clauses(launcher):
 def test_other_signals_are_handed_on_and_end_nothing(launcher):
     script = launcher.script(
         """
-        signal.signal(signal.SIGUSR1, lambda *_: print("noted"))
+        noted = []
+        signal.signal(signal.SIGUSR1, lambda *_: noted.append(print("noted")))
         meet("up")
-        signal.pause()
+        while not noted:
+            time.sleep(0.01)
         """
     )
     process = launcher.start("-n", 2, script)
