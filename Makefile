@@ -23,10 +23,14 @@ demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
 	@$(RUN) examples/digits.py
 
 # Tests with several processes wait more than they compute: they run beside the others,
-# and what they print comes last.
+# and what they print comes last. A shell has its background jobs ignore interrupts, and
+# some of these tests send them.
+BESIDE := import signal, sys, pytest; \
+  signal.signal(signal.SIGINT, signal.default_int_handler); \
+  sys.exit(pytest.main(["-p", "no:cacheprovider", "tests/multiprocess"]))
 test: $(TEST) ## Run every test and doctest
 	@log=$$(mktemp); \
-	$(RUN) -m pytest -p no:cacheprovider tests/multiprocess > $$log 2>&1 & beside=$$!; \
+	$(RUN) -c '$(BESIDE)' > $$log 2>&1 & beside=$$!; \
 	$(RUN) -m pytest --ignore=tests/multiprocess; first=$$?; \
 	wait $$beside; second=$$?; \
 	cat $$log; rm -f $$log; \
