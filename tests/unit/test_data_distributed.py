@@ -218,3 +218,13 @@ def test_a_position_is_of_one_way_of_distributing():
     assert parts(2, resumed(per_replica(2), state)) == [[[4, 6], [5, 7]]]
     with pytest.raises(ValueError, match="2 datasets, one per replica"):
         resumed(per_replica(4), state)
+
+
+def test_a_dataset_is_distributed_by_either_name():
+    strategy = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    found = strategy.distribute_dataset(Dataset.range(6).batch(4))
+    steps = [
+        [part.tolist() for part in strategy.experimental_local_results(x)]
+        for x in found
+    ]
+    assert steps == [[[0, 1], [2, 3]], [[4], [5]]]

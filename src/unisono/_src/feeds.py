@@ -65,19 +65,6 @@ class HostIterator:
         self._returned.appendleft(element)
 
 
-class HostIterable:
-    """Something on the host that can be iterated again and again; abstract."""
-
-    def _elements(self) -> Iterator[Any]:
-        raise NotImplementedError
-
-    def __iter__(self) -> HostIterator:
-        frame = ambient.current()
-        if (frame.state or state.EAGER).is_compiled:
-            raise NeedsHost
-        return HostIterator(self._elements())
-
-
 class Handle:
     """Stands for the k-th iterator among the arguments while tracing."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import itertools
 from collections.abc import Iterator, Sequence
@@ -11,16 +12,16 @@ from typing import Any
 BLOCK = 256
 
 
-class Cursor:
-    """A stream of elements, with a position that can be saved and set.
+class Cursor(abc.ABC):
+    """A stream of elements, with a position that can be saved and set; abstract.
 
     The methods `get_state`, `set_state` and `close` are those of Grain's iterators.
     A state is plain data: dicts, lists, numbers, text, None.
     """
 
+    @abc.abstractmethod
     def read(self, count: int) -> Sequence[Any]:
         """The next `count` elements; fewer only when the stream is over."""
-        raise NotImplementedError
 
     def skip(self, count: int) -> int:
         """Pass over `count` elements; returns how many there were."""
@@ -37,15 +38,15 @@ class Cursor:
         """How far reading `found` moved the position, in what `skip` counts."""
         return len(found)
 
+    @abc.abstractmethod
     def get_state(self) -> dict[str, Any]:
         """The position, as plain data."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from a position that `get_state` gave."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Give back threads, processes and files; no reading afterwards."""
 
     def __iter__(self) -> Iterator[Any]:

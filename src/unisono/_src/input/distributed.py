@@ -134,7 +134,7 @@ class DistributedIterator(iterators.PositionedIterator):
             ) from e
 
 
-class DistributedDataset(feeds.HostIterable):
+class DistributedDataset:
     """Gives one value per replica and step; made by a strategy.
 
     It can be iterated in Python, looped over inside a `unisono.function`, and its

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import gzip
 import os
 import zlib
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -132,9 +134,9 @@ class Reader(cursors.Cursor):
         self._given = 0
         self._begin = 0
 
+    @abc.abstractmethod
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
         """Some records at the front of the window, and the offset behind each."""
-        raise NotImplementedError
 
     def read(self, count: int) -> list[Any]:
         """The next records."""
@@ -319,7 +321,11 @@ class _Fixed(Reader):
         return records, found
 
 
-_READERS = {"TextLine": _Lines, "TFRecord": _TFRecords, "FixedLengthRecord": _Fixed}
+_READERS: dict[str, Callable[[Files], Reader]] = {
+    "TextLine": _Lines,
+    "TFRecord": _TFRecords,
+    "FixedLengthRecord": _Fixed,
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ batches and what stands between them.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ class Rows(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Node:
+class Node(abc.ABC):
     """A step of a plan; abstract.
 
     Attributes:
@@ -52,9 +53,9 @@ class Node:
         """The nodes that this one reads."""
         return ()
 
+    @abc.abstractmethod
     def cursor(self) -> cursors.Cursor:
         """The elements, from the first on."""
-        raise NotImplementedError
 
     def rows(self) -> Rows | None:
         """Rows of which the elements are a choice, where the plan allows that."""
@@ -62,7 +63,7 @@ class Node:
 
     def indices(self) -> cursors.Cursor:
         """Which rows are the elements; only where there are `rows`."""
-        raise NotImplementedError
+        raise TypeError(f"{self} has no rows to be chosen by number.")
 
     @property
     def cardinality(self) -> int:
@@ -74,8 +75,9 @@ class Node:
         """Shape and type of an element; None for a size that is not fixed."""
         return self._spec()
 
+    @abc.abstractmethod
     def _spec(self) -> Any:
-        raise NotImplementedError
+        """What `spec` keeps."""
 
     def sampled(self) -> Node:
         """A node with the same first element, of which taking it disturbs nothing."""
@@ -122,9 +124,9 @@ class Selecting(Unary):
     when they are needed.
     """
 
+    @abc.abstractmethod
     def selecting(self, make: Callable[[], cursors.Cursor]) -> cursors.Cursor:
         """The chosen among what `make` gives, which can be asked again."""
-        raise NotImplementedError
 
     def cursor(self) -> cursors.Cursor:
         """The chosen elements."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import secrets
 import threading
@@ -90,9 +91,9 @@ class _Shuffled(cursors.Cursor):
         self._over = False
         self._buffer: list[Any] = []
 
+    @abc.abstractmethod
     def _pull(self, count: int) -> list[Any]:
         """The next entries for the buffer; fewer only at the end."""
-        raise NotImplementedError
 
     def _begin(self, seed: int, number: int) -> None:
         self._seed, self._number = seed, number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import operator
 import sys
 from collections.abc import Callable
@@ -26,14 +27,14 @@ from unisono._src.input import (
 )
 
 
-class Transformations:
+class Transformations(abc.ABC):
     """Methods that give another dataset; abstract."""
 
     _node: nodes.Node
 
+    @abc.abstractmethod
     def _derive(self, node: nodes.Node) -> Any:
         """A dataset with another plan."""
-        raise NotImplementedError
 
     def map(
         self,

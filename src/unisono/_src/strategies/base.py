@@ -233,6 +233,10 @@ class Strategy:
         """
         return self._extended._distribute_dataset(dataset, options)
 
+    def distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        """The same as `experimental_distribute_dataset`."""
+        return self.experimental_distribute_dataset(dataset, options)
+
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[[Any], Any], options: Any = None
     ) -> Any:
