@@ -11,8 +11,9 @@ from unisono._src.cluster import accelerators, explanation, spec
 class ClusterResolver(abc.ABC):
     """Finds out which processes a job has and which of them this one is.
 
-    A resolver of your own defines `cluster_spec` and `master`, and sets `task_type`,
-    `task_id` and `rpc_layer` where they are known.
+    A resolver of your own defines `cluster_spec`, and `master` where the address of a
+    task is not the answer, and sets `task_type`, `task_id` and `rpc_layer` where they
+    are known.
     """
 
     # Class attributes, so that a subclass need not call this class's constructor.
@@ -24,7 +25,6 @@ class ClusterResolver(abc.ABC):
     def cluster_spec(self) -> spec.ClusterSpec:
         """The cluster as it is now; asked anew on every call."""
 
-    @abc.abstractmethod
     def master(
         self,
         task_type: str | None = None,
@@ -38,6 +38,12 @@ class ClusterResolver(abc.ABC):
             task_id: the index in the job; this task's own by default.
             rpc_layer: a protocol to put in front, such as ``grpc``.
         """
+        task_type = self.task_type if task_type is None else task_type
+        task_id = self.task_id if task_id is None else task_id
+        if task_type is None or task_id is None:
+            return ""
+        address = self.cluster_spec().task_address(task_type, task_id)
+        return with_protocol(address, rpc_layer or self.rpc_layer)
 
     def num_accelerators(
         self,
@@ -135,16 +141,6 @@ class ClusterResolver(abc.ABC):
     def _sources(self) -> dict[str, str]:
         """Where each thing comes from; the empty name stands for all others."""
         return {"": "set by the program"}
-
-    def _master_of_task(
-        self, task_type: str | None, task_id: int | None, rpc_layer: str | None
-    ) -> str:
-        task_type = self.task_type if task_type is None else task_type
-        task_id = self.task_id if task_id is None else task_id
-        if task_type is None or task_id is None:
-            return ""
-        address = self.cluster_spec().task_address(task_type, task_id)
-        return with_protocol(address, rpc_layer or self.rpc_layer)
 
 
 def with_protocol(address: str, rpc_layer: str | None) -> str:

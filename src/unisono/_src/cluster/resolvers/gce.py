@@ -84,15 +84,6 @@ class GCEClusterResolver(base.ClusterResolver):
             f"{details['networkInterfaces'][0]['networkIP']}:{self._port}",
         )
 
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-    ) -> str:
-        """The address of a task, by default this one."""
-        return self._master_of_task(task_type, task_id, rpc_layer)
-
     @property
     def task_type(self) -> str | None:
         """The job that the group's instances are; it cannot be changed."""

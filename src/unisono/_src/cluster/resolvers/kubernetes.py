@@ -91,15 +91,6 @@ class KubernetesClusterResolver(base.ClusterResolver):
             )
         return addresses
 
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-    ) -> str:
-        """The address of a task; empty until `task_type` and `task_id` are set."""
-        return self._master_of_task(task_type, task_id, rpc_layer)
-
     def _sources(self) -> dict[str, str]:
         labels = ", ".join(label for some in self._labels.values() for label in some)
         return {

@@ -67,15 +67,6 @@ class RayClusterResolver(base.ClusterResolver):
         """All workers, as they met."""
         return spec.ClusterSpec({"worker": self._addresses})
 
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-    ) -> str:
-        """The address of a task, by default this one."""
-        return self._master_of_task(task_type, task_id, rpc_layer)
-
     def _sources(self) -> dict[str, str]:
         return {
             "": self._source,

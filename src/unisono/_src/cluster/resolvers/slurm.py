@@ -151,15 +151,6 @@ class SlurmClusterResolver(base.ClusterResolver):
         """This task's job and its index in it."""
         return self.task_type, self.task_id
 
-    def master(
-        self,
-        task_type: str | None = None,
-        task_id: int | None = None,
-        rpc_layer: str | None = None,
-    ) -> str:
-        """The address of a task, by default this one."""
-        return self._master_of_task(task_type, task_id, rpc_layer)
-
     def num_accelerators(
         self,
         task_type: str | None = None,

@@ -160,7 +160,7 @@ class TPUClusterResolver(base.ClusterResolver):
         """The address of a worker, with ``grpc``; empty for a local TPU."""
         if self._tpu == _LOCAL:
             return ""
-        return self._master_of_task(task_type, task_id, rpc_layer or "grpc")
+        return super().master(task_type, task_id, rpc_layer or "grpc")
 
     def get_master(self) -> str:
         """What `master` answers."""
