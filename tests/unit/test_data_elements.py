@@ -337,3 +337,8 @@ def test_options_are_checked():
     options.experimental_distribute.auto_shard = False
     found = options.experimental_distribute.auto_shard_policy
     assert found == uni.data.experimental.AutoShardPolicy.OFF
+
+
+def test_texts_that_end_in_zero_bytes_are_told_apart():
+    found = Dataset.from_tensor_slices([b"a", b"a\0", b"a"]).unique()
+    assert list(found.as_numpy_iterator()) == [b"a", b"a\0"]

@@ -216,11 +216,7 @@ class Dataset(transforms.Transformations):
 
     def options(self) -> choices.Options:
         """The options that were set, merged."""
-        merged = choices.Options()
-        for node in reversed(list(nodes.walk(self._node))):
-            if isinstance(node, stages.WithOptions):
-                merged = merged.merged(node.options)
-        return merged
+        return stages.options_of(self._node)
 
     def __len__(self) -> int:
         count = self._node.cardinality

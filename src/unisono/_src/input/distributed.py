@@ -166,7 +166,7 @@ class DistributedDataset:
                 "`distribute_datasets_from_function`."
             )
         self._given = loaders.to_node(dataset)
-        wanted = _options_of(self._given)
+        wanted = stages.options_of(self._given)
         policy = wanted.experimental_distribute.auto_shard_policy
         self._decision = distributing.decide(self._given, policy)
         _check_batched(self._given, self._share)
@@ -337,7 +337,7 @@ def _made(dataset_fn: Any, context: choices.InputContext) -> nodes.Node:
             f"received {type(made).__name__}."
         )
     node = loaders.to_node(made)
-    processes = _options_of(node).worker_processes
+    processes = stages.options_of(node).worker_processes
     return workers.prepared(node, processes)
 
 
@@ -355,14 +355,6 @@ def share_of(topology: Topology) -> steps.Share:
             f"worker {topology.worker} has {topology.copies}."
         )
     return share
-
-
-def _options_of(node: nodes.Node) -> choices.Options:
-    merged = choices.Options()
-    for found in reversed(list(nodes.walk(node))):
-        if isinstance(found, stages.WithOptions):
-            merged = merged.merged(found.options)
-    return merged
 
 
 def _per_replica(spec: Any, count: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src import nest, specs
+from unisono._src import nest
 from unisono._src.input import cursors, elements, mapping, nodes, shuffling
 
 
@@ -422,16 +422,6 @@ class Choose(nodes.Node):
 
     def _spec(self) -> Any:
         return Concatenate(self.inputs).spec
-
-
-def enumerated_structure() -> tuple[int, int]:
-    """How `enumerate` pairs numbers and elements."""
-    return (0, 1)
-
-
-def index_spec() -> specs.TensorSpec:
-    """The spec of a number of an element."""
-    return specs.TensorSpec((), np.int64)
 
 
 def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src.input import ahead, cursors, elements, mapping, nodes
+from unisono._src.input import ahead, choices, cursors, elements, mapping, nodes
 from unisono._src.input.selecting import Make
 
 _LOG = logging.getLogger("unisono")
@@ -51,6 +51,15 @@ class WithOptions(nodes.Selecting):
 
     def __str__(self) -> str:
         return "Options"
+
+
+def options_of(node: nodes.Node) -> choices.Options:
+    """The options that were set anywhere in a plan, merged; later ones win."""
+    merged = choices.Options()
+    for found in reversed(list(nodes.walk(node))):
+        if isinstance(found, WithOptions):
+            merged = merged.merged(found.options)
+    return merged
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -306,9 +315,8 @@ def _content(x: Any) -> Any:
 
 
 class _Unique(cursors.Cursor):
-    def __init__(self, make: Make) -> None:
-        self._make = make
-        self._source = make()
+    def __init__(self, source: cursors.Cursor) -> None:
+        self._source = source
         self._origin = self._source.get_state()
         self._seen: set[Any] = set()
         self._passed = 0
@@ -320,14 +328,7 @@ class _Unique(cursors.Cursor):
             if not len(block):
                 break
             self._passed += 1
-            key = tuple(
-                (
-                    np.asarray(x).tobytes()
-                    if np.asarray(x).dtype.kind != "O"
-                    else repr(x)
-                )
-                for x in elements.leaves(block[0])
-            )
+            key = tuple(map(_content, elements.leaves(block[0])))
             if key not in self._seen:
                 self._seen.add(key)
                 found.append(block[0])
@@ -353,7 +354,7 @@ class Unique(nodes.Unary):
 
     def cursor(self) -> cursors.Cursor:
         """Remember what was seen."""
-        return _Unique(self.parent.cursor)
+        return _Unique(self.parent.cursor())
 
     @property
     def cardinality(self) -> int:

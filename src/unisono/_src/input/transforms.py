@@ -256,10 +256,7 @@ class Transformations(abc.ABC):
     def enumerate(self, start: Any = 0, name: str | None = None) -> Any:
         """Pairs of a number and an element."""
         first = integer(start, "start")
-        numbers = sources.Range(first, sys.maxsize, 1, np.dtype(np.int64))
-        endless = nodes.INFINITE if self._node.cardinality == nodes.INFINITE else None
-        if endless is not None:
-            numbers = sources.Endless(first, sys.maxsize, 1, np.dtype(np.int64))
+        numbers = sources.Endless(first, sys.maxsize, 1, np.dtype(np.int64))
         return self._derive(mixing.Zip((numbers, self._node), (0, 1)))
 
     def window(
