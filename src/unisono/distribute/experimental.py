@@ -13,6 +13,7 @@ from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.multi_worker import (
     experimental_multi_worker as MultiWorkerMirroredStrategy,
 )
+from unisono._src.strategies.tpu import experimental_tpu as TPUStrategy
 
 __all__ = [
     "CentralStorageStrategy",
@@ -21,5 +22,6 @@ __all__ = [
     "CommunicationImplementation",
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
+    "TPUStrategy",
     "ValueContext",
 ]

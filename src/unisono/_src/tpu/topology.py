@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 from unisono._src.tpu import wire
 
 RANK = 4
+# What a topology says of itself may come from elsewhere.
+_MOST_DEVICES = 1 << 20
 
 
 class Topology:
@@ -130,6 +133,11 @@ def _checked_shape(mesh_shape: Any) -> np.ndarray:
         raise ValueError(
             f"`mesh_shape` must be a sequence of {RANK} positive entries; got "
             f"`mesh_shape={mesh_shape}`"
+        )
+    if math.prod(shape.tolist()) > _MOST_DEVICES:
+        raise ValueError(
+            f"`mesh_shape` must be that of a grid of at most {_MOST_DEVICES:,} devices;"
+            f" got {shape.tolist()}."
         )
     return shape
 
