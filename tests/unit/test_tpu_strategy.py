@@ -358,6 +358,48 @@ def test_a_convolution_and_its_gradient_are_those_of_one_logical_device(logical,
         np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.feature("K04")
+@pytest.mark.parametrize("even", [True, False])
+@pytest.mark.parametrize("parts", [[1, 2, 2, 1], [2, 2, 1, 1], [1, 4, 1, 1]])
+def test_a_kernel_s_gradient_is_right_over_replicas_of_any_batch(parts, even):
+    strategy = make(4)
+    kernel = np.random.RandomState(3).randn(3, 3, 2, 4).astype(np.float32)
+    middle = 4 if even else 6
+    x = tf.distribute.PerReplica(
+        (jnp.asarray(IMAGES[:middle]), jnp.asarray(IMAGES[middle:]))
+    )
+
+    def value(kernel, x, s=strategy, parts=parts):
+        return jnp.sum(convolution(s, x, kernel, parts) ** 2)
+
+    step = tf.function(lambda x: jax.grad(value)(kernel, x))
+    found = strategy.reduce("sum", strategy.run(step, args=(x,)), axis=None)
+    alone = make(1, replicas=1)
+    wanted = jax.grad(value)(kernel, IMAGES, alone, [1] * 4)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.feature("K04")
+@pytest.mark.parametrize(
+    ("logical", "replicas", "parts"),
+    [(4, 1, [1, 1, 2, 2]), (4, 2, [1, 2, 1, 2]), (8, 1, [1, 2, 2, 2])],
+)
+def test_a_split_whose_gradient_xla_gets_wrong_is_refused(logical, replicas, parts):
+    strategy = make(logical, replicas)
+    kernel = np.ones([3, 3, 2, 4], np.float32)
+
+    def value(kernel, x):
+        return jnp.sum(convolution(strategy, x, kernel, parts))
+
+    forward = tf.function(lambda x: value(kernel, x))
+    found = strategy.experimental_local_results(strategy.run(forward, args=(IMAGES,)))
+    wanted = value(kernel, IMAGES)
+    np.testing.assert_allclose(found, [wanted] * replicas, rtol=1e-5)
+    backward = tf.function(lambda x: jax.grad(value)(kernel, x))
+    with pytest.raises(ValueError, match="gradient of the kernel wrongly if both"):
+        strategy.run(backward, args=(IMAGES,))
+
+
 # ------------------------------------------------------------------- values and state
 
 

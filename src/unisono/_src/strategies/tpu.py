@@ -157,6 +157,10 @@ def _annotated(tensor: Any, topology: Topology, parts: Sequence[int]) -> Any:
     if frame.port is not None and frame.port.is_spmd:
         # Here the replica axis is not the compiler's, and the mesh at hand says so.
         return jax.lax.with_sharding_constraint(value, spec)
+    if topology.replicas > 1:
+        # Replicas of different shapes run in turn, in a program that sees all of them.
+        # The compiler would take the replica axis for one to add up over.
+        return value
     state.frame().note_topology(topology)
     return jax.lax.with_sharding_constraint(value, NamedSharding(topology.mesh, spec))
 
