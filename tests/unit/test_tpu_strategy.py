@@ -358,6 +358,63 @@ def test_a_convolution_and_its_gradient_are_those_of_one_logical_device(logical,
         np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-4)
 
 
+def attention(strategy, x, weights, parts):
+    """Self-attention over heads: a split of batch, positions, heads and channels."""
+    q, k, v = (jnp.einsum("bsd,dhc->bshc", x, w) for w in weights)
+    q = strategy.experimental_split_to_logical_devices(q, parts)
+    scores = jnp.einsum("bshc,bthc->bhst", q, k) / 2
+    mixed = jnp.einsum("bhst,bthc->bshc", jax.nn.softmax(scores), v)
+    return strategy.experimental_replicate_to_logical_devices(mixed)
+
+
+@pytest.mark.feature("K04")
+@pytest.mark.parametrize(
+    ("logical", "parts"), [(n, p) for n in (2, 4) for p in partitions(n, 4)]
+)
+def test_attention_and_its_gradient_are_those_of_one_logical_device(logical, parts):
+    strategy, alone = make(logical), make(1, replicas=1)
+    weights = np.random.RandomState(4).randn(3, 8, 4, 4).astype(np.float32)
+    x = np.random.RandomState(5).rand(4, 8, 8).astype(np.float32)
+
+    def value(weights, s, parts):
+        return jnp.mean(attention(s, x, weights, parts) ** 2)
+
+    step = tf.function(lambda: jax.value_and_grad(value)(weights, strategy, parts))
+    wanted = jax.value_and_grad(value)(weights, alone, [1] * 4)
+    for own, other in zip(strategy.run(step), wanted):
+        for found in strategy.experimental_local_results(own):
+            np.testing.assert_allclose(found, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.feature("K04")
+@pytest.mark.parametrize(
+    ("logical", "parts"), [(n, p) for n in (2, 4, 8) for p in partitions(n, 2)]
+)
+def test_an_embedding_s_table_may_be_split(logical, parts):
+    strategy = make(logical)
+    rows = np.random.RandomState(6).randn(16, 8).astype(np.float32)
+    ids = np.array([[3, 0], [15, 3], [7, 8], [3, 3]])
+    with strategy.scope():
+        table = tf.Variable(rows)
+
+    @tf.function
+    def step(ids):
+        def value():
+            split = strategy.experimental_split_to_logical_devices(table, parts)
+            return jnp.sum(jnp.take(split, ids, axis=0) ** 2)
+
+        loss, (gradient,) = tf.value_and_grad(value, [table])()
+        return loss, gradient
+
+    loss, gradient = strategy.run(step, args=(ids,))
+    wanted = np.zeros_like(rows)
+    np.add.at(wanted, ids, 2 * rows[ids])
+    for found in strategy.experimental_local_results(gradient):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    for found in strategy.experimental_local_results(loss):
+        np.testing.assert_allclose(found, np.sum(rows[ids] ** 2), rtol=1e-5)
+
+
 @pytest.mark.feature("K04")
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("parts", [[1, 2, 2, 1], [2, 2, 1, 1], [1, 4, 1, 1]])
