@@ -205,6 +205,24 @@ def test_the_example_of_a_split_input_runs_on_split_operands():
     assert "f32[2,16,16,5]{3,2,1,0} convolution" not in text
 
 
+@pytest.mark.feature("K04")
+@pytest.mark.parametrize("logical", [2, 4])
+def test_a_split_matrix_product_gathers_no_variable(logical):
+    strategy = make(logical)
+    with strategy.scope():
+        weights = tf.Variable(np.ones([16, 32], np.float32))
+
+    def step(x):
+        x = strategy.experimental_split_to_logical_devices(x, [1, logical])
+        return x @ weights
+
+    text = compiled_text(strategy, step, np.ones([6, 16], np.float32))
+    # Each device multiplies its columns by its rows; the sums meet in an all-reduce.
+    assert f"f32[6,{16 // logical}]" in text
+    assert re.search(r"f32\[6,32\]\S* all-reduce\(", text), text
+    assert "all-gather" not in text
+
+
 @pytest.mark.feature("K06")
 def test_the_example_of_replicated_labels():
     strategy = make(logical=8)
