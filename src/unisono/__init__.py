@@ -24,7 +24,7 @@ from unisono._src.specs import TensorSpec, TypeSpec
 from unisono._src.variables import Variable
 
 if _typing.TYPE_CHECKING:
-    from unisono import data, experimental, io, saved_model, train
+    from unisono import data, experimental, io, saved_model, tpu, train
     from unisono._src.checkpoint.module import Module
     from unisono._src.cli.calls import launch
 
@@ -39,6 +39,7 @@ _LATER = {
     "io": "unisono",
     "launch": "unisono._src.cli.calls",
     "saved_model": "unisono",
+    "tpu": "unisono",
     "train": "unisono",
 }
 
@@ -82,6 +83,7 @@ __all__ = [
     "nn",
     "optimizers",
     "saved_model",
+    "tpu",
     "train",
     "value_and_grad",
     "variable_creator_scope",

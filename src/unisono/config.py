@@ -5,5 +5,11 @@ from unisono._src.devices import (
     list_logical_devices,
     set_virtual_devices,
 )
+from unisono._src.tpu.system import experimental_connect_to_cluster
 
-__all__ = ["LogicalDevice", "list_logical_devices", "set_virtual_devices"]
+__all__ = [
+    "LogicalDevice",
+    "experimental_connect_to_cluster",
+    "list_logical_devices",
+    "set_virtual_devices",
+]

@@ -494,3 +494,34 @@ def _go_wrong(fault):
     if fault == "sleep":
         time.sleep(60.0)
     return jnp.ones(2) if fault == "shapes" else jnp.ones(1)
+
+
+def logical_devices(s, w):
+    """Trains with replicas of two logical devices; `s` itself without workers."""
+    if hasattr(s, "cluster_resolver"):
+        grid = tf.tpu.experimental.initialize_tpu_system(s.cluster_resolver)
+        pairs = tf.tpu.experimental.DeviceAssignment.build(
+            grid, [1, 1, 1, 2], num_replicas=2
+        )
+        s = tf.distribute.TPUStrategy(s.cluster_resolver, pairs)
+    split = getattr(s, "experimental_split_to_logical_devices", lambda x, parts: x)
+    with s.scope():
+        v = tf.Variable(jnp.arange(8.0).reshape(4, 2) / 8)
+        optimizer = tf.optimizers.Optimizer(optax.adam(0.1), [v])
+        count = tf.Variable(0.0, synchronization=SYN.ON_READ, aggregation=AGG.SUM)
+
+    def step():
+        x = jnp.ones([2, 4]) * number()
+
+        def loss():
+            return jnp.mean(jnp.tanh(split(x, [1, 2]) @ v) ** 2)
+
+        value, gradients = tf.value_and_grad(loss, [v])()
+        optimizer.apply_gradients(zip(gradients, [v]))
+        count.assign_add(number())
+        return value
+
+    losses = []
+    for fn in (tf.function(step), tf.function(step), step):
+        losses.append(plain(s.reduce(SUM, s.run(fn), axis=None)))
+    return losses, plain(v.read_value()), plain(count.read_value())

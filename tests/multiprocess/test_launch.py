@@ -52,8 +52,8 @@ def test_the_first_failing_worker_s_code_and_traceback_are_given(launcher):
     report = result.err[result.err.index("failed first") :]
     assert re.match(
         r"failed first, with exit code 1:\nTraceback .*ZeroDivisionError.*direct cause"
-        r".*ValueError: the cause\nunisono: worker 0/3 was stopped, with signal "
-        r"SIGTERM\.\nunisono: worker 2/3 was stopped",
+        r".*ValueError: the cause\nunisono: worker [02]/3 was stopped, with signal "
+        r"SIGTERM\.\nunisono: worker [02]/3 was stopped",
         report,
         re.DOTALL,
     ), result.err

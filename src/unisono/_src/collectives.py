@@ -431,7 +431,7 @@ def reduce_stacked(op: ReduceOp, x: Any, topology: Topology) -> Any:
 
 def shards(x: jax.Array, topology: Topology) -> tuple[jax.Array, ...]:
     """The piece of `x` on each device of the topology, in replica order."""
-    if topology.replicas == 1:
+    if topology.is_one_device:
         return (x,)
     by_device = {s.device: s.data for s in x.addressable_shards}
     return tuple(by_device[d] for d in topology.local_devices)

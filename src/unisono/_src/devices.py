@@ -87,16 +87,17 @@ def parse(name: object) -> DeviceName:
 
 def _name_of(device: jax.Device) -> DeviceName:
     same = [d for d in jax.local_devices(backend=device.client.platform)]
-    return DeviceName(_kind(device), same.index(device))
+    return DeviceName(kind_of(device), same.index(device))
 
 
 def names_of(found: Sequence[jax.Device], job: str, task: int) -> list[str]:
     """Canonical names of all devices of one task, in their order."""
-    kinds = [_kind(d) for d in found]
+    kinds = [kind_of(d) for d in found]
     return [str(DeviceName(k, i, job, task)) for i, k in enumerate(kinds)]
 
 
-def _kind(device: jax.Device) -> str:
+def kind_of(device: jax.Device) -> str:
+    """``"CPU"``, ``"GPU"`` or ``"TPU"``."""
     is_gpu = device.platform in ("cuda", "rocm", "gpu")
     return "GPU" if is_gpu else device.platform.upper()
 

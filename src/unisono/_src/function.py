@@ -241,7 +241,7 @@ class Function:
             run.__name__ = f"run_{getattr(body, '__name__', 'function')}"
             made = Function(run)
             made._topology = getattr(strategy.extended, "_topology", None)
-            if made._topology is not None and made._topology.replicas == 1:
+            if made._topology is not None and made._topology.is_one_device:
                 made._topology = None
             self._by_strategy[strategy] = made
         return made
@@ -320,7 +320,7 @@ class Method:
 
 def _mesh(frame: ambient.Frame) -> Topology | None:
     """The devices of the strategy in scope, if there are several."""
-    if frame.placement is None or frame.placement.topology.replicas == 1:
+    if frame.placement is None or frame.placement.topology.is_one_device:
         return None
     return frame.placement.topology
 

@@ -175,7 +175,7 @@ class Optimizer:
         """
         target = state.frame()
         cells = self._shared_cells()
-        old = [target.whole(c) for c in cells]
+        old = [_stored(target, c) for c in cells]
         kept = {*idle, *(len(self._variables) + k for k in self._slots_of(idle))}
         new = self._change(old, gradients)
         for i, (cell, value) in enumerate(zip(cells, new, strict=True)):
@@ -236,9 +236,9 @@ class Optimizer:
         target = state.frame()
         cells = self._shared_cells()
         local = _is_local()
-        old = [target.whole(c) for c in cells]
-        sums = [target.whole(v._cell) for v in self._sums]
-        count = target.whole(self._count._cell) + 1
+        old = [_stored(target, c) for c in cells]
+        sums = [_stored(target, v._cell) for v in self._sums]
+        count = _stored(target, self._count._cell) + 1
         is_last = count >= self._every
 
         def apply(old: Any, sums: Any) -> Any:
@@ -262,6 +262,11 @@ class Optimizer:
         for v, value in zip(self._sums, sums, strict=True):
             target.set_whole(v._cell, value)
         target.set_whole(self._count._cell, count)
+
+
+def _stored(source: state.StateFrame, cell: state.Cell) -> Any:
+    """What a cell stores, where the replica computes if there is one only."""
+    return source.copy(cell, 0) if cell.copies == 1 else source.whole(cell)
 
 
 def _is_local() -> bool:

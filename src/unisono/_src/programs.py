@@ -29,6 +29,7 @@ from unisono._src import (
     guard,
     invariance,
     nest,
+    partitioning,
     signature,
     state,
     topology,
@@ -162,6 +163,8 @@ def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
     )
     read = [c for c, u in zip(cells, used, strict=False) if u]
     mesh = _one_mesh(mesh or frame.topology, [*read, *seen["written"]])
+    if mesh is not None and mesh.spans:
+        partitioning.check(jaxpr)
     return Trace(
         jaxpr,
         closed.consts,

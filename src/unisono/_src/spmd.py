@@ -146,6 +146,8 @@ def _trace(
         mesh=topology.mesh,
         in_specs=(split, [split if c.is_stacked else same for c in cells]),
         out_specs=(split, same, split),
+        # How a replica uses its logical devices is left to the compiler.
+        axis_names={AXIS},
         check_vma=False,
     )
     seen.closed = jax.make_jaxpr(mapped)(*given)

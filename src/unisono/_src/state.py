@@ -102,6 +102,8 @@ class Cell:
     @property
     def is_replicated(self) -> bool:
         """Whether every replica's device holds the stored array."""
+        if self.copies == 1 and self.topology is not None and self.topology.spans:
+            return self.policy in (Policy.MIRRORED, Policy.ON_READ)
         return self.policy is Policy.MIRRORED and self.copies > 1
 
     @property
@@ -277,9 +279,7 @@ class EagerFrame(StateFrame):
         shape = pieces[here].shape
         device = cell.topology.local_devices[here]
         pieces[here] = jax.device_put(jnp.reshape(value, shape), device)
-        cell.array = jax.make_array_from_single_device_arrays(
-            cell.stored_shape, cell.sharding, pieces
-        )
+        cell.array = cell.topology.assemble(cell.stored_shape, cell.sharding, pieces)
         cell.is_suspect = cell.is_replicated
         versions.EAGER.changed()
         cell.escape()

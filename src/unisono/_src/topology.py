@@ -1,10 +1,16 @@
-"""Replicas and their devices as one mesh, and the safety of CPU collectives."""
+"""Replicas and their devices as one mesh, and the safety of CPU collectives.
+
+A replica is on one device, or spans several *logical devices*. Then the mesh has more
+axes than the replicas': one for each prime factor of their number, so that an array can
+be split any way that their number allows.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,17 +25,18 @@ AXIS = "replica"
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    """The devices of a strategy: one per replica, in replica order.
+    """The devices of a strategy, in replica order.
 
     Everything downstream asks the topology, never `jax.devices()`.
 
     Attributes:
         names: one device name per replica, of all workers.
-        devices: one device per replica, of all workers.
+        devices: the first device of each replica, of all workers.
         workers: how many processes the replicas are spread over.
         worker: which of them this one is, from 0.
         first: the first replica of this process.
         copies: how many replicas, one after the other, are in this process.
+        spans: the logical devices of each replica, where it has more than one.
     """
 
     names: tuple[str, ...]
@@ -38,6 +45,7 @@ class Topology:
     worker: int = 0
     first: int = 0
     copies: int = dataclasses.field(default=0)
+    spans: tuple[tuple[jax.Device, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.workers == 1:
@@ -117,20 +125,56 @@ class Topology:
 
     @functools.cached_property
     def mesh(self) -> Mesh:
-        """The mesh whose axis is the replicas."""
-        return Mesh(np.array(self.devices, dtype=object), (AXIS,))
+        """The mesh whose first axis is the replicas; others are of logical devices."""
+        found = np.array(self.spans or self.devices, dtype=object)
+        sides = self.logical_axes
+        shape = (self.replicas, *sides.values())
+        return Mesh(found.reshape(shape), (AXIS, *sides))
+
+    @functools.cached_property
+    def logical(self) -> int:
+        """How many logical devices a replica has."""
+        return len(self.spans[0]) if self.spans else 1
+
+    @functools.cached_property
+    def logical_axes(self) -> dict[str, int]:
+        """Names and sizes of the mesh's axes for logical devices."""
+        sides = _primes(self.logical)
+        return {f"logical_{i}": side for i, side in enumerate(sides)}
+
+    @functools.cached_property
+    def is_one_device(self) -> bool:
+        """Whether there is one replica on one device."""
+        return self.replicas == 1 and self.logical == 1
+
+    def partition(self, parts: Sequence[int]) -> PartitionSpec:
+        """How an array is cut into so many parts along each of its axes.
+
+        Args:
+            parts: their product is the number of logical devices, or 1.
+        """
+        left = dict(self.logical_axes)
+        spec: list[Any] = []
+        for count in parts:
+            chosen = []
+            for side in _primes(count):
+                axis = next(name for name, size in left.items() if size == side)
+                chosen.append(axis)
+                del left[axis]
+            spec.append(tuple(chosen) or None)
+        return PartitionSpec(*spec)
 
     @functools.cached_property
     def replicated(self) -> Any:
         """Sharding of a value that every replica holds whole."""
-        if self.replicas == 1:
+        if self.is_one_device:
             return SingleDeviceSharding(self.devices[0])
         return NamedSharding(self.mesh, PartitionSpec())
 
     @functools.cached_property
     def stacked(self) -> Any:
         """Sharding of an array whose first axis is the replicas."""
-        if self.replicas == 1:
+        if self.is_one_device:
             return SingleDeviceSharding(self.devices[0])
         return NamedSharding(self.mesh, PartitionSpec(AXIS))
 
@@ -149,9 +193,7 @@ class Topology:
         if isinstance(whole, jax.Array) and not whole.is_fully_addressable:
             return whole
         pieces = jax.device_put([whole] * self.copies, list(self.local_devices))
-        return jax.make_array_from_single_device_arrays(
-            pieces[0].shape, self.replicated, pieces
-        )
+        return self.assemble(pieces[0].shape, self.replicated, pieces)
 
     def stack(self, rows: Sequence[Any]) -> Any:
         """An array with a leading replica axis, made of this process's rows of it.
@@ -162,12 +204,37 @@ class Topology:
         """
         placed = jax.device_put(list(rows), list(self.local_devices))
         shape = (self.replicas, *placed[0].shape[1:])
-        return jax.make_array_from_single_device_arrays(shape, self.stacked, placed)
+        return self.assemble(shape, self.stacked, placed)
+
+    def assemble(
+        self, shape: tuple[int, ...], sharding: Any, pieces: Sequence[jax.Array]
+    ) -> jax.Array:
+        """An array made of the pieces on the first device of each replica here."""
+        if self.spans:
+            local = self.spans[self.first : self.first + self.copies]
+            pairs = [(p, d) for p, own in zip(pieces, local, strict=True) for d in own]
+            pieces = jax.device_put([p for p, _ in pairs], [d for _, d in pairs])
+        return jax.make_array_from_single_device_arrays(shape, sharding, pieces)
 
     @functools.cached_property
     def needs_throttle(self) -> bool:
         """Whether un-awaited steps could starve XLA's CPU collectives."""
-        return self.replicas > 1 and self.devices[0].platform == "cpu"
+        return not self.is_one_device and self.devices[0].platform == "cpu"
+
+
+def _primes(number: int) -> list[int]:
+    """The prime factors of a number, smallest first.
+
+    >>> _primes(12), _primes(1)
+    ([2, 2, 3], [])
+    """
+    found, factor = [], 2
+    while number > 1:
+        while number % factor == 0:
+            found.append(factor)
+            number //= factor
+        factor = factor + 1 if factor <= math.isqrt(number) else max(number, 2)
+    return found
 
 
 class Throttle:

@@ -130,7 +130,9 @@ class PerReplica(StandsForArray, DistributedValues):
     def kinds(self) -> list[tuple[tuple[int, ...], Any]]:
         """Shape and element type of the value of each replica of this worker."""
         if isinstance(self._stacked, jax.Array):
-            rows = len(self._stacked.sharding.addressable_devices)
+            sharding = self._stacked.sharding
+            here, every = sharding.addressable_devices, sharding.device_set
+            rows = self._stacked.shape[0] * len(here) // len(every)
             return [(self._stacked.shape[1:], self._stacked.dtype)] * rows
         return [(jnp.shape(x), getattr(x, "dtype", None)) for x in self.values]
 
@@ -289,9 +291,10 @@ def _copies(whole: Any, count: int) -> tuple[int, tuple[Any, ...]]:
 
     def split(x: Any) -> list[Any]:
         nonlocal first, here
-        if isinstance(x, jax.Array) and len(x.sharding.device_set) == count > 1:
+        if isinstance(x, jax.Array) and len(x.sharding.device_set) >= count > 1:
             by_device = {s.device: s.data for s in x.addressable_shards}
-            order = list(x.sharding.mesh.devices.flat)  # type: ignore[attr-defined]
+            mesh = x.sharding.mesh  # type: ignore[attr-defined]
+            order = list(mesh.devices.reshape(count, -1)[:, 0])
             found = [i for i, d in enumerate(order) if d in by_device]
             first, here = found[0], len(found)
             return [collectives.release(by_device[order[i]]) for i in found]
@@ -307,7 +310,8 @@ def _unstack(stacked: Any, count: int) -> tuple[Any, ...]:
     def split(x: Any) -> list[Any]:
         if isinstance(x, jax.core.Tracer) or len(x.sharding.device_set) == 1:
             return [x[i] for i in range(count)]
-        found = sorted(x.addressable_shards, key=lambda s: s.index[0].start or 0)
+        own = [s for s in x.addressable_shards if s.replica_id == 0]
+        found = sorted(own, key=lambda s: s.index[0].start or 0)
         pieces = [s.data.reshape(s.data.shape[1:]) for s in found]
         return [collectives.release(p) for p in pieces]
 
@@ -349,7 +353,7 @@ def _kinds(columns: Sequence[Sequence[Any]]) -> list[Any] | None:
 def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
     if is_traced(column):
         return jnp.stack([jnp.asarray(x) for x in column])
-    if topology.replicas == 1:
+    if topology.is_one_device:
         only = column[0]
         row = only[None] if isinstance(only, jax.Array) else _numpy_row(only)
         return jax.device_put(row, topology.stacked)

@@ -25,6 +25,7 @@ from unisono._src.strategies.mirrored import MirroredStrategy
 from unisono._src.strategies.multi_worker import MultiWorkerMirroredStrategy
 from unisono._src.strategies.multistep import MultiStepContext
 from unisono._src.strategies.one_device import OneDeviceStrategy
+from unisono._src.strategies.tpu import TPUStrategy
 from unisono._src.values import DistributedValues, Mirrored, PerReplica
 from unisono.distribute import experimental
 
@@ -86,6 +87,7 @@ __all__ = [
     "RunOptions",
     "Strategy",
     "StrategyExtended",
+    "TPUStrategy",
     "ValueContext",
     "cluster_resolver",
     "experimental",

@@ -14,6 +14,7 @@ from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.multi_worker import (
     experimental_multi_worker as MultiWorkerMirroredStrategy,
 )
+from unisono._src.strategies.tpu import experimental_tpu as TPUStrategy
 
 __all__ = [
     "CentralStorageStrategy",
@@ -23,6 +24,7 @@ __all__ = [
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
     "PreemptionCheckpointHandler",
+    "TPUStrategy",
     "TerminationConfig",
     "ValueContext",
 ]

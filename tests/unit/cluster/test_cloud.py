@@ -339,6 +339,13 @@ def test_a_local_tpu_has_no_cluster():
     assert (r.cluster_spec().as_dict(), r.master()) == ({}, "")
 
 
+def test_an_empty_name_is_this_machine_where_nothing_says_otherwise(monkeypatch):
+    assert resolvers.TPUClusterResolver("").cluster_spec().as_dict() == {}
+    monkeypatch.setenv(tpu.ENDPOINTS, "grpc://10.0.0.9:8470")
+    named = resolvers.TPUClusterResolver("").cluster_spec()
+    assert named.as_dict() == {"worker": ["10.0.0.9:8470"]}
+
+
 def test_a_tpu_may_be_given_by_its_addresses(monkeypatch):
     r = resolvers.TPUClusterResolver("grpc://10.0.0.1:1,10.0.0.2")
     assert r.cluster_spec().job_tasks("worker") == ["10.0.0.1:1", "10.0.0.2:8470"]

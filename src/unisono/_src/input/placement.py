@@ -150,9 +150,7 @@ def _put_column(column: Sequence[Any], topology: Topology, fetch: bool) -> Any:
         rows = [x[None] for x in column]
         placed = jax.device_put(rows, list(topology.devices))
         shape = (len(rows), *column[0].shape)
-        whole = jax.make_array_from_single_device_arrays(
-            shape, topology.stacked, placed
-        )
+        whole = topology.assemble(shape, topology.stacked, placed)
         return values.PerReplica.from_stacked(whole, topology.replicas)
     placed = jax.device_put(list(column), list(topology.devices))
     return values.PerReplica(placed, topology)

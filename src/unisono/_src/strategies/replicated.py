@@ -96,6 +96,8 @@ class ReplicatedExtended(local.LocalExtended):
         )
 
     def _run_alone(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        if self._topology.spans and state.frame().is_compiled:
+            state.frame().note_topology(self._topology)
         args = values.unwrap(args, 0, 1)
         kwargs = values.unwrap(kwargs, 0, 1)
         with self._on_device(0):

@@ -26,10 +26,11 @@ class TPUClusterResolver(base.ClusterResolver):
     by `tpu` as addresses (``grpc://10.0.0.1:8470,…``), found by the TPU's name through
     the Cloud TPU API, or, with no `tpu`, read from what the machine says: the variables
     TPU_WORKER_HOSTNAMES and TPU_WORKER_ID, those of Kubernetes Engine, or TPU_NAME.
-    ``"local"`` is the TPU of this machine alone, without a cluster.
+    ``"local"`` is the TPU of this machine alone, without a cluster. So is ``""`` where
+    the machine says nothing; without a TPU it stands for the devices that there are.
 
     Args:
-        tpu: the TPU's name, its workers' addresses, ``"local"``, or None.
+        tpu: the TPU's name, its workers' addresses, ``"local"``, ``""``, or None.
         zone: the zone of the TPU; this machine's by default.
         project: the project of the TPU; this machine's by default.
         job_name: the job that the TPU's workers are.
@@ -70,7 +71,7 @@ class TPUClusterResolver(base.ClusterResolver):
         self._coordinator_name = coordinator_name
         self._coordinator_address = coordinator_address
         self._addresses: list[str] | None = None
-        self._tpu = tpu or self._find()
+        self._tpu = tpu or self._find() or _required(tpu)
         if self._tpu == _LOCAL or self._addresses is not None:
             return
         if _is_endpoint(self._tpu):
@@ -112,12 +113,7 @@ class TPUClusterResolver(base.ClusterResolver):
             top = len(self._addresses) - 1
             self._task_id = untrusted.whole_number(OWN_INDEX, own, 0, top)
             return HOSTS
-        if os.environ.get(NAME):
-            return os.environ[NAME]
-        raise RuntimeError(
-            f"Nothing says which TPU to use: none of {ENDPOINTS}, {HOSTS} and {NAME} "
-            "is set. Pass tpu='name', its address, or tpu='local' for this machine's."
-        )
+        return os.environ.get(NAME, "")
 
     def cluster_spec(self) -> spec.ClusterSpec:
         """The TPU's workers as they are now; empty for a local TPU.
@@ -189,6 +185,16 @@ class TPUClusterResolver(base.ClusterResolver):
 
     def _sources(self) -> dict[str, str]:
         return {"": self._source}
+
+
+def _required(tpu: str | None) -> str:
+    """This machine, if that will do where nothing says which TPU to use."""
+    if tpu is not None:
+        return _LOCAL
+    raise RuntimeError(
+        f"Nothing says which TPU to use: none of {ENDPOINTS}, {HOSTS} and {NAME} "
+        "is set. Pass tpu='name', its address, or tpu='local' for this machine's."
+    )
 
 
 def _is_endpoint(tpu: str) -> bool:

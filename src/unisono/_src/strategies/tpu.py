@@ -1,0 +1,260 @@
+"""`TPUStrategy`: replicas that may span several devices each, on any kind of device."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+
+from unisono._src import ambient, devices, state
+from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
+from unisono._src.strategies import base, replicated
+from unisono._src.topology import Topology
+from unisono._src.tpu import system
+from unisono._src.tpu.assignment import DeviceAssignment
+
+
+class _TPUExtended(replicated.ReplicatedExtended):
+    """Replicas of logical devices."""
+
+    @contextlib.contextmanager
+    def experimental_logical_device(self, logical_device_id: int) -> Iterator[None]:
+        """Say which logical device operations and variables in the block belong to.
+
+        The compiler runs one program on all logical devices of a replica, so this
+        checks the number and changes nothing.
+
+        Raises:
+            ValueError: there is no such logical device.
+        """
+        check_logical_device(self._topology, logical_device_id)
+        yield
+
+
+class TPUStrategy(base.Strategy):
+    """Synchronous training on TPUs, or on a grid of whatever devices there are.
+
+    Without `experimental_device_assignment` each device is a replica, and all that
+    `MirroredStrategy` says holds. With it, a replica spans the logical devices that
+    the assignment gives it: `experimental_split_to_logical_devices` and its siblings
+    say how they share the work inside a `unisono.function`.
+
+    Args:
+        tpu_cluster_resolver: says which TPU; default ``TPUClusterResolver("")``.
+        experimental_device_assignment: a `DeviceAssignment` of the grid that
+            `initialize_tpu_system` gives.
+        experimental_spmd_xla_partitioning: accepted; one program is always
+            partitioned over the logical devices of a replica.
+
+    Raises:
+        ValueError: the assignment is not for the devices that there are.
+
+    >>> grid = system.initialize_tpu_system()
+    >>> pairs = DeviceAssignment.build(grid, [1, 1, 1, 2], num_replicas=4)
+    >>> TPUStrategy(experimental_device_assignment=pairs).num_replicas_in_sync
+    4
+    """
+
+    def __init__(
+        self,
+        tpu_cluster_resolver: Any = None,
+        experimental_device_assignment: DeviceAssignment | None = None,
+        experimental_spmd_xla_partitioning: bool = False,
+    ) -> None:
+        del experimental_spmd_xla_partitioning
+        resolver = tpu_cluster_resolver or TPUClusterResolver("")
+        grid = system.initialize_tpu_system(resolver)
+        given = experimental_device_assignment
+        if given is None:
+            topology = _one_each(grid.num_tasks)
+        else:
+            topology = _as_assigned(given, grid.num_tasks)
+        self._resolver = resolver
+        placement = state.Placement(
+            self,
+            topology,
+            state.Policy.MIRRORED,
+            topology.home,
+            topology.local_names[0],
+        )
+        super().__init__(_TPUExtended(self, placement))
+
+    @property
+    def cluster_resolver(self) -> Any:
+        """Says which TPU."""
+        return self._resolver
+
+    @property
+    def _topology(self) -> Topology:
+        return self.extended._placement.topology
+
+    def experimental_assign_to_logical_device(
+        self, tensor: Any, logical_device_id: int
+    ) -> Any:
+        """The same value, whole on a logical device of the replica.
+
+        The compiler runs one program on all logical devices of a replica, so the
+        others hold the value too.
+
+        Args:
+            tensor: an array.
+            logical_device_id: which one, from 0.
+
+        Raises:
+            ValueError: there is no such logical device.
+        """
+        check_logical_device(self._topology, logical_device_id)
+        return _annotated(tensor, self._topology, ())
+
+    def experimental_split_to_logical_devices(
+        self, tensor: Any, partition_dimensions: Sequence[int]
+    ) -> Any:
+        """The same value, cut into parts on the logical devices of the replica.
+
+        What is computed from it is shared among them as far as the compiler can.
+        Outside a `unisono.function` a replica computes on its first logical device,
+        and this changes nothing.
+
+        Args:
+            tensor: an array.
+            partition_dimensions: into how many parts to cut it along each axis; their
+                product is the number of logical devices.
+
+        Raises:
+            ValueError: there is not one number for each axis, one does not divide the
+                size of its axis, or the product is another.
+        """
+        _check_split(jnp.shape(tensor), partition_dimensions, self._topology.logical)
+        return _annotated(tensor, self._topology, partition_dimensions)
+
+    def experimental_replicate_to_logical_devices(self, tensor: Any) -> Any:
+        """The same value, whole on each logical device of the replica.
+
+        Args:
+            tensor: an array.
+        """
+        return _annotated(tensor, self._topology, ())
+
+
+def experimental_tpu(
+    tpu_cluster_resolver: Any = None, device_assignment: DeviceAssignment | None = None
+) -> TPUStrategy:
+    """TensorFlow's older signature of `TPUStrategy`."""
+    return TPUStrategy(tpu_cluster_resolver, device_assignment)
+
+
+def _annotated(tensor: Any, topology: Topology, parts: Sequence[int]) -> Any:
+    """`tensor` with a hint for the compiler, if there is something to share."""
+    frame, value = ambient.current(), jnp.asarray(tensor)
+    if topology.logical == 1 or not state.frame().is_compiled:
+        return value
+    spec = topology.partition(parts)
+    if frame.port is not None and frame.port.is_spmd:
+        # Here the replica axis is not the compiler's, and the mesh at hand says so.
+        return jax.lax.with_sharding_constraint(value, spec)
+    if topology.replicas > 1:
+        # Replicas of different shapes run in turn, in a program that sees all of them.
+        # The compiler would take the replica axis for one to add up over.
+        return value
+    state.frame().note_topology(topology)
+    return jax.lax.with_sharding_constraint(value, NamedSharding(topology.mesh, spec))
+
+
+def check_logical_device(topology: Topology, number: int) -> None:
+    """Raise unless a replica has a logical device of this number."""
+    if not 0 <= number < topology.logical:
+        raise ValueError(
+            "`logical_core_id` to assign must be lower then total number of logical "
+            f"devices per replica. Received logical device id {number} but there are "
+            f"only total of {topology.logical} logical devices in replica."
+        )
+
+
+def _check_split(shape: Sequence[int], parts: Sequence[int], logical: int) -> None:
+    if len(parts) != len(shape):
+        raise ValueError(
+            "Length of `partition_dimensions` must equal to the rank of `tensor.shape` "
+            f"({len(shape)}). Received len(partition_dimensions)={len(parts)}."
+        )
+    for axis, (size, count) in enumerate(zip(shape, parts, strict=True)):
+        if count < 1:
+            raise ValueError(
+                f"`partition_dimensions[{axis}]` must be positive. Received: {count}."
+            )
+        if size % count:
+            raise ValueError(
+                f"Tensor shape at `partition_dimensions[{axis}]` must be divisible by "
+                "corresponding value specified by `partition_dimensions` "
+                f"({count}). Received: {size}."
+            )
+    if math.prod(parts) != logical:
+        raise ValueError(
+            "The product of `partition_dimensions` should be the same as the number of "
+            f"logical devices (={logical}). Received `partition_dimensions`="
+            f"{list(parts)},and their product is {math.prod(parts)}."
+        )
+
+
+def _one_each(workers: int) -> Topology:
+    """A replica on every device."""
+    if workers == 1:
+        return Topology.of(devices.default_names())
+    return Topology.over_workers(_tasks(workers), jax.process_index())
+
+
+def _tasks(workers: int) -> list[tuple[str, int]]:
+    return [("worker", i) for i in range(workers)]
+
+
+def _as_assigned(given: DeviceAssignment, workers: int) -> Topology:
+    """Replicas on the devices that an assignment gives them."""
+    rows = [[d for d in jax.devices() if d.process_index == w] for w in range(workers)]
+    grid = given.topology
+    if (grid.num_tasks, grid.num_tpus_per_task) != (workers, len(rows[0])):
+        raise ValueError(
+            f"experimental_device_assignment is for {grid.num_tasks} task(s) of "
+            f"{grid.num_tpus_per_task} device(s); there are {workers} of "
+            f"{len(rows[0])}. Build it for what initialize_tpu_system returns."
+        )
+    places = [[_device_at(grid, core) for core in own] for own in given.core_assignment]
+    spans = tuple(tuple(rows[task][i] for task, i in own) for own in places)
+    owners = [own[0][0] for own in places]
+    is_split = any(task != own[0][0] for own in places for task, _ in own)
+    if is_split or sorted(owners) != owners:
+        raise ValueError(
+            "Each replica must be on the devices of one worker, and the replicas in "
+            "the order of workers; received, by replica, devices of the workers "
+            f"{[sorted({task for task, _ in own}) for own in places]}."
+        )
+    names = _names(rows, workers)
+    firsts = tuple(names[own[0][0]][own[0][1]] for own in places)
+    worker = jax.process_index()
+    counts = [owners.count(w) for w in range(workers)]
+    return Topology(
+        firsts,
+        tuple(own[0] for own in spans),
+        workers,
+        worker,
+        sum(counts[:worker]),
+        counts[worker],
+        spans if given.num_cores_per_replica > 1 else (),
+    )
+
+
+def _device_at(grid: Any, place: Any) -> tuple[int, int]:
+    """The worker of a device in the grid, and its number there."""
+    return (
+        grid.task_ordinal_at_coordinates(place),
+        grid.tpu_device_ordinal_at_coordinates(place),
+    )
+
+
+def _names(rows: Sequence[Sequence[jax.Device]], workers: int) -> list[list[str]]:
+    tasks = [("localhost", 0)] if workers == 1 else _tasks(workers)
+    pairs = zip(rows, tasks, strict=True)
+    return [devices.names_of(row, *task) for row, task in pairs]

@@ -1,0 +1,5 @@
+"""TPUs, and grids of other devices."""
+
+from unisono.tpu import experimental
+
+__all__ = ["experimental"]
