@@ -152,6 +152,17 @@ def _first_table(console: rich.console.Console, rounds: int) -> None:
     console.print("reach: ratio ≤ 1.3, and 32 replicas ≤ 1.3 × 1 replica")
 
 
+def _import_line(console: rich.console.Console, rounds: int) -> None:
+    best = {"jax": float("inf"), "unisono": float("inf")}
+    for _ in range(rounds):
+        for name in best:
+            begin = time.perf_counter()
+            subprocess.run([sys.executable, "-c", f"import {name}"], check=True)
+            best[name] = min(best[name], time.perf_counter() - begin)
+    ratio = best["unisono"] / best["jax"]
+    console.print(f"`import unisono`: {ratio:.2f} × `import jax` (reach: ≤ 1.3)")
+
+
 def _checkpoint_tables(console: rich.console.Console, rounds: int) -> None:
     program = str(pathlib.Path(__file__).with_name("checkpoints.py"))
     console.print("[dim]checkpoints of 256 MB …")
@@ -193,9 +204,10 @@ def main() -> None:
         _start_devices(int(replicas))
         print(json.dumps(first_call(case, int(replicas), whose)))
     else:
-        console = rich.console.Console()
+        console = rich.console.Console(width=None if sys.stdout.isatty() else 110)
         _steps_table(console, 5 if arguments.quick else 15)
         _first_table(console, 1 if arguments.quick else 3)
+        _import_line(console, 3 if arguments.quick else 10)
         _checkpoint_tables(console, 3 if arguments.quick else 7)
 
 

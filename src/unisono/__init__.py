@@ -5,10 +5,10 @@ names live at TensorFlow's dotted paths, so ``import unisono as tf`` runs the
 distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 """
 
-import importlib as _importlib
 import typing as _typing
 
 from unisono import compat, config, distribute, errors, metrics, nn, optimizers
+from unisono._src import later as _later
 from unisono._src.creation import variable_creator_scope
 from unisono._src.errors import (
     FailedPreconditionError,
@@ -32,29 +32,19 @@ _companions.install()
 _jax_arrays.install()
 
 # Loaded on first use: not every program reads, saves or launches.
-_LATER = {
-    "Module": "unisono._src.checkpoint.module",
-    "data": "unisono",
-    "experimental": "unisono",
-    "io": "unisono",
-    "launch": "unisono._src.cli.calls",
-    "saved_model": "unisono",
-    "tpu": "unisono",
-    "train": "unisono",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module 'unisono' has no attribute {name!r}")
-    if _LATER[name] == "unisono":
-        return _importlib.import_module(f"unisono.{name}")
-    return getattr(_importlib.import_module(_LATER[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
-
+__getattr__, __dir__ = _later.names(
+    "unisono",
+    {
+        "Module": "unisono._src.checkpoint.module",
+        "data": "unisono",
+        "experimental": "unisono",
+        "io": "unisono",
+        "launch": "unisono._src.cli.calls",
+        "saved_model": "unisono",
+        "tpu": "unisono",
+        "train": "unisono",
+    },
+)
 
 __version__ = "0.1.0"
 

@@ -132,11 +132,11 @@ def _is_re_export(node):
     if isinstance(node, ast.Expr):  # An integration may take effect on import.
         is_install = ast.unparse(node).endswith(".install()")
         return is_install or isinstance(node.value, ast.Constant)
-    if isinstance(node, ast.FunctionDef):  # PEP 562: loading a submodule on first use.
-        return node.name in {"__dir__", "__getattr__"}
     if isinstance(node, ast.If):
         return ast.unparse(node.test).endswith("TYPE_CHECKING")
     if isinstance(node, ast.Assign):
+        if ast.unparse(node).startswith("__getattr__, __dir__ = _later.names("):
+            return True  # PEP 562: loaded on first use.
         names = [ast.unparse(target) for target in node.targets]
         is_alias = isinstance(node.value, ast.Attribute | ast.Name)
         return is_alias or all(name.startswith("_") for name in names)

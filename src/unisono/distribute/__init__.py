@@ -1,8 +1,8 @@
 """Strategies and everything around them, at TensorFlow's names."""
 
-import importlib as _importlib
 import typing as _typing
 
+from unisono._src import later as _later
 from unisono._src.contexts import ReplicaContext
 from unisono._src.options import ReduceOp, RunOptions
 from unisono._src.strategies.base import Strategy, ValueContext
@@ -25,7 +25,6 @@ from unisono._src.strategies.mirrored import MirroredStrategy
 from unisono._src.strategies.multi_worker import MultiWorkerMirroredStrategy
 from unisono._src.strategies.multistep import MultiStepContext
 from unisono._src.strategies.one_device import OneDeviceStrategy
-from unisono._src.strategies.tpu import TPUStrategy
 from unisono._src.values import DistributedValues, Mirrored, PerReplica
 from unisono.distribute import experimental
 
@@ -39,30 +38,22 @@ if _typing.TYPE_CHECKING:
         DistributedDataset,
         DistributedIterator,
     )
+    from unisono._src.strategies.tpu import TPUStrategy
     from unisono.distribute import cluster_resolver
 
-# Loaded on first use: not every program reads data or names a resolver.
-_LATER = {
-    "DistributedDataset": "unisono._src.input.distributed",
-    "DistributedIterator": "unisono._src.input.distributed",
-    "InputContext": "unisono._src.input.choices",
-    "InputOptions": "unisono._src.input.choices",
-    "InputReplicationMode": "unisono._src.input.choices",
-    "cluster_resolver": "unisono.distribute",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module 'unisono.distribute' has no attribute {name!r}")
-    if _LATER[name] == "unisono.distribute":
-        return _importlib.import_module(f"unisono.distribute.{name}")
-    return getattr(_importlib.import_module(_LATER[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
-
+# Loaded on first use: not every program reads data, names a resolver or has a TPU.
+__getattr__, __dir__ = _later.names(
+    "unisono.distribute",
+    {
+        "DistributedDataset": "unisono._src.input.distributed",
+        "DistributedIterator": "unisono._src.input.distributed",
+        "InputContext": "unisono._src.input.choices",
+        "InputOptions": "unisono._src.input.choices",
+        "InputReplicationMode": "unisono._src.input.choices",
+        "TPUStrategy": "unisono._src.strategies.tpu",
+        "cluster_resolver": "unisono.distribute",
+    },
+)
 
 __all__ = [
     "CentralStorageStrategy",

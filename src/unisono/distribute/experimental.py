@@ -1,5 +1,8 @@
 """Names that TensorFlow keeps under ``tf.distribute.experimental``."""
 
+import typing as _typing
+
+from unisono._src import later as _later
 from unisono._src.options import (
     CommunicationImplementation,
     CommunicationOptions,
@@ -8,13 +11,25 @@ from unisono._src.options import (
     CommunicationImplementation as CollectiveCommunication,
 )
 from unisono._src.options import collective_hints as CollectiveHints
-from unisono._src.preemption import PreemptionCheckpointHandler, TerminationConfig
 from unisono._src.strategies.base import ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.multi_worker import (
     experimental_multi_worker as MultiWorkerMirroredStrategy,
 )
-from unisono._src.strategies.tpu import experimental_tpu as TPUStrategy
+
+if _typing.TYPE_CHECKING:
+    from unisono._src.preemption import PreemptionCheckpointHandler, TerminationConfig
+    from unisono._src.strategies.tpu import experimental_tpu as TPUStrategy
+
+# Loaded on first use: not every program saves when it is preempted, or has a TPU.
+__getattr__, __dir__ = _later.names(
+    "unisono.distribute.experimental",
+    {
+        "PreemptionCheckpointHandler": "unisono._src.preemption",
+        "TPUStrategy": "unisono._src.strategies.tpu:experimental_tpu",
+        "TerminationConfig": "unisono._src.preemption",
+    },
+)
 
 __all__ = [
     "CentralStorageStrategy",
