@@ -66,18 +66,32 @@ def test_where_the_coordinator_listens_can_be_said(monkeypatch):
     assert processes._bind_address("10.1.2.3:7") == "0.0.0.0:9"
 
 
-@pytest.mark.feature("T02")
-def test_without_a_cluster_the_strategy_has_all_local_devices(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    strategy = unisono.distribute.MultiWorkerMirroredStrategy()
-    assert strategy.num_replicas_in_sync == 8
-    assert strategy.cluster_resolver.task_type is None
+def _is_whole(strategy, replicas):
+    assert strategy.num_replicas_in_sync == replicas
     assert strategy.extended.should_checkpoint
     context = unisono.distribute.get_replica_context
     ids = strategy.run(lambda: context().replica_id_in_sync_group)
-    assert [int(i) for i in strategy.experimental_local_results(ids)] == list(range(8))
-    total = strategy.reduce("SUM", ids, axis=None)
-    assert int(total) == 28
+    found = [int(i) for i in strategy.experimental_local_results(ids)]
+    assert found == list(range(replicas))
+    assert int(strategy.reduce("SUM", ids, axis=None)) == sum(found)
+
+
+@pytest.mark.feature("T02")
+def test_without_a_cluster_the_strategy_has_one_cpu_device(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    strategy = unisono.distribute.MultiWorkerMirroredStrategy()
+    assert strategy.cluster_resolver.task_type is None
+    _is_whole(strategy, 1)
+
+
+@pytest.mark.feature("T02")
+def test_a_cluster_of_one_worker_has_all_its_devices(monkeypatch):
+    text = {
+        "cluster": {"worker": ["127.0.0.1:1"]},
+        "task": {"type": "worker", "index": 0},
+    }
+    monkeypatch.setenv("TF_CONFIG", json.dumps(text))
+    _is_whole(unisono.distribute.MultiWorkerMirroredStrategy(), 8)
 
 
 @pytest.mark.feature("T02")

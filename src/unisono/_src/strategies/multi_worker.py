@@ -19,7 +19,7 @@ class MultiWorkerMirroredStrategy(base.Strategy):
     Every worker runs the same program. Each of their devices holds a copy of every
     variable, kept equal. Make it at the start of the program, before anything uses
     JAX's devices: it connects the workers. Without a cluster it is alone and behaves
-    like a `MirroredStrategy` on all local devices.
+    like a `MirroredStrategy` on all local accelerators, or on one CPU device.
 
     Args:
         cluster_resolver: says who the workers are and which one this is: an object
@@ -52,7 +52,9 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         group = processes.group_of(spec.as_dict(), job, resolver.task_id)
         processes.start(group, mode, stall)
         if group.size == 1:
-            topology = Topology.of(devices.default_names())
+            names = devices.default_names()
+            is_alone = not spec.as_dict() and "CPU" in names[0]
+            topology = Topology.of(names[:1] if is_alone else names)
         else:
             topology = Topology.over_workers(group.tasks, group.index)
         self._resolver = resolver
