@@ -8,6 +8,7 @@ long as others are connected, so that they learn what happened and end in order.
 This file is run as a program; it imports nothing of the package.
 """
 
+import json
 import os
 import select
 import sys
@@ -57,13 +58,14 @@ def _wait_for_others(port: int) -> None:
         time.sleep(0.1)
 
 
-def _main(address: str, workers: str, heartbeat: str) -> None:
+def _main(address: str, workers: str, heartbeat: str, secured: str) -> None:
     service = _jax.get_distributed_runtime_service(
         address,
         int(workers),
         heartbeat_timeout=int(heartbeat),
         shutdown_timeout=5,
         recoverable=True,
+        **json.loads(secured),
     )
     print("ready", flush=True)
     # Whoever reads the worker's output must not wait for this process as well.

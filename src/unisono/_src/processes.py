@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import json
 import os
 import select
 import subprocess
@@ -15,7 +16,7 @@ import jax
 from jax._src import distributed
 from jax._src.lib import _jax
 
-from unisono._src import coordination, devices, errors, guard
+from unisono._src import coordination, credentials, devices, errors, guard
 
 # Jobs whose tasks compute together, in the order in which their tasks are numbered.
 _COMPUTING = ("chief", "master", "worker")
@@ -172,8 +173,9 @@ def _initialize(group: Group) -> None:
     if jax.config._read("jax_cpu_collectives_implementation") in (None, "none"):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     address = group.addresses[0]
+    secured = credentials.of_coordination()
     if group.is_chief:
-        _start_service(_bind_address(address), group.size)
+        _start_service(_bind_address(address), group.size, secured)
     # What `jax.distributed.initialize` does, less two things: the service, which has a
     # process of its own, and catching SIGTERM, which shall end a process as anywhere.
     state = distributed.global_state
@@ -186,6 +188,7 @@ def _initialize(group: Group) -> None:
         shutdown_timeout=5,
         heartbeat_timeout=_HEARTBEAT_SECONDS,
         use_compression=True,
+        **secured,
     )
     try:
         state.client.connect()
@@ -198,11 +201,11 @@ def _initialize(group: Group) -> None:
         ) from None
 
 
-def _start_service(address: str, workers: int) -> None:
+def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
     """Start the coordination service; it ends after this process and the others."""
     command = [sys.executable, "-P", coordination.__file__]
     process = subprocess.Popen(
-        [*command, address, str(workers), str(_HEARTBEAT_SECONDS)],
+        [*command, address, str(workers), str(_HEARTBEAT_SECONDS), json.dumps(secured)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
