@@ -158,7 +158,7 @@ def main() -> None:
             name,
             f"{statistics.median(times) * 1e3:.2f}",
             f"{statistics.median(ratios):.3f}",
-            "≤ 1.05" if name == "unisono" else "",
+            "≤ 1.05, and torch's" if name == "unisono" else "",
         )
     console.print(table)
 

@@ -14,7 +14,8 @@ from jax._src import xla_bridge
 _PART = re.compile(r"(job|replica|task|device|[a-z]+):([^/]*)", re.IGNORECASE)
 _FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 # Enough threads that every step allowed in flight finds one for each participant of
-# its collectives; XLA reads NPROC once, when the CPU client starts.
+# its collectives in this process; XLA reads NPROC once, when the CPU client starts. A
+# single device needs no more than XLA takes by itself, and computes faster with those.
 _POOL_THREADS = 64
 
 
@@ -163,17 +164,20 @@ def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:
     """
     if is_started():
         return
-    if (virtual_cpus_wanted() or 1) == 1 and not has_peers:
+    shares_pool = (virtual_cpus_wanted() or 1) > 1
+    if not shares_pool and not has_peers:
         jax.local_devices()
         return
-    before = os.environ.get("NPROC")
-    wanted = {"NPROC": str(max(_POOL_THREADS, int(before or 0)))}
+    wanted = {}
+    if shares_pool:
+        before = int(os.environ.get("NPROC") or 0)
+        wanted["NPROC"] = str(max(_POOL_THREADS, before))
     if stall_seconds:
         flag = f"--xla_cpu_collective_timeout_seconds={max(1, round(stall_seconds))}"
         wanted["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
     with _environment(wanted):
         jax.local_devices(backend="cpu")
-        _backend.pool_is_large = True
+        _backend.pool_is_large = shares_pool
 
 
 @contextlib.contextmanager

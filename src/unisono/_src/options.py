@@ -82,9 +82,10 @@ class CommunicationImplementation(enum.Enum):
 class CommunicationOptions:
     """Hints for one collective.
 
-    Accepted and validated as TensorFlow does. XLA packs and schedules collectives by
-    itself, so no field changes a result here. `timeout_seconds` given to a
-    `MultiWorkerMirroredStrategy` is how long one worker may be behind the others.
+    Accepted and validated as TensorFlow does. No field changes a result here. Between
+    workers on CPUs gradients travel in packs of up to `bytes_per_pack`; elsewhere XLA
+    packs by itself, and it schedules collectives everywhere. `timeout_seconds` given to
+    a `MultiWorkerMirroredStrategy` is how long one worker may be behind the others.
 
     >>> str(CommunicationOptions(bytes_per_pack=1))
     'Options(bytes_per_pack=1,timeout_seconds=None, implementation=CommunicationImplementation.AUTO)'

@@ -23,6 +23,7 @@ from unisono._src import (
     lockstep,
     nest,
     options,
+    packing,
     spmd,
     state,
     values,
@@ -149,8 +150,30 @@ class ReplicatedExtended(local.LocalExtended):
         return nest.map_structure(lambda x: self._reduce_leaf(op, x, home), value)
 
     def _reduce_to(self, op: Any, value: Any, destinations_: Any, options: Any) -> Any:
-        target = destinations.parse(destinations_, self._topology, self._is_central)
+        target = self._target(destinations_)
         return nest.map_structure(lambda x: self._reduce_leaf(op, x, target), value)
+
+    def _batch_reduce_to(self, op: Any, pairs: Any, options: Any) -> list[Any]:
+        pairs = list(pairs)
+        own = [i for i, (value, _) in enumerate(pairs) if _is_own_array(value)]
+        if len(own) < 2 or not packing.pays(self._topology):
+            return super()._batch_reduce_to(op, pairs, options)
+        totals = packing.reduce_together(
+            op,
+            [pairs[i][0].local for i in own],
+            self._topology.replicas,
+            self._default_options.merge(options).bytes_per_pack,
+        )
+        known = dict(zip(own, totals, strict=True))
+        return [
+            self._target(d).deliver(known[i])
+            if i in known
+            else self._reduce_to(op, value, d, options)
+            for i, (value, d) in enumerate(pairs)
+        ]
+
+    def _target(self, where: Any) -> Any:
+        return destinations.parse(where, self._topology, self._is_central)
 
     def _reduce_leaf(self, op: options.ReduceOp, value: Any, target: Any) -> Any:
         count = self._topology.replicas
@@ -383,6 +406,10 @@ class ReplicatedExtended(local.LocalExtended):
 
 def _is_per_replica(x: Any) -> bool:
     return isinstance(x, values.PerReplica)
+
+
+def _is_own_array(value: Any) -> bool:
+    return isinstance(value, values.PerReplica) and isinstance(value.local, jax.Array)
 
 
 def _is_on_read(value: Any) -> bool:
