@@ -31,7 +31,7 @@ def reduced(op, arrays, size):
     return jax.jit(body)(arrays), jax.make_jaxpr(body)(arrays)
 
 
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=25, deadline=None)
 @hypothesis.given(
     kinds=st.lists(st.tuples(SHAPES, TYPES), min_size=1, max_size=6),
     size=st.sampled_from([0, 1, 24, 200]),
