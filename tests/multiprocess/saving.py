@@ -192,3 +192,22 @@ def positions(s, w, directory, how, restore=False):
         checkpoint.write(path)
     element = s.experimental_local_results(next(it))[0]
     return [str(np.asarray(element).tolist()), float(random.random())]
+
+
+def export_models(s, w, directory):
+    """All save to one place, then each to its own; what they load computes together."""
+    with s.scope():
+        model = uni.Module()
+        model.w = uni.Variable(jnp.arange(3.0))
+    spec = uni.TensorSpec([3], jnp.float32)
+    model.times = uni.function(lambda x: x * model.w, input_signature=[spec])
+    places = [f"{directory}/shared", f"{directory}/own-{w}"]
+    found = []
+    for path in places:
+        for _ in range(3):
+            uni.saved_model.save(model, path)
+            with s.scope():
+                loaded = uni.saved_model.load(path)
+            parts = s.run(lambda loaded=loaded: loaded.times(jnp.ones(3)))
+            found.append(plain(s.reduce("SUM", parts, axis=None)))
+    return found

@@ -127,3 +127,11 @@ def test_a_save_that_only_some_call_is_an_error_on_all(tmp_path, what, error, sa
         assert not is_there
     assert says in told[0][1]
     assert told[0][0] == error
+
+
+@pytest.mark.feature("S06", "T02")
+def test_workers_export_a_model_together(pair, tmp_path):
+    told = pair.call("export_models", directory=str(tmp_path))
+    assert told == [[[0.0, 2.0, 4.0]] * 6] * 2
+    found = sorted(p.name for p in tmp_path.iterdir())
+    assert found == ["own-0", "own-1", "shared"]

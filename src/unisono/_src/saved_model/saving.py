@@ -25,7 +25,7 @@ from unisono._src import (
     versions,
 )
 from unisono._src.capsule import files, manifest, shelf
-from unisono._src.checkpoint import graph, snapshot
+from unisono._src.checkpoint import graph, snapshot, team
 from unisono._src.saved_model import description
 from unisono._src.saved_model.description import Item, Saved
 from unisono._src.variables import Variable
@@ -54,7 +54,8 @@ def save(
     """Export an object: its variables, and those functions that have a signature.
 
     The functions are stored as StableHLO programs for one device, the variables as one
-    copy; `load` needs none of the Python code.
+    copy; `load` needs none of the Python code. Several workers save together: every one
+    of them calls this, and one writes for all that name the same directory.
 
     Args:
         obj: an object with variables and methods made by `unisono.function` with an
@@ -68,6 +69,7 @@ def save(
         ValueError: a function uses a variable that `obj` does not have, or cannot be
             exported.
         SaveError: the model could not be written.
+        WorkerError: not all workers save.
 
     >>> import tempfile, unisono
     >>> class Scale(unisono.Module):
@@ -84,24 +86,34 @@ def save(
     6.0
     """
     options = options or SaveOptions()
-    with snapshot.outside():
-        found = graph.walk(obj)
-        numbers = {id(f.obj): i for i, f in enumerate(found) if _is_variable(f)}
-        variables = {i: found[i].obj for i in numbers.values()}
-        made = [
-            _Exporter(owner, name, fn, variables, options)
-            for owner, name, fn in _functions(found, signatures)
-        ]
-        with _as_one_copy(variables.values()):
-            programs = [exporter.run() for exporter in made]
-        taken = snapshot.take(obj, is_detached=False)
     target = snapshot.absolute(export_dir)
-    try:
-        _write(target, taken, [_item(f) for f in found], made, programs)
-    except errors.SaveError:
-        raise
-    except Exception as error:
-        raise snapshot.explained(target, error) from error
+    with snapshot.outside():
+        meeting = team.Meeting("a save of a model", str(target))
+        with meeting.telling():
+            found = graph.walk(obj)
+            made, programs = _exported(found, signatures, options)
+            taken = snapshot.take(obj, is_detached=False)
+            if meeting.details.index(str(target)) == meeting.index:
+                try:
+                    _write(target, taken, [_item(f) for f in found], made, programs)
+                except errors.SaveError:
+                    raise
+                except Exception as error:
+                    raise snapshot.explained(target, error) from error
+        meeting.finish()
+
+
+def _exported(
+    found: list[graph.Found], signatures: Any, options: SaveOptions
+) -> tuple[list[_Exporter], list[Any]]:
+    numbers = {id(f.obj): i for i, f in enumerate(found) if _is_variable(f)}
+    variables = {i: found[i].obj for i in numbers.values()}
+    made = [
+        _Exporter(owner, name, fn, variables, options)
+        for owner, name, fn in _functions(found, signatures)
+    ]
+    with _as_one_copy(variables.values()):
+        return made, [exporter.run() for exporter in made]
 
 
 def _is_variable(found: graph.Found) -> bool:
