@@ -37,11 +37,6 @@ OPERATIONS = {
 }
 
 
-@pytest.fixture
-def s():
-    return mirrored(2)
-
-
 def combined(aggregation, parts):
     """What one value the parts of all replicas become."""
     if aggregation == "ONLY_FIRST_REPLICA":

@@ -30,11 +30,6 @@ from tests.parity.programs import (
 )
 
 
-@pytest.fixture
-def s():
-    return mirrored(2)
-
-
 @pytest.mark.feature("D10", "L07", "L08")
 @pytest.mark.parametrize("how", EXECUTIONS)
 @pytest.mark.parametrize("n", [1, 2, 4, 8])

@@ -21,11 +21,6 @@ Dataset = tf.data.Dataset
 Spec = tf.TensorSpec
 
 
-@pytest.fixture
-def s():
-    return mirrored(2)
-
-
 def steps(n, dataset):
     """What each replica gets in each step; whole elements for one replica."""
     found = mirrored(n).experimental_distribute_dataset(dataset)

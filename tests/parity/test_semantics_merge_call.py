@@ -28,11 +28,6 @@ from tests.parity.programs import (
 )
 
 
-@pytest.fixture
-def s():
-    return mirrored(2)
-
-
 @pytest.mark.feature("C08", "L02")
 def test_arguments_are_merged_like_results_of_run_and_the_strategy_comes_first(s):
     seen = []

@@ -30,11 +30,6 @@ from tests.parity.programs import (
 )
 
 
-@pytest.fixture
-def s():
-    return mirrored(2)
-
-
 def reduced(how, strategy, op, value, axis):
     """`strategy.reduce`, called eagerly or inside a compiled function."""
     if how == EAGER:

@@ -29,11 +29,6 @@ from tests.parity.programs import (
 )
 
 
-@pytest.fixture
-def s():
-    return mirrored(2)
-
-
 def places(strategy, x):
     """Which device holds each local result."""
     return [device_index(part) for part in strategy.experimental_local_results(x)]

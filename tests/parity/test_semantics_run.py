@@ -33,11 +33,6 @@ from tests.parity.programs import (
 Pair = collections.namedtuple("Pair", "a b")
 
 
-@pytest.fixture
-def s():
-    return mirrored(2)
-
-
 # Arguments.
 
 

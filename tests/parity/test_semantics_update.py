@@ -29,11 +29,6 @@ from tests.parity.programs import (
 )
 
 
-@pytest.fixture
-def s():
-    return mirrored(2)
-
-
 @pytest.mark.feature("C07", "Q01")
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_the_function_is_called_once_per_copy_on_its_device(n):

@@ -28,12 +28,6 @@ from tests.parity.programs import (
     variable,
 )
 
-
-@pytest.fixture
-def s():
-    return mirrored(2)
-
-
 # Making them.
 
 

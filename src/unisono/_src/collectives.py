@@ -69,11 +69,6 @@ class Port:
     is_spmd = False
     has_merged = False
 
-    @property
-    def speaks_for_worker(self) -> bool:
-        """Whether the replica is the only one of its worker, and not of all."""
-        return self.here == 1 < self.replicas
-
 
 class Solo(Port):
     """The port of a single replica: it meets nobody."""
