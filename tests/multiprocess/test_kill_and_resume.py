@@ -41,7 +41,7 @@ def start(directory, replicas, optimizer):
 def finish(directory, replicas, optimizer):
     """Runs to the end and returns the state."""
     process = start(directory, replicas, optimizer)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=100 + 5 * KILLS)
     assert process.returncode == 0, err[-3000:]
     return json.loads(out.splitlines()[-1])
 
