@@ -1,0 +1,266 @@
+"""The compiled steps of a model function, for one mode and one strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src import (
+    function,
+    gradients,
+    metrics,
+    nest,
+    options,
+    processes,
+    specs,
+)
+from unisono._src.estimator import spec as spec_lib
+from unisono._src.estimator.spec import EstimatorSpec, ModeKeys, TrainOp
+from unisono._src.estimator.store import Store
+from unisono._src.strategies import current
+
+ModelCall = Callable[[Any], EstimatorSpec]
+
+
+class Built:
+    """A model function whose variables exist; abstract.
+
+    Args:
+        call: calls the model function for a batch, in replica context.
+        strategy: runs it.
+
+    Attributes:
+        store: its variables.
+        hooks: those that it has given.
+    """
+
+    def __init__(self, call: ModelCall, strategy: Any) -> None:
+        self._call = call
+        self.strategy = strategy
+        self.store = Store()
+        self.hooks: tuple[Any, ...] = ()
+        self.is_built = False
+        with strategy.scope():
+            self.store.make_global_step()
+
+    def build(self, batch: Any) -> None:
+        """Make the variables; nothing is computed with the batch but its shapes."""
+        if self.is_built:
+            return
+
+        def build(batch: Any) -> None:
+            self.strategy.run(self._build, args=(batch,))
+
+        function.Function(build).lowered(batch)
+        self.is_built = True
+
+    def _build(self, batch: Any) -> None:
+        with self.store.called():
+            self._look(self._call(batch))
+
+    def _look(self, spec: EstimatorSpec) -> None:
+        """Take from the first spec what does not depend on a batch."""
+        raise NotImplementedError
+
+
+class Training(Built):
+    """Updates variables, batch by batch.
+
+    The gradient is that of the mean over the replicas of the losses they give. A
+    replica that has no examples, at the end of the data, does not count.
+    """
+
+    def __init__(self, call: ModelCall, strategy: Any) -> None:
+        super().__init__(call, strategy)
+        self._variables: list[Any] | None = None
+        self.may_be_empty = False
+        self.step = function.Function(self._step, name="train_step")
+
+    def _look(self, spec: EstimatorSpec) -> None:
+        self.hooks = (*(spec.training_hooks or ()), *_chief_hooks(spec))
+        if isinstance(spec.train_op, TrainOp):
+            self._variables = _variables_of(spec, self.store)
+            spec.train_op.update(None, self.store)
+        else:
+            spec.train_op()
+
+    def expect(self, element_spec: Any) -> None:
+        """Find out whether replicas can be without examples."""
+        several = self.strategy.num_replicas_in_sync > 1
+        parts: list[Any] = [
+            part
+            for s in nest.leaves(element_spec)
+            for part in (s.specs if isinstance(s, specs.PerReplicaSpec) else [s])
+        ]
+        unknown = any(s.shape is None or None in s.shape for s in parts)
+        self.may_be_empty = several and unknown
+
+    def _step(self, batch: Any) -> Any:
+        done = self.store.global_step.value()
+        losses, counts = self.strategy.run(self._replica, args=(batch,))
+        # Not added: a model function that counts by itself has done so already.
+        self.store.global_step.assign(done + 1, read_value=False)
+        if not self.may_be_empty:
+            return self.strategy.reduce(options.ReduceOp.MEAN, losses, axis=None)
+        total = self.strategy.reduce(options.ReduceOp.SUM, losses, axis=None)
+        return total / self.strategy.reduce(options.ReduceOp.SUM, counts, axis=None)
+
+    def _replica(self, batch: Any) -> tuple[Any, Any]:
+        is_there = spec_lib.rows_of(batch) > 0
+        count = jnp.float32(is_there)
+        with self.store.called():
+            if self._variables is None:
+                spec = self._call(batch)
+                spec.train_op()
+                loss = spec.loss
+            else:
+                loss = self._descend(batch, is_there, count)
+        return (loss if is_there else jnp.zeros_like(loss)), count
+
+    def _descend(self, batch: Any, is_there: bool, count: Any) -> Any:
+        """One step against the gradient of the mean over the replicas."""
+        seen: list[TrainOp] = []
+
+        def forward() -> tuple[Any, Any]:
+            spec = self._call(batch)
+            seen.append(spec.train_op)
+            return spec.loss, spec.loss
+
+        wanted = self._variables
+        both = gradients.value_and_grad(forward, wanted, has_aux=True)
+        (_, loss), found = both()
+        if not is_there:
+            found = [jnp.zeros(v.shape, v.dtype) for v in wanted or ()]
+        share = self._share(count)
+        found = [g * jnp.asarray(share, g.dtype) for g in found]
+        seen[-1].update(found, self.store)
+        return loss
+
+    def _share(self, count: Any) -> Any:
+        """By what the gradients are multiplied: optimizers add them up."""
+        if not self.may_be_empty:
+            return 1.0 / self.strategy.num_replicas_in_sync
+        context = current.get_replica_context()
+        assert context is not None
+        return 1.0 / context.all_reduce(options.ReduceOp.SUM, count)
+
+
+def _chief_hooks(spec: EstimatorSpec) -> tuple[Any, ...]:
+    is_chief = processes.current().is_chief
+    return tuple(spec.training_chief_hooks or ()) if is_chief else ()
+
+
+def _variables_of(spec: EstimatorSpec, store: Store) -> list[Any]:
+    if jnp.shape(spec.train_op.loss) not in ((), (1,)):
+        raise ValueError(
+            f"`minimize` was given a loss of shape {jnp.shape(spec.train_op.loss)}, "
+            "expected a scalar."
+        )
+    return spec.train_op.variables(store)
+
+
+class Evaluation(Built):
+    """Adds batches up in metrics.
+
+    Attributes:
+        metrics: by name, those of the model function and the mean loss.
+    """
+
+    def __init__(self, call: ModelCall, strategy: Any) -> None:
+        super().__init__(call, strategy)
+        self.metrics: dict[str, Any] = {}
+        self.step = function.Function(self._step, name="evaluation_step")
+
+    def _look(self, spec: EstimatorSpec) -> None:
+        self.hooks = tuple(spec.evaluation_hooks or ())
+        self.metrics = self._counted(spec, is_there=False)
+
+    def _step(self, batch: Any) -> None:
+        self.strategy.run(self._replica, args=(batch,))
+
+    def _replica(self, batch: Any) -> None:
+        with self.store.called():
+            self._counted(self._call(batch), spec_lib.rows_of(batch) > 0)
+
+    def _counted(self, spec: EstimatorSpec, is_there: bool) -> dict[str, Any]:
+        """Add what the model function has left to us; every metric by name."""
+        found: dict[str, Any] = {}
+        for name, given in {"loss": spec.loss, **spec.metrics}.items():
+            if hasattr(given, "result"):
+                found[name] = given
+                continue
+            value = jnp.asarray(given)
+            found[name] = metrics.Mean(name=f"evaluation/{name}")
+            if is_there and value.size:
+                found[name].update_state(value.astype(jnp.float32))
+        return found
+
+    def reset(self) -> None:
+        """Start from zero."""
+        with self.strategy.scope():
+            for metric in self.metrics.values():
+                metric.reset_state()
+
+    def results(self) -> dict[str, Any]:
+        """What the metrics say, as NumPy values."""
+        with self.strategy.scope():
+            return {n: np.asarray(m.result()) for n, m in self.metrics.items()}
+
+
+class Prediction(Built):
+    """Gives predictions, batch by batch, on one device.
+
+    Attributes:
+        outputs: names of what an exported model returns.
+    """
+
+    def __init__(self, call: ModelCall, strategy: Any) -> None:
+        super().__init__(call, strategy)
+        self.outputs: tuple[str, ...] = ()
+        self.step = function.Function(self._step, name="prediction_step")
+
+    def _look(self, spec: EstimatorSpec) -> None:
+        self.hooks = tuple(spec.prediction_hooks or ())
+        self.outputs = ("serving_default", *(spec.export_outputs or ()))
+
+    def _step(self, batch: Any) -> Any:
+        return self.strategy.run(self._replica, args=(batch,))
+
+    def _replica(self, batch: Any) -> Any:
+        with self.store.called():
+            return self._call(batch).predictions
+
+    def exported(self, features: Any) -> dict[str, Any]:
+        """What an exported model returns for each of its signatures."""
+        with self.store.called():
+            spec = self._call(features)
+        outputs = dict(spec.export_outputs or {})
+        outputs.setdefault("serving_default", spec.predictions)
+        return {name: _as_dict(value) for name, value in outputs.items()}
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {"output": value}
+
+
+def kept(store: Store, mode: str) -> dict[str, Any]:
+    """What of a store goes into checkpoints, or comes from them."""
+    if mode == ModeKeys.TRAIN:
+        return store.variables
+    on_read = options.VariableSynchronization.ON_READ
+    return {
+        k: v for k, v in store.variables.items() if v.synchronization is not on_read
+    }
+
+
+def zeros(features: Any) -> Any:
+    """A batch of one example, or of the sizes that specs have."""
+
+    def leaf(s: Any) -> np.ndarray:
+        return np.zeros([1 if n is None else n for n in s.shape], s.dtype)
+
+    return jax.tree.map(leaf, features)
