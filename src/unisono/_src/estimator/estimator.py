@@ -21,6 +21,7 @@ from unisono._src.estimator import hooks as hooks_lib
 from unisono._src.estimator import steps as steps_lib
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.spec import ModeKeys
+from unisono._src.input import choices
 from unisono._src.strategies import current, one_device
 
 _LOG = logging.getLogger("unisono")
@@ -358,9 +359,9 @@ class Estimator:
                 input_fn, mode, self._params, self._config, context
             )
 
-        dataset = built.strategy.distribute_datasets_from_function(dataset_fn)
-        if mode == ModeKeys.TRAIN:
-            built.expect(dataset.element_spec)
+        # A replica without examples has no loss; metrics count it for nothing.
+        wanted = choices.InputOptions(drop_incomplete_steps=mode == ModeKeys.TRAIN)
+        dataset = built.strategy.distribute_datasets_from_function(dataset_fn, wanted)
         iterator = iter(dataset)
         try:
             yield iterator
@@ -430,7 +431,8 @@ def _check_context(method: str) -> None:
     if current.has_strategy():
         raise RuntimeError(
             f"Estimator.{method} was called inside a strategy's scope. Call it "
-            "outside; the strategy goes to RunConfig(train_distribute=, eval_distribute=)."
+            "outside; the strategy goes to RunConfig: train_distribute, "
+            "eval_distribute."
         )
 
 

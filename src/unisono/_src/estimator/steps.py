@@ -9,19 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src import (
-    function,
-    gradients,
-    metrics,
-    nest,
-    options,
-    processes,
-    specs,
-)
+from unisono._src import function, gradients, metrics, options, processes
 from unisono._src.estimator import spec as spec_lib
 from unisono._src.estimator.spec import EstimatorSpec, ModeKeys, TrainOp
 from unisono._src.estimator.store import Store
-from unisono._src.strategies import current
 
 ModelCall = Callable[[Any], EstimatorSpec]
 
@@ -70,97 +61,57 @@ class Built:
 class Training(Built):
     """Updates variables, batch by batch.
 
-    The gradient is that of the mean over the replicas of the losses they give. A
-    replica that has no examples, at the end of the data, does not count.
+    The gradient is that of the mean, over the replicas, of the losses they give.
     """
 
     def __init__(self, call: ModelCall, strategy: Any) -> None:
         super().__init__(call, strategy)
         self._variables: list[Any] | None = None
-        self.may_be_empty = False
         self.step = function.Function(self._step, name="train_step")
 
     def _look(self, spec: EstimatorSpec) -> None:
         self.hooks = (*(spec.training_hooks or ()), *_chief_hooks(spec))
         if isinstance(spec.train_op, TrainOp):
-            self._variables = _variables_of(spec, self.store)
+            self._variables = spec.train_op.variables(self.store)
             spec.train_op.update(None, self.store)
         else:
             spec.train_op()
 
-    def expect(self, element_spec: Any) -> None:
-        """Find out whether replicas can be without examples."""
-        several = self.strategy.num_replicas_in_sync > 1
-        parts: list[Any] = [
-            part
-            for s in nest.leaves(element_spec)
-            for part in (s.specs if isinstance(s, specs.PerReplicaSpec) else [s])
-        ]
-        unknown = any(s.shape is None or None in s.shape for s in parts)
-        self.may_be_empty = several and unknown
-
     def _step(self, batch: Any) -> Any:
         done = self.store.global_step.value()
-        losses, counts = self.strategy.run(self._replica, args=(batch,))
+        losses = self.strategy.run(self._replica, args=(batch,))
         # Not added: a model function that counts by itself has done so already.
         self.store.global_step.assign(done + 1, read_value=False)
-        if not self.may_be_empty:
-            return self.strategy.reduce(options.ReduceOp.MEAN, losses, axis=None)
-        total = self.strategy.reduce(options.ReduceOp.SUM, losses, axis=None)
-        return total / self.strategy.reduce(options.ReduceOp.SUM, counts, axis=None)
+        return self.strategy.reduce(options.ReduceOp.MEAN, losses, axis=None)
 
-    def _replica(self, batch: Any) -> tuple[Any, Any]:
-        is_there = spec_lib.rows_of(batch) > 0
-        count = jnp.float32(is_there)
+    def _replica(self, batch: Any) -> Any:
         with self.store.called():
-            if self._variables is None:
-                spec = self._call(batch)
-                spec.train_op()
-                loss = spec.loss
-            else:
-                loss = self._descend(batch, is_there, count)
-        return (loss if is_there else jnp.zeros_like(loss)), count
+            if self._variables is not None:
+                return self._descend(batch, self._variables)
+            spec = self._call(batch)
+            spec.train_op()
+            return spec.loss
 
-    def _descend(self, batch: Any, is_there: bool, count: Any) -> Any:
+    def _descend(self, batch: Any, variables: list[Any]) -> Any:
         """One step against the gradient of the mean over the replicas."""
+        # Optimizers add up what the replicas give.
+        share = 1.0 / self.strategy.num_replicas_in_sync
         seen: list[TrainOp] = []
 
         def forward() -> tuple[Any, Any]:
             spec = self._call(batch)
             seen.append(spec.train_op)
-            return spec.loss, spec.loss
+            return spec.loss * share, spec.loss
 
-        wanted = self._variables
-        both = gradients.value_and_grad(forward, wanted, has_aux=True)
+        both = gradients.value_and_grad(forward, variables, has_aux=True)
         (_, loss), found = both()
-        if not is_there:
-            found = [jnp.zeros(v.shape, v.dtype) for v in wanted or ()]
-        share = self._share(count)
-        found = [g * jnp.asarray(share, g.dtype) for g in found]
         seen[-1].update(found, self.store)
         return loss
-
-    def _share(self, count: Any) -> Any:
-        """By what the gradients are multiplied: optimizers add them up."""
-        if not self.may_be_empty:
-            return 1.0 / self.strategy.num_replicas_in_sync
-        context = current.get_replica_context()
-        assert context is not None
-        return 1.0 / context.all_reduce(options.ReduceOp.SUM, count)
 
 
 def _chief_hooks(spec: EstimatorSpec) -> tuple[Any, ...]:
     is_chief = processes.current().is_chief
     return tuple(spec.training_chief_hooks or ()) if is_chief else ()
-
-
-def _variables_of(spec: EstimatorSpec, store: Store) -> list[Any]:
-    if jnp.shape(spec.train_op.loss) not in ((), (1,)):
-        raise ValueError(
-            f"`minimize` was given a loss of shape {jnp.shape(spec.train_op.loss)}, "
-            "expected a scalar."
-        )
-    return spec.train_op.variables(store)
 
 
 class Evaluation(Built):

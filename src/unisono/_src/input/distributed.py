@@ -241,7 +241,8 @@ class DistributedDataset:
         if self._share.workers > 1 and not self._by_data:
             topic = f"{self._topic}, iterator {next(self._iterators)}"
             notes = board.Board(self._topology, topic)
-            made = together.Together(made, node, self._share, notes)
+            whole = self._options.drop_incomplete_steps
+            made = together.Together(made, node, self._share, notes, whole)
             size = max(1, size)
         fetch = self._options.experimental_fetch_to_device
         placed = placement.Placed(made, self._topology, node.is_fresh, fetch)
@@ -315,7 +316,8 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         return tables.describe_elements(self._nodes, self._share)
 
     def _open(self) -> ahead.Ahead:
-        missing = functools.partial(empty_part, self._given, self._share)
+        drops = self._options.drop_incomplete_steps
+        missing = functools.partial(empty_part, self._given, self._share, drops)
         if self._per_replica:
             made: cursors.Cursor = steps.Separate(
                 [n.cursor() for n in self._nodes], missing
@@ -361,7 +363,7 @@ def _per_replica(spec: Any, count: int) -> Any:
     return elements.map_leaves(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
 
 
-def empty_part(node: nodes.Node, share: steps.Share) -> Any:
+def empty_part(node: nodes.Node, share: steps.Share, drops: bool = False) -> Any:
     """What a replica gets after the last element; None if the step is dropped.
 
     TensorFlow's rule: if any size in the spec is not fixed, it becomes zero, and the
@@ -370,7 +372,7 @@ def empty_part(node: nodes.Node, share: steps.Share) -> Any:
     spec = node.spec
     leaves = list(elements.leaves(spec))
     fixed = all(s.shape is not None and None not in s.shape for s in leaves)
-    if fixed and share.workers == 1:
+    if drops or (fixed and share.workers == 1):
         return None
 
     def one(s: Any) -> np.ndarray:
