@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,14 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from unisono._src import operators, processes
+from unisono._src import events, function, operators, processes
 from unisono._src.variables import Variable
 
-# What writes TensorBoard's files, and what must be installed for it.
-_WRITERS = (
-    ("tensorboardX", ("tensorboardX",)),
-    ("torch.utils.tensorboard", ("torch", "tensorboard")),
-)
 _DEFAULT_QUEUE = 10
 _DEFAULT_MILLIS = 2 * 60 * 1000
 
@@ -32,26 +25,14 @@ class _Current:
     is_recording: Any = True
 
 
-def is_available() -> bool:
-    """Whether something is installed that writes TensorBoard's files."""
-    return _writer_module() is not None
-
-
-def _writer_module() -> str | None:
-    for module, needed in _WRITERS:
-        if all(importlib.util.find_spec(name) is not None for name in needed):
-            return module
-    return None
-
-
 class SummaryWriter:
     """Writes to one directory; made by `create_file_writer`.
 
     Args:
-        target: an object with `add_scalar`, `flush` and `close`; None writes nothing.
+        target: the file; None writes nothing.
     """
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: events.EventFile | None) -> None:
         self._target = target
 
     @contextlib.contextmanager
@@ -80,7 +61,7 @@ class SummaryWriter:
         """Write a number; returns whether it was written."""
         if self._target is None:
             return False
-        self._target.add_scalar(name, value, step)
+        self._target.write(events.scalar(name, value, step))
         return True
 
     def flush(self) -> None:
@@ -116,26 +97,17 @@ def create_file_writer(
         name: accepted, no effect.
         every_worker: whether the other workers write too; give each a directory of
             its own then.
-
-    Raises:
-        ImportError: nothing is installed that writes TensorBoard's files.
     """
     if not every_worker and not processes.current().is_chief:
         return create_noop_writer()
-    module = _writer_module()
-    if module is None:
-        raise ImportError(
-            "TensorBoard's files are written by the package tensorboardX, or by "
-            "PyTorch with the package tensorboard; neither is installed. Install one: "
-            "pip install 'unisono[tensorboard]'."
+    return SummaryWriter(
+        events.EventFile(
+            os.fspath(logdir),
+            filename_suffix or "",
+            _DEFAULT_QUEUE if max_queue is None else max_queue,
+            (_DEFAULT_MILLIS if flush_millis is None else flush_millis) / 1000,
         )
-    made = importlib.import_module(module).SummaryWriter(
-        os.fspath(logdir),
-        max_queue=_DEFAULT_QUEUE if max_queue is None else max_queue,
-        flush_secs=(_DEFAULT_MILLIS if flush_millis is None else flush_millis) / 1000,
-        filename_suffix=filename_suffix or "",
     )
-    return SummaryWriter(made)
 
 
 def create_noop_writer() -> SummaryWriter:
@@ -174,7 +146,7 @@ def scalar(
 
 
 def _number(name: str, data: Any) -> float:
-    if isinstance(data, jax.core.Tracer):
+    if function.is_compiling() or isinstance(data, jax.core.Tracer):
         raise RuntimeError(
             f"The summary {name!r} was written while a function was being compiled, "
             "which happens once. Return the value from the function and write it "

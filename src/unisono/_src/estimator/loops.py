@@ -155,7 +155,7 @@ def examples(batch: Any) -> Iterator[Any]:
 
 
 class Summaries:
-    """Scalars for TensorBoard, if a package for it is installed; on the first worker.
+    """Scalars for TensorBoard, on the first worker.
 
     Args:
         config: says whether they are wanted.
@@ -163,8 +163,7 @@ class Summaries:
     """
 
     def __init__(self, config: RunConfig, directory: str) -> None:
-        is_wanted = config.save_summary_steps is not None and config.is_chief
-        self._is_wanted = is_wanted and summary.is_available()
+        self._is_wanted = config.save_summary_steps is not None and config.is_chief
         self._directory = directory
         self._writer: summary.SummaryWriter | None = None
 
