@@ -61,7 +61,8 @@ class TrainOp:
         if not variables:
             raise ValueError(
                 "`minimize` found nothing to update: the model_fn made no trainable "
-                "variable. Make them inside the model_fn."
+                "variable. Make variables or Keras layers inside the model_fn; those "
+                "of a Flax module that is made there cannot be kept."
             )
         targets: Sequence[Any] = variables
         chosen = self.optimizer
