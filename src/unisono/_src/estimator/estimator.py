@@ -182,7 +182,8 @@ class Estimator:
         built = self._built_for(ModeKeys.TRAIN, self._config.train_distribute)
         saver = saving.Saver(built.store, self._config, saving_listeners)
         with self._iterating(built, input_fn, ModeKeys.TRAIN) as iterator:
-            self._train(built, iterator, loop, saver, steps, max_steps)
+            last = math.inf if max_steps is None else max_steps
+            self._train(built, iterator, loop, saver, latest, (steps, last))
         return self
 
     def _train(
@@ -191,22 +192,22 @@ class Estimator:
         iterator: Any,
         loop: hooks_lib.Hooks,
         saver: saving.Saver,
-        steps: int | None,
-        max_steps: int | None,
+        latest: str | None,
+        until: tuple[int | None, float],
     ) -> None:
         loop.begin()
-        if not self._is_ready(built, iterator):
+        if not self._is_ready(built, iterator, latest is not None):
             raise ValueError("The dataset of input_fn is empty: there is no batch.")
         loop.add(built.hooks)
-        path = saver.restore(iterator)
-        if path is None and self._warm_start is not None:
+        saver.restore(latest, iterator)
+        if latest is None and self._warm_start is not None:
             saving.warm_start(built.store, _checkpoint_at(self._warm_start))
         step = int(np.asarray(built.store.global_step))
-        saver.begin(step, path)
+        saver.begin(step, latest)
         loop.ready()
-        last = max_steps if steps is None else step + steps
+        last = until[1] if until[0] is None else step + until[0]
         training = loops.Training(built, iterator, loop, saver, self._config)
-        step = training.run(step, math.inf if last is None else last)
+        step = training.run(step, last)
         loop.end()
         saver.end(step)
 
@@ -241,10 +242,10 @@ class Estimator:
         built = self._built_for(ModeKeys.EVAL, self._config.eval_distribute)
         with self._iterating(built, input_fn, ModeKeys.EVAL) as iterator:
             loop.begin()
-            if not self._is_ready(built, iterator):
+            if not self._is_ready(built, iterator, path is not None):
                 raise ValueError("The dataset of input_fn is empty: there is no batch.")
             loop.add(built.hooks)
-            self._restore(built, ModeKeys.EVAL, path)
+            self._restore(built, path)
             built.reset()
             loop.ready()
             loops.evaluate(built, itertools.islice(iterator, steps), loop)
@@ -289,10 +290,10 @@ class Estimator:
         built = self._built_for(ModeKeys.PREDICT, None)
         with self._iterating(built, input_fn, ModeKeys.PREDICT) as iterator:
             loop.begin()
-            if not self._is_ready(built, iterator):
+            if not self._is_ready(built, iterator, path is not None):
                 return
             loop.add(built.hooks)
-            self._restore(built, ModeKeys.PREDICT, path)
+            self._restore(built, path)
             loop.ready()
             found = loops.predict(built, iterator, loop, predict_keys)
             for batch in found:
@@ -330,8 +331,8 @@ class Estimator:
             raise ValueError(f"Could not find trained model in {self.model_dir}.")
         built = self._built_for(ModeKeys.PREDICT, None)
         receiver = serving_input_receiver_fn()
-        built.build(steps_lib.zeros(receiver.features))
-        self._restore(built, ModeKeys.PREDICT, path)
+        built.build(steps_lib.zeros(receiver.features), has_values=True)
+        self._restore(built, path)
         return exporting.export(built, receiver, os.fspath(export_dir_base))
 
     # Parts.
@@ -368,13 +369,13 @@ class Estimator:
         finally:
             iterator.close()
 
-    def _is_ready(self, built: Any, iterator: Any) -> bool:
+    def _is_ready(self, built: Any, iterator: Any, has_values: bool) -> bool:
         """Make the variables by a look at the first batch; False if there is none."""
         try:
             first = iterator.pull()
         except StopIteration:
             return False
-        built.build(first)
+        built.build(first, has_values)
         iterator.put_back(first)
         return True
 
@@ -383,9 +384,9 @@ class Estimator:
             return os.fspath(given)
         return saving.agreed_latest(self.model_dir)
 
-    def _restore(self, built: Any, mode: str, path: str | None) -> None:
+    def _restore(self, built: Any, path: str | None) -> None:
         if path is not None:
-            saving.restore(built.store, mode, path, self.model_dir)
+            saving.restore(built, path, self.model_dir)
             return
         _LOG.info(
             "Could not find trained model in model_dir: %s, the model is as it was "

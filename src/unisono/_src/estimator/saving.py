@@ -36,14 +36,14 @@ def name_of(key: str) -> str | None:
     return ".".join(parts)
 
 
-def restore(store: Store, mode: str, path: str, model_dir: str) -> None:
+def restore(built: steps.Built, path: str, model_dir: str) -> None:
     """Give the variables their values of a checkpoint.
 
     Raises:
         NotFoundError: the checkpoint lacks a variable.
     """
-    wanted = steps.kept(store, mode)
-    found = Checkpoint(variables=dict(wanted)).read(path).expect_partial()
+    wanted = steps.kept(built)
+    found = Checkpoint(variables=wanted).read(path).expect_partial()
     _check_matched(found, path, model_dir)
 
 
@@ -92,25 +92,21 @@ class Saver:
         self._saved_at = time.monotonic()
         self._is_between = False
 
-    def restore(self, iterator: Any) -> str | None:
+    def restore(self, path: str | None, iterator: Any) -> None:
         """Restore the newest checkpoint, if there is one.
 
         Args:
+            path: where it is.
             iterator: gives the batches; goes on where a training was cut short.
-
-        Returns:
-            The path of the checkpoint.
         """
         self._iterator = iterator if self._config.keep_input_position else None
-        path = agreed_latest(self._directory)
         if path is None:
-            return None
+            return
         keys = {key for key, _ in reading.list_variables(path)}
         if self._iterator is not None and _INPUT in keys:
             self._checkpoint.input = self._iterator
         found = self._checkpoint.restore(path).expect_partial()
         _check_matched(found, path, self._directory)
-        return path
 
     def begin(self, step: int, path: str | None) -> None:
         """Before the first step; saves if there is no checkpoint yet."""

@@ -25,9 +25,12 @@ class Built:
         strategy: runs it.
 
     Attributes:
+        mode: what it is called for.
         store: its variables.
         hooks: those that it has given.
     """
+
+    mode: str
 
     def __init__(self, call: ModelCall, strategy: Any) -> None:
         self._call = call
@@ -38,10 +41,17 @@ class Built:
         with strategy.scope():
             self.store.make_global_step()
 
-    def build(self, batch: Any) -> None:
-        """Make the variables; nothing is computed with the batch but its shapes."""
+    def build(self, batch: Any, has_values: bool) -> None:
+        """Make the variables; nothing is computed with the batch but its shapes.
+
+        Args:
+            batch: any batch.
+            has_values: whether a checkpoint will give the variables their values.
+        """
         if self.is_built:
             return
+        if has_values:
+            self.store.is_awaited = lambda given: is_kept(self.mode, given)
 
         def build(batch: Any) -> None:
             self.strategy.run(self._build, args=(batch,))
@@ -63,6 +73,8 @@ class Training(Built):
 
     The gradient is that of the mean, over the replicas, of the losses they give.
     """
+
+    mode = ModeKeys.TRAIN
 
     def __init__(self, call: ModelCall, strategy: Any) -> None:
         super().__init__(call, strategy)
@@ -121,6 +133,8 @@ class Evaluation(Built):
         metrics: by name, those of the model function and the mean loss.
     """
 
+    mode = ModeKeys.EVAL
+
     def __init__(self, call: ModelCall, strategy: Any) -> None:
         super().__init__(call, strategy)
         self.metrics: dict[str, Any] = {}
@@ -169,6 +183,8 @@ class Prediction(Built):
         outputs: names of what an exported model returns.
     """
 
+    mode = ModeKeys.PREDICT
+
     def __init__(self, call: ModelCall, strategy: Any) -> None:
         super().__init__(call, strategy)
         self.outputs: tuple[str, ...] = ()
@@ -198,13 +214,21 @@ def _as_dict(value: Any) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {"output": value}
 
 
-def kept(store: Store, mode: str) -> dict[str, Any]:
-    """What of a store goes into checkpoints, or comes from them."""
-    if mode == ModeKeys.TRAIN:
-        return store.variables
+def is_kept(mode: str, given: dict[str, Any]) -> bool:
+    """Whether a variable of some arguments comes from checkpoints in a mode.
+
+    In training all do; else not those that count per replica, which metrics have.
+    """
     on_read = options.VariableSynchronization.ON_READ
+    return mode == ModeKeys.TRAIN or given["synchronization"] is not on_read
+
+
+def kept(built: Built) -> dict[str, Any]:
+    """The variables that come from checkpoints."""
     return {
-        k: v for k, v in store.variables.items() if v.synchronization is not on_read
+        name: v
+        for name, v in built.store.variables.items()
+        if is_kept(built.mode, {"synchronization": v.synchronization})
     }
 
 

@@ -28,10 +28,13 @@ class Store:
 
     Attributes:
         variables: every variable that was made, by its key.
+        is_awaited: says of a new variable's arguments whether its value will come from
+            a checkpoint, so that none has to be computed.
     """
 
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
+        self.is_awaited: Callable[[dict[str, Any]], bool] = lambda _: False
 
     def make_global_step(self) -> Variable:
         """The variable that counts steps; made here, in the scope in force."""
@@ -82,6 +85,8 @@ class Call:
         key = self._key(name)
         known = self.store.variables.get(key)
         if known is None:
+            if self.store.is_awaited(kwargs):
+                kwargs["initial_value"] = _blank(kwargs["initial_value"])
             known = self.store.variables[key] = next_creator(**kwargs)
         else:
             _check_same(key, known, kwargs)
@@ -92,6 +97,12 @@ class Call:
         key = next(k for k in itertools.chain([name], numbered) if k not in self._used)
         self._used.add(key)
         return key
+
+
+def _blank(value: Any) -> Any:
+    """Zeros like an initial value, which then is not computed in a program."""
+    found = value() if callable(value) else value
+    return jnp.zeros(jnp.shape(found), jnp.result_type(found))
 
 
 def _check_same(key: str, known: Variable, wanted: dict[str, Any]) -> None:
