@@ -45,10 +45,11 @@ def test_steps_have_the_name_and_number_of_their_function(count, tmp_path):
     with profiler.Profile(tmp_path):
         for _ in range(3):
             step(1.0)
-        step(jnp.ones(2))  # Another shape: another program of the same function.
+        for size in (2, 3, 2):  # Other shapes: other programs of the function.
+            step(jnp.ones(size))
         total.numpy()
     found = events(tmp_path)
-    assert numbers(found, "counting_step") == [0, 1, 2, 3]
+    assert set(numbers(found, "counting_step")) == set(range(6))
     # The program itself has the name, on the host and on the devices.
     assert any("jit_counting_step" in str(e) for e in found)
 

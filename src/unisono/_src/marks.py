@@ -47,8 +47,13 @@ class Annotated:
             if _Profile.outer_steps
             else jax.profiler.StepTraceAnnotation
         )
-        with kind(self.name, step_num=number):
-            return self.plain(leaves)
+        try:
+            with kind(self.name, step_num=number):
+                return self.plain(leaves)
+        except BaseException:
+            # It was no step: it failed, or another program must be found.
+            _Profile.counts[self.name] -= 1
+            raise
 
 
 def watch(program: Any) -> None:
