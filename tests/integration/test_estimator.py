@@ -9,7 +9,10 @@ import optax
 import pytest
 
 import unisono as uni
+from unisono._src.estimator import saving
 
+hypothesis = pytest.importorskip("hypothesis")
+st = hypothesis.strategies
 E = uni.estimator
 TRAIN, EVAL, PREDICT = E.ModeKeys.TRAIN, E.ModeKeys.EVAL, E.ModeKeys.PREDICT
 
@@ -546,3 +549,8 @@ def test_a_variable_that_the_model_function_did_not_make_is_refused(tmp_path):
 
     with pytest.raises(ValueError, match="inside the model_fn"):
         make(tmp_path, None, fn).train(input_fn)
+
+
+@hypothesis.given(st.text("ab./S_0", min_size=1, max_size=12))
+def test_names_are_found_again_in_the_keys_of_checkpoints(name):
+    assert saving.name_of(saving.key_of(name)) == name

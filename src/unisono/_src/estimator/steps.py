@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from unisono._src.estimator.store import Store
 ModelCall = Callable[[Any], EstimatorSpec]
 
 
-class Built:
+class Built(abc.ABC):
     """A model function whose variables exist; abstract.
 
     Args:
@@ -63,9 +64,9 @@ class Built:
         with self.store.called():
             self._look(self._call(batch))
 
+    @abc.abstractmethod
     def _look(self, spec: EstimatorSpec) -> None:
         """Take from the first spec what does not depend on a batch."""
-        raise NotImplementedError
 
 
 class Training(Built):

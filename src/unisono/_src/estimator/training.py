@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-import logging
 import os
 import shutil
 import time
@@ -15,17 +15,16 @@ from unisono._src.estimator import hooks as hooks_lib
 from unisono._src.estimator import saving
 from unisono._src.estimator.estimator import Estimator
 
-_LOG = logging.getLogger("unisono")
 
-
-class Exporter:
+class Exporter(abc.ABC):
     """Exports a model after an evaluation; abstract."""
 
     @property
+    @abc.abstractmethod
     def name(self) -> str:
         """The directory of the exports below ``export`` in `model_dir`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def export(
         self,
         estimator: Estimator,
@@ -35,7 +34,6 @@ class Exporter:
         is_the_final_export: bool,
     ) -> str | None:
         """Export, or not; returns the directory of the model."""
-        raise NotImplementedError
 
 
 class LatestExporter(Exporter):
@@ -88,7 +86,7 @@ class LatestExporter(Exporter):
         return made
 
 
-class FinalExporter(LatestExporter):
+class FinalExporter(Exporter):
     """Exports once, at the end.
 
     Args:
@@ -97,7 +95,13 @@ class FinalExporter(LatestExporter):
     """
 
     def __init__(self, name: str, serving_input_receiver_fn: Callable[[], Any]) -> None:
-        super().__init__(name, serving_input_receiver_fn, None)
+        self._name = name
+        self._receiver_fn = serving_input_receiver_fn
+
+    @property
+    def name(self) -> str:
+        """The directory of the export."""
+        return self._name
 
     def export(
         self,
@@ -110,8 +114,8 @@ class FinalExporter(LatestExporter):
         """Export if it is the end."""
         if not is_the_final_export:
             return None
-        return super().export(
-            estimator, export_path, checkpoint_path, eval_result, True
+        return estimator.export_saved_model(
+            export_path, self._receiver_fn, checkpoint_path=checkpoint_path
         )
 
 

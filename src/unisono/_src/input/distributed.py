@@ -313,7 +313,8 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
     def describe(self) -> tables.InputDescription:
         """What each replica takes, and what happens to the remainder."""
-        return tables.describe_elements(self._nodes, self._share)
+        drops = self._options.drop_incomplete_steps
+        return tables.describe_elements(self._nodes, self._share, drops)
 
     def _open(self) -> ahead.Ahead:
         drops = self._options.drop_incomplete_steps
