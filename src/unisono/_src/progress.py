@@ -310,11 +310,13 @@ class _Lines:
 
 
 class _Bar:
-    """A bar that is drawn by the loop itself: there is no thread."""
+    """A bar, and a line below it; drawn by the loop itself: there is no thread."""
 
     def __init__(
         self, console: Any, description: str, total: int | None, every: float
     ) -> None:
+        import rich.live
+        import rich.markup
         import rich.progress
 
         self._total = total
@@ -323,13 +325,13 @@ class _Bar:
             rich.progress.TextColumn("{task.description}"),
             rich.progress.BarColumn(),
             rich.progress.MofNCompleteColumn(),
-            rich.progress.TextColumn("{task.fields[told]}", markup=False),
             rich.progress.TimeElapsedColumn(),
             console=console,
             auto_refresh=False,
         )
-        self._task = self._bar.add_task(description, total=total, told="")
-        self._bar.start()
+        self._task = self._bar.add_task(rich.markup.escape(description), total=total)
+        self._live = rich.live.Live(self._bar, console=console, auto_refresh=False)
+        self._live.start()
 
     def update(self, meter: _Meter) -> None:
         now = time.perf_counter()
@@ -339,10 +341,14 @@ class _Bar:
 
     def close(self, meter: _Meter) -> None:
         self._draw(meter)
-        self._bar.stop()
+        self._live.stop()
 
     def _draw(self, meter: _Meter) -> None:
+        import rich.console
+        import rich.text
+
         launcher.report(meter.steps, self._total)
         told = "; ".join(t for t in (str(meter.times()), _text(meter.values)) if t)
-        self._bar.update(self._task, completed=meter.steps, told=told)
-        self._bar.refresh()
+        below = rich.text.Text(told, no_wrap=True, overflow="ellipsis")
+        self._bar.update(self._task, completed=meter.steps)
+        self._live.update(rich.console.Group(self._bar, below), refresh=True)
