@@ -255,6 +255,11 @@ def test_a_training_that_ended_begins_with_its_data_anew(tmp_path):
     estimator.train(input_fn, steps=3)
     estimator.train(input_fn, steps=3)
     assert estimator.get_variable_value("w") == -2 * (0 + 1 + 2)
+    # Also where the last step was saved before it was known to be the last.
+    for _ in range(2):
+        estimator.train(input_fn)
+    assert estimator.get_variable_value("w") == -2 * (3 + 45)
+    assert estimator.get_variable_value("global_step") == 26
 
 
 def test_train_op_may_be_a_function_that_does_it_all(tmp_path):
@@ -345,6 +350,16 @@ def test_a_model_that_was_never_trained_is_evaluated_as_it_is_made(tmp_path):
     found = make(tmp_path).evaluate(data(48), steps=1)
     assert found["loss"] == pytest.approx(float(np.mean(Y**2)), rel=1e-5)
     assert found["global_step"] == 0
+
+
+def test_without_a_checkpoint_variables_are_new(tmp_path):
+    trained, fresh = make(tmp_path / "trained"), make(tmp_path / "fresh")
+    trained.train(data(8), steps=3)
+    path = trained.latest_checkpoint()
+    wanted = fresh.evaluate(data(8), steps=1)["loss"]
+    found = fresh.evaluate(data(8), steps=1, checkpoint_path=path)["loss"]
+    assert found != wanted
+    assert fresh.evaluate(data(8), steps=1)["loss"] == wanted
 
 
 def test_warm_start_takes_trainable_variables_only(tmp_path):

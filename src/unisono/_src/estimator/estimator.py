@@ -179,7 +179,7 @@ class Estimator:
         if max_steps is not None and saving.step_of(latest) >= max_steps:
             _LOG.info("Skipping training since max_steps has already been reached.")
             return self
-        built = self._built_for(ModeKeys.TRAIN, self._config.train_distribute)
+        built = self._built_for(ModeKeys.TRAIN, latest)
         saver = saving.Saver(built.store, self._config, saving_listeners)
         with self._iterating(built, input_fn, ModeKeys.TRAIN) as iterator:
             last = math.inf if max_steps is None else max_steps
@@ -239,7 +239,7 @@ class Estimator:
         _check_context("evaluate")
         loop = hooks_lib.Hooks(hooks_lib.check(hooks))
         path = self._checkpoint_or_latest(checkpoint_path)
-        built = self._built_for(ModeKeys.EVAL, self._config.eval_distribute)
+        built = self._built_for(ModeKeys.EVAL, path)
         with self._iterating(built, input_fn, ModeKeys.EVAL) as iterator:
             loop.begin()
             if not self._is_ready(built, iterator, path is not None):
@@ -287,7 +287,7 @@ class Estimator:
         _check_context("predict")
         loop = hooks_lib.Hooks(hooks_lib.check(hooks))
         path = self._checkpoint_or_latest(checkpoint_path)
-        built = self._built_for(ModeKeys.PREDICT, None)
+        built = self._built_for(ModeKeys.PREDICT, path)
         with self._iterating(built, input_fn, ModeKeys.PREDICT) as iterator:
             loop.begin()
             if not self._is_ready(built, iterator, path is not None):
@@ -329,7 +329,7 @@ class Estimator:
         path = self._checkpoint_or_latest(checkpoint_path)
         if path is None:
             raise ValueError(f"Could not find trained model in {self.model_dir}.")
-        built = self._built_for(ModeKeys.PREDICT, None)
+        built = self._built_for(ModeKeys.PREDICT, path)
         receiver = serving_input_receiver_fn()
         built.build(steps_lib.zeros(receiver.features), has_values=True)
         self._restore(built, path)
@@ -337,20 +337,31 @@ class Estimator:
 
     # Parts.
 
-    def _built_for(self, mode: str, strategy: Any) -> Any:
-        """The model function for a mode; made once, so that steps compile once."""
+    def _built_for(self, mode: str, path: str | None) -> Any:
+        """The model function for a mode; made once, so that steps compile once.
+
+        Args:
+            mode: one of `ModeKeys`.
+            path: the checkpoint that its variables will be restored from; without one
+                they must be new.
+        """
         made = self._built.get(mode)
-        if made is None:
-            given = strategy or one_device.OneDeviceStrategy(devices.default_names()[0])
-            call = functools.partial(
-                calling.call_model_fn,
-                self._model_fn,
-                mode=mode,
-                params=self._params,
-                config=self._config,
-                has_labels=mode != ModeKeys.PREDICT,
-            )
-            made = self._built[mode] = _KINDS[mode](call, given)
+        if made is not None and (path is not None or not made.is_built):
+            return made
+        strategy = {
+            ModeKeys.TRAIN: self._config.train_distribute,
+            ModeKeys.EVAL: self._config.eval_distribute,
+        }.get(mode)
+        given = strategy or one_device.OneDeviceStrategy(devices.default_names()[0])
+        call = functools.partial(
+            calling.call_model_fn,
+            self._model_fn,
+            mode=mode,
+            params=self._params,
+            config=self._config,
+            has_labels=mode != ModeKeys.PREDICT,
+        )
+        made = self._built[mode] = _KINDS[mode](call, given)
         return made
 
     @contextlib.contextmanager
