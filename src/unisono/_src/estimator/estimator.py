@@ -21,7 +21,6 @@ from unisono._src.estimator import hooks as hooks_lib
 from unisono._src.estimator import steps as steps_lib
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.spec import ModeKeys
-from unisono._src.input import choices
 from unisono._src.strategies import current, one_device
 
 _LOG = logging.getLogger("unisono")
@@ -371,9 +370,10 @@ class Estimator:
                 input_fn, mode, self._params, self._config, context
             )
 
-        # A replica without examples has no loss; metrics count it for nothing.
-        wanted = choices.InputOptions(drop_incomplete_steps=mode == ModeKeys.TRAIN)
-        dataset = built.strategy.distribute_datasets_from_function(dataset_fn, wanted)
+        dataset = built.strategy.distribute_datasets_from_function(dataset_fn)
+        if mode == ModeKeys.TRAIN:
+            # A replica without examples has no loss; metrics count it for nothing.
+            dataset = dataset._with_whole_steps()
         iterator = iter(dataset)
         try:
             yield iterator

@@ -42,9 +42,6 @@ class InputOptions(NamedTuple):
             accelerator; it needs the two options above to be PER_REPLICA and False.
             Pipelines run on the host here, and the values are placed as usual.
         experimental_per_replica_buffer_size: how many steps ahead values are placed.
-        drop_incomplete_steps: whether `distribute_datasets_from_function` ends before
-            the first step for which a replica has no element; else such a replica gets
-            an empty batch.
     """
 
     experimental_fetch_to_device: bool = True
@@ -53,7 +50,6 @@ class InputOptions(NamedTuple):
     )
     experimental_place_dataset_on_device: bool = False
     experimental_per_replica_buffer_size: int = 1
-    drop_incomplete_steps: bool = False
 
 
 class InputContext:

@@ -142,6 +142,7 @@ class DistributedDataset:
     """
 
     _kind = "batches"
+    _drops = False
 
     def __init__(
         self,
@@ -241,8 +242,7 @@ class DistributedDataset:
         if self._share.workers > 1 and not self._by_data:
             topic = f"{self._topic}, iterator {next(self._iterators)}"
             notes = board.Board(self._topology, topic)
-            whole = self._options.drop_incomplete_steps
-            made = together.Together(made, node, self._share, notes, whole)
+            made = together.Together(made, node, self._share, notes, self._drops)
             size = max(1, size)
         fetch = self._options.experimental_fetch_to_device
         placed = placement.Placed(made, self._topology, node.is_fresh, fetch)
@@ -294,6 +294,11 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         """Each worker has a dataset of its own."""
         return False
 
+    def _with_whole_steps(self) -> DistributedDatasetsFromFunction:
+        """End before the first step for which some replica has no element."""
+        self._drops = True
+        return self
+
     def _contexts(self) -> list[choices.InputContext]:
         share = self._share
         if self._per_replica:
@@ -313,12 +318,10 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
     def describe(self) -> tables.InputDescription:
         """What each replica takes, and what happens to the remainder."""
-        drops = self._options.drop_incomplete_steps
-        return tables.describe_elements(self._nodes, self._share, drops)
+        return tables.describe_elements(self._nodes, self._share, self._drops)
 
     def _open(self) -> ahead.Ahead:
-        drops = self._options.drop_incomplete_steps
-        missing = functools.partial(empty_part, self._given, self._share, drops)
+        missing = functools.partial(empty_part, self._given, self._share, self._drops)
         if self._per_replica:
             made: cursors.Cursor = steps.Separate(
                 [n.cursor() for n in self._nodes], missing
