@@ -24,7 +24,17 @@ from unisono._src.specs import TensorSpec, TypeSpec
 from unisono._src.variables import Variable
 
 if _typing.TYPE_CHECKING:
-    from unisono import data, experimental, io, saved_model, tpu, train
+    from unisono import (
+        data,
+        estimator,
+        experimental,
+        io,
+        profiler,
+        saved_model,
+        summary,
+        tpu,
+        train,
+    )
     from unisono._src.checkpoint.module import Module
     from unisono._src.cli.calls import launch
 
@@ -37,10 +47,13 @@ __getattr__, __dir__ = _later.names(
     {
         "Module": "unisono._src.checkpoint.module",
         "data": "unisono",
+        "estimator": "unisono",
         "experimental": "unisono",
         "io": "unisono",
         "launch": "unisono._src.cli.calls",
+        "profiler": "unisono",
         "saved_model": "unisono",
+        "summary": "unisono",
         "tpu": "unisono",
         "train": "unisono",
     },
@@ -64,6 +77,7 @@ __all__ = [
     "data",
     "distribute",
     "errors",
+    "estimator",
     "experimental",
     "function",
     "grad",
@@ -72,7 +86,9 @@ __all__ = [
     "metrics",
     "nn",
     "optimizers",
+    "profiler",
     "saved_model",
+    "summary",
     "tpu",
     "train",
     "value_and_grad",

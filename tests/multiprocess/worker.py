@@ -6,7 +6,7 @@ import sys
 import traceback
 
 import unisono
-from tests.multiprocess import input_scenarios, saving, scenarios
+from tests.multiprocess import estimators, input_scenarios, saving, scenarios
 
 
 def main():
@@ -23,7 +23,7 @@ def main():
     for line in sys.stdin:
         told = json.loads(line)
         name = told["scenario"]
-        known = (input_scenarios, saving, scenarios)
+        known = (estimators, input_scenarios, saving, scenarios)
         run = next(getattr(m, name) for m in known if hasattr(m, name))
         try:
             answer = {"result": run(strategy, worker, **told["arguments"])}

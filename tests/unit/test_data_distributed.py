@@ -228,3 +228,29 @@ def test_a_dataset_is_distributed_by_either_name():
         for x in found
     ]
     assert steps == [[[0, 1], [2, 3]], [[4], [5]]]
+
+
+@pytest.mark.feature("I13")
+@pytest.mark.parametrize("mode", ["PER_WORKER", "PER_REPLICA"])
+def test_steps_that_not_all_replicas_have_an_element_for_can_be_dropped(mode):
+    strategy = mirrored(2)
+    modes = uni.distribute.InputReplicationMode
+
+    def make(context):
+        # Five elements to share, or two and three.
+        first = context.input_pipeline_id if mode == "PER_REPLICA" else -2
+        return uni.data.Dataset.range(2 + first, 5).map(lambda x: x * 1.0).batch(1)
+
+    def count(drops):
+        options = uni.distribute.InputOptions(experimental_replication_mode=modes[mode])
+        made = strategy.distribute_datasets_from_function(make, options)
+        made = made._with_whole_steps() if drops else made
+        said = "is dropped." if drops else "gives empty batches"
+        assert said in str(made.describe()).replace("\n", " ")
+        return [
+            [len(part) for part in strategy.experimental_local_results(x)] for x in made
+        ]
+
+    whole = [[1, 1]] * 2
+    assert count(drops=False) == [*whole, [1, 0]]
+    assert count(drops=True) == whole

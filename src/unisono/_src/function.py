@@ -216,6 +216,7 @@ class Function:
             self._has_created = True
             found = programs.trace(fn, rest, leaves, mesh, False, plan)
         self._has_created = True
+        found.name = getattr(self, "__name__", found.name)
         shapes = programs.aval_key(leaves)
         known = self._programs.setdefault(key, [])
         for program in known:

@@ -28,6 +28,7 @@ from unisono._src import (
     feeds,
     guard,
     invariance,
+    marks,
     nest,
     partitioning,
     signature,
@@ -243,16 +244,17 @@ class Program:
         ]
         self._throttled = first.mesh is not None and first.mesh.needs_throttle
         self._may_raise = _calls_back(first.jaxpr)
-        self._name = first.name
+        self.name = first.name
         self._jitted = jax.jit(
-            self._evaluate,
+            _named(self._evaluate, first.name),
             # What a failing callback leaves behind must not be the only copy.
             donate_argnums=() if self._may_raise else 0,
             out_shardings=self._out_shardings(first),
         )
         self._collect = outputs_lib.collector(first.outputs, first.mesh)
         self._call_alone = self._call_carefully if self._may_raise else self._call
-        self.call = self._call_together if first.meets else self._call_alone
+        self.call: Any = self._call_together if first.meets else self._call_alone
+        marks.watch(self)
 
     def _is_elsewhere(self, cell: Cell) -> bool:
         """Whether the cell lives on other devices than the program runs on."""
@@ -336,7 +338,7 @@ class Program:
 
     def _call_together(self, leaves: list[Any]) -> Any:
         """A call that all workers must make; they watch each other."""
-        guard.enter((self._name, [x.shape for x in leaves]))
+        guard.enter((self.name, [x.shape for x in leaves]))
         try:
             return self._call_alone(leaves)
         except Miss:
@@ -414,6 +416,16 @@ class Program:
         if self._places:
             donated, kept, leaves = self._placed(donated, kept, leaves)
         return self._jitted.lower(donated, kept, leaves)
+
+
+def _named(evaluate: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function under the user's name for it, which programs and profiles show."""
+
+    def named(donated: Any, kept: Any, leaves: Any) -> Any:
+        return evaluate(donated, kept, leaves)
+
+    named.__name__ = named.__qualname__ = name
+    return named
 
 
 def _put(array: Any, home: Any, mesh: topology.Topology | None) -> Any:

@@ -8,12 +8,19 @@ from unisono._src.checkpoint.reading import (
     load_variable,
 )
 from unisono._src.cluster.spec import ClusterSpec
+from unisono._src.estimator.store import get_global_step
+from unisono._src.estimator.store import get_global_step as get_or_create_global_step
+from unisono._src.progress import Progress, StepTimes
 
 __all__ = [
     "Checkpoint",
     "CheckpointManager",
     "CheckpointOptions",
     "ClusterSpec",
+    "Progress",
+    "StepTimes",
+    "get_global_step",
+    "get_or_create_global_step",
     "latest_checkpoint",
     "list_variables",
     "load_variable",

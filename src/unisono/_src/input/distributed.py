@@ -142,6 +142,7 @@ class DistributedDataset:
     """
 
     _kind = "batches"
+    _drops = False
 
     def __init__(
         self,
@@ -241,7 +242,7 @@ class DistributedDataset:
         if self._share.workers > 1 and not self._by_data:
             topic = f"{self._topic}, iterator {next(self._iterators)}"
             notes = board.Board(self._topology, topic)
-            made = together.Together(made, node, self._share, notes)
+            made = together.Together(made, node, self._share, notes, self._drops)
             size = max(1, size)
         fetch = self._options.experimental_fetch_to_device
         placed = placement.Placed(made, self._topology, node.is_fresh, fetch)
@@ -293,6 +294,11 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         """Each worker has a dataset of its own."""
         return False
 
+    def _with_whole_steps(self) -> DistributedDatasetsFromFunction:
+        """End before the first step for which some replica has no element."""
+        self._drops = True
+        return self
+
     def _contexts(self) -> list[choices.InputContext]:
         share = self._share
         if self._per_replica:
@@ -312,10 +318,10 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
     def describe(self) -> tables.InputDescription:
         """What each replica takes, and what happens to the remainder."""
-        return tables.describe_elements(self._nodes, self._share)
+        return tables.describe_elements(self._nodes, self._share, self._drops)
 
     def _open(self) -> ahead.Ahead:
-        missing = functools.partial(empty_part, self._given, self._share)
+        missing = functools.partial(empty_part, self._given, self._share, self._drops)
         if self._per_replica:
             made: cursors.Cursor = steps.Separate(
                 [n.cursor() for n in self._nodes], missing
@@ -361,7 +367,7 @@ def _per_replica(spec: Any, count: int) -> Any:
     return elements.map_leaves(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
 
 
-def empty_part(node: nodes.Node, share: steps.Share) -> Any:
+def empty_part(node: nodes.Node, share: steps.Share, drops: bool = False) -> Any:
     """What a replica gets after the last element; None if the step is dropped.
 
     TensorFlow's rule: if any size in the spec is not fixed, it becomes zero, and the
@@ -370,7 +376,7 @@ def empty_part(node: nodes.Node, share: steps.Share) -> Any:
     spec = node.spec
     leaves = list(elements.leaves(spec))
     fixed = all(s.shape is not None and None not in s.shape for s in leaves)
-    if fixed and share.workers == 1:
+    if drops or (fixed and share.workers == 1):
         return None
 
     def one(s: Any) -> np.ndarray:

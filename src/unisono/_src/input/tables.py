@@ -174,8 +174,15 @@ def _runs(sizes: Sequence[int]) -> str:
     return f"{shown}, …" if len(sizes) > 8 else shown
 
 
+_DROPPED = "A last step with too few elements is dropped."
+_FILLED = (
+    "A last step with too few elements gives empty batches if sizes may vary, and is "
+    "dropped if they are fixed."
+)
+
+
 def describe_elements(
-    given: Sequence[nodes.Node], share: steps.Share
+    given: Sequence[nodes.Node], share: steps.Share, drops: bool
 ) -> InputDescription:
     """The description of datasets that a function made."""
     node = given[0]
@@ -186,7 +193,6 @@ def describe_elements(
     return InputDescription(
         pipeline(node),
         "Elements are not split: each replica takes the next one.",
-        "A last step with too few elements gives empty batches if sizes may vary, and "
-        "is dropped if they are fixed.",
+        _DROPPED if drops else _FILLED,
         (row,),
     )

@@ -34,6 +34,7 @@ class Together(cursors.Derived):
         node: its plan, which tells the structure of an element.
         share: how many replicas this worker has.
         notes: where the workers meet.
+        is_whole: whether the steps end when one worker has no more data.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class Together(cursors.Derived):
         node: nodes.Node,
         share: steps.Share,
         notes: board.Board,
+        is_whole: bool = False,
     ) -> None:
         super().__init__(source)
+        self._enough = all if is_whole else any
         self._node, self._share, self._board = node, share, notes
         self._settled: bool | None = None
 
@@ -64,7 +67,7 @@ class Together(cursors.Derived):
             own = self._own()
             told = self._board.post(_note(own[0]) if own else "")
             _check(told)
-            if not any(told):
+            if not self._enough(told):
                 break
             shapes = {json.dumps(part) for note in told for part in _parts(note)}
             even = all(told) and len(shapes) == 1

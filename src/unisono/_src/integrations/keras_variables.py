@@ -78,6 +78,9 @@ class StrategyVariable(KerasVariable):
     @property
     def _value(self) -> Any:
         kept = self.__dict__.get("_kept")
+        if kept is not None and "_is_new" in self.__dict__:
+            # Its initializer computes at once; the value may belong to a program.
+            return jax.ShapeDtypeStruct(kept.shape, kept.dtype)
         return None if kept is None else _read(self, kept)
 
     @_value.setter
@@ -194,8 +197,12 @@ def creating(original: Callable[..., None]) -> Callable[..., None]:
         if ambient.current().state is None or stateless_scope.in_stateless_scope():
             original(self, *args, **kwargs)
             return
-        with traces.computing():
-            original(self, *args, **kwargs)
+        self.__dict__["_is_new"] = True
+        try:
+            with traces.computing():
+                original(self, *args, **kwargs)
+        finally:
+            del self.__dict__["_is_new"]
 
     return init
 

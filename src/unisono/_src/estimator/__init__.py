@@ -1,0 +1,1 @@
+"""`unisono.estimator`: a model function, trained, evaluated and used by an object."""

@@ -1,0 +1,183 @@
+"""The loops of an estimator: over steps of training, evaluation and prediction."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from unisono._src import summary
+from unisono._src.estimator.config import RunConfig
+from unisono._src.estimator.hooks import Hooks, NanLossDuringTrainingError
+from unisono._src.estimator.saving import Saver
+
+_LOG = logging.getLogger("unisono")
+
+
+class Training:
+    """Steps until the data ends, a number is reached, or someone wants to stop."""
+
+    def __init__(
+        self, built: Any, iterator: Any, hooks: Hooks, saver: Saver, config: RunConfig
+    ) -> None:
+        self._built = built
+        self._iterator = iterator
+        self._hooks = hooks
+        self._saver = saver
+        self._config = config
+        self._loss: Any = None
+        self._logged = (0, 0.0)
+        self._summaries = Summaries(config, config.model_dir or "")
+
+    def run(self, step: int, last: float) -> int:
+        """Make the steps.
+
+        Args:
+            step: how many were made before.
+            last: at which number to end.
+
+        Returns:
+            How many were made in all.
+        """
+        self._logged = (step, time.perf_counter())
+        try:
+            return self._run(step, last)
+        finally:
+            self._summaries.close()
+
+    def _run(self, step: int, last: float) -> int:
+        while step < last:
+            self._hooks.before_run()
+            try:
+                batch = next(self._iterator)
+            except StopIteration:
+                break
+            self._loss = self._built.step(batch)
+            step += 1
+            self._log(step)
+            wants_end = self._hooks.after_run({"loss": self._loss, "global_step": step})
+            if step < last and not wants_end and self._saver.is_due(step):
+                self.check_loss()
+                wants_end = self._saver.save(step, is_between=True)
+            if wants_end:
+                break
+        self.check_loss()
+        return step
+
+    def check_loss(self) -> float | None:
+        """The loss of the last step, if there was one.
+
+        Raises:
+            NanLossDuringTrainingError: it is not a number, or infinite.
+        """
+        if self._loss is None:
+            return None
+        loss = float(self._loss)
+        if not math.isfinite(loss):
+            raise NanLossDuringTrainingError(
+                f"NaN loss during training: the loss is {loss}. The checkpoints in "
+                f"{self._config.model_dir} are older than that."
+            )
+        return loss
+
+    def _log(self, step: int) -> None:
+        if _is_turn(step, self._config.log_step_count_steps):
+            loss, now = self.check_loss(), time.perf_counter()
+            rate = (step - self._logged[0]) / max(now - self._logged[1], 1e-9)
+            self._logged = (step, now)
+            _LOG.info("loss = %s, step = %d (%.3g steps/s)", loss, step, rate)
+        if _is_turn(step, self._config.save_summary_steps):
+            self._summaries.write({"loss": self._loss}, step)
+
+
+def _is_turn(step: int, every: int | None) -> bool:
+    return every is not None and step % every == 0
+
+
+def evaluate(built: Any, batches: Iterable[Any], hooks: Hooks) -> None:
+    """Add batches up in the metrics."""
+    for batch in batches:
+        hooks.before_run()
+        built.step(batch)
+        if hooks.after_run({}):
+            break
+
+
+def predict(
+    built: Any, batches: Iterable[Any], hooks: Hooks, keys: Any
+) -> Iterator[Any]:
+    """Predictions, batch by batch, in NumPy."""
+    for batch in batches:
+        hooks.before_run()
+        found = _chosen(jax.device_get(built.step(batch)), keys)
+        wants_end = hooks.after_run(found)
+        yield found
+        if wants_end:
+            break
+
+
+def _chosen(found: Any, keys: Any) -> Any:
+    if not keys:
+        return found
+    if not isinstance(found, dict):
+        raise ValueError(
+            "predict_keys argument is not valid in case of non-dict predictions."
+        )
+    chosen = {k: v for k, v in found.items() if k in keys}
+    if not chosen:
+        raise ValueError(
+            f"Expected to run at least one output from {sorted(found)}, provided "
+            f"{list(keys)}."
+        )
+    return chosen
+
+
+def examples(batch: Any) -> Iterator[Any]:
+    """The predictions of a batch one by one.
+
+    Raises:
+        ValueError: they are of different lengths.
+    """
+    leaves = jax.tree.leaves(batch)
+    sizes = {np.shape(x)[0] if np.shape(x) else None for x in leaves}
+    if len(sizes) != 1 or None in sizes:
+        raise ValueError(
+            "Batch length of predictions should be same; their shapes are "
+            f"{[np.shape(x) for x in leaves]}. Pass yield_single_examples=False."
+        )
+    for i in range(sizes.pop() or 0):
+        yield jax.tree.map(lambda x, i=i: x[i], batch)
+
+
+class Summaries:
+    """Scalars for TensorBoard, on the first worker.
+
+    Args:
+        config: says whether they are wanted.
+        directory: where they go.
+    """
+
+    def __init__(self, config: RunConfig, directory: str) -> None:
+        self._is_wanted = config.save_summary_steps is not None and config.is_chief
+        self._directory = directory
+        self._writer: summary.SummaryWriter | None = None
+
+    def write(self, values: dict[str, Any], step: int) -> None:
+        """Write those of the values that are numbers."""
+        if not self._is_wanted:
+            return
+        if self._writer is None:
+            self._writer = summary.create_file_writer(self._directory)
+        for name, value in values.items():
+            if np.ndim(value) == 0:
+                self._writer.write_scalar(name, float(value), step)
+
+    def close(self) -> None:
+        """End the file."""
+        if self._writer is not None:
+            self._writer.close()

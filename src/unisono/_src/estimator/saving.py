@@ -1,0 +1,183 @@
+"""The checkpoints of an estimator: what is in them, and when they are saved."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from unisono._src import errors
+from unisono._src.checkpoint import reading, team
+from unisono._src.checkpoint.checkpoint import Checkpoint
+from unisono._src.checkpoint.manager import CheckpointManager
+from unisono._src.estimator import hooks, steps
+from unisono._src.estimator.config import RunConfig
+from unisono._src.estimator.store import GLOBAL_STEP, Store
+
+_LOG = logging.getLogger("unisono")
+_NAME = "model.ckpt"
+_PREFIX, _SUFFIX = "variables/", "/.ATTRIBUTES/VARIABLE_VALUE"
+_INPUT = "input/.ATTRIBUTES/PYTHON_STATE"
+# Workers cannot each look at their own clock; they ask the chief for its, so often.
+_ASK_EVERY = 20
+
+
+def key_of(name: str) -> str:
+    """Where a checkpoint has the variable of a name."""
+    return f"{_PREFIX}{name.replace('.', '..').replace('/', '.S')}{_SUFFIX}"
+
+
+def name_of(key: str) -> str | None:
+    """The name of a variable in a checkpoint; None if the key is another one's."""
+    if not key.startswith(_PREFIX) or not key.endswith(_SUFFIX):
+        return None
+    name = key.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+    parts = [part.replace(".S", "/") for part in name.split("..")]
+    return ".".join(parts)
+
+
+def restore(built: steps.Built, path: str, model_dir: str) -> None:
+    """Give the variables their values of a checkpoint.
+
+    Raises:
+        NotFoundError: the checkpoint lacks a variable.
+    """
+    wanted = steps.kept(built)
+    found = Checkpoint(variables=wanted).read(path).expect_partial()
+    _check_matched(found, path, model_dir)
+
+
+def warm_start(store: Store, path: str) -> None:
+    """Give the trainable variables their values of a checkpoint of another model."""
+    wanted = {k: v for k, v in store.variables.items() if v.trainable}
+    found = Checkpoint(variables=wanted).read(path).expect_partial()
+    _check_matched(found, path, path)
+
+
+def _check_matched(found: Any, path: str, model_dir: str) -> None:
+    try:
+        found.assert_existing_objects_matched()
+    except AssertionError as error:
+        raise errors.NotFoundError(
+            f"The checkpoint {path} lacks variables that the model_fn makes now. Has "
+            f"the model changed since? Then take another model_dir than {model_dir}, "
+            f"or give variables their old names. {error}"
+        ) from error
+
+
+class Saver:
+    """Saves a training: at its beginning, now and then, and at its end.
+
+    Args:
+        store: the variables.
+        config: where, and how often.
+        listeners: whom to tell.
+    """
+
+    def __init__(self, store: Store, config: RunConfig, listeners: Any) -> None:
+        assert config.model_dir is not None
+        self._config = config
+        self._directory = config.model_dir
+        self._checkpoint = Checkpoint(variables=store.variables)
+        self._manager = CheckpointManager(
+            self._checkpoint,
+            self._directory,
+            max_to_keep=config.keep_checkpoint_max,
+            keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
+            checkpoint_name=_NAME,
+        )
+        self._listeners = hooks.check_listeners(listeners)
+        self._iterator: Any = None
+        self._saved_step: int | None = None
+        self._saved_at = time.monotonic()
+        self._is_between = False
+
+    def restore(self, path: str | None, iterator: Any) -> None:
+        """Restore the newest checkpoint, if there is one.
+
+        Args:
+            path: where it is.
+            iterator: gives the batches; goes on where a training was cut short.
+        """
+        self._iterator = iterator if self._config.keep_input_position else None
+        if path is None:
+            return
+        keys = {key for key, _ in reading.list_variables(path)}
+        if self._iterator is not None and _INPUT in keys:
+            self._checkpoint.input = self._iterator
+        found = self._checkpoint.restore(path).expect_partial()
+        _check_matched(found, path, self._directory)
+
+    def begin(self, step: int, path: str | None) -> None:
+        """Before the first step; saves if there is no checkpoint yet."""
+        for listener in self._listeners:
+            listener.begin()
+        if path is None:
+            self.save(step, is_between=True)
+        self._saved_step, self._saved_at = step, time.monotonic()
+
+    def is_due(self, step: int) -> bool:
+        """Whether it is time to save; the same on every worker."""
+        every, seconds = (
+            self._config.save_checkpoints_steps,
+            self._config.save_checkpoints_secs,
+        )
+        assert self._saved_step is not None
+        if every is not None:
+            return step >= self._saved_step + every
+        if seconds is None:
+            return False
+        is_late = time.monotonic() >= self._saved_at + seconds
+        if self._config.num_worker_replicas == 1:
+            return is_late
+        return step % _ASK_EVERY == 0 and chief_says(is_late, "save a checkpoint")
+
+    def save(self, step: int, is_between: bool) -> bool:
+        """Save; returns whether a listener wants training to end.
+
+        Args:
+            step: the number of the checkpoint.
+            is_between: whether training goes on, with the next batch of this data.
+        """
+        if step == self._saved_step and self._is_between == is_between:
+            return False
+        for listener in self._listeners:
+            listener.before_save(None, step)
+        self._checkpoint.input = self._iterator if is_between else None
+        path = self._manager.save(checkpoint_number=step)
+        _LOG.info("Saved checkpoint for step %d: %s.", step, path)
+        self._saved_step, self._saved_at = step, time.monotonic()
+        self._is_between = is_between
+        # All of them are told, whatever one of them wants.
+        return any([bool(x.after_save(None, step)) for x in self._listeners])
+
+    def end(self, step: int) -> None:
+        """Save for the last time."""
+        self.save(step, is_between=False)
+        for listener in self._listeners:
+            listener.end(None, step)
+
+
+def step_of(path: str | None) -> int:
+    """The global step of a checkpoint; 0 without one."""
+    if path is None:
+        return 0
+    return int(reading.load_variable(path, key_of(GLOBAL_STEP)))
+
+
+def agreed_latest(directory: str) -> str | None:
+    """The newest checkpoint of a directory, as the chief sees it."""
+    meeting = team.Meeting("a look for the latest checkpoint of a model_dir")
+    with meeting.telling():
+        own = reading.latest_checkpoint(directory) if team.is_writer() else None
+    path = meeting.from_chief(own or "")
+    meeting.end()
+    return path or None
+
+
+def chief_says(answer: bool, what: str) -> bool:
+    """What the chief answers; every worker must ask."""
+    meeting = team.Meeting(f"a question: {what}?")
+    said = meeting.from_chief("yes" if answer else "no")
+    meeting.end()
+    return said == "yes"

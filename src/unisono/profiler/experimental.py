@@ -1,0 +1,5 @@
+"""Recording profiles: TensorFlow's ``tf.profiler.experimental``."""
+
+from unisono._src.profiler import Profile, ProfilerOptions, Trace, start, stop
+
+__all__ = ["Profile", "ProfilerOptions", "Trace", "start", "stop"]

@@ -1,0 +1,23 @@
+"""Scalars for TensorBoard: TensorFlow's ``tf.summary``."""
+
+from unisono._src.summary import (
+    SummaryWriter,
+    create_file_writer,
+    create_noop_writer,
+    flush,
+    record_if,
+    scalar,
+    should_record_summaries,
+)
+from unisono.summary import experimental
+
+__all__ = [
+    "SummaryWriter",
+    "create_file_writer",
+    "create_noop_writer",
+    "experimental",
+    "flush",
+    "record_if",
+    "scalar",
+    "should_record_summaries",
+]

@@ -1,0 +1,143 @@
+"""Scalars for TensorBoard, read back from the files that were written."""
+
+import time
+
+import jax.numpy as jnp
+import pytest
+
+import unisono as uni
+from unisono._src import processes
+
+summary = uni.summary
+
+# What TensorBoard's files hold, as far as scalars need it: (name, number, type).
+MESSAGES = {
+    "Value": [("tag", 1, "STRING"), ("simple_value", 2, "FLOAT")],
+    "Summary": [("value", 1, "Value")],
+    "Event": [
+        ("wall_time", 1, "DOUBLE"),
+        ("step", 2, "INT64"),
+        ("file_version", 3, "STRING"),
+        ("summary", 5, "Summary"),
+    ],
+}
+
+
+def event_class():
+    """Returns the class of events, made by Google's protocol buffers."""
+    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+    descriptor_pool = pytest.importorskip("google.protobuf.descriptor_pool")
+    message_factory = pytest.importorskip("google.protobuf.message_factory")
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="event.proto", package="test")
+    for message, fields in MESSAGES.items():
+        made = file.message_type.add(name=message)
+        for name, number, kind in fields:
+            field = made.field.add(name=name, number=number)
+            field.label = (
+                kinds.LABEL_REPEATED if name == "value" else kinds.LABEL_OPTIONAL
+            )
+            if kind in MESSAGES:
+                field.type, field.type_name = kinds.TYPE_MESSAGE, f".test.{kind}"
+            else:
+                field.type = getattr(kinds, f"TYPE_{kind}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("test.Event"))
+
+
+def scalars(directory):
+    """Returns (name, step, value) of every scalar that was written."""
+    event, found = event_class(), []
+    for path in sorted(directory.glob("events.out.tfevents*")):
+        # It checks the checksums of every record.
+        records = list(uni.data.TFRecordDataset(str(path)).as_numpy_iterator())
+        assert event.FromString(records[0]).file_version == "brain.Event:2"
+        for read in map(event.FromString, records[1:]):
+            assert abs(read.wall_time - time.time()) < 600
+            found += [(v.tag, read.step, v.simple_value) for v in read.summary.value]
+    return found
+
+
+def test_scalars_go_to_the_default_writer(tmp_path):
+    writer = summary.create_file_writer(tmp_path)
+    assert not summary.should_record_summaries()
+    assert summary.scalar("loss", 1.0, step=0) is False
+    with writer.as_default():
+        assert summary.scalar("loss", jnp.float32(0.5), step=1)
+        summary.experimental.set_step(uni.Variable(2))
+        assert summary.scalar("loss", uni.Variable(0.25))
+        with summary.record_if(False):
+            assert not summary.scalar("loss", 9.0)
+    summary.experimental.set_step(None)
+    with writer.as_default(step=7):
+        assert summary.experimental.get_step() == 7
+        summary.scalar("accuracy", [0.75])
+    assert summary.experimental.get_step() is None
+    writer.close()
+    assert scalars(tmp_path) == [
+        ("loss", 1, 0.5),
+        ("loss", 2, 0.25),
+        ("accuracy", 7, 0.75),
+    ]
+
+
+def test_a_writer_can_be_the_default_for_good(tmp_path):
+    writer = summary.create_file_writer(tmp_path, max_queue=1, flush_millis=10)
+    writer.set_as_default(step=3)
+    summary.scalar("x", 1)
+    summary.flush()
+    assert scalars(tmp_path) == [("x", 3, 1.0)]
+    writer.close()
+    assert not summary.should_record_summaries()
+    summary.experimental.set_step(None)
+
+
+def test_what_is_no_scalar_is_refused(tmp_path):
+    writer = summary.create_file_writer(tmp_path)
+    with writer.as_default():
+        with pytest.raises(ValueError, match="No step set"):
+            summary.scalar("x", 1.0)
+        with pytest.raises(ValueError, match="shape"):
+            summary.scalar("x", [1.0, 2.0], step=1)
+        with pytest.raises(RuntimeError, match="Return the value"):
+            uni.function(lambda x: summary.scalar("x", x, step=1))(1.0)
+    writer.close()
+
+
+def test_only_the_first_worker_writes_unless_told(tmp_path, monkeypatch):
+    group = processes.Group((("worker", 0), ("worker", 1)), ("", ""), 1)
+    monkeypatch.setattr(processes, "current", lambda: group)
+    with summary.create_file_writer(tmp_path / "a").as_default():
+        assert not summary.scalar("x", 1.0, step=0)
+    assert not (tmp_path / "a").exists()
+    writer = summary.create_file_writer(tmp_path / "b", every_worker=True)
+    writer.close()
+    assert (tmp_path / "b").exists()
+
+
+def test_a_writer_of_nothing_writes_nothing():
+    with summary.create_noop_writer().as_default():
+        assert not summary.scalar("x", 1.0, step=0)
+
+
+@pytest.mark.feature("V06")
+def test_estimators_write_loss_and_metrics(tmp_path):
+    optax = pytest.importorskip("optax")
+    estimator = uni.estimator
+
+    def model_fn(features, mode):
+        w = uni.Variable(1.0, name="w")
+        loss = w * jnp.mean(features)
+        train_op = estimator.minimize(optax.sgd(0.0), loss)
+        return estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    def input_fn():
+        return uni.data.Dataset.range(8).map(lambda x: x * 1.0).batch(2)
+
+    config = estimator.RunConfig(save_summary_steps=2)
+    made = estimator.Estimator(model_fn, tmp_path, config)
+    made.train(input_fn)
+    made.evaluate(input_fn)
+    assert scalars(tmp_path) == [("loss", 2, 2.5), ("loss", 4, 6.5)]
+    assert scalars(tmp_path / "eval") == [("loss", 4, 3.5)]
