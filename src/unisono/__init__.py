@@ -24,7 +24,7 @@ from unisono._src.specs import TensorSpec, TypeSpec
 from unisono._src.variables import Variable
 
 if _typing.TYPE_CHECKING:
-    from unisono import data, experimental, io, saved_model, tpu, train
+    from unisono import data, experimental, io, keras, saved_model, tpu, train
     from unisono._src.checkpoint.module import Module
     from unisono._src.cli.calls import launch
 
@@ -39,6 +39,7 @@ __getattr__, __dir__ = _later.names(
         "data": "unisono",
         "experimental": "unisono",
         "io": "unisono",
+        "keras": "unisono",
         "launch": "unisono._src.cli.calls",
         "saved_model": "unisono",
         "tpu": "unisono",
@@ -68,6 +69,7 @@ __all__ = [
     "function",
     "grad",
     "io",
+    "keras",
     "launch",
     "metrics",
     "nn",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unisono as uni
-from tests.integration.programs import difference, mirrored, scope
+from tests.integration.programs import difference, mirrored, names, scope
 
 nnx = pytest.importorskip("flax.nnx")
 optax = pytest.importorskip("optax")

@@ -5,7 +5,13 @@ import pytest
 import typer.testing
 
 import unisono as uni
-from tests.integration.programs import difference, examples, mirrored, scope
+from tests.integration.programs import (
+    difference,
+    examples,
+    mirrored,
+    names,
+    scope,
+)
 from unisono._src.cli import main
 
 keras = pytest.importorskip("keras")
@@ -138,8 +144,7 @@ def test_a_model_class_of_the_program_is_saved_by_its_attributes(tmp_path):
     first.seen.update_state(3.0)
     drawn = keras.random.uniform((2,), seed=first.noise)
     path = uni.train.Checkpoint(net=first).write(tmp_path / "c")
-    names = [k.partition("/.ATTR")[0] for k, _ in uni.train.list_variables(path)[1:]]
-    assert names == [
+    assert names(path)[1:] == [
         "net/blocks/0/bias", "net/blocks/0/kernel",
         "net/blocks/1/bias", "net/blocks/1/kernel",
         "net/gate", "net/heads/left/bias", "net/heads/left/kernel",

@@ -181,7 +181,7 @@ def _thread_locals() -> list[object]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _library(kind: type, known: tuple[str, ...]) -> str | None:
+def _library(kind: Any, known: tuple[str, ...]) -> str | None:
     """The library that a class, or one that it inherits from, belongs to."""
     for base in kind.__mro__:
         package = base.__module__.partition(".")[0]

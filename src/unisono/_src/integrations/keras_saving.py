@@ -1,9 +1,8 @@
 """What of Keras objects a checkpoint saves, and the names it has there.
 
-Keras numbers its objects per process: the same layer is ``dense`` in one and ``dense_7``
-in another. So names come from the structure: an object is called by the attribute that
-holds it, a layer in a list of layers by its class, and by its own name if the program
-chose one.
+Keras numbers its objects per process: one layer is ``dense`` here and ``dense_7`` there.
+So names come from the structure: an object is called by the attribute that holds it, a
+layer in a list of layers by its class, and by its own name if the program chose one.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def _own_name(obj: Any) -> str:
     return kind if re.fullmatch(re.escape(kind) + r"(_\d+)?", name) else name
 
 
-def _named(objects: Iterable[Any]) -> dict[str, Any]:
+def named(objects: Iterable[Any]) -> dict[str, Any]:
     names = _Names()
     for obj in objects:
         names.add(_own_name(obj), obj)
@@ -167,7 +166,7 @@ def _of_layer(layer: Any) -> dict[str, Any]:
     _add_variables(names, layer, own)
     _add_attributes(names, layer)
     if _own_layers(layer):
-        branch = companions.Branch(layer, lambda: _named(_own_layers(layer)))
+        branch = companions.Branch(layer, lambda: named(_own_layers(layer)))
         names.add("layers", branch)
     return names.found
 
@@ -216,7 +215,7 @@ def _slots(value: Any) -> dict[str, Any]:
 
 def _of_metric(metric: Any) -> dict[str, Any]:
     if isinstance(metric, compile_utils.CompileMetrics):
-        return _named(metric.metrics)
+        return named(metric.metrics)
     names = _Names()
     _add_variables(names, metric, metric._variables)
     _add_attributes(names, metric)

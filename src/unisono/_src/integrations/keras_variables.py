@@ -231,7 +231,7 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
             return assignment.read(kept)
         copies.unescape([cell])
         if cell.policy is Policy.ON_READ and cell.copies > 1:
-            return jax.device_put(assignment.read(kept), cell.topology.replicated)
+            return cell.topology.spread(assignment.read(kept))
         if cell.policy is Policy.CENTRAL:
             return jax.device_put(cell.array, cell.topology.replicated)
         return cell.array
@@ -253,7 +253,10 @@ def _store(kept: variables.Variable, value: Any) -> None:
 def _spread(kept: variables.Variable, value: Any) -> Any:
     """One row per replica that together are `value`; sums stay exact."""
     cell = kept._cell
-    whole = jnp.asarray(collectives.place(value, cell.topology.devices[0]), cell.dtype)
+    whole = collectives.own_copy(value)
+    if not cell.is_spread:
+        whole = collectives.place(whole, cell.topology.devices[0])
+    whole = jnp.asarray(whole, cell.dtype)
     if kept.aggregation is not VariableAggregation.SUM:
         return jnp.broadcast_to(whole, cell.stored_shape)
     return jnp.zeros(cell.stored_shape, cell.dtype).at[0].set(whole)

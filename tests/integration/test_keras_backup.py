@@ -1,0 +1,267 @@
+"""`BackupAndRestore`: a `fit` that is stopped anywhere ends as one that is not."""
+
+import os
+import random
+import warnings
+
+import numpy as np
+import pytest
+
+import unisono as uni
+from tests.integration.programs import difference, examples, mirrored
+
+keras = pytest.importorskip("keras")
+layers = keras.layers
+BackupAndRestore = uni.keras.callbacks.BackupAndRestore
+EPOCHS = 3
+
+
+class Stop(Exception):
+    pass
+
+
+class StopAt(keras.callbacks.Callback):
+    """Raises after so many batches, and notes which were trained on."""
+
+    def __init__(self, batches=None):
+        super().__init__()
+        self.left = batches
+        self.seen = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.append((self.epoch, batch))
+        if self.left is not None:
+            self.left -= 1
+            if self.left == 0:
+                raise Stop
+
+
+def classifier(replicas, **compiled):
+    """Makes a model with dropout and an optimizer with slots, the same every time."""
+    keras.utils.set_random_seed(3)
+    with mirrored(replicas).scope():
+        model = keras.Sequential(
+            [
+                layers.Input((5,)),
+                layers.Dense(6, activation="relu"),
+                layers.Dropout(0.3),
+                layers.Dense(3),
+            ]
+        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss, metrics=["accuracy"], **compiled)
+    return model
+
+
+class Sequence(keras.utils.PyDataset):
+    def __init__(self, x, y):
+        super().__init__()
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, index):
+        rows = slice(4 * index, 4 * index + 4)
+        return self.x[rows], self.y[rows]
+
+
+def endless(x, y):
+    slices = uni.data.Dataset.from_tensor_slices((x, y))
+    return slices.shuffle(19, seed=5).repeat().batch(4)
+
+
+def unknown(x, y):
+    """Returns a dataset that does not tell how long it is."""
+    slices = uni.data.Dataset.from_tensor_slices((x, y)).shuffle(19, seed=5)
+    return slices.filter(lambda x, y: True).batch(4)
+
+
+INPUTS = {
+    "arrays": lambda x, y: {"x": x, "y": y, "batch_size": 4},
+    "arrays in order": lambda x, y: {"x": x, "y": y, "batch_size": 4, "shuffle": False},
+    "batches": lambda x, y: {"x": x, "y": y, "batch_size": 4, "shuffle": "batch"},
+    "some are for validation": lambda x, y: {
+        "x": x, "y": y, "batch_size": 3, "validation_split": 0.2
+    },
+    "dataset": lambda x, y: {
+        "x": uni.data.Dataset.from_tensor_slices((x, y)).shuffle(10).batch(4)
+    },
+    "endless dataset": lambda x, y: {"x": endless(x, y), "steps_per_epoch": 3},
+    "dataset of unknown length": lambda x, y: {"x": unknown(x, y)},
+    "sequence": lambda x, y: {"x": Sequence(x, y), "shuffle": True},
+}  # fmt: skip
+
+
+def begin(replicas, how, attempt=0, **compiled):
+    """Starts as a new process does, the first time with the same random numbers."""
+    model = classifier(replicas, **compiled)
+    np.random.seed(attempt)
+    random.seed(attempt)
+    x, y = examples(19)
+    return model, INPUTS[how](x, y)
+
+
+def seen(model, history):
+    optimizer = [np.array(v) for v in model.optimizer.variables]
+    return {"weights": model.get_weights(), "optimizer": optimizer, "history": history}
+
+
+def run(model, given, *callbacks):
+    with warnings.catch_warnings():
+        # Keras' words at the end of data whose length it does not know.
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        fit = model.fit(epochs=EPOCHS, verbose=0, callbacks=list(callbacks), **given)
+    return fit
+
+
+@pytest.mark.feature("V01")
+@pytest.mark.parametrize("how", INPUTS)
+@pytest.mark.parametrize(("replicas", "freq"), [(2, 2), (1, "epoch")])
+def test_a_fit_that_is_stopped_ends_as_one_that_is_not(tmp_path, how, replicas, freq):
+    if freq == "epoch" and how in ("arrays in order", "batches", "sequence"):
+        pytest.skip("backups between epochs do not tell these apart")
+    model, given = begin(replicas, how)
+    calm, kept = StopAt(), tmp_path / "calm"
+    history = run(model, given, BackupAndRestore(kept, freq), calm).history
+    wanted = seen(model, history)
+    assert not kept.exists()
+
+    trained = []
+    stops = [4, 5, 3, None] if freq == 2 else [7, 6, None]
+    for attempt, batches in enumerate(stops):
+        model, given = begin(replicas, how, attempt)
+        stop = StopAt(batches)
+        try:
+            fit = run(model, given, BackupAndRestore(tmp_path / "b", freq), stop)
+            break
+        except Stop:
+            trained.append(stop.seen)
+    found = seen(model, fit.history)
+    if how != "dataset":  # Its seed is drawn anew for each of the two.
+        assert difference(found["weights"], wanted["weights"]) == 0.0
+        assert difference(found["optimizer"], wanted["optimizer"]) == 0.0
+        for name, values in wanted["history"].items():
+            assert fit.history[name] == values[-len(fit.epoch) :]
+    assert fit.epoch[-1] == EPOCHS - 1
+    assert int(model.optimizer.iterations) == len(calm.seen)
+    for one, two in zip(trained, [*trained[1:], stop.seen]):
+        # Each goes on at most so many batches before the last one stopped.
+        assert two[0] <= one[-1] or freq == 2
+        assert calm.seen.index(one[-1]) + 1 - calm.seen.index(two[0]) <= (
+            2 if freq == 2 else 5
+        )
+    assert stop.seen[-1] == calm.seen[-1]
+
+
+def test_a_shuffled_dataset_without_a_seed_goes_on_in_its_order(tmp_path):
+    rows = np.arange(20, dtype="float32")[:, None]
+
+    class Noting(keras.callbacks.Callback):
+        def __init__(self, wanted=None):
+            super().__init__()
+            self.left = wanted
+
+        def on_train_batch_end(self, batch, logs=None):
+            if self.left is not None:
+                self.left -= 1
+                if not self.left:
+                    raise Stop
+
+    def total(stops):
+        """Returns the sum of a weight that adds up what it has seen, epoch by epoch."""
+        for stop in stops:
+            with mirrored(2).scope():
+                model = keras.Sequential([layers.Input((1,)), layers.Dense(1)])
+                model.layers[0].kernel.assign([[0.0]])
+                # The gradient is the sum of the inputs.
+                model.compile(keras.optimizers.SGD(1.0), lambda _, p: p * 4)
+            data = (
+                uni.data.Dataset.from_tensor_slices((rows, rows)).shuffle(20).batch(4)
+            )
+            backup = BackupAndRestore(tmp_path / "b", 1)
+            try:
+                model.fit(data, epochs=2, verbose=0, callbacks=[backup, Noting(stop)])
+            except Stop:
+                continue
+        return float(model.layers[0].kernel.value[0, 0])
+
+    # Every example counts once per epoch, whatever the order: none twice, none lost.
+    assert total([3, 4, None]) == -2 * rows.sum() == total([None])
+
+
+def test_a_backup_goes_on_with_another_number_of_replicas(tmp_path):
+    model, given = begin(1, "arrays")
+    wanted = seen(model, run(model, given).history)
+    for attempt, (replicas, batches) in enumerate([(4, 3), (2, 4), (8, None)]):
+        model, given = begin(replicas, "arrays", attempt)
+        try:
+            run(model, given, BackupAndRestore(tmp_path / "b", 1), StopAt(batches))
+        except Stop:
+            continue
+    assert difference(model.get_weights(), wanted["weights"]) < 1e-6
+
+
+def test_several_steps_in_one_execution(tmp_path):
+    wanted = None
+    for stops in ([None], [2, None]):
+        for attempt, batches in enumerate(stops):
+            model, given = begin(2, "arrays", attempt, steps_per_execution=2)
+            backup = BackupAndRestore(tmp_path / "b", 2)
+            try:
+                run(model, given, backup, StopAt(batches))
+            except Stop:
+                continue
+        if wanted is not None:
+            assert difference(model.get_weights(), wanted) == 0.0
+        wanted = model.get_weights()
+
+
+def test_the_directory_holds_whole_backups_only_and_is_kept_if_wanted(tmp_path):
+    model, given = begin(2, "arrays")
+    backup = BackupAndRestore(
+        tmp_path / "b", double_checkpoint=True, delete_checkpoint=False
+    )
+    run(model, given, backup)
+    left = sorted(p.name for p in (tmp_path / "b").iterdir())
+    assert len(left) == 2
+    # A damaged one is passed over.
+    newest = uni.train.latest_checkpoint(tmp_path / "b")
+    for path in (tmp_path / "b" / os.path.basename(newest)).rglob("*"):
+        if path.is_file() and path.stat().st_size > 3000:
+            path.write_bytes(b"\0" * path.stat().st_size)
+    model, given = begin(2, "arrays")
+    again = StopAt()
+    with pytest.warns(UserWarning, match="damaged|passed over"):
+        fit = run(model, given, backup, again)
+    assert len(again.seen) == 5
+    assert fit.epoch[-1] == EPOCHS - 1
+    # What is done is done.
+    model, given = begin(2, "arrays")
+    done = StopAt()
+    assert run(model, given, backup, done).epoch == []
+    assert done.seen == []
+    assert run(model, given).epoch == [0, 1, 2]
+
+
+def test_what_cannot_work_is_said(tmp_path):
+    with pytest.raises(ValueError, match="Empty `backup_dir`"):
+        BackupAndRestore("")
+    for wrong in (0, -1, "batch", 1.5, True):
+        with pytest.raises(ValueError, match="save_freq"):
+            BackupAndRestore(tmp_path, save_freq=wrong)
+    model, given = begin(2, "arrays")
+    kept = BackupAndRestore(tmp_path / "b", delete_checkpoint=False)
+    run(model, given, kept)
+    with mirrored(2).scope():
+        other = keras.Sequential([layers.Input((5,)), layers.Dense(3)])
+        other.compile("sgd", keras.losses.SparseCategoricalCrossentropy(True))
+    with pytest.raises(ValueError, match="not one of this model"):
+        other.fit(*examples(8), verbose=0, callbacks=[kept])
+    alone = keras.Sequential([layers.Input((5,)), layers.Dense(3)])
+    alone.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="belongs to no strategy"):
+        alone.fit(*examples(8), verbose=0, callbacks=[BackupAndRestore(tmp_path)])
