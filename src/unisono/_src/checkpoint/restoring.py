@@ -71,9 +71,13 @@ class Restoration:
         self.kept: list[Any] = []
         self.gaps: list[_Gap] = []
         here = places.fixed(root)
-        self._bind(here, _Gap(_Owner(None, here), "", 0))
-        # What was made on the way, such as the state of an optimizer.
-        self.settle()
+        try:
+            self._bind(here, _Gap(_Owner(None, here), "", 0))
+            # What was made on the way, such as the state of an optimizer.
+            self.settle()
+        except BaseException:
+            self.is_over = True
+            raise
 
     # Matching.
 
