@@ -11,20 +11,13 @@ import sys
 import time
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
-
-import jax
-
-jax.config.update("jax_disable_most_optimizations", True)
-
-import numpy as np
-
-import unisono as uni
-
-uni.config.set_virtual_devices(2)
-strategy = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import keras
+import numpy as np
 from keras import layers
+
+import unisono as uni
 
 EXAMPLES, BATCH = 90, 8  # The last batch of twelve is uneven.
 
@@ -50,6 +43,8 @@ class Telling(keras.callbacks.Callback):
 
 
 def main(directory, how, epochs):
+    uni.config.set_virtual_devices(2)
+    strategy = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     keras.utils.set_random_seed(3)
     with strategy.scope():
         model = keras.Sequential(

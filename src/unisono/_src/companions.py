@@ -14,7 +14,7 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 
 class Held(abc.ABC):
@@ -193,7 +193,7 @@ def _library(kind: Any, known: tuple[str, ...]) -> str | None:
 
 def keeper_of(obj: Any) -> Keeper | None:
     """Who knows the state of an object; None if it is of no library in the table."""
-    module = _library(type(obj), tuple(_known))
+    module = _library(cast(Any, type(obj)), tuple(_known))
     if module is None or module not in sys.modules:
         return None
     return _known[module].keeper

@@ -61,7 +61,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._is_due = False
         self._metrics: dict[str, np.ndarray] | None = None
 
-    def take_input(self, adapter: keras_positions.PositionedAdapter) -> None:
+    def _take_input(self, adapter: keras_positions.PositionedAdapter) -> None:
         """Take what the `fit` that is about to begin reads from."""
         self._input = adapter
 
@@ -71,14 +71,14 @@ class BackupAndRestore(keras.callbacks.Callback):
         """Restore the latest backup, if there is one."""
         if self._input is None:
             raise ValueError(
-                f"The model {self.model.name!r} belongs to no strategy, so the callback "
-                "does not know where `fit` is in its data. Make and compile the model "
-                "inside `with strategy.scope():`; the default strategy, "
+                f"The model {self.model.name!r} belongs to no strategy, so nobody "
+                "tells the callback where `fit` is in its data. Make and compile the "
+                "model inside `with strategy.scope():`; the default strategy, "
                 "unisono.distribute.get_strategy(), has one too."
             )
         self._since, self._is_due, self._metrics = 0, False, None
         self.model._initial_epoch = None
-        self._checkpoint = checkpoints.Checkpoint(
+        self._checkpoint: Any = checkpoints.Checkpoint(
             model=self.model,
             input=self._input,
             random=keras_positions.Randomness(),
@@ -99,7 +99,6 @@ class BackupAndRestore(keras.callbacks.Callback):
             if self._manager.restore_or_initialize() is None:
                 return False
             restored = self._checkpoint._restoration
-            assert restored is not None
             status.CheckpointLoadStatus(restored).expect_partial().assert_consumed()
         except (AssertionError, ValueError) as error:
             raise ValueError(

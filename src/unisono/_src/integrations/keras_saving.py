@@ -1,6 +1,6 @@
 """What of Keras objects a checkpoint saves, and the names it has there.
 
-Keras numbers its objects per process: one layer is ``dense`` here and ``dense_7`` there.
+Keras numbers its objects per process: a layer is ``dense`` here and ``dense_7`` there.
 So names come from the structure: an object is called by the attribute that holds it, a
 layer in a list of layers by its class, and by its own name if the program chose one.
 """

@@ -33,11 +33,11 @@ def prepare(strategy: Any, method: Any, given: dict[str, Any]) -> None:
         given["verbose"] = 0
     if method.__name__ != "fit":
         return
-    takers = [c for c in _listed(given.get("callbacks")) if hasattr(c, "take_input")]
+    takers = [c for c in _listed(given.get("callbacks")) if hasattr(c, "_take_input")]
     if topology.is_spread or takers:
         adapter = _positioned(given, topology.is_spread)
         for callback in takers:
-            callback.take_input(adapter)
+            callback._take_input(adapter)
 
 
 def _listed(callbacks: Any) -> list[Any]:
