@@ -145,3 +145,37 @@ def lose_one(s, w):
                 os._exit(3)
 
     model.fit(x, y, batch_size=8, epochs=50, verbose=0, callbacks=[Leaving()])
+
+
+class Stop(Exception):
+    pass
+
+
+def backup(s, w, directory, how="arrays", stop=None):
+    """Fits with backups, up to a batch if one is given; returns what came of it."""
+
+    class Stopping(keras.callbacks.Callback):
+        left = stop or 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.left -= 1
+            if self.left == 0:
+                raise Stop
+
+    x, y = data(30)
+    model = model_of(s)
+    # The chief's random numbers count, and those only until there is a backup.
+    np.random.seed(w if stop else 50 + w)
+    backup = uni.keras.callbacks.BackupAndRestore(directory, save_freq=2)
+    given = source(s, how, x, y, 8)
+    try:
+        fit = model.fit(epochs=3, verbose=0, callbacks=[backup, Stopping()], **given)
+    except Stop:
+        return None
+    return plain(
+        {
+            "weights": model.get_weights(),
+            "loss": fit.history["loss"][-1],
+            "steps": int(model.optimizer.iterations),
+        }
+    )

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import unisono
+from tests.integration.conftest import quick_programs  # noqa: F401
 from unisono._src.capsule import files
 
 keras = pytest.importorskip("keras")
@@ -35,6 +36,7 @@ def environment(tmp_path_factory):
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("programs")),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
 
 

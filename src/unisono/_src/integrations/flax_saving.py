@@ -82,15 +82,12 @@ def _tree(obj: Any) -> dict[str, Any]:
     return found
 
 
-def _below(obj: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    at = _tree(obj)
-    for name in names:
-        at = at.get(name, {})
+def _branches(obj: Any, tree: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: companions.Branch(obj, functools.partial(_below, obj, (*names, name)))
+        name: companions.Branch(obj, functools.partial(_branches, obj, value))
         if isinstance(value, dict)
         else value
-        for name, value in at.items()
+        for name, value in tree.items()
     }
 
 
@@ -100,7 +97,9 @@ class _Keeper(companions.Keeper):
     def __getitem__(self, obj: Any) -> companions.Held | dict[str, Any] | None:
         if isinstance(obj, nnx.Variable):
             return _hold(obj)
-        return _below(obj, ()) if isinstance(obj, nnx.Pytree | nnx.State) else None
+        if not isinstance(obj, nnx.Pytree | nnx.State):
+            return None
+        return _branches(obj, _tree(obj))
 
 
 KEEPER = _Keeper()

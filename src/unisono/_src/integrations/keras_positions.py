@@ -150,6 +150,8 @@ class PositionedAdapter(data_adapter.DataAdapter):
     def _batches(self) -> Iterator[Any]:
         resumed, self._resumed = self._resumed, None
         self._before.clear()
+        if self._is_together and resumed is None:
+            _agree()
         if self._is_ours:
             yield from self._positioned(resumed)
         else:
@@ -178,8 +180,6 @@ class PositionedAdapter(data_adapter.DataAdapter):
         if resumed is not None and resumed["begin"] is not None:
             now = _randomness.get_state()
             _randomness.set_state(resumed["begin"])
-        elif self._is_together:
-            _agree()
         self._begin = _randomness.get_state()
         source = iter(self._inner.get_jax_iterator())
         for _ in range(resumed["taken"] if resumed is not None else 0):
