@@ -94,7 +94,6 @@ def unknown(x, y):
 
 INPUTS = {
     "arrays": lambda x, y: {"x": x, "y": y, "batch_size": 4},
-    "batches": lambda x, y: {"x": x, "y": y, "batch_size": 4, "shuffle": "batch"},
     "some are for validation": lambda x, y: {
         "x": x, "y": y, "batch_size": 3, "validation_split": 0.2
     },
