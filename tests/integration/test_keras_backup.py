@@ -12,6 +12,7 @@ import unisono as uni
 from tests.integration.programs import difference, examples, mirrored
 
 keras = pytest.importorskip("keras")
+keras_distribution = pytest.importorskip("unisono._src.integrations.keras_distribution")
 layers = keras.layers
 BackupAndRestore = uni.keras.callbacks.BackupAndRestore
 EPOCHS = 3
@@ -156,6 +157,35 @@ def test_a_fit_that_is_stopped_ends_as_one_that_is_not(tmp_path, how, replicas, 
     most = (2 if freq == 2 else 5) * (len(stops) - 1)
     assert len(steps) - len(calm.seen) <= most
     assert int(model.optimizer.iterations) == len(calm.seen)
+
+
+@pytest.mark.parametrize("how", ["arrays", "endless dataset"])
+def test_batches_that_are_on_the_devices_ahead_of_their_step_are_not_lost(
+    tmp_path, monkeypatch, how
+):
+    def batches(self, source):
+        """As on accelerators, which get a batch while they compute with the last."""
+        before = None
+        for batch in source:
+            if before is not None:
+                yield before
+            before = self._placed(batch)
+        if before is not None:
+            yield before
+
+    kind = keras_distribution.StrategyDistribution
+    monkeypatch.setattr(kind, "batches", batches)
+    wanted = None
+    for stops in ([None], [3, None]):
+        for attempt, stop in enumerate(stops):
+            model, given = begin(2, how, attempt)
+            backup = BackupAndRestore(tmp_path / "b", 1)
+            try:
+                run(model, given, backup, StopAt(stop))
+            except Stop:
+                continue
+        wanted = seen(model) if wanted is None else wanted
+    assert difference(seen(model), wanted) == 0.0
 
 
 def test_a_shuffled_dataset_without_a_seed_goes_on_in_its_order(tmp_path):
