@@ -64,6 +64,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.feature("S05", "V01")
 def test_a_model_goes_on_under_any_strategy_also_when_it_is_built_later(tmp_path):
     with mirrored(4).scope():
         model = classifier()
@@ -133,6 +134,7 @@ class Encoder(keras.Model):
         return self.heads["left"](x) * self.gate
 
 
+@pytest.mark.feature("S01", "V05")
 def test_a_model_class_of_the_program_is_saved_by_its_attributes(tmp_path):
     x = np.ones((2, 4), "float32")
     made = []
@@ -161,6 +163,7 @@ def test_a_model_class_of_the_program_is_saved_by_its_attributes(tmp_path):
     assert difference(made[0], keras.random.uniform((2,), seed=first.noise)) > 0
 
 
+@pytest.mark.feature("S05")
 def test_an_optimizer_alone_is_restored_when_it_is_built(tmp_path):
     with mirrored(2).scope():
         v = keras.Variable(np.ones(3, "float32"))
@@ -191,6 +194,7 @@ def test_values_of_another_shape_are_refused_and_a_part_can_be_taken(tmp_path):
     assert difference(same.get_weights(), model.get_weights()) == 0.0
 
 
+@pytest.mark.feature("S04")
 def test_a_callback_of_the_program_may_save_while_fit_runs(tmp_path):
     with mirrored(2).scope():
         model = classifier()

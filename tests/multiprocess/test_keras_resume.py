@@ -50,9 +50,8 @@ def start(directory, how, environment):
     )
 
 
-def finish(directory, how, environment):
-    """Runs to the end and returns the state."""
-    process = start(directory, how, environment)
+def finish(process):
+    """Waits for the end and returns the state."""
     out, err = process.communicate(timeout=100)
     assert process.returncode == 0, err[-3000:]
     return json.loads(out.splitlines()[-1])
@@ -78,9 +77,7 @@ def test_a_fit_killed_at_random_moments_ends_where_a_calm_one_does(
     tmp_path, environment, how
 ):
     choose = random.Random(os.urandom(8))
-    calm = finish(tmp_path / "calm", how, environment)
-    assert calm["steps"] == EPOCHS * BATCHES
-    assert not (tmp_path / "calm").exists()
+    calm = start(tmp_path / "calm", how, environment)
     killed, codes = tmp_path / "killed", []
     for _ in range(KILLS):
         seconds = choose.uniform(0.0, 0.5)
@@ -88,7 +85,10 @@ def test_a_fit_killed_at_random_moments_ends_where_a_calm_one_does(
         for path in killed.glob("backup-*"):
             files.read_verified(path)
     assert -signal.SIGKILL in codes
-    assert finish(killed, how, environment) == calm
+    wanted = finish(calm)
+    assert wanted["steps"] == EPOCHS * BATCHES
+    assert finish(start(killed, how, environment)) == wanted
+    assert not (tmp_path / "calm").exists()
     assert not killed.exists()
 
 
@@ -96,18 +96,11 @@ def test_a_fit_killed_at_random_moments_ends_where_a_calm_one_does(
 def test_workers_of_which_one_fails_end_as_one_process_does(
     launcher, environment, tmp_path
 ):
-    given = ["--directory", tmp_path, "--images", 600, "--epochs", 2, "--fail-at", 9]
+    given = ["--directory", tmp_path, "--images", 600, "--epochs", 2, "--fail-at", 12]
     kept = {k: v for k, v in environment.items() if k.startswith("JAX")}
-    done = launcher.run(
+    process = launcher.start(
         "-n", 2, "--platform", "cpu", "--restarts", 1, EXAMPLE, *given, env=kept
     )  # fmt: skip
-    assert done.code == 0, done.err
-    assert "worker 1 fails now" in done.out
-    assert "restart 1 of 1" in done.err
-    assert "steps 14" in done.out
-    # The last step before the failure that has a backup is the fifth.
-    assert done.out.count("Epoch 2/2") == 2
-
     example = runpy.run_path(str(EXAMPLE))
     x, y = example["load_digits"](600)
     data = unisono.data.Dataset.from_tensor_slices((x[:-200], y[:-200]))
@@ -115,6 +108,15 @@ def test_workers_of_which_one_fails_end_as_one_process_does(
     with unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         model = example["make_model"](keras)
     model.fit(data, epochs=2, verbose=0)
+
+    done = launcher.finish(process, 100)
+    assert done.code == 0, done.err
+    assert "worker 1 fails now" in done.out
+    assert "restart 1 of 1" in done.err
+    assert "steps 14" in done.out
+    # It failed in the second epoch, which went on.
+    assert done.out.count("Epoch 1/2") == 1
+    assert done.out.count("Epoch 2/2") == 2
     found = keras.saving.load_model(tmp_path / "unisono_digits" / "digits.keras")
     for one, two in zip(found.get_weights(), model.get_weights()):
         np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)

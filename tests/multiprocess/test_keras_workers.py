@@ -100,6 +100,7 @@ def test_files_that_are_dealt_to_workers_are_all_read_once(pair, tmp_path):
     assert told[0][1] == [pytest.approx(-sum(np.mean(s) for s in steps))]
 
 
+@pytest.mark.feature("V01", "T02")
 def test_a_backup_of_two_workers_goes_on_in_one_process_and_back(pair, tmp_path):
     calm = alone(2, "backup", directory=str(tmp_path / "calm"), stop=99)
     assert calm["steps"] == 12
