@@ -9,7 +9,7 @@ from tests.architecture import snapshot
 
 
 def test_public_names_and_signatures_are_those_of_the_snapshot():
-    stored = snapshot.SNAPSHOT.read_text(encoding="utf-8").splitlines()
+    stored = snapshot.stored()
     current = snapshot.render().splitlines()
     difference = list(difflib.unified_diff(stored, current, n=0, lineterm=""))
     assert not difference, (

@@ -35,3 +35,8 @@ def difference(a, b):
         float(np.max(np.abs(np.asarray(p, "f8") - np.asarray(q, "f8")), initial=0.0))
         for p, q in zip(left, right)
     )
+
+
+def names(path):
+    """Returns the keys of a checkpoint without what TensorFlow appends to them."""
+    return [k.partition("/.ATTR")[0] for k, _ in uni.train.list_variables(path)]

@@ -7,12 +7,80 @@ enters the companions of those libraries that are loaded by then, and of no othe
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
+import functools
 import logging
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+
+class Held(abc.ABC):
+    """A variable of a library, as a checkpoint sees it.
+
+    Args:
+        owner: the library's variable.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """What to call it."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its value."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> Any:
+        """The type of its elements."""
+
+    @abc.abstractmethod
+    def read(self, is_detached: bool) -> Any:
+        """Its value; a copy if the library may change it and `is_detached` is set."""
+
+    @abc.abstractmethod
+    def assign(self, value: Any) -> None:
+        """Set its value, or what it will be when the variable gets one."""
+
+    def __repr__(self) -> str:
+        return repr(self.owner)
+
+
+class Branch:
+    """A name below an object of a library, with more names below it.
+
+    Args:
+        owner: the object.
+        below: gives what there is, by name.
+    """
+
+    def __init__(self, owner: Any, below: Callable[[], dict[str, Any]]) -> None:
+        self.owner, self._below = owner, below
+
+    def _checkpoint_children(self) -> dict[str, Any]:
+        return self._below()
+
+
+class Keeper(abc.ABC):
+    """Knows what of a library's objects is state."""
+
+    @abc.abstractmethod
+    def __getitem__(self, obj: Any) -> Held | dict[str, Any] | None:
+        """The variable that an object is, or what is below it; None for no state."""
+
+    def prepare(self, obj: Any) -> None:  # noqa: B027
+        """Let an object make what is about to be restored, if it can."""
+
+    def watch(self, obj: Any, then: Callable[[], None]) -> None:  # noqa: B027
+        """Call `then` once when an object may have got more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +93,13 @@ class Companion:
             strategy in the current frame.
         locals: names ``module:attribute`` of the library's thread-local objects, which
             code that is paused at a merge point must find again as it left them.
+        keeper: knows what of the library's objects a checkpoint saves.
     """
 
     module: str
     scope: contextlib.AbstractContextManager[Any]
     locals: tuple[str, ...] = ()
+    keeper: Keeper | None = None
 
 
 _log = logging.getLogger("unisono")
@@ -105,3 +175,31 @@ def _thread_locals() -> list[object]:
             if module in sys.modules:
                 found.append(getattr(sys.modules[module], attribute))
     return found
+
+
+# What a checkpoint saves.
+
+
+@functools.lru_cache(maxsize=4096)
+def _library(kind: Any, known: tuple[str, ...]) -> str | None:
+    """The library that a class, or one that it inherits from, belongs to."""
+    for base in kind.__mro__:
+        package = base.__module__.partition(".")[0]
+        found = next((m for m in known if m.partition(".")[0] == package), None)
+        if found is not None:
+            return found
+    return None
+
+
+def keeper_of(obj: Any) -> Keeper | None:
+    """Who knows the state of an object; None if it is of no library in the table."""
+    module = _library(cast(Any, type(obj)), tuple(_known))
+    if module is None or module not in sys.modules:
+        return None
+    return _known[module].keeper
+
+
+def kept(obj: Any) -> Held | dict[str, Any] | None:
+    """What of an object of a library is state: a variable, or what is below it."""
+    keeper = keeper_of(obj)
+    return None if keeper is None else keeper[obj]

@@ -122,6 +122,11 @@ class PerReplica(StandsForArray, DistributedValues):
         return self._parts
 
     @property
+    def is_stacked(self) -> bool:
+        """Whether it is kept as one array, with a row for each replica everywhere."""
+        return self._stacked is not None
+
+    @property
     def is_traced(self) -> bool:
         """Whether this stands for values of a program being traced."""
         held = self._parts if self._stacked is None else self._stacked

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from unisono._src import companions
 from unisono._src.capsule import dtypes, manifest, plain
 from unisono._src.variables import Variable
 
@@ -116,7 +117,7 @@ def is_array(obj: Any) -> bool:
 
 def leaf_kind(obj: Any) -> str | None:
     """The kind of value that an object has of its own, or None for a node."""
-    if isinstance(obj, Variable):
+    if isinstance(obj, Variable | companions.Held):
         return manifest.VARIABLE
     if is_array(obj):
         return manifest.ARRAY
@@ -124,6 +125,9 @@ def leaf_kind(obj: Any) -> str | None:
         return manifest.PLAIN
     if hasattr(type(obj), "_checkpoint_children"):
         return None
+    found = companions.kept(obj)
+    if found is not None:
+        return manifest.VARIABLE if isinstance(found, companions.Held) else None
     return manifest.STATE if stateful(obj) is not None else None
 
 
@@ -139,7 +143,7 @@ def _is_node(obj: Any) -> bool:
         return True
     if hasattr(type(obj), "_checkpoint_children"):
         return True
-    return is_own(obj)
+    return companions.kept(obj) is not None or is_own(obj)
 
 
 def is_own(obj: Any) -> bool:
@@ -156,6 +160,16 @@ def children(obj: Any, place: Place) -> dict[str, Place]:
         TypeError: a dict with keys that are neither strings nor integers.
         ValueError: two keys with one name.
     """
+    return {name: _seen(p) for name, p in _children(obj, place).items()}
+
+
+def _seen(place: Place) -> Place:
+    """The place; of a library's variable, that of what stands for it here."""
+    found = companions.kept(place.get())
+    return fixed(found) if isinstance(found, companions.Held) else place
+
+
+def _children(obj: Any, place: Place) -> dict[str, Place]:
     named: dict[str, Place] = {}
     if isinstance(obj, dict):
         for key in obj:
@@ -175,6 +189,8 @@ def children(obj: Any, place: Place) -> dict[str, Place]:
         named = {str(i): _tuple_item(place, i) for i in range(len(obj))}
     elif hasattr(type(obj), "_checkpoint_children"):
         return _given_children(obj._checkpoint_children())
+    elif isinstance(below := companions.kept(obj), dict):
+        return _given_children(below)
     elif is_own(obj):
         named = {name: attribute(obj, name) for name in vars(obj) if name != PENDING}
         return {k: p for k, p in named.items() if _is_kept(k, p.get())}

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from unisono._src import errors, state
+from unisono._src import companions, errors, state
 from unisono._src.capsule import files, manifest
 from unisono._src.checkpoint import arrays, graph, places, team, values_back, waiting
 from unisono._src.checkpoint.places import Place
@@ -71,7 +71,13 @@ class Restoration:
         self.kept: list[Any] = []
         self.gaps: list[_Gap] = []
         here = places.fixed(root)
-        self._bind(here, _Gap(_Owner(None, here), "", 0))
+        try:
+            self._bind(here, _Gap(_Owner(None, here), "", 0))
+            # What was made on the way, such as the state of an optimizer.
+            self.settle()
+        except BaseException:
+            self.is_over = True
+            raise
 
     # Matching.
 
@@ -107,6 +113,9 @@ class Restoration:
     ) -> Iterator[tuple[Place, _Gap]]:
         """The places below an object that belong to the children of a node."""
         waiting.forget(owner.obj)
+        keeper = companions.keeper_of(owner.obj)
+        if keeper is not None:
+            keeper.prepare(owner.obj)
         known = places.children(owner.obj, owner.place)
         for name, number in node.children.items():
             gap = _Gap(owner, name, number)
@@ -209,6 +218,15 @@ class Restoration:
                 raise
             if is_filled:
                 self._close(gap)
+
+    def look_again(self, owner: Any) -> None:
+        """Restore what an object of a library has got, and wait for the rest."""
+        if self.is_over:
+            return
+        self.settle()
+        for gap in self.gaps:
+            if getattr(gap.owner.obj, "owner", gap.owner.obj) is owner:
+                waiting.watch(gap.owner.obj, gap.name, self)
 
     def _close(self, gap: _Gap) -> None:
         self.gaps = [g for g in self.gaps if g is not gap]

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src import ambient, assignment, collectives, errors, state
+from unisono._src import ambient, assignment, collectives, companions, errors, state
 from unisono._src.capsule import dtypes, files, manifest, plain, shelf, stored
 from unisono._src.capsule.manifest import Entry
 from unisono._src.checkpoint import arrays, background, graph, places, team
@@ -164,6 +164,8 @@ def _value(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]
     array = item.obj
     if isinstance(array, Variable):
         array = assignment.read(array)
+    elif isinstance(array, companions.Held):
+        array = array.read(is_detached)
     elif is_detached:
         array = jnp.copy(array) if isinstance(array, jax.Array) else array.copy()
     kind, impl = item.kind or "", ""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src import ambient, collectives, errors, processes, state
+from unisono._src import ambient, collectives, companions, errors, processes, state
 from unisono._src.capsule import dtypes, manifest, plain
 from unisono._src.capsule.manifest import Entry
 from unisono._src.checkpoint import places
@@ -25,7 +25,7 @@ def fits(entry: Entry, obj: Any) -> bool:
     if entry.kind == manifest.PLAIN:
         is_container = isinstance(obj, dict | list) and not _own_data(entry)
         return plain.is_plain(obj) or is_container
-    if isinstance(obj, Variable) or places.is_array(obj):
+    if isinstance(obj, Variable | companions.Held) or places.is_array(obj):
         return True
     return obj is None and entry.kind != manifest.VARIABLE
 
@@ -40,7 +40,7 @@ def check(key: str, entry: Entry, obj: Any) -> None:
     """
     if entry.is_by_worker:
         _check_workers(key, len(entry.value))
-    if not isinstance(obj, Variable):
+    if not isinstance(obj, Variable | companions.Held):
         return
     if jnp.issubdtype(obj.dtype, jax.dtypes.prng_key):
         if entry.kind != manifest.KEY:
@@ -152,6 +152,8 @@ def _give_plain(value: Any, obj: Any, place: Place) -> None:
 def _give_array(array: Any, obj: Any, place: Place) -> None:
     if isinstance(obj, Variable):
         assign(obj, array)
+    elif isinstance(obj, companions.Held):
+        obj.assign(array)
     elif isinstance(obj, jax.Array):
         place.put(_like(array, obj))
     elif isinstance(obj, np.ndarray) and _is_same_kind(obj, array):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any, cast
 
+from unisono._src import companions
 from unisono._src.checkpoint import places
 
 
@@ -46,6 +47,11 @@ def takes(obj: Any, name: str) -> bool:
 
 def watch(obj: Any, name: str, restoration: Any) -> None:
     """Let `restoration` know when an attribute is set."""
+    owner = obj.owner if isinstance(obj, companions.Branch) else obj
+    keeper = companions.keeper_of(owner)
+    if keeper is not None:
+        keeper.watch(owner, functools.partial(restoration.look_again, owner))
+        return
     if isinstance(obj, dict | list | tuple) or not hasattr(obj, "__dict__"):
         return
     if not isinstance(obj, Noticing):

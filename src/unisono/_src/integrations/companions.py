@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from unisono._src import companions
@@ -23,6 +24,26 @@ class _Scope:
         importlib.import_module(f"{_HERE}.{self._module}").SCOPE.__exit__(*exc)
 
 
+class _Keeper(companions.Keeper):
+    """The keeper of an integration, which is loaded the first time."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    @property
+    def _keeper(self) -> companions.Keeper:
+        return importlib.import_module(f"{_HERE}.{self._module}").KEEPER
+
+    def __getitem__(self, obj: Any) -> companions.Held | dict[str, Any] | None:
+        return self._keeper[obj]
+
+    def prepare(self, obj: Any) -> None:
+        self._keeper.prepare(obj)
+
+    def watch(self, obj: Any, then: Callable[[], None]) -> None:
+        self._keeper.watch(obj, then)
+
+
 def install() -> None:
     """Let scopes know of the libraries; imports none of them."""
     companions.register(
@@ -33,6 +54,11 @@ def install() -> None:
                 "keras.src.backend.common.global_state:GLOBAL_STATE_TRACKER",
                 "keras.src.backend.common.global_state:GLOBAL_SETTINGS_TRACKER",
             ),
+            _Keeper("keras_saving"),
         )
     )
-    companions.register(companions.Companion("flax.nnx", _Scope("flax_scope")))
+    companions.register(
+        companions.Companion(
+            "flax.nnx", _Scope("flax_scope"), keeper=_Keeper("flax_saving")
+        )
+    )

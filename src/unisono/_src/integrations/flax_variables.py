@@ -21,7 +21,7 @@ from unisono._src.options import VariableAggregation, VariableSynchronization
 
 _place: Any = vars(nnx.Variable)["_raw_value"]
 # What depends on the examples of a batch, or is taken out again, is not state.
-_TRANSIENT = (nnx.Intermediate, nnx.Cache)
+TRANSIENT = (nnx.Intermediate, nnx.Cache)
 
 
 class _Kept:
@@ -108,7 +108,7 @@ def tracing(original: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _adopt(made: Any) -> None:
-    if isinstance(made, _TRANSIENT) or made.hijax or made.ref:
+    if isinstance(made, TRANSIENT) or made.hijax or made.ref:
         return
     value = made.get_raw_value()
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):

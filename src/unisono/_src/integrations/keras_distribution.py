@@ -111,6 +111,8 @@ def _is_sparse(x: Any) -> bool:
 
 def _on_workers(x: Any, sharding: Any) -> Any:
     """A batch that every worker has whole, each part on its device."""
+    if isinstance(x, jax.Array) and not x.is_fully_addressable:
+        return x  # It was made of parts that are there.
     return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
 
 

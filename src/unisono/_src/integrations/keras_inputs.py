@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,29 +13,33 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from keras.src.trainers.data_adapters import data_adapter, data_adapter_utils
 
-from unisono._src import nest, values
-from unisono._src.input import dataset, distributed
+from unisono._src import ambient, nest, values
+from unisono._src.input import dataset, distributed, iterators, shuffling
 from unisono._src.topology import AXIS, Topology
 
 _DATASETS = (dataset.Dataset, distributed.DistributedDataset)
 
 
-def adapted(
+def bound(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a method with an adapter in place of each dataset of ours."""
+) -> inspect.BoundArguments | None:
+    """The arguments of a method by name, with adapters in place of datasets of ours.
+
+    Returns:
+        None if they do not fit; the method itself says what is wrong with them.
+    """
     try:
-        bound = inspect.signature(method).bind_partial(None, *args, **kwargs)
+        found = inspect.signature(method).bind_partial(None, *args, **kwargs)
     except TypeError:
-        return args, kwargs  # The method itself says what is wrong with them.
-    given = bound.arguments
+        return None
+    given = found.arguments
     if isinstance(given.get("x"), _DATASETS):
         _check_alone(given)
         given["x"] = DatasetAdapter(given["x"], given.pop("class_weight", None))
     if isinstance(given.get("validation_data"), _DATASETS):
         # As a tuple: Keras takes its first item for the input.
         given["validation_data"] = (DatasetAdapter(given["validation_data"]),)
-    return bound.args[1:], bound.kwargs
+    return found
 
 
 def _check_alone(given: dict[str, Any]) -> None:
@@ -60,15 +65,37 @@ class DatasetAdapter(data_adapter.DataAdapter):
     def __init__(
         self, source: Any, class_weight: dict[int, float] | None = None
     ) -> None:
+        strategy = ambient.current().strategy
+        is_spread = strategy is not None and _topology(strategy).is_spread
+        if is_spread and isinstance(source, dataset.Dataset):
+            source = strategy.experimental_distribute_dataset(source)
         self._source = source
         self._class_weight = class_weight
+        # Workers that all read everything need not put the parts together again.
+        self._reads_whole = is_spread and source._by_data
+        self.is_common = not is_spread or self._reads_whole
         size = int(source.cardinality if _is_split(source) else source.cardinality())
-        self._size = size if size >= 0 else None
+        self._size = size if size >= 0 and self.is_common else None
+
+    @functools.cached_property
+    def orders(self) -> shuffling.Orders:
+        """What decides in which order the next passes are read."""
+        return shuffling.Orders(getattr(self._source, "_nodes", [self._source._node]))
+
+    def open(self) -> Any:
+        """An iterator over one pass, whose position can be saved."""
+        if self._reads_whole:
+            return iterators.iterate(self._source._node)
+        return iter(self._source)
+
+    def batch_of(self, element: Any) -> Any:
+        """The global batch of an element of the iterator."""
+        return self._weighted(nest.map_structure(self._whole, element))
 
     def get_jax_iterator(self) -> Iterator[Any]:
         """Global batches: arrays on the devices if they are there, else of NumPy."""
-        for element in self._source:
-            yield self._weighted(nest.map_structure(self._whole, element))
+        for element in self.open():
+            yield self.batch_of(element)
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """Global batches as NumPy arrays."""
@@ -112,20 +139,28 @@ class DatasetAdapter(data_adapter.DataAdapter):
         """Not known without reading."""
 
 
+def _topology(strategy: Any) -> Topology:
+    return strategy.extended._placement.topology
+
+
 def _is_split(source: Any) -> bool:
     return isinstance(source, distributed.DistributedDataset)
 
 
 def _joined(x: values.PerReplica, topology: Topology) -> Any:
     """The global batch whose parts the replicas have."""
+    if topology.is_spread and not x.is_stacked:
+        x = x.complete(topology)
     parts = x.values
     sizes = {p.shape for p in parts}
     if len(sizes) > 1:
         return np.concatenate([np.asarray(p) for p in parts])
     (shape,) = sizes
-    placed = jax.device_put(list(parts), list(topology.devices))
+    if topology.is_spread and len(parts) == topology.replicas:
+        return np.concatenate([np.asarray(p) for p in parts])
+    placed = jax.device_put(list(parts), list(topology.local_devices))
     return jax.make_array_from_single_device_arrays(
-        (shape[0] * len(parts), *shape[1:]),
+        (shape[0] * topology.replicas, *shape[1:]),
         NamedSharding(topology.mesh, PartitionSpec(AXIS)),
         placed,
     )

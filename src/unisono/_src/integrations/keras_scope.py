@@ -16,6 +16,7 @@ from unisono._src import ambient
 from unisono._src.integrations import (
     keras_distribution,
     keras_optimizers,
+    keras_positions,
     keras_random,
     keras_training,
     keras_variables,
@@ -70,6 +71,11 @@ def _patches() -> patches.Patches:
                 trainer.JAXEpochIterator,
                 "_get_distributed_iterator",
                 keras_training.iterating,
+            ),
+            (
+                trainer.JAXEpochIterator,
+                "_enumerate_iterator",
+                keras_positions.enumerating,
             ),
             (base_optimizer.BaseOptimizer, "apply", keras_optimizers.applying),
             (

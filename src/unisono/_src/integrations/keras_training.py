@@ -21,6 +21,7 @@ from unisono._src.integrations import (
     keras_distribution,
     keras_inputs,
     keras_variables,
+    keras_workers,
 )
 
 _STRATEGY = "distribute_strategy"
@@ -102,8 +103,12 @@ def looping(original: Callable[..., Any]) -> Callable[..., Any]:
                 "Create and compile the model inside `with strategy.scope():`, or call "
                 "the method outside the scope."
             )
-        args, kwargs = keras_inputs.adapted(original, args, kwargs)
-        return original(self, *args, **kwargs)
+        found = keras_inputs.bound(original, args, kwargs)
+        if found is None:
+            return original(self, *args, **kwargs)
+        if strategy is not None:
+            keras_workers.prepare(strategy, original, found.arguments)
+        return original(self, *found.args[1:], **found.kwargs)
 
     return method
 
@@ -141,6 +146,8 @@ def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
         if strategy is None:
             return original(self, step_function, *args, **kwargs)
         devices = strategy.extended._placement.topology
+        if devices.is_spread:
+            step_function = keras_workers.together(step_function, devices)
         step = _kept_step(self, step_function, devices.needs_throttle)
         return original(self, step, *args, **kwargs)
 

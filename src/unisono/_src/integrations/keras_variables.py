@@ -96,7 +96,7 @@ class StrategyVariable(KerasVariable):
         if kept is None:
             self.__dict__["_kept"] = _make(self, value)
         elif keras_distribution.is_training():
-            _store(kept, value)
+            _store(self, kept, value)
         else:
             keeping.assign(kept, assignment.REPLACE, value)
 
@@ -238,29 +238,48 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
             return assignment.read(kept)
         copies.unescape([cell])
         if cell.policy is Policy.ON_READ and cell.copies > 1:
-            return jax.device_put(assignment.read(kept), cell.topology.replicated)
+            return _whole(variable, kept)
         if cell.policy is Policy.CENTRAL:
             return jax.device_put(cell.array, cell.topology.replicated)
         return cell.array
 
 
+def _whole(variable: StrategyVariable, kept: variables.Variable) -> Any:
+    """The sum or mean over replicas; other workers are asked only if they must be."""
+    cell = kept._cell
+    stored, whole = variable.__dict__.get("_stored", (None, None))
+    if stored is cell.array and not whole.is_deleted():
+        return whole
+    return cell.topology.spread(assignment.read(kept))
+
+
 # Writing.
 
 
-def _store(kept: variables.Variable, value: Any) -> None:
+def _store(variable: StrategyVariable, kept: variables.Variable, value: Any) -> None:
     """Take a whole value back from a program of Keras."""
-    if kept._cell.is_stacked:
+    cell = kept._cell
+    if cell.is_stacked and cell.is_spread:
+        whole = cell.topology.spread(jnp.asarray(value, cell.dtype))
+        cell.store(_spread(kept, whole), is_fresh=True)
+        # Until someone else changes it, every worker knows the whole by itself.
+        variable.__dict__["_stored"] = (cell.array, whole)
+        return
+    if cell.is_stacked:
         value = _spread(kept, value)
     elif not keras_distribution.is_syncing():
         # It may be the array of another variable, which a step takes over.
         value = jnp.copy(value)
-    kept._cell.store(value, is_fresh=True)
+    cell.store(value, is_fresh=True)
 
 
 def _spread(kept: variables.Variable, value: Any) -> Any:
     """One row per replica that together are `value`; sums stay exact."""
     cell = kept._cell
-    whole = jnp.asarray(collectives.place(value, cell.topology.devices[0]), cell.dtype)
+    whole = collectives.own_copy(value)
+    if not cell.is_spread:
+        whole = collectives.place(whole, cell.topology.devices[0])
+    whole = jnp.asarray(whole, cell.dtype)
     if kept.aggregation is not VariableAggregation.SUM:
         return jnp.broadcast_to(whole, cell.stored_shape)
     return jnp.zeros(cell.stored_shape, cell.dtype).at[0].set(whole)

@@ -1,0 +1,121 @@
+"""Fits a Keras model on several workers, which may fail and are started again.
+
+usage: unisono launch -n 2 --restarts 2 examples/multi_worker_keras.py [--fail-at 20]
+
+Every worker runs this program. With ``--fail-at`` one of them ends without warning
+after so many steps. The launcher starts all of them again, and training goes on from
+the last backup, within the epoch, to the weights that it would have had anyway.
+
+What changed from tf.distribute:
+
+| TensorFlow                                  | here                                   |
+| ------------------------------------------- | -------------------------------------- |
+| `TF_CONFIG` set by hand for each worker     | the same, or set by `unisono launch`   |
+| `tf.distribute.MultiWorkerMirroredStrategy` | `uni.distribute.…`, at the start, too  |
+| `tf.data.Dataset` in `fit`, sharded by DATA | `uni.data.Dataset`, or arrays          |
+| `tf.keras.callbacks.BackupAndRestore`       | `uni.keras.callbacks.BackupAndRestore` |
+| weights go on, the data begins anew         | the data goes on as well               |
+| every worker saves, all but one to nowhere  | the chief saves                        |
+"""
+
+import argparse
+import os
+import pathlib
+import tempfile
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+
+import numpy as np
+
+import unisono as uni
+
+DATA = pathlib.Path(__file__).parent / "data" / "digits.npz"
+BATCH_PER_WORKER = 32
+
+
+def load_digits(count):
+    """Returns images as 8×8 pixels from 0 to 1, and their labels."""
+    with np.load(DATA, allow_pickle=False) as arrays:
+        images = arrays["images"].astype(np.float32)[..., None] / 16
+        labels = arrays["labels"].astype(np.int32)
+    return images[:count], labels[:count]
+
+
+def make_model(keras):
+    """Returns a compiled convolutional network; the same on every call."""
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            layers.Input((8, 8, 1)),
+            layers.Conv2D(8, 3, activation="relu"),
+            layers.Flatten(),
+            layers.Dropout(0.2),
+            layers.Dense(32, activation="relu"),
+            layers.Dense(10),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(5e-3), loss, metrics=["accuracy"])
+    return model
+
+
+def failing(keras, steps, worker):
+    """Returns a callback that ends the second worker, the first time it runs."""
+    is_first = os.environ.get("UNISONO_RESTART", "0") == "0"
+
+    class Failing(keras.callbacks.Callback):
+        left = steps if is_first and worker == 1 else 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.left -= 1
+            if self.left == 0:
+                print("worker 1 fails now", flush=True)
+                os._exit(1)
+
+    return Failing()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--images", type=int, default=1500)
+    parser.add_argument("--fail-at", type=int, default=0, metavar="STEPS")
+    parser.add_argument("--directory", default=None, help="of backups and the model")
+    given = parser.parse_args()
+
+    # Before anything else: it connects the workers.
+    strategy = uni.distribute.MultiWorkerMirroredStrategy()
+    worker = strategy.cluster_resolver.task_id or 0
+    workers = len(strategy.cluster_resolver.cluster_spec().as_dict().get("worker", [0]))
+    import keras
+
+    # All workers must see the same directory.
+    folder = pathlib.Path(given.directory or tempfile.gettempdir(), "unisono_digits")
+    x, y = load_digits(given.images)
+    test = (x[-200:], y[-200:])
+    train = uni.data.Dataset.from_tensor_slices((x[:-200], y[:-200]))
+    # Batches are global: each worker takes its part of every one.
+    train = train.shuffle(1000, seed=1).batch(BATCH_PER_WORKER * workers)
+
+    with strategy.scope():
+        model = make_model(keras)
+    model.fit(
+        train,
+        epochs=given.epochs,
+        verbose=2,  # Seen on the chief.
+        callbacks=[
+            uni.keras.callbacks.BackupAndRestore(folder / "backup", save_freq=5),
+            failing(keras, given.fail_at, worker),
+        ],
+    )
+    loss, accuracy = model.evaluate(*test, batch_size=64, verbose=0)
+    if worker == 0:
+        print(f"steps {int(model.optimizer.iterations)}")
+        print(f"test loss {loss:.6f}, accuracy {accuracy:.3f}")
+        model.save(folder / "digits.keras")
+        print(f"saved to {folder / 'digits.keras'}")
+
+
+if __name__ == "__main__":
+    main()

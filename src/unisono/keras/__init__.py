@@ -1,0 +1,5 @@
+"""What a Keras program under a strategy may add."""
+
+from unisono.keras import callbacks
+
+__all__ = ["callbacks"]
