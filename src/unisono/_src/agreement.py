@@ -26,7 +26,7 @@ def _same_jaxpr(a: Any, b: Any) -> bool:
     for x, y in zip(a.eqns, b.eqns, strict=True):
         if x.primitive is not y.primitive or len(x.outvars) != len(y.outvars):
             return False
-        if not _same_atoms(x.invars, y.invars, names) or not _same_params(x, y):
+        if not _same_atoms(x.invars, y.invars, names) or not same_params(x, y):
             return False
         names.update(zip(x.outvars, y.outvars, strict=True))
     return _same_atoms(a.outvars, b.outvars, names)
@@ -50,7 +50,8 @@ def _same_atom(x: Any, y: Any, names: dict[Any, Any]) -> bool:
     return names.get(x) is y
 
 
-def _same_params(x: Any, y: Any) -> bool:
+def same_params(x: Any, y: Any) -> bool:
+    """Whether two equations do the same with their operands."""
     if x.params.keys() != y.params.keys():
         return False
     return all(
@@ -58,6 +59,11 @@ def _same_params(x: Any, y: Any) -> bool:
         for key, value in x.params.items()
         if not key.endswith(_RULES)
     )
+
+
+def is_same_data(a: Any, b: Any) -> bool:
+    """Whether two constants, or lists of them, are equal."""
+    return _same_all(a, b) if isinstance(a, (list, tuple)) else _same(a, b)
 
 
 def _same_all(a: Any, b: Any) -> bool:

@@ -199,7 +199,7 @@ def _one_mesh(mesh: topology.Topology | None, cells: Sequence[Cell]) -> Any:
     """The devices that a program needs; all its replicated variables share them."""
     first = None
     for cell in cells:
-        if not (cell.is_stacked or cell.is_replicated):
+        if not cell.is_everywhere:
             continue
         mesh, first = mesh or cell.topology, first or cell
         if cell.topology != mesh:
@@ -257,7 +257,7 @@ class Program:
     def _is_elsewhere(self, cell: Cell) -> bool:
         """Whether the cell lives on other devices than the program runs on."""
         if self.mesh is not None:
-            return not (cell.is_stacked or cell.is_replicated)
+            return not cell.is_everywhere
         return cell.sharding is not None and cell.sharding != self._home
 
     def _is_free(self, cell: Cell) -> bool:
@@ -288,7 +288,7 @@ class Program:
                 None if self._home is None else ([self._home] * len(self.written), None)
             )
         same, split = first.mesh.replicated, first.mesh.stacked
-        stored = [split if c.is_stacked else same for c in self.written]
+        stored = [_stored_as(c, same) for c in self.written]
         kinds = signature.leaf_kinds(first.outputs)
         return stored, [split if kind == "p" else same for kind in kinds]
 
@@ -310,6 +310,7 @@ class Program:
         with _lock:
             if self._clock != _clock.escapes:
                 copies.unescape(self.donated)
+                copies.settle(self.kept)
                 self._clock = _clock.escapes
             donated = list(map(_ARRAY, self.donated))
             kept = list(map(_ARRAY, self.kept)) if self.kept else self.kept
@@ -416,6 +417,11 @@ class Program:
         return self._jitted.lower(donated, kept, leaves)
 
 
+def _stored_as(cell: Cell, otherwise: Any) -> Any:
+    """How a program on many devices leaves the array of a cell."""
+    return cell.sharding if cell.is_everywhere else otherwise
+
+
 def _put(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
     if mesh is not None and mesh.is_spread:
         return mesh.spread(array)
@@ -464,7 +470,11 @@ def materialize(found: Trace, leaves: Sequence[Any]) -> None:
     jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr.replace(eqns=silent), wanted)
     given = [*(c.array for c in found.read), *leaves]
     needed = [x for x, u in zip(given, used, strict=True) if u]
-    made = jax.jit(lambda *xs: jax.core.eval_jaxpr(jaxpr, found.consts, *xs))(*needed)
+    made = jax.jit(
+        lambda *xs: jax.core.eval_jaxpr(jaxpr, found.consts, *xs),
+        # No device shall ever hold the whole of what is cut.
+        out_shardings=[c.sharding if c.split else None for c in found.created],
+    )(*needed)
     for cell, value in zip(found.created, made, strict=True):
         if cell.is_spread:
             value = collectives.own_copy(value)

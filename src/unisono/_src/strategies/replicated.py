@@ -59,6 +59,7 @@ class ReplicatedExtended(local.LocalExtended):
             old.kind,
             old.parameter_device,
             old.parameter_name,
+            old.split_above,
         )
         kind.__init__(self, container, moved)
 
