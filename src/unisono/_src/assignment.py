@@ -82,13 +82,22 @@ def read(variable: Any) -> jax.Array:
     return source.whole(cell)
 
 
+def read_stored(variable: Any) -> jax.Array:
+    """The value in cross-replica context; what is cut stays so."""
+    cell = variable._cell
+    if cell.split is None or variable._index is not None:
+        return read(variable)
+    copies.verify(cell)
+    return state.EAGER.whole(cell)
+
+
 def read_on_host(variable: Any) -> np.ndarray:
     """A NumPy array of the value; what is cut is put together on the host."""
     cell, frame = variable._cell, check_strategy(variable)
     is_part = variable._index is not None or sees_copy(variable, frame)
     if cell.split is None or frame.state is not None or is_part:
         return np.array(read(variable), copy=True)
-    return np.array(state.EAGER.whole(cell), copy=True)
+    return np.array(read_stored(variable), copy=True)
 
 
 def _aggregate(variable: Any, frame: ambient.Frame, source: state.StateFrame) -> Any:

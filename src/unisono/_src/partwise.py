@@ -5,8 +5,8 @@ and can be computed by each replica for the part that it has. To know, the funct
 traced twice, for whole arrays and for parts, and the two programs are compared equation
 by equation: the same operations on the same constants, each of which goes element by
 element or reduces. What is reduced over the axis that was cut is reduced over the
-replicas too. Anything else is not computed by parts: a mean, for example, has the number
-of elements in it.
+replicas too. Anything else is not computed by parts: a mean, for example, has the
+number of elements in it.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ def update(
     if any(getattr(g, "local", None) is None for g in gradients):
         return False
     cuts = [c.split if c in target.cut else None for c in cells]
-    every = [*cells, *cells[:count]]
-    shapes = [jax.ShapeDtypeStruct(c.shape, c.dtype) for c in every]
+    own = [jnp.asarray(g.local) for g in gradients]
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (*cells, *own)]
     try:
         found = Update(change, shapes, [*cuts, *cuts[:count]], cuts)
     except NotByParts as reason:
         _log.info("What was split is gathered for an update: %s", reason)
         return False
     summed = [
-        split.scatter(g.local)
+        split.scatter(g)
         if split
-        else collectives.reduce_local(ReduceOp.SUM, g.local, c.copies)
-        for g, c, split in zip(gradients, cells, cuts, strict=False)
+        else collectives.reduce_local(ReduceOp.SUM, g, c.copies)
+        for g, c, split in zip(own, cells, cuts, strict=False)
     ]
     pairs = list(zip(cells, cuts, strict=True))
     old = [target.part(c) if split else target.whole(c) for c, split in pairs]

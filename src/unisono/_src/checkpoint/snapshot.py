@@ -163,7 +163,7 @@ def _value(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]
         return Entry(item.kind, value=plain.encode(source.give(), what)), None
     array = item.obj
     if isinstance(array, Variable):
-        array = assignment.read(array)
+        array = assignment.read_stored(array)
     elif is_detached:
         array = jnp.copy(array) if isinstance(array, jax.Array) else array.copy()
     kind, impl = item.kind or "", ""
