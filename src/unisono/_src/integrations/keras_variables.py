@@ -87,6 +87,17 @@ class StrategyVariable(KerasVariable):
         elif "_kept" in self.__dict__:
             self._set_aside()
 
+    def _initialize_with_initializer(self, initializer: Any) -> None:
+        if not _may_be_cut():
+            super()._initialize_with_initializer(initializer)
+            return
+
+        def initial() -> Any:
+            value = initializer(self._shape, dtype=self._dtype)
+            return self._convert_to_tensor(value, dtype=self._dtype)
+
+        self._direct_assign(initial)
+
     def _direct_assign(self, value: Any) -> None:
         kept = self.__dict__.get("_kept")
         self.__dict__.pop("_aside", None)
@@ -144,11 +155,17 @@ def adopt(variable: Any) -> None:
         variable.__class__ = StrategyVariable
 
 
+def _may_be_cut() -> bool:
+    """Whether a new variable may be split over devices, each of which makes its part."""
+    placement = ambient.current().placement
+    return placement is not None and placement.split_above is not None
+
+
 def _make(variable: Any, value: Any) -> variables.Variable:
     synchronization = _SYNCHRONIZATIONS[variable.synchronization]
     aggregation = _AGGREGATIONS[variable.aggregation]
     if aggregation is VariableAggregation.NONE and not variable.trainable:
-        aggregation = keeping.aggregation_of_state(value.dtype)
+        aggregation = keeping.aggregation_of_state(jnp.dtype(variable.dtype))
     return keeping.make(
         value,
         trainable=variable.trainable,
@@ -188,8 +205,9 @@ def creating(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         in_scope = ambient.current().placement is not None
-        if in_scope and keras_distribution.current() is None:
-            # `clear_session` was called: Keras has forgotten whom to ask.
+        if _may_be_cut() or (in_scope and keras_distribution.current() is None):
+            # Before it has a value; or `clear_session` was called, and Keras has
+            # forgotten whom to ask.
             adopt(self)
         if ambient.current().state is None or stateless_scope.in_stateless_scope():
             original(self, *args, **kwargs)
