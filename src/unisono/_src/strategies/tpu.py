@@ -23,6 +23,8 @@ from unisono._src.tpu.assignment import DeviceAssignment
 class _TPUExtended(replicated.ReplicatedExtended):
     """Replicas of logical devices."""
 
+    _has_static_shapes = True
+
     @contextlib.contextmanager
     def experimental_logical_device(self, logical_device_id: int) -> Iterator[None]:
         """Say which logical device operations and variables in the block belong to.
