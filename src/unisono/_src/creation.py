@@ -109,8 +109,10 @@ def in_parts(given: Any, dtype: Any, placement: Any) -> Any:
         if not concrete:
             return _computed(closed, placement)
         given = concrete[0]
-    target = _target(jnp.shape(given), placement)
-    if target is None or not isinstance(given, np.ndarray):
+    if not isinstance(given, np.ndarray):
+        return _as_value(given, dtype)
+    target = _target(given.shape, placement)
+    if target is None:
         return _as_value(given, dtype)
     wanted = jax.dtypes.canonicalize_dtype(given.dtype if dtype is None else dtype)
     return layouts.put(given.astype(wanted), target)

@@ -156,7 +156,7 @@ def adopt(variable: Any) -> None:
 
 
 def _may_be_cut() -> bool:
-    """Whether a new variable may be split over devices, each of which makes its part."""
+    """Whether a new variable may be split over devices; each then makes its part."""
     placement = ambient.current().placement
     return placement is not None and placement.split_above is not None
 
