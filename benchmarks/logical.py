@@ -2,10 +2,11 @@
 
 usage: python benchmarks/logical.py [--quick] [--devices 1 2 8] [--kind CPU]
 
-Two cases, both a 784-512-512-10 classifier with Adam. *Sharded state*: a replica on
+Three cases, each a 784-512-512-10 classifier with Adam. *Sharded state*: a replica on
 every device; weights and slots above 65,536 elements are split over them. *Logical
-split*: one replica on all devices, whose hidden layers are split by annotation. The two
-programs of a row take turns in one process.
+split*: one replica on all devices, whose hidden layers are split by annotation. *Both*:
+such a replica, with weights and slots split over its devices. The two programs of a row
+take turns in one process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 import rich.console
 import rich.table
 
-CASES = ("sharded state", "logical split")
+CASES = ("sharded state", "logical split", "both")
 STEPS = 12
 # Hand-written JAX deadlocks on virtual CPU devices when it never waits.
 BURST = 4
@@ -63,20 +64,20 @@ class Hand:
         same = NamedSharding(mesh, PartitionSpec())
         rows = NamedSharding(mesh, PartitionSpec("d"))
         columns = NamedSharding(mesh, PartitionSpec(None, "d"))
-        is_state = case == "sharded state"
+        has_replicas = case == "sharded state"
 
         def place(a: Any) -> Any:
-            return rows if is_state and a.size >= 1 << 16 else same
+            return rows if case != "logical split" and a.size >= 1 << 16 else same
 
         def hint(a: Any) -> Any:
-            return a if is_state else jax.lax.with_sharding_constraint(a, columns)
+            return a if has_replicas else jax.lax.with_sharding_constraint(a, columns)
 
         tx = optax.adam(1e-3)
         params = [np.asarray(p) for p in steps.initial(np.random.default_rng(0))]
         held = (params, tx.init(params))
         placed = jax.tree.map(place, held)
         self.held = jax.device_put(held, placed)
-        self.batch = jax.device_put(_batch(total), rows if is_state else same)
+        self.batch = jax.device_put(_batch(total), rows if has_replicas else same)
 
         def step(held: Any, batch: Any) -> Any:
             params, slots = held
@@ -108,13 +109,11 @@ class Ours:
 
         import unisono as uni
 
-        is_state = case == "sharded state"
+        has_replicas = case == "sharded state"
         strategy: Any = (
-            uni.distribute.MirroredStrategy(
-                steps.names(devices, kind), state="sharded"
-            )
-            if is_state
-            else _logical(devices)
+            uni.distribute.MirroredStrategy(steps.names(devices, kind), state="sharded")
+            if has_replicas
+            else _logical(devices, "mirrored" if case == "logical split" else "sharded")
         )
         with strategy.scope():
             start = steps.initial(np.random.default_rng(0))
@@ -122,7 +121,7 @@ class Ours:
             self.optimizer = uni.optimizers.Optimizer(optax.adam(1e-3), self.weights)
 
         def hint(a: Any) -> Any:
-            if is_state:
+            if has_replicas:
                 return a
             return strategy.experimental_split_to_logical_devices(a, [1, devices])
 
@@ -156,7 +155,7 @@ class Ours:
         return [v._cell.array for v in kept]
 
 
-def _logical(devices: int) -> Any:
+def _logical(devices: int, state: str) -> Any:
     """One replica that spans all devices."""
     import unisono as uni
 
@@ -165,7 +164,7 @@ def _logical(devices: int) -> Any:
         grid, computation_shape=list(grid.mesh_shape), num_replicas=1
     )
     assert built.num_cores_per_replica == devices
-    return uni.distribute.TPUStrategy(experimental_device_assignment=built)
+    return uni.distribute.TPUStrategy(experimental_device_assignment=built, state=state)
 
 
 def _bytes(arrays: list[Any]) -> int:

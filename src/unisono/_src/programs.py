@@ -60,6 +60,7 @@ class Trace:
     mesh: topology.Topology | None
     name: str
     meets: bool
+    gathered: frozenset[Cell]
 
 
 def aval_key(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -165,6 +166,7 @@ def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
     mesh = _one_mesh(mesh or frame.topology, [*read, *seen["written"]])
     if mesh is not None and mesh.spans:
         partitioning.check(jaxpr)
+    split = {c for c in (*read, *seen["written"]) if c.split is not None}
     return Trace(
         jaxpr,
         closed.consts,
@@ -175,6 +177,7 @@ def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
         mesh,
         seen["name"],
         mesh is not None and mesh.is_spread and _meets(jaxpr, read, seen),
+        frozenset(c for c in split if partitioning.must_gather(jaxpr, c.split)),
     )
 
 
@@ -299,10 +302,11 @@ class Program:
         if found is None:
             raise Miss
         by_cell = dict(zip([*self.donated, *self.kept], [*donated, *kept], strict=True))
-        inputs = [by_cell[c] for c in found.read]
+        inputs = [_whole(c, by_cell[c], found) for c in found.read]
         out = jax.core.eval_jaxpr(found.jaxpr, found.consts, *inputs, *leaves)
         count = len(self.written)
-        return out[:count], out[count:]
+        stored = zip(self.written, out, strict=False)
+        return [_whole(c, x, found) for c, x in stored], out[count:]
 
     def _call(self, leaves: list[Any]) -> Any:
         """Gather, call, scatter."""
@@ -415,6 +419,13 @@ class Program:
         if self._places:
             donated, kept, leaves = self._placed(donated, kept, leaves)
         return self._jitted.lower(donated, kept, leaves)
+
+
+def _whole(cell: Cell, array: Any, found: Trace) -> Any:
+    """The array of a cell as a program may have it."""
+    if cell not in found.gathered:
+        return array
+    return jax.lax.with_sharding_constraint(array, cell.topology.replicated)
 
 
 def _stored_as(cell: Cell, otherwise: Any) -> Any:

@@ -70,7 +70,7 @@ class StrategyVariable(KerasVariable):
         if stateless_scope.in_stateless_scope():
             given = stateless_scope.get_stateless_scope().get_current_value(self)
             if given is not None:
-                return self._maybe_autocast(given)
+                return self._maybe_autocast(_gathered(self, kept, given))
         return self._maybe_autocast(_read(self, kept))
 
     # Keras reads and writes `_value`; it is None before the first value.
@@ -231,6 +231,16 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
         # Keras finds out shapes, or compiles with values of its own choice.
         return state.peek(kept._cell)
     return _hand_over(variable, kept) if is_training else assignment.read(kept)
+
+
+def _gathered(variable: StrategyVariable, kept: variables.Variable, given: Any) -> Any:
+    """The value of a weight in a step of Keras, whole: the compiler shall not split
+    what is computed from it. Slots and the like are never whole."""
+    cell = kept._cell
+    is_whole = cell.split is None or given.shape != cell.shape
+    if is_whole or not variable.trainable or not keras_distribution.is_training():
+        return given
+    return jax.lax.with_sharding_constraint(given, cell.topology.replicated)
 
 
 def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
