@@ -175,3 +175,42 @@ def test_split_kernels_get_the_gradients_of_one_device(logical, replicas, parts)
     for own, other in zip(strategy.run(step, args=(IMAGES,)), wanted):
         found = strategy.experimental_local_results(own)[0]
         np.testing.assert_allclose(found, other, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.feature("K04")
+@pytest.mark.parametrize(
+    ("logical", "replicas", "in_replicas"), [(8, 1, True), (4, 2, False)]
+)
+def test_weights_that_would_split_an_image_are_gathered_first(
+    logical, replicas, in_replicas
+):
+    # From a split matrix XLA splits the space of the image, from a split kernel its
+    # channels; the gradient of the kernel would be too large, by as much as 15 times.
+    rng = np.random.RandomState(7)
+    start = [rng.randn(*s).astype(np.float32) for s in [(5, 16), (3, 3, 4, 8), (32, 3)]]
+    x = rng.rand(8, 5).astype(np.float32)
+
+    def value(x, first, kernel, last):
+        image = (x @ first).reshape(-1, 2, 2, 4)
+        image = jax.lax.conv_general_dilated(
+            image, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return jnp.sum(jax.nn.relu(image).reshape(len(x), -1) @ last) ** 2
+
+    strategy = sharded(logical, replicas)
+    with strategy.scope():
+        weights = [tf.Variable(w) for w in start]
+
+    @tf.function
+    def step(x):
+        found = tf.grad(lambda: value(x, *(w.value() for w in weights)), weights)()
+        if in_replicas:
+            return found
+        for weight, gradient in zip(weights, found):
+            weight.assign(gradient)
+        return [w.value() for w in weights]
+
+    found = strategy.run(step, args=(x,)) if in_replicas else step(x)
+    wanted = jax.grad(value, (1, 2, 3))(x, *start)
+    assert_close(found, wanted, rtol=1e-4, atol=1e-2)
+    assert all(w._cell.split is not None for w in weights)

@@ -86,7 +86,8 @@ def _same(x: Any, y: Any) -> bool:
     # equations.
     if callable(x) or not _compares(x):
         return type(x) is type(y)
-    return bool(x == y)
+    # Not a number is what it is in both.
+    return bool(x == y) or (isinstance(x, float) and x != x and y != y)
 
 
 def _same_array(x: Any, y: Any) -> bool:
@@ -96,7 +97,8 @@ def _same_array(x: Any, y: Any) -> bool:
         return False
     if jax.numpy.issubdtype(x.dtype, jax.dtypes.extended):
         x, y = jax.random.key_data(x), jax.random.key_data(y)
-    return bool(np.array_equal(np.asarray(x), np.asarray(y)))
+    is_float = bool(jax.numpy.issubdtype(x.dtype, jax.numpy.inexact))
+    return bool(np.array_equal(np.asarray(x), np.asarray(y), equal_nan=is_float))
 
 
 def _compares(x: Any) -> bool:

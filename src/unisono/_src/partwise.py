@@ -63,7 +63,8 @@ def update(
         return False
     cuts = [c.split if c in target.cut else None for c in cells]
     own = [jnp.asarray(g.local) for g in gradients]
-    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (*cells, *own)]
+    every: list[Any] = [*cells, *own]
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in every]
     try:
         found = Update(change, shapes, [*cuts, *cuts[:count]], cuts)
     except NotByParts as reason:

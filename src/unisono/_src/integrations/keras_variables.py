@@ -234,8 +234,10 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
 
 
 def _gathered(variable: StrategyVariable, kept: variables.Variable, given: Any) -> Any:
-    """The value of a weight in a step of Keras, whole: the compiler shall not split
-    what is computed from it. Slots and the like are never whole."""
+    """The value of a weight in a step of Keras, whole; slots and the like stay split.
+
+    Else the compiler would split what is computed from it, see `partitioning`.
+    """
     cell = kept._cell
     is_whole = cell.split is None or given.shape != cell.shape
     if is_whole or not variable.trainable or not keras_distribution.is_training():
