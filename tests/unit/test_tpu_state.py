@@ -127,6 +127,19 @@ def test_variables_are_read_and_assigned_on_all_replicas():
     assert {s.data.shape for s in v._cell.array.addressable_shards} == {(4, 16)}
 
 
+@pytest.mark.feature("K01")
+def test_a_variable_of_one_logical_device_is_whole():
+    strategy = sharded(2)
+    with strategy.scope():
+        with strategy.extended.experimental_logical_device(1):
+            whole = tf.Variable(START)
+        split = tf.Variable(START)
+    assert (whole._cell.split, split._cell.split.parts) == (None, 2)
+    step = tf.function(lambda: strategy.run(lambda: jnp.sum(whole * split)))
+    for found in strategy.experimental_local_results(step()):
+        np.testing.assert_allclose(found, np.sum(START**2), rtol=1e-5)
+
+
 @pytest.mark.feature("T03")
 def test_a_checkpoint_moves_between_whole_and_split_state(tmp_path, wanted):
     before, after = Training(make(2)), Training(sharded(4))

@@ -424,8 +424,8 @@ def _create(
     if placement is not None:
         creation.check_distributed(synchronization, name)
     policy = creation.policy(placement, synchronization)
-    above = placement if policy is Policy.MIRRORED else None
-    value = creation.initial(initial_value, dtype, shape, name, above)
+    splits = placement if policy is Policy.MIRRORED else None
+    value = creation.initial(initial_value, dtype, shape, name, splits)
     if policy in (Policy.MIRRORED, Policy.ON_READ):
         creation.check_mean(aggregation, value.dtype)
         if synchronization is VariableSynchronization.AUTO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -29,14 +30,19 @@ class _TPUExtended(replicated.ReplicatedExtended):
     def experimental_logical_device(self, logical_device_id: int) -> Iterator[None]:
         """Say which logical device operations and variables in the block belong to.
 
-        The compiler runs one program on all logical devices of a replica, so this
-        checks the number and changes nothing.
+        The compiler runs one program on all logical devices of a replica, so each of
+        them has what is made here: a variable is whole, also where the strategy would
+        split it.
 
         Raises:
             ValueError: there is no such logical device.
         """
         check_logical_device(self._topology, logical_device_id)
-        yield
+        placement = ambient.current().placement
+        if placement is not None:
+            placement = dataclasses.replace(placement, split_above=None)
+        with ambient.pushed(placement=placement):
+            yield
 
 
 class TPUStrategy(base.Strategy):
