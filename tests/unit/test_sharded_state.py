@@ -439,6 +439,32 @@ def test_updates_of_all_copies_are_those_of_a_mirrored_variable(compiled):
     assert float(tf.function(lambda: jnp.sum(v.read_value()))()) == v.numpy().sum()
 
 
+def test_copies_written_one_by_one_count_when_all_agree():
+    strategy = make(2)
+    v = variable(strategy)
+    first, second = v.values
+    first.assign(WIDE + 1)
+    np.testing.assert_array_equal(second.numpy(), WIDE)
+    with pytest.raises(ValueError, match="would get different values"):
+        v.read_value()
+    np.testing.assert_array_equal(v.numpy(), WIDE)
+    first.assign(WIDE + 1)
+    v.assign(WIDE + 2)
+    np.testing.assert_array_equal(v.numpy(), WIDE + 2)
+    for copy_ in (first, second, first):
+        copy_.assign(WIDE + 3)
+    assert float(tf.function(lambda: jnp.sum(v.read_value()))()) == (WIDE + 3).sum()
+
+
+def test_an_optimizer_made_outside_the_scope_keeps_whole_slots():
+    strategy = make(2)
+    v = variable(strategy)
+    optimizer = tf.optimizers.Optimizer(optax.sgd(1.0, momentum=0.5), [v])
+    for _ in range(2):
+        optimizer.apply_gradients([(jnp.ones((8, 4)), v)])
+    np.testing.assert_allclose(v.numpy(), WIDE - 2.5)
+
+
 # ------------------------------------------------------------------------ checkpoints
 
 

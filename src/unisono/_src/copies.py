@@ -24,7 +24,8 @@ def verify(cell: Cell, before: Any = None, among_workers: bool = False) -> None:
         return
     if cell.split is not None:
         # What was there before still is: it is replaced when all agree.
-        if not cell.settle():
+        cell.is_suspect = False
+        if cell.drafts and not cell.settle():
             raise errors.diverging(cell.name, cell.origin)
         return
     among_workers = among_workers and cell.is_spread

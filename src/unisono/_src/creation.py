@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import zlib
 from collections.abc import Callable
@@ -104,7 +105,7 @@ def in_parts(given: Any, dtype: Any, placement: Any) -> Any:
         try:
             closed = jax.make_jaxpr(traced)()
         except Exception:
-            with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            with _on_host():
                 concrete = [collectives.release(_as_value(given(), dtype))]
         if not concrete:
             return _computed(closed, placement)
@@ -116,6 +117,14 @@ def in_parts(given: Any, dtype: Any, placement: Any) -> Any:
         return _as_value(given, dtype)
     wanted = jax.dtypes.canonicalize_dtype(given.dtype if dtype is None else dtype)
     return layouts.put(given.astype(wanted), target)
+
+
+def _on_host() -> Any:
+    """A block that computes on the host, if JAX has it among its devices."""
+    try:
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
+    except RuntimeError:
+        return contextlib.nullcontext()
 
 
 def _target(shape: Any, placement: Any) -> Any:

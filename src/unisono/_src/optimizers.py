@@ -72,10 +72,12 @@ class Optimizer:
 
     def _first_slots(self) -> Any:
         """Optax's first state; made by parts for variables that are cut."""
-        params = [state.peek(v._cell) for v in self._variables]
+        cells = [v._cell for v in self._variables]
         placement = ambient.current().placement
-        if all(v._cell.split is None for v in self._variables) or placement is None:
-            return self._tx.init(params)
+        if all(c.split is None for c in cells) or placement is None:
+            whole = [state.peek(c) if c.split is None else c.gathered(0) for c in cells]
+            return self._tx.init(whole)
+        params = [state.peek(c) for c in cells]
         shapes = jax.eval_shape(self._tx.init, params)
         targets = jax.tree.map(lambda x: _target(x, placement), shapes)
         return jax.jit(self._tx.init, out_shardings=targets)(params)

@@ -363,6 +363,7 @@ class Program:
 
     def _call_carefully(self, leaves: list[Any]) -> Any:
         """Store nothing before all of it is there: Python code may raise on the way."""
+        copies.settle([*self.donated, *self.kept])
         donated = [c.array for c in self.donated]
         kept = [c.array for c in self.kept]
         donated, kept, leaves = self._placed(donated, kept, leaves)

@@ -146,6 +146,7 @@ class Cell:
         """Replace the stored array; unless it is fresh, others may hold it too."""
         versions.EAGER.changed()
         self.array = self._placed(array)
+        self.drafts = {}
         if not is_fresh:
             self.escape()
 
