@@ -138,11 +138,8 @@ class Ours:
 
             return strategy.reduce("SUM", strategy.run(replica, args=(x, y)), axis=None)
 
-        count = strategy.num_replicas_in_sync
-        parts = [np.split(a, count) for a in _batch(total)]
-        self.batch = strategy.experimental_distribute_values_from_function(
-            lambda c: tuple(p[c.replica_id_in_sync_group] for p in parts)
-        )
+        data = uni.data.Dataset.from_tensor_slices(_batch(total)).batch(total)
+        self.batch = next(iter(strategy.experimental_distribute_dataset(data)))
         self.step = step
 
     def __call__(self) -> Any:
