@@ -115,7 +115,7 @@ INPUTS = SIZES[0]
 PER_REPLICA = 64
 
 
-def _initial(rng: np.random.Generator) -> list[np.ndarray]:
+def initial(rng: np.random.Generator) -> list[np.ndarray]:
     out = []
     for i, o in itertools.pairwise(SIZES):
         out.append((rng.normal(size=(i, o)) / np.sqrt(i)).astype(np.float32))
@@ -137,7 +137,7 @@ def mlp_step(replicas: int, per_replica: int = PER_REPLICA) -> Pair:
     total = per_replica * replicas
     x = rng.normal(size=(total, SIZES[0])).astype(np.float32)
     y = rng.integers(0, 10, total).astype(np.int32)
-    start = _initial(rng)
+    start = initial(rng)
     tx = optax.adam(1e-3)
 
     def body(state: Any, batch: Any) -> Any:
@@ -177,7 +177,7 @@ def fed_step(strategy: Any, per_replica: int = PER_REPLICA) -> Any:
     """The same classifier under a strategy: features and labels in, the loss out."""
     total = per_replica * strategy.num_replicas_in_sync
     with strategy.scope():
-        made = [uni.Variable(p) for p in _initial(np.random.default_rng(0))]
+        made = [uni.Variable(p) for p in initial(np.random.default_rng(0))]
         optimizer = uni.optimizers.Optimizer(optax.adam(1e-3), made)
 
     @uni.function

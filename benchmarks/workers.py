@@ -77,7 +77,7 @@ def jax_pair() -> dict[str, list[float]]:
         check_vma=False,
     )
     raw_step = jax.jit(shaped, donate_argnums=0)
-    params = steps._initial(np.random.default_rng(0))
+    params = steps.initial(np.random.default_rng(0))
     held = jax.device_put((params, tx.init(params)), same)
 
     def raw() -> Any:

@@ -22,8 +22,9 @@ def traced(fn):
         lambda x: jax.lax.scan(lambda c, y: (c + y, y), 0.0, x)[0],
         lambda x: jax.grad(lambda y: jnp.sum(jax.nn.softmax(y)))(x),
         lambda x: jax.lax.cond(x[0] > 0, lambda: x * 2, lambda: x),
+        lambda x: jnp.where(x > 0, x, jnp.nan) + np.array([np.nan, 1, 2], np.float32),
     ],
-    ids=["custom_jvp", "scan", "grad", "cond"],
+    ids=["custom_jvp", "scan", "grad", "cond", "nan"],
 )
 def test_two_traces_of_one_function_are_the_same_program(fn):
     assert agreement.is_same(traced(fn), traced(fn))

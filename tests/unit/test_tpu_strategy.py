@@ -387,12 +387,12 @@ def attention(strategy, x, weights, parts):
 
 @pytest.mark.feature("K04")
 @pytest.mark.parametrize(
-    ("logical", "parts"), [(n, p) for n in (2, 4) for p in partitions(n, 4)]
+    ("logical", "parts"), [(n, p) for n in (2, 4, 8) for p in partitions(n, 4)]
 )
 def test_attention_and_its_gradient_are_those_of_one_logical_device(logical, parts):
     strategy, alone = make(logical), make(1, replicas=1)
-    weights = np.random.RandomState(4).randn(3, 8, 4, 4).astype(np.float32)
-    x = np.random.RandomState(5).rand(4, 8, 8).astype(np.float32)
+    weights = np.random.RandomState(4).randn(3, 8, 8, 8).astype(np.float32)
+    x = np.random.RandomState(5).rand(8, 8, 8).astype(np.float32)
 
     def value(weights, s, parts):
         return jnp.mean(attention(s, x, weights, parts) ** 2)

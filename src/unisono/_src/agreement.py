@@ -26,7 +26,7 @@ def _same_jaxpr(a: Any, b: Any) -> bool:
     for x, y in zip(a.eqns, b.eqns, strict=True):
         if x.primitive is not y.primitive or len(x.outvars) != len(y.outvars):
             return False
-        if not _same_atoms(x.invars, y.invars, names) or not _same_params(x, y):
+        if not _same_atoms(x.invars, y.invars, names) or not same_params(x, y):
             return False
         names.update(zip(x.outvars, y.outvars, strict=True))
     return _same_atoms(a.outvars, b.outvars, names)
@@ -50,7 +50,8 @@ def _same_atom(x: Any, y: Any, names: dict[Any, Any]) -> bool:
     return names.get(x) is y
 
 
-def _same_params(x: Any, y: Any) -> bool:
+def same_params(x: Any, y: Any) -> bool:
+    """Whether two equations do the same with their operands."""
     if x.params.keys() != y.params.keys():
         return False
     return all(
@@ -58,6 +59,11 @@ def _same_params(x: Any, y: Any) -> bool:
         for key, value in x.params.items()
         if not key.endswith(_RULES)
     )
+
+
+def is_same_data(a: Any, b: Any) -> bool:
+    """Whether two constants, or lists of them, are equal."""
+    return _same_all(a, b) if isinstance(a, (list, tuple)) else _same(a, b)
 
 
 def _same_all(a: Any, b: Any) -> bool:
@@ -80,7 +86,8 @@ def _same(x: Any, y: Any) -> bool:
     # equations.
     if callable(x) or not _compares(x):
         return type(x) is type(y)
-    return bool(x == y)
+    # Not a number is what it is in both.
+    return bool(x == y) or (isinstance(x, float) and x != x and y != y)
 
 
 def _same_array(x: Any, y: Any) -> bool:
@@ -90,7 +97,8 @@ def _same_array(x: Any, y: Any) -> bool:
         return False
     if jax.numpy.issubdtype(x.dtype, jax.dtypes.extended):
         x, y = jax.random.key_data(x), jax.random.key_data(y)
-    return bool(np.array_equal(np.asarray(x), np.asarray(y)))
+    is_float = bool(jax.numpy.issubdtype(x.dtype, jax.numpy.inexact))
+    return bool(np.array_equal(np.asarray(x), np.asarray(y), equal_nan=is_float))
 
 
 def _compares(x: Any) -> bool:

@@ -20,6 +20,7 @@ from unisono._src import (
     copies,
     errors,
     exchange,
+    layouts,
     state,
     values,
 )
@@ -74,10 +75,29 @@ def read(variable: Any) -> jax.Array:
         return source.copy(cell, frame.copy)
     if cell.policy is Policy.ON_READ:
         return _aggregate(variable, frame, source)
-    if cell.is_replicated and frame.state is None:
+    is_shared = cell.is_replicated or cell.split is not None
+    if is_shared and frame.state is None:
         copies.verify(cell)
         return source.copy(cell, None)
     return source.whole(cell)
+
+
+def read_stored(variable: Any) -> jax.Array:
+    """The value in cross-replica context; what is cut stays so."""
+    cell = variable._cell
+    if cell.split is None or variable._index is not None:
+        return read(variable)
+    copies.verify(cell)
+    return state.EAGER.whole(cell)
+
+
+def read_on_host(variable: Any) -> np.ndarray:
+    """A NumPy array of the value; what is cut is put together on the host."""
+    cell, frame = variable._cell, check_strategy(variable)
+    is_part = variable._index is not None or sees_copy(variable, frame)
+    if cell.split is None or frame.state is not None or is_part:
+        return np.array(read(variable), copy=True)
+    return np.array(read_stored(variable), copy=True)
 
 
 def _aggregate(variable: Any, frame: ambient.Frame, source: state.StateFrame) -> Any:
@@ -257,6 +277,9 @@ def _on_all(cell: state.Cell, value: Any, frame: ambient.Frame) -> Any:
     if frame.state is not None or cell.sharding is None:
         return value
     value = operand(value)
+    if cell.split is not None and isinstance(value, np.ndarray):
+        is_like = value.shape == cell.shape and value.dtype == cell.dtype
+        return layouts.put(value, cell.sharding) if is_like else value
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
         return value
     if cell.is_spread:

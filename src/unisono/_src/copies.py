@@ -22,6 +22,12 @@ def verify(cell: Cell, before: Any = None, among_workers: bool = False) -> None:
     """
     if not cell.is_suspect:
         return
+    if cell.split is not None:
+        # What was there before still is: it is replaced when all agree.
+        cell.is_suspect = False
+        if cell.drafts and not cell.settle():
+            raise errors.diverging(cell.name, cell.origin)
+        return
     among_workers = among_workers and cell.is_spread
     cell.is_suspect = cell.is_spread and not among_workers
     first, *others = collectives.shards(cell.array, cell.topology)
@@ -46,6 +52,13 @@ def all_same(cell: Cell, value: Any, is_same: bool = True) -> bool:
     # A worker that knows better still takes part: the others wait for it.
     point = f"assignment of variable '{cell.name}'"
     return exchange.is_same(cell.topology, point, value, is_same)
+
+
+def settle(cells: Iterable[Cell]) -> None:
+    """Let cells that replicas have written in turn store what they agree on."""
+    for cell in cells:
+        if cell.drafts:
+            verify(cell)
 
 
 def unescape(cells: Iterable[Cell]) -> None:

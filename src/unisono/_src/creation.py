@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import zlib
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src import ambient, state, values
+from unisono._src import ambient, collectives, layouts, state, values
 from unisono._src.operators import operand
 from unisono._src.options import VariableAggregation, VariableSynchronization
 from unisono._src.state import Policy
@@ -33,17 +34,34 @@ def policy(
     return Policy.MIRRORED
 
 
-def initial(initial_value: Any, dtype: Any, shape: Any, name: str | None) -> Any:
-    """The initial value as an array of the wanted type and shape."""
+def initial(
+    initial_value: Any,
+    dtype: Any,
+    shape: Any,
+    name: str | None,
+    placement: state.Placement | None = None,
+) -> Any:
+    """The initial value as an array of the wanted type and shape.
+
+    Args:
+        initial_value: array-like, or a function that gives one.
+        dtype: the wanted type, if any.
+        shape: the wanted shape, if any.
+        name: of the variable.
+        placement: of mirrored variables; one may cut large ones over the devices, and
+            then no device computes or holds the whole.
+    """
     if initial_value is None:
         raise ValueError(
             f"The `initial_value` of variable {name} is None; give an array, a number "
             "or a function without arguments that returns one."
         )
-    value = initial_value() if callable(initial_value) else initial_value
-    value = jnp.asarray(values.owned(operand(value)), dtype)
-    # A weak type would make the variable's dtype follow what is assigned to it.
-    value = jax.lax.convert_element_type(value, value.dtype)
+    is_cut = placement is not None and placement.split_above is not None
+    if is_cut and not state.frame().is_compiled:
+        value = in_parts(initial_value, dtype, placement)
+    else:
+        value = initial_value() if callable(initial_value) else initial_value
+        value = _as_value(value, dtype)
     if shape is not None:
         wanted = tuple(shape)
         matches = len(wanted) == value.ndim and all(
@@ -55,6 +73,74 @@ def initial(initial_value: Any, dtype: Any, shape: Any, name: str | None) -> Any
                 f"explicitly supplied `shape` argument {wanted} of variable {name}."
             )
     return value
+
+
+def _as_value(value: Any, dtype: Any) -> Any:
+    value = jnp.asarray(values.owned(operand(value)), dtype)
+    # A weak type would make the variable's dtype follow what is assigned to it.
+    return jax.lax.convert_element_type(value, value.dtype)
+
+
+def in_parts(given: Any, dtype: Any, placement: Any) -> Any:
+    """A first value; if it is large, part by part where the placement wants it.
+
+    A function is traced, and each device computes its part of what it gives. One that
+    cannot be traced is called, and computes on the host.
+
+    Args:
+        given: an array, or a function that gives one.
+        dtype: the wanted type, if any.
+        placement: says what is large, and which devices there are.
+    """
+    concrete: list[Any] = []
+
+    def traced() -> Any:
+        found = operand(given())
+        if isinstance(found, jax.core.Tracer):
+            return _as_value(found, dtype)
+        concrete.append(found)
+        return ()
+
+    if callable(given):
+        try:
+            closed = jax.make_jaxpr(traced)()
+        except Exception:
+            with _on_host():
+                concrete = [collectives.release(_as_value(given(), dtype))]
+        if not concrete:
+            return _computed(closed, placement)
+        given = concrete[0]
+    if not isinstance(given, np.ndarray):
+        return _as_value(given, dtype)
+    target = _target(given.shape, placement)
+    if target is None:
+        return _as_value(given, dtype)
+    wanted = jax.dtypes.canonicalize_dtype(given.dtype if dtype is None else dtype)
+    return layouts.put(given.astype(wanted), target)
+
+
+def _on_host() -> Any:
+    """A block that computes on the host, if JAX has it among its devices."""
+    try:
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
+    except RuntimeError:
+        return contextlib.nullcontext()
+
+
+def _target(shape: Any, placement: Any) -> Any:
+    split = layouts.choose(placement.topology, placement.split_above, shape)
+    return None if split is None else layouts.sharding(placement.topology, split)
+
+
+def _computed(closed: Any, placement: Any) -> Any:
+    def compute() -> Any:
+        return jax.core.eval_jaxpr(closed.jaxpr, closed.consts)[0]
+
+    (aval,) = closed.out_avals
+    target = _target(aval.shape, placement)
+    if target is None or jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
+        return compute()
+    return jax.jit(compute, out_shardings=target)()
 
 
 def check_distributed(synchronization: VariableSynchronization, name: Any) -> None:

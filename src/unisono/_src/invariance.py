@@ -83,7 +83,7 @@ class Invariance:
         return [False] * len(eqn.outvars)
 
     def _scan(self, eqn: Any, same: list[bool]) -> list[bool]:
-        consts, carry = eqn.params["num_consts"], eqn.params["num_carry"]
+        consts, carry = _scan_counts(eqn.params)
         inner = _jaxpr_of(eqn.params["jaxpr"])
         while True:
             out = self.outputs(inner, same)
@@ -110,6 +110,14 @@ def is_literal(atom: Any) -> bool:
     Its class is in `jax.extend`, which takes long to load.
     """
     return hasattr(atom, "val")
+
+
+def _scan_counts(params: Any) -> tuple[int, int]:
+    """How many operands of a scan are constants of its body, how many are carried."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()  # Since JAX 0.12.
+    return len(consts), len(carry)
 
 
 def _separates(eqn: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src import ambient, collectives, function, state
+from unisono._src import ambient, collectives, function, layouts, partwise, state
 from unisono._src.operators import own
 from unisono._src.options import (
     ReduceOp,
@@ -47,7 +47,7 @@ class Optimizer:
         self._variables = [own(v) for v in variables]
         self._check(self._variables)
         self.name = name
-        initial = tx.init([state.peek(v._cell) for v in self._variables])
+        initial = self._first_slots()
         leaves = jax.tree.leaves(initial)
         self._treedef: Any = jax.tree.structure(initial)
         self._slots = [
@@ -69,6 +69,18 @@ class Optimizer:
         self._count: Variable | None = None
         if accumulate_steps > 1:
             self._make_accumulators()
+
+    def _first_slots(self) -> Any:
+        """Optax's first state; made by parts for variables that are cut."""
+        cells = [v._cell for v in self._variables]
+        placement = ambient.current().placement
+        if all(c.split is None for c in cells) or placement is None:
+            whole = [state.peek(c) if c.split is None else c.gathered(0) for c in cells]
+            return self._tx.init(whole)
+        params = [state.peek(c) for c in cells]
+        shapes = jax.eval_shape(self._tx.init, params)
+        targets = jax.tree.map(lambda x: _target(x, placement), shapes)
+        return jax.jit(self._tx.init, out_shardings=targets)(params)
 
     def _make_accumulators(self) -> None:
         self._sums = [
@@ -157,6 +169,8 @@ class Optimizer:
         return [by_id.get(id(v)) for v in self._variables]
 
     def _merge(self, strategy: Any, gradients: Sequence[Any], idle: Any) -> None:
+        if _is_local() and self._update_parts(gradients, idle):
+            return
         pairs = list(zip(gradients, self._variables, strict=True))
         reduced = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
         self._run_update([getattr(g, "whole", g) for g in reduced], tuple(idle))
@@ -176,11 +190,25 @@ class Optimizer:
         target = state.frame()
         cells = self._shared_cells()
         old = [_stored(target, c) for c in cells]
-        kept = {*idle, *(len(self._variables) + k for k in self._slots_of(idle))}
+        kept = self._kept(idle)
         new = self._change(old, gradients)
         for i, (cell, value) in enumerate(zip(cells, new, strict=True)):
             if i not in kept:
                 target.set_whole(cell, jnp.asarray(value, cell.dtype))
+
+    def _kept(self, idle: tuple[int, ...]) -> set[int]:
+        """Positions of the cells that an update leaves as they are."""
+        return {*idle, *(len(self._variables) + k for k in self._slots_of(idle))}
+
+    def _update_parts(self, gradients: Sequence[Any], idle: Any) -> bool:
+        """Let each replica update its parts of what is cut, if that can be done."""
+        count = len(self._variables)
+
+        def change(inputs: list[Any]) -> list[Any]:
+            return self._change(inputs[:-count], inputs[-count:])
+
+        kept = self._kept(tuple(idle))
+        return partwise.update(change, self._shared_cells(), gradients, kept)
 
     def _slots_of(self, idle: tuple[int, ...]) -> list[int]:
         """Positions of the slots that belong to some of the variables."""
@@ -262,6 +290,13 @@ class Optimizer:
         for v, value in zip(self._sums, sums, strict=True):
             target.set_whole(v._cell, value)
         target.set_whole(self._count._cell, count)
+
+
+def _target(x: Any, placement: state.Placement) -> Any:
+    split = layouts.choose(placement.topology, placement.split_above, x.shape)
+    if split is None:
+        return placement.topology.replicated
+    return layouts.sharding(placement.topology, split)
 
 
 def _stored(source: state.StateFrame, cell: state.Cell) -> Any:

@@ -138,8 +138,30 @@ class CommunicationOptions:
         )
 
 
+class XLAOptions(NamedTuple):
+    """What TensorFlow lets a user say about XLA on TPUs; for `RunOptions`.
+
+    Args:
+        use_spmd_for_xla_partitioning: one program for all logical devices of a
+            replica. It is never otherwise: False is refused.
+        enable_xla_dynamic_padder: whether replicas may have inputs of different shapes.
+    """
+
+    use_spmd_for_xla_partitioning: bool = True
+    enable_xla_dynamic_padder: bool = True
+
+
 class RunOptions(NamedTuple):
-    """Options of `Strategy.run`; they concern host training loops on TPU only."""
+    """Options of `Strategy.run`; as in TensorFlow they concern `TPUStrategy` only.
+
+    Args:
+        experimental_enable_dynamic_batch_size: False refuses inputs that have
+            different shapes on different replicas. Otherwise every shape gets a
+            program of its own.
+        experimental_bucketizing_dynamic_shape: True is refused: padding would change
+            what a replica function computes.
+        experimental_xla_options: a `unisono.tpu.XLAOptions`.
+    """
 
     experimental_enable_dynamic_batch_size: bool = True
     experimental_bucketizing_dynamic_shape: bool = False

@@ -61,6 +61,7 @@ class Trace:
     mesh: topology.Topology | None
     name: str
     meets: bool
+    gathered: frozenset[Cell]
 
 
 def aval_key(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -166,6 +167,7 @@ def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
     mesh = _one_mesh(mesh or frame.topology, [*read, *seen["written"]])
     if mesh is not None and mesh.spans:
         partitioning.check(jaxpr)
+    split = {c for c in (*read, *seen["written"]) if c.split is not None}
     return Trace(
         jaxpr,
         closed.consts,
@@ -176,6 +178,7 @@ def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
         mesh,
         seen["name"],
         mesh is not None and mesh.is_spread and _meets(jaxpr, read, seen),
+        frozenset(c for c in split if partitioning.must_gather(jaxpr, c.split)),
     )
 
 
@@ -200,7 +203,7 @@ def _one_mesh(mesh: topology.Topology | None, cells: Sequence[Cell]) -> Any:
     """The devices that a program needs; all its replicated variables share them."""
     first = None
     for cell in cells:
-        if not (cell.is_stacked or cell.is_replicated):
+        if not cell.is_everywhere:
             continue
         mesh, first = mesh or cell.topology, first or cell
         if cell.topology != mesh:
@@ -246,7 +249,7 @@ class Program:
         self._may_raise = _calls_back(first.jaxpr)
         self.name = first.name
         self._jitted = jax.jit(
-            _named(self._evaluate, first.name),
+            marks.named(self._evaluate, first.name),
             # What a failing callback leaves behind must not be the only copy.
             donate_argnums=() if self._may_raise else 0,
             out_shardings=self._out_shardings(first),
@@ -259,7 +262,7 @@ class Program:
     def _is_elsewhere(self, cell: Cell) -> bool:
         """Whether the cell lives on other devices than the program runs on."""
         if self.mesh is not None:
-            return not (cell.is_stacked or cell.is_replicated)
+            return not cell.is_everywhere
         return cell.sharding is not None and cell.sharding != self._home
 
     def _is_free(self, cell: Cell) -> bool:
@@ -290,7 +293,7 @@ class Program:
                 None if self._home is None else ([self._home] * len(self.written), None)
             )
         same, split = first.mesh.replicated, first.mesh.stacked
-        stored = [split if c.is_stacked else same for c in self.written]
+        stored = [_stored_as(c, same) for c in self.written]
         kinds = signature.leaf_kinds(first.outputs)
         return stored, [split if kind == "p" else same for kind in kinds]
 
@@ -301,10 +304,11 @@ class Program:
         if found is None:
             raise Miss
         by_cell = dict(zip([*self.donated, *self.kept], [*donated, *kept], strict=True))
-        inputs = [by_cell[c] for c in found.read]
+        inputs = [_whole(c, by_cell[c], found) for c in found.read]
         out = jax.core.eval_jaxpr(found.jaxpr, found.consts, *inputs, *leaves)
         count = len(self.written)
-        return out[:count], out[count:]
+        stored = zip(self.written, out, strict=False)
+        return [_whole(c, x, found) for c, x in stored], out[count:]
 
     def _call(self, leaves: list[Any]) -> Any:
         """Gather, call, scatter."""
@@ -312,6 +316,7 @@ class Program:
         with _lock:
             if self._clock != _clock.escapes:
                 copies.unescape(self.donated)
+                copies.settle(self.kept)
                 self._clock = _clock.escapes
             donated = list(map(_ARRAY, self.donated))
             kept = list(map(_ARRAY, self.kept)) if self.kept else self.kept
@@ -360,6 +365,7 @@ class Program:
 
     def _call_carefully(self, leaves: list[Any]) -> Any:
         """Store nothing before all of it is there: Python code may raise on the way."""
+        copies.settle([*self.donated, *self.kept])
         donated = [c.array for c in self.donated]
         kept = [c.array for c in self.kept]
         donated, kept, leaves = self._placed(donated, kept, leaves)
@@ -418,14 +424,16 @@ class Program:
         return self._jitted.lower(donated, kept, leaves)
 
 
-def _named(evaluate: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function under the user's name for it, which programs and profiles show."""
+def _whole(cell: Cell, array: Any, found: Trace) -> Any:
+    """The array of a cell as a program may have it."""
+    if cell not in found.gathered:
+        return array
+    return jax.lax.with_sharding_constraint(array, cell.topology.replicated)
 
-    def named(donated: Any, kept: Any, leaves: Any) -> Any:
-        return evaluate(donated, kept, leaves)
 
-    named.__name__ = named.__qualname__ = name
-    return named
+def _stored_as(cell: Cell, otherwise: Any) -> Any:
+    """How a program on many devices leaves the array of a cell."""
+    return cell.sharding if cell.is_everywhere else otherwise
 
 
 def _put(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
@@ -476,7 +484,11 @@ def materialize(found: Trace, leaves: Sequence[Any]) -> None:
     jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr.replace(eqns=silent), wanted)
     given = [*(c.array for c in found.read), *leaves]
     needed = [x for x, u in zip(given, used, strict=True) if u]
-    made = jax.jit(lambda *xs: jax.core.eval_jaxpr(jaxpr, found.consts, *xs))(*needed)
+    made = jax.jit(
+        lambda *xs: jax.core.eval_jaxpr(jaxpr, found.consts, *xs),
+        # No device shall ever hold the whole of what is cut.
+        out_shardings=[c.sharding if c.split else None for c in found.created],
+    )(*needed)
     for cell, value in zip(found.created, made, strict=True):
         if cell.is_spread:
             value = collectives.own_copy(value)

@@ -154,14 +154,12 @@ def _is_whole(x: Any) -> bool:
 def _row(name: str, variable: variables.Variable) -> Row:
     cell = variable._cell
     spread = cell.policy in (state.Policy.MIRRORED, state.Policy.ON_READ)
-    return Row(
-        name,
-        cell.shape,
-        str(cell.dtype),
-        cell.policy.value,
-        cell.copies if spread else 1,
-        math.prod(cell.shape) * cell.dtype.itemsize,
-    )
+    size = math.prod(cell.shape) * cell.dtype.itemsize
+    placement, devices = cell.policy.value, cell.copies if spread else 1
+    if cell.split is not None:
+        placement, devices = "sharded", len(cell.sharding.device_set)
+        size //= cell.split.parts
+    return Row(name, cell.shape, str(cell.dtype), placement, devices, size)
 
 
 def _array_row(name: str, array: jax.Array) -> Row:

@@ -18,6 +18,7 @@ from unisono._src import (
     errors,
     invariance,
     nest,
+    replica_state,
     state,
     values,
 )
@@ -36,6 +37,7 @@ class _Traced:
     merged: bool = False
     replicated: list[Cell] = dataclasses.field(default_factory=list)
     stacked: list[Cell] = dataclasses.field(default_factory=list)
+    cut: list[Cell] = dataclasses.field(default_factory=list)
     created: list[Cell] = dataclasses.field(default_factory=list)
     shared: list[Any] = dataclasses.field(default_factory=list)
 
@@ -74,7 +76,7 @@ def run(
     """
     outer, topology = state.frame(), placement.topology
     inputs, skeleton = _extract(((args), kwargs), topology)
-    cells = [c for c in outer.cells() if not c.is_stacked or c.topology == topology]
+    cells = [c for c in outer.cells() if not _has_parts(c) or c.topology == topology]
     stored = [outer.whole(c) for c in cells]
 
     def trace() -> _Traced:
@@ -127,7 +129,7 @@ def _trace(
         port = collectives.SpmdPort(topology, outer.traces)
         pairs = zip(cells, copies, strict=True)
         views = {c: x[0] if c.is_stacked else x for c, x in pairs}
-        local = state.LocalFrame(outer, views)
+        local = replica_state.LocalFrame(outer, views)
         index = jax.lax.axis_index(AXIS)
         with (
             contexts.replica_frame(placement, index, port, copy=None, state=local),
@@ -138,20 +140,37 @@ def _trace(
                 result = fn(*call_args, **call_kwargs)
             arrays = _flatten_result(result, port, seen)
         seen.merged = port.has_merged
-        return arrays, *_flatten_state(local, seen)
+        return arrays, *_flatten_state(local, seen, len(_specs_by_axis(cells)))
 
     split, same = PartitionSpec(AXIS), PartitionSpec()
     mapped = jax.shard_map(
         body,
         mesh=topology.mesh,
-        in_specs=(split, [split if c.is_stacked else same for c in cells]),
-        out_specs=(split, same, split),
+        in_specs=(split, [_spec(c) for c in cells]),
+        out_specs=(split, same, split, _specs_by_axis(cells)),
         # How a replica uses its logical devices is left to the compiler.
         axis_names={AXIS},
         check_vma=False,
     )
     seen.closed = jax.make_jaxpr(mapped)(*given)
     return seen
+
+
+def _has_parts(cell: Cell) -> bool:
+    return cell.is_stacked or replica_state.is_cut(cell)
+
+
+def _spec(cell: Cell) -> PartitionSpec:
+    """How replicas share what a cell stores."""
+    if cell.is_stacked:
+        return PartitionSpec(AXIS)
+    return cell.split.spec if replica_state.is_cut(cell) else PartitionSpec()
+
+
+def _specs_by_axis(cells: Sequence[Cell]) -> list[PartitionSpec]:
+    """How parts leave the replicas: by the axis along which they were cut."""
+    axes = [c.split.axis for c in cells if replica_state.is_cut(c)]
+    return [PartitionSpec(*[None] * i, AXIS) for i in range(max(axes, default=-1) + 1)]
 
 
 def _check_replicated(seen: _Traced) -> None:
@@ -224,15 +243,21 @@ def _flatten_result(result: Any, port: Any, seen: _Traced) -> list[Any]:
 
 
 def _flatten_state(
-    local: state.LocalFrame, seen: _Traced
-) -> tuple[list[Any], list[Any]]:
+    local: replica_state.LocalFrame, seen: _Traced, axes: int
+) -> tuple[list[Any], list[Any], list[list[Any]]]:
+    """What leaves the program: equal values, copies, and parts by their axis."""
     changed = dict.fromkeys([*local.created, *local.written])
     seen.created = list(local.created)
     seen.stacked = [c for c in changed if c.is_stacked]
-    seen.replicated = [c for c in changed if not c.is_stacked]
+    by_part = [c for c in changed if c in local.parts]
+    others = {*seen.stacked, *by_part}
+    seen.replicated = [c for c in changed if c not in others]
+    rows = [[c for c in by_part if c.split.axis == i] for i in range(axes)]
+    seen.cut = [c for row in rows for c in row]
     copies = [local.values[c][None] for c in seen.stacked]
     same = [local.values[c] for c in seen.replicated]
-    return [*same, *local.created.values(), *seen.shared], copies
+    parts = [[local.parts[c] for c in row] for row in rows]
+    return [*same, *local.created.values(), *seen.shared], copies, parts
 
 
 def _write_back(outer: state.StateFrame, seen: _Traced, changed: list[Any]) -> None:
@@ -240,7 +265,7 @@ def _write_back(outer: state.StateFrame, seen: _Traced, changed: list[Any]) -> N
     stop = count + len(seen.created)
     for cell, value in zip(seen.created, changed[count:stop], strict=True):
         outer.create(cell, value)
-    cells = [*seen.replicated, *seen.stacked]
+    cells = [*seen.replicated, *seen.stacked, *seen.cut]
     new = [*changed[:count], *changed[stop + len(seen.shared) :]]
     for cell, value in zip(cells, new, strict=True):
         outer.set_whole(cell, value)

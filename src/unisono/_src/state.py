@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src import ambient, collectives, errors, exchange, versions
+from unisono._src import ambient, collectives, errors, exchange, layouts, versions
 from unisono._src.topology import Topology
 
 
@@ -41,6 +41,8 @@ class Placement:
     kind: Policy
     parameter_device: jax.Device
     parameter_name: str
+    # Mirrored variables of so many elements are cut over the devices; None: none are.
+    split_above: int | None = None
 
 
 class Clock:
@@ -66,8 +68,9 @@ class Cell:
     """The storage of one variable."""
 
     __slots__ = (
-        "__weakref__", "array", "copies", "dtype", "escaped", "is_suspect", "name",
-        "origin", "parameter_device", "policy", "serial", "shape", "topology",
+        "__weakref__", "array", "copies", "drafts", "dtype", "escaped", "is_suspect",
+        "name", "origin", "parameter_device", "policy", "serial", "shape", "split",
+        "topology",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +90,9 @@ class Cell:
         self.copies = placement.topology.replicas if placement else 1
         self.name = name
         self.origin = origin
+        self.split = _split(policy, shape, dtype, placement)
+        # Of a cell that is cut: what replicas that take turns have written so far.
+        self.drafts: dict[int, Any] = {}
         self.array: Any = None
         self.escaped = False
         self.is_suspect = False
@@ -102,9 +108,16 @@ class Cell:
     @property
     def is_replicated(self) -> bool:
         """Whether every replica's device holds the stored array."""
+        if self.split is not None:
+            return False
         if self.copies == 1 and self.topology is not None and self.topology.spans:
             return self.policy in (Policy.MIRRORED, Policy.ON_READ)
         return self.policy is Policy.MIRRORED and self.copies > 1
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether all devices of the topology hold the stored array, or part of it."""
+        return self.is_stacked or self.is_replicated or self.split is not None
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -116,6 +129,8 @@ class Cell:
         """Where the stored array belongs, or None for anywhere."""
         if self.topology is None:
             return None
+        if self.split is not None:
+            return layouts.sharding(self.topology, self.split)
         if self.is_stacked:
             return self.topology.stacked
         if self.is_replicated:
@@ -131,6 +146,7 @@ class Cell:
         """Replace the stored array; unless it is fresh, others may hold it too."""
         versions.EAGER.changed()
         self.array = self._placed(array)
+        self.drafts = {}
         if not is_fresh:
             self.escape()
 
@@ -148,8 +164,7 @@ class Cell:
     @property
     def is_spread(self) -> bool:
         """Whether other processes hold copies too."""
-        has_copies = self.is_stacked or self.is_replicated
-        return has_copies and self.topology.is_spread
+        return self.is_everywhere and self.topology.is_spread
 
     def begin(self, value: Any) -> None:
         """Store the first value, of the variable's own shape, on all copies.
@@ -159,10 +174,35 @@ class Cell:
         if self.is_spread:
             point = f"creation of variable '{self.name}'"
             value = exchange.first(self.topology, point, collectives.own_copy(value))
+        if self.split is not None:
+            self.store(layouts.put(value, self.sharding), is_fresh=True)
+            return
         array = jnp.array(value, copy=True)
         if self.is_stacked:
             array = jnp.broadcast_to(array, self.stored_shape)
         self.store(array, is_fresh=True)
+
+    def gathered(self, index: int | None) -> jax.Array:
+        """What replica `index` sees of a cell that is cut, on that replica's device."""
+        topology = self.topology
+        here = topology.first + topology.position(index)
+        if here in self.drafts:
+            return self.drafts[here]
+        asked = topology.spans[here] if topology.spans else topology.devices
+        target = topology.devices[here]
+        return layouts.gathered(self.array, self.split, asked, target)
+
+    def settle(self) -> bool:
+        """Store what replicas have written in turn, if it is the same everywhere."""
+        device, every = self.topology.home, self.topology.local
+        first, *others = (jax.device_put(self.gathered(i), device) for i in every)
+        self.drafts, self.is_suspect = {}, False
+        is_float = bool(jnp.issubdtype(self.dtype, jnp.inexact))
+        same = (jnp.array_equal(first, o, equal_nan=is_float) for o in others)
+        if not all(map(bool, same)):
+            return False
+        self.store(layouts.put(first, self.sharding), is_fresh=True)
+        return True
 
     def duplicate(self) -> jax.Array:
         """A copy of the stored array."""
@@ -172,6 +212,14 @@ class Cell:
         return jax.make_array_from_single_device_arrays(
             self.stored_shape, self.sharding, pieces
         )
+
+
+def _split(policy: Policy, shape: Any, dtype: Any, placement: Any) -> Any:
+    if policy is not Policy.MIRRORED or placement.split_above is None:
+        return None
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return None
+    return layouts.choose(placement.topology, placement.split_above, shape)
 
 
 def live_cells() -> list[Cell]:
@@ -246,11 +294,18 @@ class EagerFrame(StateFrame):
         versions.check_reading((), self.versions, cell.name)
         with LOCK:
             _check_there(cell)
+            if cell.drafts and not cell.settle():
+                raise errors.diverging(cell.name, cell.origin)
             cell.escape()
             return cell.array
 
     def copy(self, cell: Cell, index: int | None) -> Any:
         """What replica `index` sees of the cell, on that replica's device."""
+        if cell.split is not None:
+            versions.check_reading((), self.versions, cell.name)
+            with LOCK:
+                _check_there(cell)
+                return collectives.release(cell.gathered(index))
         array = self.whole(cell)
         if cell.is_stacked:
             here = cell.topology.position(index)
@@ -271,8 +326,14 @@ class EagerFrame(StateFrame):
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replace the copy on one replica's device; the others stay."""
         check_level(cell, value, ())
-        if not (cell.is_stacked or cell.is_replicated):
+        if not cell.is_everywhere:
             cell.store(value)
+            return
+        if cell.split is not None:
+            cell.drafts[cell.topology.first if index is None else index] = value
+            cell.is_suspect = True
+            versions.EAGER.changed()
+            cell.escape()
             return
         pieces = list(collectives.shards(cell.array, cell.topology))
         here = cell.topology.position(index)
@@ -351,7 +412,7 @@ class FunctionFrame(StateFrame):
         """Replace what replica `index` sees."""
         if cell.is_stacked:
             value = self.whole(cell).at[index or 0].set(value)
-        elif cell.is_replicated:
+        elif cell.is_replicated or cell.split is not None:
             # Copy by copy; it counts when all of them have been written.
             written = self.pending.setdefault(cell, {})
             written[index or 0] = value
@@ -380,48 +441,6 @@ class FunctionFrame(StateFrame):
     def note_topology(self, topology: Topology) -> None:
         """Note whose devices the program runs on."""
         self.topology = topology
-
-
-class LocalFrame(StateFrame):
-    """The values of cells inside an SPMD program: copies only, whole ones are local."""
-
-    is_compiled = True
-
-    def __init__(self, parent: StateFrame, copies: dict[Cell, Any]) -> None:
-        self.parent = parent
-        self.values: dict[Cell, Any] = dict(copies)
-        self.written: dict[Cell, None] = {}
-        self.created: dict[Cell, Any] = {}
-        own = jax.lax.axis_index(collectives.AXIS)._trace  # type: ignore[attr-defined]
-        self.traces = (own, *parent.traces)
-        self.versions = parent.versions
-
-    def copy(self, cell: Cell, index: int | None = None) -> Any:
-        """The own copy."""
-        versions.check_reading(self.traces, self.versions, cell.name)
-        if cell not in self.values:
-            return self.parent.whole(cell)
-        return self.values[cell]
-
-    def whole(self, cell: Cell) -> Any:
-        """The own copy: for replicated cells it is the whole."""
-        return self.copy(cell)
-
-    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
-        """Replace the own copy."""
-        check_level(cell, value, self.traces)
-        self.versions.advance()
-        self.values[cell] = value
-        self.written[cell] = None
-
-    def set_whole(self, cell: Cell, value: Any) -> None:
-        """Replace the value; it must be the same on all replicas."""
-        self.set_copy(cell, None, value)
-
-    def create(self, cell: Cell, value: Any) -> None:
-        """Remember the first value: that of replica 0."""
-        check_level(cell, value, self.traces)
-        self.values[cell] = self.created[cell] = collectives.pick_local(value, 0)
 
 
 def frame() -> StateFrame:

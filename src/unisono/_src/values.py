@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src import ambient, collectives, nest
 from unisono._src.operators import ArrayOperators, StandsForArray
@@ -297,8 +298,10 @@ def _copies(whole: Any, count: int) -> tuple[int, tuple[Any, ...]]:
     def split(x: Any) -> list[Any]:
         nonlocal first, here
         if isinstance(x, jax.Array) and len(x.sharding.device_set) >= count > 1:
-            by_device = {s.device: s.data for s in x.addressable_shards}
             mesh = x.sharding.mesh  # type: ignore[attr-defined]
+            if not x.is_fully_replicated:
+                x = jax.device_put(x, NamedSharding(mesh, PartitionSpec()))
+            by_device = {s.device: s.data for s in x.addressable_shards}
             order = list(mesh.devices.reshape(count, -1)[:, 0])
             found = [i for i, d in enumerate(order) if d in by_device]
             first, here = found[0], len(found)

@@ -233,7 +233,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
 
     def numpy(self) -> np.ndarray:
         """The value as a NumPy array of its own."""
-        return np.array(assignment.read(self), copy=True)
+        return assignment.read_on_host(self)
 
     def __jax_array__(self) -> jax.Array:
         return assignment.read(self)
@@ -423,20 +423,15 @@ def _create(
     placement = ambient.current().placement
     if placement is not None:
         creation.check_distributed(synchronization, name)
-    value = creation.initial(initial_value, dtype, shape, name)
     policy = creation.policy(placement, synchronization)
+    splits = placement if policy is Policy.MIRRORED else None
+    value = creation.initial(initial_value, dtype, shape, name, splits)
     if policy in (Policy.MIRRORED, Policy.ON_READ):
         creation.check_mean(aggregation, value.dtype)
         if synchronization is VariableSynchronization.AUTO:
             synchronization = VariableSynchronization.ON_WRITE
-    cell = state.Cell(
-        policy,
-        value.shape,
-        value.dtype,
-        placement,
-        name or "Variable",
-        creation.origin(),
-    )
+    known = name or "Variable", creation.origin()
+    cell = state.Cell(policy, value.shape, value.dtype, placement, *known)
     state.frame().create(cell, value)
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ

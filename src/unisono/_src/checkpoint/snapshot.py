@@ -163,7 +163,7 @@ def _value(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]
         return Entry(item.kind, value=plain.encode(source.give(), what)), None
     array = item.obj
     if isinstance(array, Variable):
-        array = assignment.read(array)
+        array = assignment.read_stored(array)
     elif isinstance(array, companions.Held):
         array = array.read(is_detached)
     elif is_detached:

@@ -96,7 +96,8 @@ def _put_plain(part: Any, topology: Topology) -> Any:
     def one(x: np.ndarray) -> Any:
         if x.dtype.kind == "O":
             return elements.present(x)
-        return jax.device_put(x, topology.devices[0])
+        # On all logical devices of the replica, where a program wants it.
+        return jax.device_put(x, topology.replicated)
 
     return elements.map_leaves(one, part)
 

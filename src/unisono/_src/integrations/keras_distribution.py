@@ -17,7 +17,7 @@ from jax.experimental import sparse
 from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src import ambient, state
-from unisono._src.topology import AXIS
+from unisono._src.topology import AXIS, Topology
 
 
 class StrategyDistribution(keras.distribution.DataParallel):
@@ -50,7 +50,12 @@ class StrategyDistribution(keras.distribution.DataParallel):
         devices = tuple(jax.local_devices()[:1])
         if placement is not None:
             devices = placement.topology.devices
+        self._replicas = len(devices)
         super().__init__(device_mesh=_mesh(devices), auto_shard_dataset=False)
+        if placement is not None and placement.topology.spans:
+            # A batch is whole on the logical devices of a replica. Keras' class knows
+            # of one axis only, but asks for nothing else than what is answered here.
+            self._device_mesh = _logical_mesh(placement.topology)
 
     def get_variable_layout(self, variable: Any) -> None:
         """No layout: a variable of the strategy knows where it lives."""
@@ -67,7 +72,7 @@ class StrategyDistribution(keras.distribution.DataParallel):
         return keras.distribution.TensorLayout(axes, self.device_mesh)
 
     def _is_even(self, shape: Any) -> bool:
-        return len(shape) > 0 and shape[0] % self.num_model_replicas == 0
+        return len(shape) > 0 and shape[0] % self._replicas == 0
 
     # Batches.
 
@@ -103,6 +108,14 @@ class StrategyDistribution(keras.distribution.DataParallel):
 @functools.cache
 def _mesh(devices: tuple[jax.Device, ...]) -> Any:
     return keras.distribution.DeviceMesh((len(devices),), [AXIS], list(devices))
+
+
+@functools.cache
+def _logical_mesh(topology: Topology) -> Any:
+    mesh = topology.mesh
+    return keras.distribution.DeviceMesh(
+        mesh.devices.shape, list(mesh.axis_names), list(mesh.devices.flat)
+    )
 
 
 def _is_sparse(x: Any) -> bool:

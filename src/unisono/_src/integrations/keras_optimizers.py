@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from keras.src.optimizers import loss_scale_optimizer
 
-from unisono._src import ambient, function, operators
+from unisono._src import ambient, function, operators, partwise, variables
 from unisono._src.options import ReduceOp
 
 _updates: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
@@ -55,10 +56,48 @@ def _reduce_and_update(
     """In cross-replica context: add up the gradients and update all copies alike."""
     if not optimizer.built:
         optimizer.build(wanted)
+    if _update_parts(optimizer, wanted, given, grads):
+        return
     pairs = [(g, operators.own(wanted[i])) for g, i in zip(grads, given, strict=True)]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
     arrays = [getattr(g, "whole", g) for g in summed]
     _update(optimizer, original, wanted, given)(arrays)
+
+
+def _update_parts(
+    optimizer: Any, wanted: list[Any], given: list[int], grads: Sequence[Any]
+) -> bool:
+    """Update by parts what is cut over the replicas, if that can be done."""
+    every, slots = optimizer._trainable_variables, optimizer.variables
+    own = [operators.own(v) for v in (*every, *slots)]
+    by_id = {id(wanted[i]): g for i, g in zip(given, grads, strict=True)}
+    is_complete = {id(v) for v in every} == by_id.keys()
+    if not is_complete or not all(isinstance(v, variables.Variable) for v in own):
+        return False
+    count = len(every)
+
+    def change(inputs: list[Any]) -> list[Any]:
+        with _of_shapes((*every, *slots), inputs):
+            weights, found = optimizer.stateless_apply(
+                inputs[count:-count], inputs[-count:], inputs[:count]
+            )
+        return [*weights, *found]
+
+    cells = [v._cell for v in own]
+    return partwise.update(change, cells, [by_id[id(v)] for v in every], ())
+
+
+@contextlib.contextmanager
+def _of_shapes(changed: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
+    """A block in which Keras takes variables for what has the shapes of parts."""
+    before = [v._shape for v in changed]
+    try:
+        for variable, value in zip(changed, values, strict=False):
+            variable._shape = value.shape
+        yield
+    finally:
+        for variable, shape in zip(changed, before, strict=True):
+            variable._shape = shape
 
 
 def _update(
@@ -91,6 +130,6 @@ def _apply(optimizer: Any, original: Any, grads: list[Any], wanted: list[Any]) -
         [by_id.get(id(v)) for v in every],
         [v.value for v in every],
     )
-    for variables, values in zip((every, own), updated, strict=True):
-        for variable, value in zip(variables, values, strict=True):
+    for kept, values in zip((every, own), updated, strict=True):
+        for variable, value in zip(kept, values, strict=True):
             variable.assign(value)

@@ -70,7 +70,7 @@ class StrategyVariable(KerasVariable):
         if stateless_scope.in_stateless_scope():
             given = stateless_scope.get_stateless_scope().get_current_value(self)
             if given is not None:
-                return self._maybe_autocast(given)
+                return self._maybe_autocast(_gathered(self, kept, given))
         return self._maybe_autocast(_read(self, kept))
 
     # Keras reads and writes `_value`; it is None before the first value.
@@ -89,6 +89,17 @@ class StrategyVariable(KerasVariable):
             self._direct_assign(value)
         elif "_kept" in self.__dict__:
             self._set_aside()
+
+    def _initialize_with_initializer(self, initializer: Any) -> None:
+        if not _may_be_cut():
+            super()._initialize_with_initializer(initializer)
+            return
+
+        def initial() -> Any:
+            value = initializer(self._shape, dtype=self._dtype)
+            return self._convert_to_tensor(value, dtype=self._dtype)
+
+        self._direct_assign(initial)
 
     def _direct_assign(self, value: Any) -> None:
         kept = self.__dict__.get("_kept")
@@ -147,11 +158,17 @@ def adopt(variable: Any) -> None:
         variable.__class__ = StrategyVariable
 
 
+def _may_be_cut() -> bool:
+    """Whether a new variable may be split over devices; each then makes its part."""
+    placement = ambient.current().placement
+    return placement is not None and placement.split_above is not None
+
+
 def _make(variable: Any, value: Any) -> variables.Variable:
     synchronization = _SYNCHRONIZATIONS[variable.synchronization]
     aggregation = _AGGREGATIONS[variable.aggregation]
     if aggregation is VariableAggregation.NONE and not variable.trainable:
-        aggregation = keeping.aggregation_of_state(value.dtype)
+        aggregation = keeping.aggregation_of_state(jnp.dtype(variable.dtype))
     return keeping.make(
         value,
         trainable=variable.trainable,
@@ -191,8 +208,9 @@ def creating(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         in_scope = ambient.current().placement is not None
-        if in_scope and keras_distribution.current() is None:
-            # `clear_session` was called: Keras has forgotten whom to ask.
+        if _may_be_cut() or (in_scope and keras_distribution.current() is None):
+            # Before it has a value; or `clear_session` was called, and Keras has
+            # forgotten whom to ask.
             adopt(self)
         if ambient.current().state is None or stateless_scope.in_stateless_scope():
             original(self, *args, **kwargs)
@@ -220,6 +238,18 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
         # Keras finds out shapes, or compiles with values of its own choice.
         return state.peek(kept._cell)
     return _hand_over(variable, kept) if is_training else assignment.read(kept)
+
+
+def _gathered(variable: StrategyVariable, kept: variables.Variable, given: Any) -> Any:
+    """The value of a weight in a step of Keras, whole; slots and the like stay split.
+
+    Else the compiler would split what is computed from it, see `partitioning`.
+    """
+    cell = kept._cell
+    is_whole = cell.split is None or given.shape != cell.shape
+    if is_whole or not variable.trainable or not keras_distribution.is_training():
+        return given
+    return jax.lax.with_sharding_constraint(given, cell.topology.replicated)
 
 
 def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:

@@ -22,6 +22,7 @@ from unisono._src import (
     reports,
 )
 from unisono._src.strategies import extended as extended_lib
+from unisono._src.strategies import run_options
 
 
 class ValueContext:
@@ -149,7 +150,7 @@ class Strategy:
                 replicas together.
             args: positional arguments; per-replica values are passed part by part.
             kwargs: keyword arguments, likewise.
-            options: accepted; they concern TPU host loops only.
+            options: `RunOptions`; they concern `TPUStrategy` only.
 
         Returns:
             The structure that `fn` returned; each leaf is one object if all replicas
@@ -158,6 +159,8 @@ class Strategy:
         extended_lib.require_cross_replica(self)
         extended_lib.check_args(args)
         kwargs = dict(kwargs or {})
+        if options is not None and self._extended._has_static_shapes:
+            run_options.check(options, (args, kwargs))
         if not function.is_compiling():
             compiled = function.compiled(fn, ambient.current().host)
             if compiled is not None:

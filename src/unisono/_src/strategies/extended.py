@@ -44,6 +44,9 @@ class StrategyExtended:
         container_strategy: the `Strategy` that this object belongs to.
     """
 
+    # Whether it is a TPU's strategy, which TensorFlow gives programs of fixed shapes.
+    _has_static_shapes = False
+
     def __init__(self, container_strategy: Any) -> None:
         self._container_ref = weakref.ref(container_strategy)
         self._default_options = options.CommunicationOptions()
@@ -140,8 +143,11 @@ class StrategyExtended:
 
     @property
     def experimental_require_static_shapes(self) -> bool:
-        """Whether shapes must be known when a program is compiled."""
-        return False
+        """Whether shapes must be known when a program is compiled.
+
+        They always are here, whatever this says: another shape is another program.
+        """
+        return self._has_static_shapes
 
     @property
     def experimental_should_init(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from unisono._src import devices, state
+from unisono._src import devices, layouts
+from unisono._src.state import Placement, Policy
 from unisono._src.strategies import base, cross_device_ops, replicated
 from unisono._src.topology import Topology
 
@@ -20,6 +21,11 @@ class MirroredStrategy(base.Strategy):
             accelerators, else all CPU devices. Naming ``"CPU:7"`` first makes that
             many virtual CPU devices.
         cross_device_ops: accepted; XLA chooses how to communicate.
+        state: ``"mirrored"``, or ``"sharded"``: large variables, and the slots of
+            optimizers, are split over the devices and gathered where they are read.
+            Programs and their numbers stay the same.
+        shard_above: how many elements a variable has that is split; default 65,536.
+            One of whose axes none can be split evenly is mirrored.
 
     >>> strategy = MirroredStrategy(["CPU:0", "CPU:1"])
     >>> strategy.num_replicas_in_sync
@@ -30,18 +36,24 @@ class MirroredStrategy(base.Strategy):
         self,
         devices: Sequence[Any] | None = None,
         cross_device_ops: Any = None,
+        *,
+        state: str = "mirrored",
+        shard_above: int | None = None,
     ) -> None:
         _check_ops(cross_device_ops)
+        above = _split_above(state, shard_above)
         topology = Topology.of(devices or _all_devices())
-        placement = state.Placement(
+        placement = Placement(
             self,
             topology,
-            state.Policy.MIRRORED,
+            Policy.MIRRORED,
             topology.devices[0],
             topology.names[0],
+            above,
         )
         super().__init__(replicated.ReplicatedExtended(self, placement))
 
 
 _all_devices = devices.default_names
 _check_ops = cross_device_ops.check
+_split_above = layouts.above

@@ -60,6 +60,7 @@ class ReplicatedExtended(local.LocalExtended):
             old.kind,
             old.parameter_device,
             old.parameter_name,
+            old.split_above,
         )
         kind.__init__(self, container, moved)
 
@@ -97,10 +98,13 @@ class ReplicatedExtended(local.LocalExtended):
         )
 
     def _run_alone(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        own = values.unwrap((args, kwargs), 0, 1)
         if self._topology.spans and state.frame().is_compiled:
             state.frame().note_topology(self._topology)
-        args = values.unwrap(args, 0, 1)
-        kwargs = values.unwrap(kwargs, 0, 1)
+        elif self._topology.spans:
+            first = self._topology.devices[0]
+            own = nest.map_structure(lambda x: collectives.follow(x, first), own)
+        args, kwargs = own
         with self._on_device(0):
             replica_id = contexts.replica_id(0)
             port = collectives.Solo()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,8 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from unisono._src import ambient, devices, state
+from unisono._src import ambient, devices, layouts, state
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
+from unisono._src.state import Placement, Policy
 from unisono._src.strategies import base, replicated
 from unisono._src.topology import Topology
 from unisono._src.tpu import system
@@ -22,18 +24,25 @@ from unisono._src.tpu.assignment import DeviceAssignment
 class _TPUExtended(replicated.ReplicatedExtended):
     """Replicas of logical devices."""
 
+    _has_static_shapes = True
+
     @contextlib.contextmanager
     def experimental_logical_device(self, logical_device_id: int) -> Iterator[None]:
         """Say which logical device operations and variables in the block belong to.
 
-        The compiler runs one program on all logical devices of a replica, so this
-        checks the number and changes nothing.
+        The compiler runs one program on all logical devices of a replica, so each of
+        them has what is made here: a variable is whole, also where the strategy would
+        split it.
 
         Raises:
             ValueError: there is no such logical device.
         """
         check_logical_device(self._topology, logical_device_id)
-        yield
+        placement = ambient.current().placement
+        if placement is not None:
+            placement = dataclasses.replace(placement, split_above=None)
+        with ambient.pushed(placement=placement):
+            yield
 
 
 class TPUStrategy(base.Strategy):
@@ -50,9 +59,14 @@ class TPUStrategy(base.Strategy):
             `initialize_tpu_system` gives.
         experimental_spmd_xla_partitioning: accepted; one program is always
             partitioned over the logical devices of a replica.
+        state: ``"mirrored"``, or ``"sharded"``: large variables, and the slots of
+            optimizers, are split over the logical devices of each replica; where a
+            replica has one, over the replicas, as by `MirroredStrategy`.
+        shard_above: how many elements a variable has that is split; default 65,536.
 
     Raises:
-        ValueError: the assignment is not for the devices that there are.
+        ValueError: the assignment is not for the devices that there are; or state is
+            to be sharded over the devices of several processes.
 
     >>> grid = system.initialize_tpu_system()
     >>> pairs = DeviceAssignment.build(grid, [1, 1, 1, 2], num_replicas=4)
@@ -65,8 +79,12 @@ class TPUStrategy(base.Strategy):
         tpu_cluster_resolver: Any = None,
         experimental_device_assignment: DeviceAssignment | None = None,
         experimental_spmd_xla_partitioning: bool = False,
+        *,
+        state: str = "mirrored",
+        shard_above: int | None = None,
     ) -> None:
         del experimental_spmd_xla_partitioning
+        above = layouts.above(state, shard_above)
         resolver = tpu_cluster_resolver or TPUClusterResolver("")
         grid = system.initialize_tpu_system(resolver)
         given = experimental_device_assignment
@@ -74,13 +92,19 @@ class TPUStrategy(base.Strategy):
             topology = _one_each(grid.num_tasks)
         else:
             topology = _as_assigned(given, grid.num_tasks)
+        if above is not None and topology.is_spread:
+            raise ValueError(
+                f'state="sharded" needs all devices in one process; there are '
+                f"{topology.workers}. A worker could not read a variable by itself."
+            )
         self._resolver = resolver
-        placement = state.Placement(
+        placement = Placement(
             self,
             topology,
-            state.Policy.MIRRORED,
+            Policy.MIRRORED,
             topology.home,
             topology.local_names[0],
+            above,
         )
         super().__init__(_TPUExtended(self, placement))
 

@@ -1,0 +1,167 @@
+"""Keras and Flax models whose weights and slots are split over devices."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import unisono as uni
+from tests.integration.programs import difference, examples, scope
+
+keras = pytest.importorskip("keras")
+pytest.importorskip("flax")
+layers = keras.layers
+
+CLOSE = 5e-6
+BLOCKS = {2: [1, 1, 1, 2], 4: [2, 1, 1, 2]}
+
+
+def over_replicas(replicas):
+    names = [f"CPU:{i}" for i in range(replicas)]
+    return uni.distribute.MirroredStrategy(names, state="sharded", shard_above=32)
+
+
+def over_logical_devices(logical, **options):
+    built = uni.tpu.experimental.DeviceAssignment.build(
+        uni.tpu.experimental.initialize_tpu_system(),
+        computation_shape=BLOCKS[logical],
+        num_replicas=2,
+    )
+    return uni.distribute.TPUStrategy(experimental_device_assignment=built, **options)
+
+
+def network(strategy, optimizer, image=False):
+    with scope(strategy):
+        keras.utils.set_random_seed(3)
+        middle = [layers.BatchNormalization()]
+        if image:
+            reshaped = layers.Reshape((4, 4, 3))
+            middle = [reshaped, layers.Conv2D(8, 3, padding="same"), layers.Flatten()]
+        first = [layers.Input((5,)), layers.Dense(48, use_bias=False)]
+        model = keras.Sequential([*first, *middle, layers.ReLU(), layers.Dense(3)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer(), loss, metrics=["accuracy"])
+    return model
+
+
+def fitted(strategy, optimizer, image=False):
+    model = network(strategy, optimizer, image)
+    x, y = examples(19)
+    history = model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False)
+    found = {
+        "history": history.history,
+        "evaluate": model.evaluate(x, y, batch_size=8, verbose=0),
+        "predict": model.predict(x, batch_size=8, verbose=0),
+        "weights": model.get_weights(),
+        "optimizer": [np.array(v) for v in model.optimizer.variables],
+    }
+    return model, found
+
+
+def adam():
+    return keras.optimizers.Adam(0.01)
+
+
+def clipped():
+    return keras.optimizers.SGD(0.1, momentum=0.9, global_clipnorm=0.5)
+
+
+def parts(variable):
+    array = variable._unisono_variable._cell.array
+    return {s.data.shape for s in array.addressable_shards}
+
+
+@pytest.mark.feature("V01", "T01")
+def test_fit_gives_the_numbers_of_one_device_in_part_of_the_memory():
+    _, wanted = fitted(None, clipped)
+    model, found = fitted(over_replicas(4), clipped)
+    assert difference(found, wanted) < CLOSE
+    kernel = model.layers[0].kernel
+    slots = [v for v in model.optimizer.variables if v.shape == kernel.shape]
+    assert [parts(v) for v in (kernel, *slots)] == [{(5, 12)}] * (1 + len(slots))
+    rows = model.distribute_strategy.describe(model).rows
+    large = [r for r in rows if np.prod(r.shape) >= 32]
+    assert {r.placement for r in large} == {"sharded"}
+    assert all(r.bytes_per_device == np.prod(r.shape) for r in large)
+
+
+@pytest.mark.feature("V01", "T03")
+@pytest.mark.parametrize(
+    ("logical", "options"),
+    [(2, {}), (4, {"state": "sharded", "shard_above": 32})],
+    ids=["whole", "split"],
+)
+def test_fit_runs_on_replicas_that_span_devices(logical, options):
+    _, wanted = fitted(None, adam, image=True)
+    model, found = fitted(over_logical_devices(logical, **options), adam, image=True)
+    assert difference(found, wanted) < CLOSE
+    assert parts(model.layers[0].kernel) == {(5, 48 // logical if options else 48)}
+
+
+def trained(strategy, optimizer):
+    """A custom loop; gives what came out, and the text of the program."""
+    model = network(strategy, optimizer)
+    count = strategy.num_replicas_in_sync
+
+    def replica_step(x, y):
+        def loss_fn():
+            losses = keras.losses.sparse_categorical_crossentropy(
+                y, model(x, training=True), from_logits=True
+            )
+            return jnp.sum(losses) / (len(y) * count)
+
+        weights = model.trainable_variables
+        loss, gradients = uni.value_and_grad(loss_fn, weights)()
+        model.optimizer.apply_gradients(zip(gradients, weights))
+        return loss
+
+    @uni.function
+    def step(x, y):
+        found = strategy.run(replica_step, args=(x, y))
+        return strategy.reduce("SUM", found, axis=None)
+
+    data = uni.data.Dataset.from_tensor_slices(examples(16)).batch(8)
+    batches = list(strategy.experimental_distribute_dataset(data))
+    losses = [float(step(*batch)) for batch in batches]
+    slots = [np.array(v) for v in model.optimizer.variables]
+    text = step.lowered(*batches[0]).as_text()
+    return (losses, model.get_weights(), slots), text
+
+
+@pytest.mark.feature("V01")
+def test_a_custom_loop_updates_parts():
+    names = [f"CPU:{i}" for i in range(4)]
+    wanted, _ = trained(uni.distribute.MirroredStrategy(names), clipped)
+    found, text = trained(over_replicas(4), clipped)
+    assert difference(found, wanted) < CLOSE
+    # Weights are gathered, to compute with them; no slot is.
+    gathered = re.findall(r"stablehlo.all_gather.* -> tensor<(\w+)xf32>", text)
+    assert sorted(gathered) == ["48"] * 4 + ["48x3", "5x48"]
+    assert text.count("stablehlo.reduce_scatter") == 4
+
+
+def test_kernels_are_made_part_by_part():
+    seen = []
+
+    def initial(shape, dtype=None):
+        seen.append(jax.random.normal(jax.random.key(0), shape, dtype))
+        return seen[-1]
+
+    with over_replicas(4).scope():
+        dense = layers.Dense(8, kernel_initializer=initial)
+        dense.build((None, 16))
+    assert [isinstance(x, jax.core.Tracer) for x in seen] == [True]
+    assert parts(dense.kernel) == {(4, 8)}
+    wanted = jax.random.normal(jax.random.key(0), (16, 8))
+    np.testing.assert_allclose(dense.kernel, wanted, rtol=1e-6)
+
+
+def test_flax_modules_train_with_the_same_numbers():
+    from tests.integration.test_flax import loop
+
+    names = ["CPU:0", "CPU:1"]
+    wanted = loop(uni.distribute.MirroredStrategy(names), count=16)
+    sharded = uni.distribute.MirroredStrategy(names, state="sharded", shard_above=8)
+    assert difference(loop(sharded, count=16), wanted) < CLOSE

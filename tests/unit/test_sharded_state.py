@@ -1,0 +1,511 @@
+"""State that is split over replicas: the numbers of copies, a part of the memory."""
+
+import copy
+import gc
+import logging
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import unisono as tf
+from unisono._src import layouts, partwise
+
+SUM = tf.VariableAggregation.SUM
+WIDE = np.arange(32, dtype=np.float32).reshape(8, 4)
+RNG = np.random.default_rng(1)
+XS = RNG.normal(size=(2, 8, 4, 16)).astype(np.float32)
+YS = RNG.normal(size=(2, 8, 4, 8)).astype(np.float32)
+
+
+def make(replicas, above=8, kind="sharded"):
+    names = [f"CPU:{i}" for i in range(replicas)]
+    if kind == "mirrored":
+        return tf.distribute.MirroredStrategy(names)
+    return tf.distribute.MirroredStrategy(names, state=kind, shard_above=above)
+
+
+def variable(strategy, value=WIDE, **options):
+    with strategy.scope():
+        return tf.Variable(value, **options)
+
+
+def parts(v):
+    """The shape of what each device holds."""
+    return {s.data.shape for s in v._cell.array.addressable_shards}
+
+
+def held(device):
+    """Bytes of all arrays on a device."""
+    gc.collect()
+    found = [s for x in jax.live_arrays() for s in x.addressable_shards]
+    return sum(s.data.nbytes for s in found if s.device == device)
+
+
+def per_replica(strategy, values):
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: jnp.asarray(values[context.replica_id_in_sync_group])
+    )
+
+
+class Training:
+    """A small network, trained step by step."""
+
+    def __init__(self, strategy, tx, **options):
+        self.strategy = strategy
+        rng = np.random.default_rng(0)
+        with strategy.scope():
+            self.weights = [
+                tf.Variable(lambda: jax.random.normal(jax.random.key(0), (16, 32)) / 4),
+                tf.Variable(jnp.zeros(32)),
+                tf.Variable((rng.normal(size=(32, 8)) / 4).astype(np.float32)),
+            ]
+            self.optimizer = tf.optimizers.Optimizer(tx, self.weights, **options)
+        self.compiled = tf.function(self.step)
+
+    def loss(self, x, y):
+        first, bias, second = self.weights
+        hidden = jnp.tanh(x @ first + bias)
+        count = len(x) * self.strategy.num_replicas_in_sync
+        return jnp.sum((hidden @ second - y) ** 2) / count
+
+    def replica(self, x, y):
+        value, gradients = tf.value_and_grad(self.loss, self.weights)(x, y)
+        self.optimizer.apply_gradients(zip(gradients, self.weights))
+        return value
+
+    def step(self, x, y):
+        found = self.strategy.run(self.replica, args=(x, y))
+        return self.strategy.reduce("SUM", found, axis=None)
+
+    def batch(self, i=0):
+        return per_replica(self.strategy, XS[i]), per_replica(self.strategy, YS[i])
+
+    def train(self, step=None):
+        losses = [(step or self.compiled)(*self.batch(i)) for i in range(len(XS))]
+        state = [*self.weights, *self.optimizer.variables]
+        return [np.array(losses), *(v.numpy() for v in state)]
+
+    def text(self):
+        return self.compiled.lowered(*self.batch()).compile().as_text()
+
+
+def results(text, name):
+    """Shapes of what the operations of a name give, also when several are combined."""
+    lines = re.findall(rf"= (\(.*?\)|\S+) {name}(?:-start)?\(", text)
+    return sorted(
+        shape for line in lines for shape in re.findall(r"\w+\[[\d,]*\]", line)
+    )
+
+
+def assert_close(found, wanted, **limits):
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(
+            own, other, **({"rtol": 2e-5, "atol": 2e-6} | limits)
+        )
+
+
+# ------------------------------------------------------------------------ where it is
+
+
+@pytest.mark.feature("T01")
+@pytest.mark.parametrize("replicas", [1, 2, 4, 8])
+def test_memory_per_device_falls_with_the_number_of_devices(replicas):
+    strategy = make(replicas)
+    trained = Training(strategy, optax.adam(1e-2))
+    described = strategy.describe([*trained.weights, *trained.optimizer.variables])
+    # Each weight has two slots of its shape; three counters are in every copy.
+    whole = 3 * 4 * (16 * 32 + 32 + 32 * 8) + 8
+    assert described.bytes_per_device == (whole - 8) // replicas + 8
+    placements = {r.placement for r in described.rows if r.shape}
+    assert placements == {"sharded" if replicas > 1 else "mirrored"}
+    assert {r.devices for r in described.rows} == {replicas}
+
+
+@pytest.mark.feature("T01")
+def test_devices_hold_what_the_description_says():
+    device = jax.devices("cpu")[1]
+    before = held(device)
+    strategy = make(8)
+    trained = Training(strategy, optax.adam(1e-2))
+    state = [*trained.weights, *trained.optimizer.variables]
+    described = strategy.describe(state).bytes_per_device
+    trained.compiled(*trained.batch())
+    assert held(device) - before == described
+    assert strategy.describe(state).bytes_per_device == described
+
+
+def test_what_is_small_or_cannot_be_cut_evenly_is_mirrored():
+    strategy = make(4, above=8)
+    shapes = [(2, 3), (9, 3), (8, 4), (3, 8), (5, 5, 12), (64,)]
+    found = [parts(variable(strategy, np.ones(s, np.float32))) for s in shapes]
+    wanted = [(2, 3), (9, 3), (2, 4), (3, 2), (5, 5, 3), (16,)]
+    assert found == [{w} for w in wanted]
+    assert parts(variable(make(4, above=None), np.ones((256, 255)))) == {(256, 255)}
+    assert parts(variable(make(4, above=None), np.ones((256, 256)))) == {(64, 256)}
+    key = variable(strategy, jax.random.split(jax.random.key(0), 8))
+    on_read = tf.VariableSynchronization.ON_READ
+    assert key._cell.split is None
+    assert variable(strategy, synchronization=on_read)._cell.split is None
+
+
+def test_a_first_value_is_computed_part_by_part():
+    seen = []
+
+    def initial():
+        seen.append(jax.random.normal(jax.random.key(0), (16, 4)))
+        return seen[-1]
+
+    v = variable(make(4), initial)
+    assert [isinstance(x, jax.core.Tracer) for x in seen] == [True]
+    assert parts(v) == {(4, 4)}
+    np.testing.assert_allclose(
+        v.numpy(), jax.random.normal(jax.random.key(0), (16, 4)), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda: WIDE,
+        lambda: WIDE.tolist(),
+        lambda: jnp.asarray(np.asarray(jnp.ones((8, 4))) * WIDE),
+        lambda: WIDE.astype(np.float64),
+    ],
+)
+@pytest.mark.parametrize("called", [True, False])
+def test_any_first_value_will_do(give, called):
+    v = variable(make(4), give if called else give())
+    assert (v.dtype, parts(v)) == (np.float32, {(2, 4)})
+    np.testing.assert_array_equal(v.numpy(), WIDE)
+
+
+def test_a_numpy_array_that_was_given_may_be_changed_afterwards():
+    given = WIDE.copy()
+    v = variable(make(2), given)
+    given[:] = 0
+    np.testing.assert_array_equal(v.numpy(), WIDE)
+
+
+def test_a_variable_made_in_a_function_is_cut_too():
+    strategy, made = make(4), []
+
+    @tf.function
+    def step(x):
+        if not made:
+            made.append(tf.Variable(jnp.ones((8, 4)) * 3))
+        return jnp.sum(made[0] * x)
+
+    with strategy.scope():
+        assert float(step(2.0)) == 192
+    assert parts(made[0]) == {(2, 4)}
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"state": "split"}, 'Expected state "mirrored" or "sharded", received'),
+        ({"shard_above": 5}, "shard_above=5 says which variables to split, but with"),
+        ({"state": "sharded", "shard_above": 0}, "Expected shard_above >= 1, received"),
+    ],
+)
+def test_arguments_that_say_nothing_are_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], **options)
+
+
+# ---------------------------------------------------------------------------- numbers
+
+# Element by element, or with sums over all of them.
+BY_PARTS = {
+    "sgd": optax.sgd(0.1),
+    "momentum": optax.sgd(0.1, momentum=0.9, nesterov=True),
+    "adam": optax.adam(1e-2),
+    "adamw": optax.adamw(1e-2),
+    "rmsprop": optax.rmsprop(1e-2),
+    "adagrad": optax.adagrad(0.1),
+    "lion": optax.lion(1e-2),
+    "global norm": optax.chain(optax.clip_by_global_norm(0.1), optax.adam(1e-2)),
+    "lamb": optax.lamb(1e-2),
+    "lars": optax.lars(1e-2),
+    "if finite": optax.apply_if_finite(optax.adam(1e-2), 3),
+    "schedule": optax.adam(optax.cosine_decay_schedule(0.1, 5)),
+}
+# Those that have the number of elements, rows and columns, or random numbers in them.
+WHOLE = {
+    "adafactor": optax.adafactor(1e-2, min_dim_size_to_factor=4),
+    "mean": optax.chain(optax.clip_by_block_rms(1e-2), optax.sgd(0.1)),
+    "noise": optax.noisy_sgd(0.1, key=jax.random.key(0)),
+    "centralized": optax.chain(optax.centralize(), optax.sgd(0.1)),
+}
+
+
+@pytest.mark.parametrize("name", [*BY_PARTS, *WHOLE])
+def test_it_is_known_which_optimizers_can_update_parts(name):
+    tx = (BY_PARTS | WHOLE)[name]
+    shapes = [jax.ShapeDtypeStruct(s, jnp.float32) for s in [(16, 32), (32,), (32, 8)]]
+    slots = jax.eval_shape(tx.init, shapes)
+    leaves, treedef = jax.tree.flatten(slots)
+    every = [*shapes, *leaves, *shapes]
+    topology = make(4).extended._topology
+    cuts = [layouts.choose(topology, 8, x.shape) for x in every]
+
+    def change(inputs):
+        found, new = tx.update(inputs[-3:], treedef.unflatten(inputs[3:-3]), inputs[:3])
+        return [*optax.apply_updates(inputs[:3], found), *jax.tree.leaves(new)]
+
+    if name in BY_PARTS:
+        partwise.Update(change, every, cuts, cuts[:-3])
+    else:
+        with pytest.raises(partwise.NotByParts):
+            partwise.Update(change, every, cuts, cuts[:-3])
+
+
+@pytest.mark.parametrize(
+    "name", ["momentum", "adam", "global norm", "lamb", "if finite", *list(WHOLE)[:2]]
+)
+def test_every_optimizer_gives_the_numbers_of_mirrored_state(name, caplog):
+    tx = (BY_PARTS | WHOLE)[name]
+    wanted = Training(make(4, kind="mirrored"), tx).train()
+    trained = Training(make(4), tx)
+    with caplog.at_level(logging.INFO, "unisono"):
+        assert_close(trained.train(), wanted)
+    assert ("is gathered for an update" in caplog.text) == (name in WHOLE)
+    if name in BY_PARTS:
+        text = trained.text()
+        # Each weight once, to compute with it; no slot, and no sum of gradients.
+        assert results(text, "all-gather") == ["f32[16,32]", "f32[32,8]", "f32[32]"]
+        assert results(text, "reduce-scatter") == ["f32[4,32]", "f32[8,8]", "f32[8]"]
+        assert set(results(text, "all-reduce")) <= {"f32[]", "s32[]", "pred[]"}
+
+
+@pytest.mark.parametrize("replicas", [1, 8])
+def test_any_number_of_replicas_gives_the_numbers_of_mirrored_state(replicas):
+    tx = optax.adam(1e-2)
+    wanted = Training(make(replicas, kind="mirrored"), tx).train()
+    assert_close(Training(make(replicas), tx).train(), wanted)
+
+
+def test_eager_steps_give_the_numbers_of_compiled_ones():
+    tx = optax.sgd(1e-1)
+    wanted = Training(make(2), tx).train()
+    trained = Training(make(2), tx)
+    assert_close(trained.train(trained.step), wanted)
+    assert parts(trained.weights[0]) == {(8, 32)}
+
+
+def test_uneven_batches_are_right_inside_a_function():
+    def found(kind):
+        trained = Training(make(2, kind=kind), optax.adam(1e-2))
+        x, y = (
+            tf.distribute.PerReplica((jnp.asarray(a[0, 0]), jnp.asarray(a[0, 1, :3])))
+            for a in (XS, YS)
+        )
+        loss = trained.compiled(x, y)
+        return [loss, *(v.numpy() for v in trained.weights)]
+
+    assert_close(found("sharded"), found("mirrored"))
+
+
+def test_gradients_may_be_accumulated_or_missing():
+    def found(kind):
+        trained = Training(make(2, kind=kind), optax.sgd(0.1), accumulate_steps=2)
+        idle = Training(make(2, kind=kind), optax.adam(1e-2))
+
+        @tf.function
+        def step(x, y):
+            def replica(x, y):
+                first, _, second = idle.weights
+                gradients = tf.grad(idle.loss, [first])(x, y)
+                idle.optimizer.apply_gradients([(gradients[0], first), (None, second)])
+
+            idle.strategy.run(replica, args=(x, y))
+
+        step(*idle.batch())
+        state = [*idle.weights, *idle.optimizer.variables]
+        return [*trained.train(), *(v.numpy() for v in state)]
+
+    assert_close(found("sharded"), found("mirrored"))
+
+
+def test_a_body_that_jax_traces_by_itself_reads_the_whole():
+    strategy = make(4)
+    v = variable(strategy, aggregation=SUM)
+
+    @tf.function
+    def step():
+        def replica():
+            def body(carry, _):
+                return carry + v.read_value(), None
+
+            total, _ = jax.lax.scan(body, jnp.zeros((8, 4)), None, length=3)
+            v.assign_add(total)
+            return jnp.sum(v + jax.lax.cond(True, lambda: v * 1.0, lambda: v * 2.0))
+
+        return strategy.reduce("MEAN", strategy.run(replica), axis=None)
+
+    # 3 times itself, from each of 4 replicas, is added.
+    assert float(step()) == 2 * 13 * WIDE.sum()
+    np.testing.assert_allclose(v.numpy(), 13 * WIDE)
+    assert parts(v) == {(2, 4)}
+
+
+def test_copies_that_would_differ_are_refused():
+    strategy = make(2)
+    v = variable(strategy)
+
+    def by_index(copy):
+        copy.assign(WIDE + by_index.count)
+        by_index.count += 1
+
+    by_index.count = 0
+    with pytest.raises(ValueError, match="would get different values"):
+        strategy.extended.update(v, by_index)
+    np.testing.assert_array_equal(v.numpy(), WIDE)
+
+    @tf.function
+    def step():
+        def replica():
+            own = tf.distribute.get_replica_context().replica_id_in_sync_group
+            tf.distribute.get_replica_context().merge_call(
+                lambda s, x: s.extended.update(v, lambda c, d: c.assign(c + d), (x,)),
+                (jnp.float32(own),),
+            )
+
+        strategy.run(replica)
+
+    with pytest.raises(ValueError, match="would get different values"):
+        step()
+    np.testing.assert_array_equal(v.numpy(), WIDE)
+
+
+# -------------------------------------------------------------- reading and assigning
+
+
+def test_it_is_read_and_assigned_as_a_mirrored_variable_is():
+    strategy = make(4)
+    v = variable(strategy, name="v")
+    assert isinstance(v, type(variable(make(4, kind="mirrored"))))
+    np.testing.assert_array_equal(v, WIDE)
+    assert v.read_value().sharding.device_set == {jax.devices("cpu")[0]}
+    assert v.value() + jnp.ones(4) is not None
+    np.testing.assert_array_equal(v[2:4], WIDE[2:4])
+    found = v.assign(2 * WIDE)
+    assert [x.shape for x in found.values] == [(8, 4)] * 4
+    np.testing.assert_array_equal(found, 2 * WIDE)
+    v.assign_add(jnp.asarray(WIDE))
+    v.assign_sub(WIDE.astype(np.int32))
+    np.testing.assert_array_equal(v.numpy(), 2 * WIDE)
+    v.scatter_update(tf.IndexedSlices(jnp.zeros((1, 4)), jnp.array([3])))
+    assert float(v.numpy()[3].sum()) == 0
+    for i, part in enumerate(v.values):
+        assert part.device.endswith(f"CPU:{i}")
+        np.testing.assert_array_equal(part.numpy(), v.numpy())
+    assert parts(v) == {(2, 4)}
+    with pytest.raises(ValueError, match="Shape mismatch"):
+        v.assign(np.zeros((4, 8), np.float32))
+    assert "shape=(8, 4)" in repr(v)
+
+
+def test_a_value_that_was_read_stays_when_the_variable_moves_on():
+    strategy = make(4)
+    v = variable(strategy, aggregation=SUM)
+    read, assigned = v.read_value(), v.assign(WIDE)
+    twin = copy.deepcopy(v)
+    step = tf.function(lambda: strategy.run(lambda: v.assign(jnp.ones((8, 4)) * 5)))
+    step()
+    step()
+    np.testing.assert_array_equal(v.numpy(), np.full((8, 4), 20.0))
+    for kept in (read, assigned.values[3], twin.numpy()):
+        np.testing.assert_array_equal(kept, WIDE)
+    assert parts(twin) == {(2, 4)}
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_updates_of_all_copies_are_those_of_a_mirrored_variable(compiled):
+    strategy = make(4)
+    v = variable(strategy)
+
+    def step(x):
+        strategy.extended.update(v, lambda c, x: c.assign_add(c * x), args=(x,))
+        strategy.extended.update(v, lambda c, x: c.assign(c + x), args=(x,))
+
+    (tf.function(step) if compiled else step)(jnp.float32(2.0))
+    np.testing.assert_array_equal(v.numpy(), 3 * WIDE + 2)
+    assert parts(v) == {(2, 4)}
+    assert float(tf.function(lambda: jnp.sum(v.read_value()))()) == v.numpy().sum()
+
+
+def test_copies_written_one_by_one_count_when_all_agree():
+    strategy = make(2)
+    v = variable(strategy)
+    first, second = v.values
+    first.assign(WIDE + 1)
+    np.testing.assert_array_equal(second.numpy(), WIDE)
+    with pytest.raises(ValueError, match="would get different values"):
+        v.read_value()
+    np.testing.assert_array_equal(v.numpy(), WIDE)
+    first.assign(WIDE + 1)
+    v.assign(WIDE + 2)
+    np.testing.assert_array_equal(v.numpy(), WIDE + 2)
+    for copy_ in (first, second, first):
+        copy_.assign(WIDE + 3)
+    assert float(tf.function(lambda: jnp.sum(v.read_value()))()) == (WIDE + 3).sum()
+
+
+def test_an_optimizer_made_outside_the_scope_keeps_whole_slots():
+    strategy = make(2)
+    v = variable(strategy)
+    optimizer = tf.optimizers.Optimizer(optax.sgd(1.0, momentum=0.5), [v])
+    for _ in range(2):
+        optimizer.apply_gradients([(jnp.ones((8, 4)), v)])
+    np.testing.assert_allclose(v.numpy(), WIDE - 2.5)
+
+
+# ------------------------------------------------------------------------ checkpoints
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((4, "sharded"), (2, "mirrored")), ((2, "mirrored"), (8, "sharded"))],
+)
+def test_checkpoints_move_between_any_placements(before, after, tmp_path):
+    def training(kind):
+        return Training(make(kind[0], kind=kind[1]), optax.adam(1e-2))
+
+    source, target = training(before), training(after)
+    source.compiled(*source.batch())
+    saved = tf.train.Checkpoint(weights=source.weights, optimizer=source.optimizer)
+    path = saved.save(tmp_path / "one")
+    tf.train.Checkpoint(weights=target.weights, optimizer=target.optimizer).restore(
+        path
+    ).assert_consumed()
+    pairs = zip(
+        [*source.weights, *source.optimizer.variables],
+        [*target.weights, *target.optimizer.variables],
+        strict=True,
+    )
+    for old, new in pairs:
+        np.testing.assert_array_equal(old.numpy(), new.numpy())
+    count, kind = after
+    wanted = (16 // count, 32) if kind == "sharded" else (16, 32)
+    assert parts(target.weights[0]) == {wanted}
+    target.compiled(*target.batch())
+
+
+def test_each_device_reads_and_writes_its_part_only(tmp_path):
+    shape = (1024, 512)
+    strategy = make(8)
+    v = variable(strategy, lambda: jax.random.normal(jax.random.key(0), shape))
+    device = jax.devices("cpu")[1]
+    before = held(device)
+    path = tf.train.Checkpoint(v=v).save(tmp_path / "one")
+    wanted = v.numpy()
+    v.assign(np.zeros(shape, np.float32), read_value=False)
+    tf.train.Checkpoint(v=v).restore(path).assert_consumed()
+    # A counter of saves was added.
+    assert held(device) - before < 100
+    np.testing.assert_array_equal(v.numpy(), wanted)
