@@ -57,16 +57,15 @@ def finish(process):
     return json.loads(out.splitlines()[-1])
 
 
-def kill_within(directory, how, environment, seconds):
-    """Starts a run and kills it some time after its first step."""
-    process = start(directory, how, environment)
-    line = process.stdout.readline()
+def kill_after(process, steps, seconds):
+    """Kills a run some time after so many of its steps."""
+    lines = [process.stdout.readline() for _ in range(steps)]
     timer = threading.Timer(seconds, process.send_signal, [signal.SIGKILL])
     timer.start()
     _, err = process.communicate(timeout=100)
     timer.cancel()
     timer.join()
-    assert line == "running\n", err[-3000:]
+    assert lines == ["running\n"] * steps, err[-3000:]
     return process.returncode
 
 
@@ -78,13 +77,16 @@ def test_a_fit_killed_at_random_moments_ends_where_a_calm_one_does(
 ):
     choose = random.Random(os.urandom(8))
     calm = start(tmp_path / "calm", how, environment)
-    killed, codes = tmp_path / "killed", []
+    killed, codes, backups = tmp_path / "killed", [], []
     for _ in range(KILLS):
-        seconds = choose.uniform(0.0, 0.5)
-        codes.append(kill_within(killed, how, environment, seconds))
-        for path in killed.glob("backup-*"):
-            files.read_verified(path)
-    assert -signal.SIGKILL in codes
+        # By its third step each run has made a backup, and may be making the next.
+        process = start(killed, how, environment)
+        steps, seconds = choose.randint(3, 5), choose.uniform(0.0, 0.1)
+        codes.append(kill_after(process, steps, seconds))
+        found = [files.read_verified(p).header.number for p in killed.glob("backup-*")]
+        backups.append(max(found))
+    assert codes == [-signal.SIGKILL] * KILLS
+    assert backups == sorted(set(backups)), "each run goes on where the last one was"
     wanted = finish(calm)
     assert wanted["steps"] == EPOCHS * BATCHES
     assert finish(start(killed, how, environment)) == wanted
