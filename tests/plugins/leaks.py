@@ -32,6 +32,8 @@ def surviving_threads(before):
     """Returns one line per thread that started since `before` and does not end."""
     survivors = []
     for thread in set(threading.enumerate()) - before:
+        if isinstance(thread, threading._DummyThread):
+            continue  # Python's record of a native thread that once called it.
         thread.join(_GRACE_SECONDS)
         if thread.is_alive():
             survivors.append(f"thread {thread.name!r} still runs; join it")

@@ -90,7 +90,7 @@ def assert_close(found, wanted, **limits):
 def test_training_gives_the_numbers_of_one_device(logical, replicas, wanted):
     trained = Training(sharded(logical, replicas))
     assert_close(trained.train(), wanted)
-    count = max(logical, 1) if logical > 1 else replicas
+    count = logical if logical > 1 else replicas
     rows = trained.strategy.describe([*trained.weights, *trained.optimizer.variables])
     assert {r.placement for r in rows.rows if len(r.shape) == 2} == {"sharded"}
     assert rows.rows[0].bytes_per_device == 16 * 32 * 4 // count
@@ -99,7 +99,7 @@ def test_training_gives_the_numbers_of_one_device(logical, replicas, wanted):
 
 
 @pytest.mark.feature("K04")
-@pytest.mark.parametrize("logical", [2, 4, 8])
+@pytest.mark.parametrize("logical", [2, 8])
 def test_products_are_split_and_gather_no_weight(logical):
     trained = Training(sharded(logical))
     text = trained.step.lowered(trained.x).compile().as_text()
