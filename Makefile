@@ -23,15 +23,16 @@ demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
 	@$(RUN) examples/digits.py
 
 # Tests with several processes wait more than they compute: they run beside the others,
-# and what they print comes last. A shell has its background jobs ignore interrupts, and
-# some of these tests send them.
+# with those of integrations, and what they print comes last. A shell has its background
+# jobs ignore interrupts, and some of these tests send them.
+ASIDE  := tests/multiprocess tests/integration
 BESIDE := import signal, sys, pytest; \
   signal.signal(signal.SIGINT, signal.default_int_handler); \
-  sys.exit(pytest.main(["-p", "no:cacheprovider", "tests/multiprocess"]))
+  sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
 test: $(TEST) ## Run every test and doctest
 	@log=$$(mktemp); \
-	$(RUN) -c '$(BESIDE)' > $$log 2>&1 & beside=$$!; \
-	$(RUN) -m pytest --ignore=tests/multiprocess; first=$$?; \
+	$(RUN) -c '$(BESIDE)' $(ASIDE) > $$log 2>&1 & beside=$$!; \
+	$(RUN) -m pytest $(ASIDE:%=--ignore=%); first=$$?; \
 	wait $$beside; second=$$?; \
 	cat $$log; rm -f $$log; \
 	test $$first -eq 0 -a $$second -eq 0

@@ -134,7 +134,9 @@ def test_devices_hold_what_the_description_says():
     state = [*trained.weights, *trained.optimizer.variables]
     described = strategy.describe(state).bytes_per_device
     trained.compiled(*trained.batch())
-    assert held(device) - before == described
+    # Batches and losses of steps in flight may be there as well; the whole state is
+    # eight times as much.
+    assert described <= held(device) - before < 2 * described
     assert strategy.describe(state).bytes_per_device == described
 
 
