@@ -123,7 +123,7 @@ def initial(rng: np.random.Generator) -> list[np.ndarray]:
     return out
 
 
-def _loss(params: Any, x: Any, y: Any, total: int) -> Any:
+def loss_of(params: Any, x: Any, y: Any, total: int) -> Any:
     for i in range(0, len(params) - 2, 2):
         x = jax.nn.relu(x @ params[i] + params[i + 1])
     logits = x @ params[-2] + params[-1]
@@ -142,7 +142,7 @@ def mlp_step(replicas: int, per_replica: int = PER_REPLICA) -> Pair:
 
     def body(state: Any, batch: Any) -> Any:
         params, slots = state
-        loss, grads = jax.value_and_grad(_loss)(params, *batch, total)
+        loss, grads = jax.value_and_grad(loss_of)(params, *batch, total)
         loss, grads = hand.psum((loss, grads))
         changes, slots = tx.update(grads, slots, params)
         return (optax.apply_updates(params, changes), slots), loss
@@ -184,7 +184,7 @@ def fed_step(strategy: Any, per_replica: int = PER_REPLICA) -> Any:
     def step(x: Any, y: Any) -> Any:
         def replica(x: Any, y: Any) -> Any:
             def loss_fn() -> Any:
-                return _loss([v.value() for v in made], x, y, total)
+                return loss_of([v.value() for v in made], x, y, total)
 
             loss, grads = uni.value_and_grad(loss_fn, made)()
             optimizer.apply_gradients(zip(grads, made, strict=True))

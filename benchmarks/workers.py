@@ -64,7 +64,7 @@ def jax_pair() -> dict[str, list[float]]:
 
     def body(state: Any, x: Any, y: Any) -> Any:
         params, slots = state
-        loss, grads = jax.value_and_grad(steps._loss)(params, x, y, total)
+        loss, grads = jax.value_and_grad(steps.loss_of)(params, x, y, total)
         loss, grads = jax.lax.psum((loss, grads), "d")
         changes, slots = tx.update(grads, slots, params)
         return (optax.apply_updates(params, changes), slots), loss
