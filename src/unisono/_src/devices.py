@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import jax
 from jax._src import xla_bridge
 
+from unisono._src import pool
+
 _PART = re.compile(r"(job|replica|task|device|[a-z]+):([^/]*)", re.IGNORECASE)
 _FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
-# Enough threads that every step allowed in flight finds one for each participant of
-# its collectives in this process; XLA reads NPROC once, when the CPU client starts. A
-# single device needs no more than XLA takes by itself, and computes faster with those.
-_POOL_THREADS = 64
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -164,14 +162,15 @@ def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:
     """
     if is_started():
         return
-    shares_pool = (virtual_cpus_wanted() or 1) > 1
+    count = virtual_cpus_wanted() or 1
+    shares_pool = count > 1
     if not shares_pool and not has_peers:
         jax.local_devices()
         return
     wanted = {}
     if shares_pool:
-        before = int(os.environ.get("NPROC") or 0)
-        wanted["NPROC"] = str(max(_POOL_THREADS, before))
+        # A single device needs no more than XLA takes by itself, and is faster so.
+        wanted[pool.VARIABLE] = str(pool.threads(count))
     if stall_seconds:
         flag = f"--xla_cpu_collective_timeout_seconds={max(1, round(stall_seconds))}"
         wanted["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"

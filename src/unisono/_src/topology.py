@@ -243,8 +243,8 @@ class Throttle:
     XLA's CPU collectives block a pool thread per participant. Steps dispatched
     without end would take every thread for participants whose partners find none,
     and XLA aborts the process 40 s later. So after each group of steps we wait for a
-    result of the group before, which is there as a rule; the pool that
-    `devices.start` makes is larger than what two groups can take.
+    result of the group before, which is there as a rule. The pool that `devices.start`
+    makes is large enough for steps without end; then the bound is for memory.
 
     Attributes:
         count: steps dispatched in the present group. Whoever dispatches one counts it

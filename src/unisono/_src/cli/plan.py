@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 
+from unisono._src import pool
 from unisono._src.cli import processes
 from unisono._src.cluster import accelerators, spec
 from unisono._src.cluster.resolvers import tf_config
@@ -19,9 +20,6 @@ RESTART = "UNISONO_RESTART"
 LOOPBACK = "127.0.0.1"
 MAX_WORKERS = 1024
 _FORCED = re.compile(r"\s*--xla_force_host_platform_device_count=\d+")
-# XLA sizes the CPU's thread pool by NPROC. Virtual devices that wait for one another
-# need a thread each; unisono's own start of JAX sees to it as well.
-_POOL_THREADS = "64"
 
 
 class Platform(enum.Enum):
@@ -139,7 +137,8 @@ class Devices:
             # The flag would win over the number.
             added["XLA_FLAGS"] = _FORCED.sub("", environ["XLA_FLAGS"])
         if self.each > 1:
-            added["NPROC"] = environ.get("NPROC", _POOL_THREADS)
+            # Unisono's own start of JAX sees to this as well.
+            added[pool.VARIABLE] = str(pool.threads(self.each, environ))
         return added
 
 
