@@ -67,6 +67,8 @@ def test_a_file_that_cannot_be_read_is_named(monkeypatch, tmp_path):
 
 @pytest.mark.skipif(HAS_MTLS, reason="this JAX has mutual TLS")
 def test_secure_connections_that_jax_lacks_are_refused(monkeypatch):
+    monkeypatch.setenv("JAX_DISTRIBUTED_VERIFY_SECURE_CREDENTIALS", "false")
+    assert credentials.of_coordination() == {}
     monkeypatch.setenv("JAX_MTLS_CA_FILE", "ca.pem")
     with pytest.raises(RuntimeError, match="JAX_MTLS_CA_FILE asks for secure"):
         credentials.of_coordination()

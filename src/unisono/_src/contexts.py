@@ -138,7 +138,8 @@ class ReplicaContext:
         require_replica_context(self)
         op = _op(reduce_op)
         if self._port.is_spmd and packing.pays(ambient.current().placement.topology):
-            return _all_reduce_together(self._port, op, value, options)
+            chosen = self._strategy.extended._default_options.merge(options)
+            return _all_reduce_together(self._port, op, value, chosen.bytes_per_pack)
         return nest.map_structure(lambda x: _all_reduce(self._port, op, x), value)
 
     def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
@@ -353,7 +354,7 @@ def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
 
 
 def _all_reduce_together(
-    port: Any, op: options.ReduceOp, value: Any, chosen: Any
+    port: Any, op: options.ReduceOp, value: Any, bytes_per_pack: int
 ) -> Any:
     """`_all_reduce` of all arrays in a structure, in few collectives."""
     arrays: dict[int, Any] = {}
@@ -365,8 +366,8 @@ def _all_reduce_together(
         return x
 
     nest.map_structure(collect, value)
-    size = getattr(chosen, "bytes_per_pack", 0)
-    totals = packing.reduce_together(op, [*arrays.values()], port.replicas, size)
+    own = [*arrays.values()]
+    totals = packing.reduce_together(op, own, port.replicas, bytes_per_pack)
     known = dict(zip(arrays, totals, strict=True))
     return nest.map_structure(
         lambda x: known[id(x)] if id(x) in known else _all_reduce(port, op, x), value

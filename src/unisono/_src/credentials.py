@@ -53,7 +53,8 @@ def of_coordination() -> dict[str, Any]:
 
 def _refuse_if_asked() -> None:
     variables = [name.upper() for name in _OPTIONS]
-    asked = [name for name in variables if os.environ.get(name)]
+    no = ("", "0", "f", "false", "n", "no", "off")
+    asked = [v for v in variables if os.environ.get(v, "").lower() not in no]
     if asked:
         raise RuntimeError(
             f"{_list(asked)} {'asks' if len(asked) == 1 else 'ask'} for secure "

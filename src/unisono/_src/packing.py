@@ -18,7 +18,7 @@ from unisono._src import collectives
 from unisono._src.options import ReduceOp
 from unisono._src.topology import Topology
 
-# An array of this size is worth a call of its own; a pack may be larger by one array.
+# The largest pack; a larger array has a call of its own.
 _PACK_BYTES = 8 << 20
 
 
