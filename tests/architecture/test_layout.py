@@ -133,7 +133,8 @@ def _is_re_export(node):
         is_install = ast.unparse(node).endswith(".install()")
         return is_install or isinstance(node.value, ast.Constant)
     if isinstance(node, ast.If):
-        return ast.unparse(node.test).endswith("TYPE_CHECKING")
+        test = ast.unparse(node.test)
+        return test.endswith("TYPE_CHECKING") or test == "__name__ == '__main__'"
     if isinstance(node, ast.Assign):
         if ast.unparse(node).startswith("__getattr__, __dir__ = _later.names("):
             return True  # PEP 562: loaded on first use.

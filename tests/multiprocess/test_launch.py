@@ -351,6 +351,18 @@ def test_a_signal_while_workers_start_ends_them(launcher):
     assert launcher.finish(process).code == 128 + signal.SIGTERM
 
 
+def test_the_command_line_is_a_module_too():
+    done = subprocess.run(
+        [sys.executable, "-m", "unisono", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "launch" in done.stdout
+    assert "Usage: unisono" in done.stdout
+
+
 def test_a_program_that_cannot_start_is_told(launcher):
     result = launcher.run("-n", 2, "absent.py")
     assert (result.code, result.err) == (

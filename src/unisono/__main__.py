@@ -1,0 +1,8 @@
+"""`python -m unisono`: the command line, where its script is not on the path."""
+
+from unisono._src.cli.main import main
+
+__all__ = ["main"]
+
+if __name__ == "__main__":
+    main()
