@@ -222,6 +222,44 @@ def test_batch_statistics_of_replicas_are_averaged(compiled):
     np.testing.assert_allclose(norm.var[...], [0.5])
 
 
+def test_replicas_that_take_turns_train_a_module_with_statistics():
+    """NNX takes modules apart to put values back; no replica may see them so."""
+
+    class Normed(nnx.Module):
+        def __init__(self, rngs):
+            self.inner = nnx.Linear(5, 3, rngs=rngs)
+            self.norm = nnx.BatchNorm(3, rngs=rngs)
+
+    def train(compiled):
+        strategy = mirrored(2)
+        with strategy.scope():
+            model = Normed(nnx.Rngs(0))
+            optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
+
+        def replica_step(x):
+            def loss_fn(model):
+                return jnp.mean((model.norm(model.inner(x)) - 1.0) ** 2)
+
+            loss, gradients = nnx.value_and_grad(loss_fn)(model)
+            optimizer.update(model, gradients)
+            return loss
+
+        def step(x):
+            return strategy.run(replica_step, args=(x,))
+
+        run = uni.function(step) if compiled else step
+        rng = np.random.default_rng(0)
+        parts = [rng.normal(size=(4, 5)).astype(np.float32) for _ in range(2)]
+        for _ in range(3):
+            losses = run(per_replica(strategy, *parts))
+        found = strategy.experimental_local_results(losses)
+        state = jax.tree.leaves(nnx.state(model))
+        return [np.asarray(v) for v in [*found, *state]]
+
+    for eager, compiled in zip(train(False), train(True), strict=True):
+        np.testing.assert_allclose(eager, compiled, rtol=1e-5, atol=CLOSE)
+
+
 def test_what_nnx_takes_apart_is_plain_and_goes_back_in():
     strategy = mirrored(2)
     with strategy.scope():

@@ -12,6 +12,8 @@ from flax.nnx import tracers
 from unisono._src.integrations import flax_training, flax_variables, patches
 
 _OLDEST = (0, 12)
+# The module has two names; older versions have the second only.
+_graphs: Any = getattr(nnx, "graphlib", None) or nnx.graph
 
 
 @functools.cache
@@ -29,6 +31,7 @@ def _patches() -> patches.Patches:
         [
             (kind, "_variable_meta_call", flax_variables.creating),
             (tracers, "current_jax_trace", flax_variables.tracing),
+            (_graphs, "unflatten", flax_variables.rebuilding),
             (nnx.Optimizer, "update", flax_training.updating),
             (nnx.RngStream, "__call__", flax_training.drawing),
             (nnx.metrics.Welford, "__init__", flax_training.refusing),

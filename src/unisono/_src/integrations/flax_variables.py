@@ -9,6 +9,7 @@ becomes an object of a subclass in which that place is a property: it reads and 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -44,8 +45,11 @@ class _Kept:
     @_raw_value.setter
     def _raw_value(self, value: Any) -> None:
         held = _held(self)
+        late = _late.get(threading.get_ident())
         if held is None or isinstance(value, variables.Variable):
             _place.__set__(self, value)
+        elif late is not None:
+            late.append((held, value))
         else:
             keeping.assign(held, assignment.REPLACE, value)
 
@@ -67,6 +71,34 @@ def _held(variable: Any) -> variables.Variable | None:
     except AttributeError:
         return None  # It is being made.
     return held if isinstance(held, variables.Variable) else None
+
+
+# Values that a thread has still to assign, while NNX puts objects together again.
+_late: dict[int, list[tuple[variables.Variable, Any]]] = {}
+
+
+def rebuilding(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`graphlib.unflatten`, after which variables are assigned.
+
+    It takes objects apart and fills them again. Replicas that take turns change places
+    in an assignment, and the next one would find them empty.
+    """
+
+    @functools.wraps(original)
+    def unflatten(*args: Any, **kwargs: Any) -> Any:
+        port, thread = ambient.current().port, threading.get_ident()
+        if port is None or port.is_spmd or port.replicas == 1 or thread in _late:
+            return original(*args, **kwargs)
+        waiting = _late.setdefault(thread, [])
+        try:
+            made = original(*args, **kwargs)
+        finally:
+            del _late[thread]
+        for held, value in waiting:
+            keeping.assign(held, assignment.REPLACE, value)
+        return made
+
+    return unflatten
 
 
 @functools.cache
