@@ -532,3 +532,16 @@ def test_an_old_keras_is_refused_in_the_user_s_terms(monkeypatch):
     with pytest.raises(RuntimeError, match=r"Keras 3\.13 or newer, but keras 3\.9\.2"):
         mirrored(2).scope().__enter__()
     assert not uni.distribute.has_strategy()
+
+
+@pytest.mark.parametrize("kind", ["weights", "seed"])
+def test_a_layer_made_outside_the_scope_is_named(kind):
+    strategy = mirrored(2)
+    layer = layers.Dropout(0.5) if kind == "seed" else layers.Dense(4)
+    layer.build((None, 4))
+    with strategy.scope():
+        model = keras.Sequential([layers.Input((4,)), layer, layers.Dense(1)])
+        model.compile("sgd", "mse")
+    path = layer.variables[0].path
+    with pytest.raises(ValueError, match=f"'{path}'.*not created in the distribution"):
+        model.fit(np.ones((8, 4)), np.ones((8, 1)), verbose=0)

@@ -103,6 +103,7 @@ def looping(original: Callable[..., Any]) -> Callable[..., Any]:
                 "Create and compile the model inside `with strategy.scope():`, or call "
                 "the method outside the scope."
             )
+        _check_made_in(strategy, self)
         found = keras_inputs.bound(original, args, kwargs)
         if found is None:
             return original(self, *args, **kwargs)
@@ -111,6 +112,18 @@ def looping(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, *found.args[1:], **found.kwargs)
 
     return method
+
+
+def _check_made_in(strategy: Any, model: Any) -> None:
+    if strategy is None:
+        return
+    for variable in model.variables:
+        if getattr(variable, "distribute_strategy", None) is not strategy:
+            raise ValueError(
+                f"The variable {variable.path!r} of the model {model.name!r} was not "
+                f"created in the distribution strategy scope of {strategy!r}, as the "
+                "model was. Create its layer inside `with strategy.scope():` as well."
+            )
 
 
 @contextlib.contextmanager
