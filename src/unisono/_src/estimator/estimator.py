@@ -310,9 +310,11 @@ class Estimator:
     ) -> str:
         """Export the model of a checkpoint for `unisono.saved_model.load`.
 
+        With several workers every one of them calls this, and one writes.
+
         Args:
             export_dir_base: a directory; the model goes to one below it, named after
-                the time.
+                the time, by the clock of the first worker.
             serving_input_receiver_fn: says what the exported model takes; see
                 `unisono.estimator.export.build_raw_serving_input_receiver_fn`.
             checkpoint_path: default the newest.
