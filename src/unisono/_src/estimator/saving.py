@@ -103,7 +103,9 @@ class Saver:
         if path is None:
             return
         keys = {key for key, _ in reading.list_variables(path)}
-        if self._iterator is not None and _INPUT in keys:
+        # Then the last save takes the position away, even if no step was left to make.
+        self._is_between = _INPUT in keys
+        if self._iterator is not None and self._is_between:
             self._checkpoint.input = self._iterator
         found = self._checkpoint.restore(path).expect_partial()
         _check_matched(found, path, self._directory)
