@@ -1,6 +1,6 @@
 """Estimators that go on: after they were cut short, with hooks, beside one another."""
 
-import os
+import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
@@ -63,3 +63,38 @@ def test_a_training_killed_at_the_end_of_its_data_can_be_followed_by_others(tmp_
         found.append(step_of(make(tmp_path).train(four_batches)))
     # The first finds that all was done; the others begin with the data anew.
     assert found == [4, 8, 12]
+
+
+@pytest.mark.parametrize("mode", [TRAIN, EVAL, PREDICT])
+def test_hooks_of_a_spec_are_called_as_those_of_the_caller(mode, tmp_path):
+    told = []
+
+    class Hook(E.SessionRunHook):
+        def __init__(self, name):
+            self.name = name
+
+        def begin(self):
+            told.append((self.name, "begin"))
+
+        def after_create_session(self, session, coord):
+            told.append((self.name, "ready"))
+
+        def end(self, session):
+            told.append((self.name, "end"))
+
+    of_spec, of_caller = Hook("spec"), Hook("caller")
+    kinds = {TRAIN: "training_hooks", EVAL: "evaluation_hooks"}
+
+    def fn(features, mode):
+        name = kinds.get(mode, "prediction_hooks")
+        return dataclasses.replace(model_fn(features, mode), **{name: [of_spec]})
+
+    estimator = make(tmp_path, fn)
+    methods = {TRAIN: estimator.train, EVAL: estimator.evaluate}
+    # Twice: a model function is not called again to compile.
+    for _ in range(2):
+        found = methods.get(mode, estimator.predict)(four_batches, hooks=[of_caller])
+        assert mode != PREDICT or len(list(found)) == 8
+        for name in ("spec", "caller"):
+            assert [what for n, what in told if n == name] == ["begin", "ready", "end"]
+        del told[:]
