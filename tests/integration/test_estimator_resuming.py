@@ -163,3 +163,51 @@ def test_a_training_that_its_data_ends_is_exported_for_the_last_time_once(tmp_pa
     killed_at(tmp_path / "killed", 4)
     estimator = make(tmp_path / "killed", save_checkpoints_steps=2)
     assert train_and_evaluate(estimator, four_batches) == ([(4, True)], 1)
+
+
+@pytest.mark.feature("V06")
+def test_predictions_keep_their_weights_whatever_the_estimator_does_meanwhile(tmp_path):
+    estimator = make(tmp_path / "model")
+    estimator.train(four_batches)
+    old = X[:, 0] * estimator.get_variable_value("w")
+    running = estimator.predict(four_batches)
+    found = [next(running)]
+    estimator.train(four_batches)
+    new = X[:, 0] * estimator.get_variable_value("w")
+    np.testing.assert_allclose(list(estimator.predict(four_batches)), new, rtol=1e-6)
+    found.append(next(running))
+    receiver_fn = E.export.build_raw_serving_input_receiver_fn(X)
+    estimator.export_saved_model(tmp_path / "exported", receiver_fn)
+    found += running
+    np.testing.assert_allclose(found, old, rtol=1e-6)
+    assert not np.allclose(old, new)
+
+
+def test_an_evaluation_inside_another_leaves_its_numbers_alone(tmp_path):
+    class Evaluate(E.SessionRunHook):
+        def after_run(self, run_context, run_values):
+            estimator.evaluate(four_batches, steps=1)
+
+    estimator = make(tmp_path)
+    estimator.train(four_batches)
+    wanted = estimator.evaluate(four_batches)
+    assert estimator.evaluate(four_batches, hooks=[Evaluate()]) == wanted
+
+
+def test_predictions_one_after_the_other_compile_once(tmp_path):
+    calls = []
+
+    def fn(features, mode):
+        calls.append(mode)
+        return model_fn(features, mode)
+
+    estimator = make(tmp_path, fn)
+    estimator.train(four_batches)
+    for _ in range(3):
+        list(estimator.predict(four_batches))
+        # One that is given up, too, hands back what it used.
+        running = estimator.predict(four_batches)
+        next(running)
+        running.close()
+    # The variables are made in a first look, and again once they are there.
+    assert calls.count(PREDICT) == 3
