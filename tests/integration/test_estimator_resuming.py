@@ -211,3 +211,63 @@ def test_predictions_one_after_the_other_compile_once(tmp_path):
         running.close()
     # The variables are made in a first look, and again once they are there.
     assert calls.count(PREDICT) == 3
+
+
+# What goes wrong is said.
+
+
+def test_data_with_fewer_batches_than_replicas_is_told_from_data_for_all(tmp_path):
+    strategy = uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(4)])
+    estimator = make(tmp_path, train_distribute=strategy, eval_distribute=strategy)
+
+    def three_batches():
+        return four_batches().take(3)
+
+    with pytest.raises(ValueError, match="each of the 4 replicas takes a batch"):
+        estimator.train(three_batches)
+    assert step_of(estimator.train(four_batches)) == 1
+    # An evaluation counts what there is.
+    assert estimator.evaluate(three_batches)["global_step"] == 1
+    with pytest.raises(ValueError, match="is empty"):
+        estimator.evaluate(lambda: four_batches().take(0))
+
+
+def test_a_position_of_other_data_is_told_and_can_be_left_out(tmp_path):
+    killed_at(tmp_path, 2)
+
+    def others():
+        return uni.data.Dataset.from_tensor_slices(X).shuffle(8, seed=1).batch(4)
+
+    with pytest.raises(ValueError, match=r"RunConfig\(keep_input_position=False\)"):
+        make(tmp_path).train(others)
+    # With that, all of the other data is taken; and without, as it was before.
+    assert step_of(make(tmp_path, keep_input_position=False).train(others)) == 4
+    assert step_of(make(tmp_path).train(others)) == 6
+
+
+@pytest.mark.parametrize("is_trainable", [True, False])
+def test_a_model_that_has_gained_a_variable_is_told(is_trainable, tmp_path):
+    make(tmp_path).train(four_batches)
+
+    def fn(features, mode):
+        # It comes first, so that the state of the optimizer has other shapes too.
+        uni.Variable(jnp.zeros(3), name="new", trainable=is_trainable)
+        return model_fn(features, mode)
+
+    for method in ("train", "evaluate"):
+        estimator = make(tmp_path, fn)
+        with pytest.raises((ValueError, FileNotFoundError), match="model changed"):
+            getattr(estimator, method)(four_batches)
+
+
+@pytest.mark.parametrize("other", [np.zeros(3, "float32"), np.zeros((), "int32")])
+def test_a_model_whose_variable_is_another_now_is_told(other, tmp_path):
+    make(tmp_path).train(four_batches)
+
+    def fn(features, mode):
+        uni.Variable(other, name="w")
+        return E.EstimatorSpec(mode, loss=jnp.mean(features), train_op=lambda: None)
+
+    for method in ("train", "evaluate"):
+        with pytest.raises(ValueError, match="model changed"):
+            getattr(make(tmp_path, fn), method)(four_batches)

@@ -196,7 +196,7 @@ class Estimator:
     ) -> None:
         loop.begin()
         if not self._is_ready(built, iterator, latest is not None):
-            raise ValueError("The dataset of input_fn is empty: there is no batch.")
+            raise _no_step(built.strategy.num_replicas_in_sync)
         loop.add(built.hooks)
         saver.restore(latest, iterator)
         if latest is None and self._warm_start is not None:
@@ -244,7 +244,7 @@ class Estimator:
         ):
             loop.begin()
             if not self._is_ready(built, iterator, path is not None):
-                raise ValueError("The dataset of input_fn is empty: there is no batch.")
+                raise _no_step(1)
             loop.add(built.hooks)
             self._restore(built, path)
             built.reset()
@@ -454,6 +454,21 @@ def _check_steps(steps: int | None, max_steps: int | None) -> None:
     for name, value in (("steps", steps), ("max_steps", max_steps)):
         if value is not None and value <= 0:
             raise ValueError(f"Must specify {name} > 0, given: {value}.")
+
+
+def _no_step(replicas: int) -> ValueError:
+    """What to raise when the data ends before the first step.
+
+    Args:
+        replicas: how many must have a batch for a step.
+    """
+    if replicas == 1:
+        return ValueError("The dataset of input_fn is empty: there is no batch.")
+    return ValueError(
+        "The dataset of input_fn has too few batches for one step of training: each of "
+        f"the {replicas} replicas takes a batch of its own from it. Make smaller "
+        "batches, or repeat the data."
+    )
 
 
 def _check_context(method: str) -> None:
