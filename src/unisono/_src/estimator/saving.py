@@ -76,7 +76,7 @@ def _advice(model_dir: str) -> str:
 
 
 class _PositionError(ValueError):
-    """The input function's data has no such position."""
+    """The input function's data has no such position; tells it from other errors."""
 
 
 @contextlib.contextmanager
@@ -84,11 +84,13 @@ def _explained(path: str, model_dir: str) -> Iterator[None]:
     """A block whose errors about variables say what may have led to them."""
     try:
         yield
-    except (errors.DataLossError, _PositionError):
+    except errors.DataLossError:
         raise
+    except _PositionError as error:
+        raise ValueError(str(error)) from error.__cause__
     except ValueError as error:
         if _INPUT in str(error):
-            raise _of_position(error) from error
+            raise ValueError(_of_position(error)) from error
         is_ours = isinstance(error, errors.InvalidArgumentError)
         kind = errors.InvalidArgumentError if is_ours else ValueError
         raise kind(
@@ -97,8 +99,8 @@ def _explained(path: str, model_dir: str) -> Iterator[None]:
         ) from error
 
 
-def _of_position(error: ValueError) -> _PositionError:
-    return _PositionError(
+def _of_position(error: ValueError) -> str:
+    return (
         "The training that is to go on was cut short, and the input_fn has no place in "
         "its data where that training stood. Give the input_fn it had; or pass "
         "RunConfig(keep_input_position=False), to go on with this one from its "
@@ -125,7 +127,7 @@ class _Position:
         try:
             self._iterator.set_state(state)
         except ValueError as error:
-            raise _of_position(error) from error
+            raise _PositionError(_of_position(error)) from error
 
 
 class Saver:
