@@ -60,3 +60,24 @@ def estimate_until_the_end(strategy, worker, directory):
     estimator = E.Estimator(model_fn, directory, config)
     estimator.train(batches(False))
     return int(estimator.get_variable_value("global_step"))
+
+
+def estimate_and_export(strategy, worker, directory):
+    """Exports in training and after; returns the directories and what they predict."""
+    config = E.RunConfig(
+        train_distribute=strategy, eval_distribute=strategy, save_checkpoints_steps=2
+    )
+    estimator = E.Estimator(model_fn, directory, config)
+    receiver_fn = E.export.build_raw_serving_input_receiver_fn(X)
+    evaluation = E.EvalSpec(
+        batches(False),
+        exporters=E.LatestExporter("latest", receiver_fn, 1),
+        start_delay_secs=0,
+        throttle_secs=0,
+    )
+    train = E.TrainSpec(batches(True), max_steps=4)
+    _, (latest,) = E.train_and_evaluate(estimator, train, evaluation)
+    made = estimator.export_saved_model(f"{directory}/own", receiver_fn)
+    serve = uni.saved_model.load(made).signatures["serving_default"]
+    wanted = X @ estimator.get_variable_value("w")
+    return latest, made, bool(np.allclose(serve(X)["output"], wanted, atol=1e-5))

@@ -35,3 +35,15 @@ def test_workers_train_evaluate_and_predict_together(tmp_path):
         ends = pair.call("estimate_until_the_end", directory=str(tmp_path / "end"))
         assert ends == [5, 5]
         assert alone("estimate_until_the_end", directory=str(tmp_path / "e")) == 5
+
+
+@pytest.mark.feature("V06", "T02")
+def test_workers_export_one_model_together(tmp_path):
+    with harness.Group(tmp_path, 2) as pair:
+        told = pair.call("estimate_and_export", directory=str(tmp_path / "shared"))
+    assert told[0] == told[1]
+    latest, made, is_right = told[0]
+    assert is_right
+    exported = [tmp_path / "shared" / "export" / "latest", tmp_path / "shared" / "own"]
+    for base, path in zip(exported, (latest, made), strict=True):
+        assert [str(p) for p in base.iterdir()] == [path]

@@ -1,12 +1,14 @@
 """Scalars for TensorBoard, read back from the files that were written."""
 
 import time
+from concurrent import futures
 
 import jax.numpy as jnp
 import pytest
 
 import unisono as uni
 from unisono._src import processes
+from unisono._src.input import writers
 
 summary = uni.summary
 
@@ -141,3 +143,70 @@ def test_estimators_write_loss_and_metrics(tmp_path):
     made.evaluate(input_fn)
     assert scalars(tmp_path) == [("loss", 2, 2.5), ("loss", 4, 6.5)]
     assert scalars(tmp_path / "eval") == [("loss", 4, 3.5)]
+
+
+def test_a_number_too_large_for_the_file_is_infinite(tmp_path):
+    given = [1e39, -1e39, 10**400, -(10**400), jnp.inf, 3e38]
+    with summary.create_file_writer(tmp_path).as_default(step=1) as writer:
+        for number in given:
+            assert summary.scalar("x", number)
+    writer.close()
+    found = [value for _, _, value in scalars(tmp_path)]
+    inf = float("inf")
+    assert found == [inf, -inf, inf, -inf, inf, pytest.approx(3e38)]
+
+
+def test_the_summary_of_a_metric_is_its_result(tmp_path):
+    metric = uni.metrics.Mean()
+    metric.update_state([1.0, 2.0])
+    with summary.create_file_writer(tmp_path).as_default(step=1) as writer:
+        summary.scalar("metric", metric)
+        summary.scalar("function", lambda: 2.5)
+    writer.close()
+    assert scalars(tmp_path) == [("metric", 1, 1.5), ("function", 1, 2.5)]
+    assert float(metric.result()) == 1.5
+
+
+def test_what_is_no_number_is_refused(tmp_path):
+    strategy = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def own_number():
+        return uni.distribute.get_replica_context().replica_id_in_sync_group
+
+    per_replica = strategy.run(own_number)
+    with summary.create_file_writer(tmp_path).as_default(step=1) as writer:
+        with pytest.raises(ValueError, match=r"'x'.* each replica.*strategy\.reduce"):
+            summary.scalar("x", per_replica)
+        for given in ("text", None, {"a": 1}, 1j):
+            kind = type(given).__name__
+            with pytest.raises(ValueError, match=f"'x' is no number.*{kind}"):
+                summary.scalar("x", given)
+        reduced = strategy.reduce("SUM", per_replica, axis=None)
+        assert summary.scalar("x", reduced)
+    writer.close()
+    assert scalars(tmp_path) == [("x", 1, 1.0)]
+
+
+def test_threads_write_one_after_the_other(tmp_path, monkeypatch):
+    inside, most = [], []
+
+    class Slow(writers.TFRecordWriter):
+        def write(self, record):
+            inside.append(record)
+            most.append(len(inside))
+            time.sleep(0.001)
+            super().write(record)
+            inside.pop()
+
+    monkeypatch.setattr(writers, "TFRecordWriter", Slow)
+    writer = summary.create_file_writer(tmp_path)
+
+    def write(number):
+        return [writer.write_scalar(str(number), i, i) for i in range(10)]
+
+    with futures.ThreadPoolExecutor(4) as pool:
+        assert all(map(all, pool.map(write, range(4))))
+    writer.close()
+    assert max(most) == 1
+    wanted = [(str(n), i, i) for n in range(4) for i in range(10)]
+    assert sorted(scalars(tmp_path)) == wanted

@@ -10,7 +10,10 @@ import os
 import pathlib
 import socket
 import struct
+import threading
 import time
+
+import numpy as np
 
 from unisono._src.input import writers
 
@@ -41,14 +44,19 @@ def _event(payload: bytes) -> bytes:
 
 
 def scalar(name: str, value: float, step: int) -> bytes:
-    """The event that says that `name` has a value at a step."""
-    number = bytes([_SIMPLE_VALUE]) + struct.pack("<f", value)
+    """The event that says that `name` has a value at a step.
+
+    Values are kept in single precision; those beyond it are infinite.
+    """
+    with np.errstate(over="ignore"):
+        single = np.array(value, "<f4")
+    number = bytes([_SIMPLE_VALUE]) + single.tobytes()
     summary = _bytes(_VALUE, _bytes(_TAG, name.encode()) + number)
     return _event(bytes([_STEP]) + _varint(step) + _bytes(_SUMMARY, summary))
 
 
 class EventFile:
-    """A new file of events in a directory.
+    """A new file of events in a directory, for any number of threads.
 
     Args:
         directory: made if it is not there.
@@ -62,6 +70,7 @@ class EventFile:
         folder.mkdir(parents=True, exist_ok=True)
         made = f"{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
         name = f"events.out.tfevents.{made}.{next(_numbers)}{suffix}"
+        self._lock = threading.RLock()
         self._file = writers.TFRecordWriter(folder / name)
         self._most, self._seconds = most, seconds
         self._waiting, self._flushed = 0, time.monotonic()
@@ -70,17 +79,20 @@ class EventFile:
 
     def write(self, event: bytes) -> None:
         """Append an event."""
-        self._file.write(event)
-        self._waiting += 1
-        is_late = time.monotonic() >= self._flushed + self._seconds
-        if self._waiting >= self._most or is_late:
-            self.flush()
+        with self._lock:
+            self._file.write(event)
+            self._waiting += 1
+            is_late = time.monotonic() >= self._flushed + self._seconds
+            if self._waiting >= self._most or is_late:
+                self.flush()
 
     def flush(self) -> None:
         """Hand what is waiting to the operating system."""
-        self._file.flush()
-        self._waiting, self._flushed = 0, time.monotonic()
+        with self._lock:
+            self._file.flush()
+            self._waiting, self._flushed = 0, time.monotonic()
 
     def close(self) -> None:
         """Finish the file."""
-        self._file.close()
+        with self._lock:
+            self._file.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 
 from unisono._src import events, function, operators, processes
+from unisono._src.values import PerReplica
 from unisono._src.variables import Variable
 
 _DEFAULT_QUEUE = 10
@@ -59,9 +61,10 @@ class SummaryWriter:
 
     def write_scalar(self, name: str, value: float, step: int) -> bool:
         """Write a number; returns whether it was written."""
-        if self._target is None:
+        target = self._target
+        if target is None:
             return False
-        self._target.write(events.scalar(name, value, step))
+        target.write(events.scalar(name, value, step))
         return True
 
     def flush(self) -> None:
@@ -122,7 +125,8 @@ def scalar(
 
     Args:
         name: the curve it belongs to.
-        data: a number, an array with one element, or a variable.
+        data: a number, an array with one element, a variable, a metric, or a function
+            without arguments that returns one of them.
         step: the point on the curve; default that of `set_step` or `as_default`.
         description: accepted, no effect.
 
@@ -130,7 +134,7 @@ def scalar(
         Whether it was written: there is a default writer, and recording is on.
 
     Raises:
-        ValueError: there is no step, or `data` is more than a number.
+        ValueError: there is no step, or `data` is no number, or more than one.
         RuntimeError: called while a function is being compiled.
     """
     writer = _Current.writer
@@ -152,18 +156,40 @@ def _number(name: str, data: Any) -> float:
             "which happens once. Return the value from the function and write it "
             "where the function is called."
         )
+    if isinstance(data, PerReplica):
+        raise ValueError(
+            f"The summary {name!r} has a value on each replica. Reduce it to one "
+            'number first: strategy.reduce("MEAN", value, axis=None).'
+        )
     value = _read(data)
     if value.size != 1:
         raise ValueError(
             f"The summary {name!r} is not a scalar: it has shape {value.shape}."
         )
-    return float(value.reshape(()))
+    return _as_float(name, value.reshape(()))
+
+
+def _as_float(name: str, value: np.ndarray) -> float:
+    given = value.item()
+    try:
+        if not isinstance(given, str | bytes):
+            return float(given)
+    except OverflowError:
+        # An integer of Python's, which may have any number of digits.
+        return math.inf if given > 0 else -math.inf
+    except (TypeError, ValueError):
+        pass
+    kind = type(given).__name__
+    raise ValueError(f"The summary {name!r} is no number, received {kind}.")
 
 
 def _read(x: Any) -> np.ndarray:
     own = operators.own(x)
     if isinstance(own, Variable):
         x = own.numpy()
+    elif callable(getattr(x, "result", None)):
+        # A metric: calling it would add to it.
+        x = x.result()
     return np.asarray(x() if callable(x) else x)
 
 

@@ -178,11 +178,11 @@ class Estimator:
         if max_steps is not None and saving.step_of(latest) >= max_steps:
             _LOG.info("Skipping training since max_steps has already been reached.")
             return self
-        built = self._built_for(ModeKeys.TRAIN, latest)
-        saver = saving.Saver(built.store, self._config, saving_listeners)
-        with self._iterating(built, input_fn, ModeKeys.TRAIN) as iterator:
-            last = math.inf if max_steps is None else max_steps
-            self._train(built, iterator, loop, saver, latest, (steps, last))
+        last = math.inf if max_steps is None else max_steps
+        with self._built_for(ModeKeys.TRAIN, latest) as built:
+            saver = saving.Saver(built.store, self._config, saving_listeners)
+            with self._iterating(built, input_fn, ModeKeys.TRAIN) as iterator:
+                self._train(built, iterator, loop, saver, latest, (steps, last))
         return self
 
     def _train(
@@ -196,7 +196,7 @@ class Estimator:
     ) -> None:
         loop.begin()
         if not self._is_ready(built, iterator, latest is not None):
-            raise ValueError("The dataset of input_fn is empty: there is no batch.")
+            raise _no_step(built.strategy.num_replicas_in_sync)
         loop.add(built.hooks)
         saver.restore(latest, iterator)
         if latest is None and self._warm_start is not None:
@@ -238,19 +238,21 @@ class Estimator:
         _check_context("evaluate")
         loop = hooks_lib.Hooks(hooks_lib.check(hooks))
         path = self._checkpoint_or_latest(checkpoint_path)
-        built = self._built_for(ModeKeys.EVAL, path)
-        with self._iterating(built, input_fn, ModeKeys.EVAL) as iterator:
+        with (
+            self._built_for(ModeKeys.EVAL, path) as built,
+            self._iterating(built, input_fn, ModeKeys.EVAL) as iterator,
+        ):
             loop.begin()
             if not self._is_ready(built, iterator, path is not None):
-                raise ValueError("The dataset of input_fn is empty: there is no batch.")
+                raise _no_step(1)
             loop.add(built.hooks)
             self._restore(built, path)
             built.reset()
             loop.ready()
             loops.evaluate(built, itertools.islice(iterator, steps), loop)
             results = {n: v[()] for n, v in built.results().items()}
+            step = int(np.asarray(built.store.global_step))
             loop.end()
-        step = int(np.asarray(built.store.global_step))
         _LOG.info("Evaluation of %s: %s.", path, results)
         summaries = loops.Summaries(self._config, self.eval_dir(name))
         summaries.write(results, step)
@@ -269,6 +271,8 @@ class Estimator:
     ) -> Iterator[Any]:
         """Yield predictions, on one device of each worker, whatever the strategy.
 
+        All of them are of one checkpoint, whatever the estimator does meanwhile.
+
         Args:
             input_fn: as in `train`; labels are ignored.
             predict_keys: which of the predictions; default all.
@@ -286,8 +290,10 @@ class Estimator:
         _check_context("predict")
         loop = hooks_lib.Hooks(hooks_lib.check(hooks))
         path = self._checkpoint_or_latest(checkpoint_path)
-        built = self._built_for(ModeKeys.PREDICT, path)
-        with self._iterating(built, input_fn, ModeKeys.PREDICT) as iterator:
+        with (
+            self._built_for(ModeKeys.PREDICT, path) as built,
+            self._iterating(built, input_fn, ModeKeys.PREDICT) as iterator,
+        ):
             loop.begin()
             if not self._is_ready(built, iterator, path is not None):
                 return
@@ -310,9 +316,11 @@ class Estimator:
     ) -> str:
         """Export the model of a checkpoint for `unisono.saved_model.load`.
 
+        With several workers every one of them calls this, and one writes.
+
         Args:
             export_dir_base: a directory; the model goes to one below it, named after
-                the time.
+                the time, by the clock of the first worker.
             serving_input_receiver_fn: says what the exported model takes; see
                 `unisono.estimator.export.build_raw_serving_input_receiver_fn`.
             checkpoint_path: default the newest.
@@ -328,25 +336,35 @@ class Estimator:
         path = self._checkpoint_or_latest(checkpoint_path)
         if path is None:
             raise ValueError(f"Could not find trained model in {self.model_dir}.")
-        built = self._built_for(ModeKeys.PREDICT, path)
         receiver = serving_input_receiver_fn()
-        built.build(steps_lib.zeros(receiver.features), has_values=True)
-        self._restore(built, path)
-        return exporting.export(built, receiver, os.fspath(export_dir_base))
+        with self._built_for(ModeKeys.PREDICT, path) as built:
+            built.build(steps_lib.zeros(receiver.features), has_values=True)
+            self._restore(built, path)
+            return exporting.export(built, receiver, os.fspath(export_dir_base))
 
     # Parts.
 
-    def _built_for(self, mode: str, path: str | None) -> Any:
-        """The model function for a mode; made once, so that steps compile once.
+    @contextlib.contextmanager
+    def _built_for(self, mode: str, path: str | None) -> Iterator[Any]:
+        """The model function for a mode, for a block; kept, so that steps compile once.
+
+        It has variables, so nobody else gets it in the block: whoever asks meanwhile,
+        say beside a prediction that has not ended, has another one made.
 
         Args:
             mode: one of `ModeKeys`.
             path: the checkpoint that its variables will be restored from; without one
                 they must be new.
         """
-        made = self._built.get(mode)
-        if made is not None and (path is not None or not made.is_built):
-            return made
+        made = self._built.pop(mode, None)
+        if made is None or (path is None and made.is_built):
+            made = self._make(mode)
+        try:
+            yield made
+        finally:
+            self._built[mode] = made
+
+    def _make(self, mode: str) -> Any:
         strategy = {
             ModeKeys.TRAIN: self._config.train_distribute,
             ModeKeys.EVAL: self._config.eval_distribute,
@@ -360,8 +378,7 @@ class Estimator:
             config=self._config,
             has_labels=mode != ModeKeys.PREDICT,
         )
-        made = self._built[mode] = _KINDS[mode](call, given)
-        return made
+        return _KINDS[mode](call, given)
 
     @contextlib.contextmanager
     def _iterating(self, built: Any, input_fn: Any, mode: str) -> Iterator[Any]:
@@ -437,6 +454,21 @@ def _check_steps(steps: int | None, max_steps: int | None) -> None:
     for name, value in (("steps", steps), ("max_steps", max_steps)):
         if value is not None and value <= 0:
             raise ValueError(f"Must specify {name} > 0, given: {value}.")
+
+
+def _no_step(replicas: int) -> ValueError:
+    """What to raise when the data ends before the first step.
+
+    Args:
+        replicas: how many must have a batch for a step.
+    """
+    if replicas == 1:
+        return ValueError("The dataset of input_fn is empty: there is no batch.")
+    return ValueError(
+        "The dataset of input_fn has too few batches for one step of training: each of "
+        f"the {replicas} replicas takes a batch of its own from it. Make smaller "
+        "batches, or repeat the data."
+    )
 
 
 def _check_context(method: str) -> None:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from unisono._src import function, nest, processes, specs
+from unisono._src import function, nest, specs
+from unisono._src.checkpoint import team
 from unisono._src.checkpoint.module import Module
 from unisono._src.saved_model import saving
 
@@ -67,14 +68,12 @@ class Exported(Module):
 
 
 def export(built: Any, receiver: ServingInputReceiver, base: str) -> str:
-    """Save a model for prediction; the first worker does.
+    """Save a model for prediction; every worker calls this.
 
     Returns:
-        The directory it is in.
+        The directory it is in: below `base`, with the name that the chief has chosen.
     """
-    path = _new_directory(base)
-    if not processes.current().is_chief:
-        return path
+    path = os.path.join(base, _agreed_name(base))
     signatures = {
         name: function.Function(_only(built, name), [receiver.features])
         for name in dict.fromkeys(built.outputs)
@@ -90,8 +89,18 @@ def _only(built: Any, name: str) -> Callable[[Any], Any]:
     return serve
 
 
-def _new_directory(base: str) -> str:
+def _agreed_name(base: str) -> str:
+    """A name that is free in a directory of the chief's, the same on every worker."""
+    meeting = team.Meeting("a choice of the directory of an exported model")
+    with meeting.telling():
+        own = _free_name(base) if team.is_writer() else ""
+    name = meeting.from_chief(own)
+    meeting.end()
+    return name
+
+
+def _free_name(base: str) -> str:
     stamp = int(time.time())
     while os.path.exists(os.path.join(base, str(stamp))):
         stamp += 1
-    return os.path.join(base, str(stamp))
+    return str(stamp)

@@ -55,7 +55,7 @@ class SessionRunHook:
     """
 
     def begin(self) -> None:
-        """Called once, before the variables are there."""
+        """Called once, before the variables have values."""
 
     def after_create_session(self, session: None, coord: None) -> None:
         """Called once, when the variables have their first or restored values."""
@@ -181,14 +181,21 @@ class Hooks:
 
     def __init__(self, hooks: Sequence[SessionRunHook]) -> None:
         self._hooks = list(hooks)
+        self._has_begun = False
         self.context = SessionRunContext()
 
     def add(self, more: Sequence[SessionRunHook]) -> None:
-        """Add those that the model function gave."""
-        self._hooks += [h for h in more if h not in self._hooks]
+        """Add those that the model function gave; they begin with the others."""
+        for hook in more:
+            if hook in self._hooks:
+                continue
+            self._hooks.append(hook)
+            if self._has_begun:
+                hook.begin()
 
     def begin(self) -> None:
         """Before the variables are there."""
+        self._has_begun = True
         for hook in self._hooks:
             hook.begin()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from unisono._src import errors
@@ -41,9 +43,11 @@ def restore(built: steps.Built, path: str, model_dir: str) -> None:
 
     Raises:
         NotFoundError: the checkpoint lacks a variable.
+        ValueError: it has one of another shape or type.
     """
     wanted = steps.kept(built)
-    found = Checkpoint(variables=wanted).read(path).expect_partial()
+    with _explained(path, model_dir):
+        found = Checkpoint(variables=wanted).read(path).expect_partial()
     _check_matched(found, path, model_dir)
 
 
@@ -59,10 +63,71 @@ def _check_matched(found: Any, path: str, model_dir: str) -> None:
         found.assert_existing_objects_matched()
     except AssertionError as error:
         raise errors.NotFoundError(
-            f"The checkpoint {path} lacks variables that the model_fn makes now. Has "
-            f"the model changed since? Then take another model_dir than {model_dir}, "
-            f"or give variables their old names. {error}"
+            f"The checkpoint {path} lacks variables that the model_fn makes now. "
+            f"{_advice(model_dir)} {error}"
         ) from error
+
+
+def _advice(model_dir: str) -> str:
+    return (
+        "Has the model changed since? Then take another model_dir than "
+        f"{model_dir}, or give variables their old names."
+    )
+
+
+class _PositionError(ValueError):
+    """The input function's data has no such position; tells it from other errors."""
+
+
+@contextlib.contextmanager
+def _explained(path: str, model_dir: str) -> Iterator[None]:
+    """A block whose errors about variables say what may have led to them."""
+    try:
+        yield
+    except errors.DataLossError:
+        raise
+    except _PositionError as error:
+        raise ValueError(str(error)) from error.__cause__
+    except ValueError as error:
+        if _INPUT in str(error):
+            raise ValueError(_of_position(error)) from error
+        is_ours = isinstance(error, errors.InvalidArgumentError)
+        kind = errors.InvalidArgumentError if is_ours else ValueError
+        raise kind(
+            f"The checkpoint {path} does not fit the variables that the model_fn makes "
+            f"now. {_advice(model_dir)} {error}"
+        ) from error
+
+
+def _of_position(error: ValueError) -> str:
+    return (
+        "The training that is to go on was cut short, and the input_fn has no place in "
+        "its data where that training stood. Give the input_fn it had; or pass "
+        "RunConfig(keep_input_position=False), to go on with this one from its "
+        f"beginning. {error}"
+    )
+
+
+class _Position:
+    """The position of an iterator, as a checkpoint keeps it.
+
+    Args:
+        iterator: the iterator.
+    """
+
+    def __init__(self, iterator: Any) -> None:
+        self._iterator = iterator
+        self.get_state = iterator.get_state
+
+    @property
+    def _checkpoint_mark(self) -> Any:
+        return self._iterator._checkpoint_mark
+
+    def set_state(self, state: Any) -> None:
+        try:
+            self._iterator.set_state(state)
+        except ValueError as error:
+            raise _PositionError(_of_position(error)) from error
 
 
 class Saver:
@@ -87,7 +152,7 @@ class Saver:
             checkpoint_name=_NAME,
         )
         self._listeners = hooks.check_listeners(listeners)
-        self._iterator: Any = None
+        self._position: _Position | None = None
         self._saved_step: int | None = None
         self._saved_at = time.monotonic()
         self._is_between = False
@@ -99,13 +164,17 @@ class Saver:
             path: where it is.
             iterator: gives the batches; goes on where a training was cut short.
         """
-        self._iterator = iterator if self._config.keep_input_position else None
+        if self._config.keep_input_position:
+            self._position = _Position(iterator)
         if path is None:
             return
         keys = {key for key, _ in reading.list_variables(path)}
-        if self._iterator is not None and _INPUT in keys:
-            self._checkpoint.input = self._iterator
-        found = self._checkpoint.restore(path).expect_partial()
+        # Then the last save takes the position away, even if no step was left to make.
+        self._is_between = _INPUT in keys
+        if self._is_between:
+            self._checkpoint.input = self._position
+        with _explained(path, self._directory):
+            found = self._checkpoint.restore(path).expect_partial()
         _check_matched(found, path, self._directory)
 
     def begin(self, step: int, path: str | None) -> None:
@@ -143,7 +212,7 @@ class Saver:
             return False
         for listener in self._listeners:
             listener.before_save(None, step)
-        self._checkpoint.input = self._iterator if is_between else None
+        self._checkpoint.input = self._position if is_between else None
         path = self._manager.save(checkpoint_number=step)
         _LOG.info("Saved checkpoint for step %d: %s.", step, path)
         self._saved_step, self._saved_at = step, time.monotonic()

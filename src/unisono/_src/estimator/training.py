@@ -192,21 +192,30 @@ def _check_function(input_fn: Any) -> None:
 
 
 class _Evaluator(hooks_lib.CheckpointSaverListener):
-    """Evaluates checkpoints as they come."""
+    """Evaluates checkpoints as they come, but for those before and after training.
 
-    def __init__(self, estimator: Estimator, spec: EvalSpec) -> None:
+    Args:
+        estimator: the estimator.
+        spec: how to evaluate.
+        start: the step that training begins at.
+    """
+
+    def __init__(self, estimator: Estimator, spec: EvalSpec, start: int) -> None:
         self._estimator = estimator
         self._spec = spec
+        self._start = start
         self._next = time.monotonic() + spec.start_delay_secs
-        self._is_first = True
+        self.is_over = False
         self.step: int | None = None
         self.result: dict[str, Any] = {}
         self.exports: list[str | None] = []
 
     def after_save(self, session: None, global_step_value: int) -> bool | None:
-        # The first one is from before training.
-        is_first, self._is_first = self._is_first, False
-        if not is_first and _all_agree(time.monotonic() >= self._next):
+        # What the last save has is evaluated and exported when training has returned.
+        is_known = global_step_value in (self._start, self.step)
+        if self.is_over or is_known:
+            return None
+        if _all_agree(time.monotonic() >= self._next):
             self.evaluate(global_step_value, is_last=False)
         return None
 
@@ -230,6 +239,20 @@ class _Evaluator(hooks_lib.CheckpointSaverListener):
             )
             for exporter in self._spec.exporters
         ]
+
+
+class _Ending(hooks_lib.SessionRunHook):
+    """Tells an evaluator that there are no more steps; the last save is still to come.
+
+    Args:
+        evaluator: whom to tell.
+    """
+
+    def __init__(self, evaluator: _Evaluator) -> None:
+        self._evaluator = evaluator
+
+    def end(self, session: None) -> None:
+        self._evaluator.is_over = True
 
 
 def _all_agree(answer: bool) -> bool:
@@ -262,11 +285,12 @@ def train_and_evaluate(
             )
     if not isinstance(estimator, Estimator):
         raise TypeError(f"Expected an Estimator, received {type(estimator).__name__}.")
-    evaluator = _Evaluator(estimator, eval_spec)
+    before = saving.step_of(estimator._checkpoint_or_latest(None))
+    evaluator = _Evaluator(estimator, eval_spec, before)
     listeners = [*(train_spec.saving_listeners or ()), evaluator]
     estimator.train(
         train_spec.input_fn,
-        hooks=train_spec.hooks,
+        hooks=[*(train_spec.hooks or ()), _Ending(evaluator)],
         max_steps=train_spec.max_steps,
         saving_listeners=listeners,
     )
