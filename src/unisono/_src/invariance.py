@@ -78,7 +78,7 @@ class Invariance:
             carry = after
         if self.outputs(test, [*same[:split], *carry]) == [True]:
             return carry
-        if communicates(body):
+        if communicates(body) or communicates(test):
             raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
         return [False] * len(eqn.outvars)
 
