@@ -355,6 +355,29 @@ def test_a_body_that_jax_traces_by_itself_reads_the_whole():
     assert parts(v) == {(2, 4)}
 
 
+@pytest.mark.feature("T01")
+@pytest.mark.parametrize("kind", ["sharded", "mirrored"])
+def test_replicas_that_go_different_ways_all_read(kind):
+    strategy = make(4, kind=kind)
+    v = variable(strategy)
+
+    def replica():
+        own = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return (
+            jax.lax.cond(own > 1, lambda: v[0, 1] + 100, lambda: v[1, 0] * 1.0),
+            jax.lax.while_loop(lambda c: c < v[3, 3] * own, lambda c: c + 10, 0.0),
+            jax.lax.fori_loop(0, own, lambda i, c: c + v[1, i], 0.0),
+            jax.vmap(lambda x: jax.jit(lambda y: y * v[1, 1])(x))(jnp.ones(2) * own),
+        )
+
+    branch, loop, count, mapped = tf.function(lambda: strategy.run(replica))()
+    local = strategy.experimental_local_results
+    assert [float(x) for x in local(branch)] == [4, 4, 101, 101]
+    assert [float(x) for x in local(loop)] == [0, 20, 30, 50]
+    assert [float(x) for x in local(count)] == [0, 4, 9, 15]
+    assert [float(x[1]) for x in local(mapped)] == [0, 5, 10, 15]
+
+
 def test_copies_that_would_differ_are_refused():
     strategy = make(2)
     v = variable(strategy)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from unisono._src import collectives, state, versions
+from unisono._src import collectives, state, traces, versions
 from unisono._src.state import Cell
 
 
@@ -40,11 +40,10 @@ class LocalFrame(state.StateFrame):
             return self.values[cell]
         if cell not in self.parts:
             return self.parent.whole(cell)
-        found = cell.split.gather(self.parts[cell])
-        if found._trace is self.traces[0]:
-            # Not one that was gathered in a loop or branch, and exists only there.
-            self.values[cell] = found
-        return found
+        # Outside any loop or branch: not all replicas may go there to meet.
+        with traces.within(self.traces[0]):
+            self.values[cell] = cell.split.gather(self.parts[cell])
+        return self.values[cell]
 
     def whole(self, cell: Cell) -> Any:
         """The own copy: for replicated cells it is the whole."""
