@@ -143,6 +143,34 @@ def test_the_state_is_made_beside_the_variables():
     assert "MirroredVariable" in repr(optimizer.slots)
 
 
+@pytest.mark.feature("V04")
+@pytest.mark.parametrize("in_replicas", [False, True])
+@pytest.mark.parametrize("options", [{}, {"state": "sharded", "shard_above": 4}])
+def test_slots_made_in_a_function_begin_with_what_it_has_assigned(options, in_replicas):
+    s = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"], **options)
+    v = variable(s, jnp.zeros(4), "MEAN")
+    follows = optax.GradientTransformation(
+        lambda params: params, lambda changes, slots, params: (changes, slots)
+    )
+    made = []
+
+    def begin():
+        if not made:
+            v.assign(jnp.ones(4))
+            made.append(unisono.optimizers.Optimizer(follows, [v]))
+
+    @unisono.function
+    def step():
+        if in_replicas:
+            s.run(begin)
+        else:
+            with s.scope():
+                begin()
+
+    step()
+    assert plain(made[0].variables[1]) == [1.0] * 4
+
+
 @pytest.mark.feature("O07", "V04")
 @pytest.mark.parametrize("how", EXECUTIONS)
 def test_sparse_gradients_change_their_rows(how):

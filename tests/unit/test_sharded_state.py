@@ -355,6 +355,31 @@ def test_a_body_that_jax_traces_by_itself_reads_the_whole():
     assert parts(v) == {(2, 4)}
 
 
+@pytest.mark.feature("T01", "V04")
+@pytest.mark.parametrize("also_weights", [False, True])
+def test_an_optimizer_made_by_replicas_of_a_function_is_cut_too(also_weights):
+    def found(kind):
+        strategy = make(4, kind=kind)
+        made = {} if also_weights else {"v": variable(strategy)}
+
+        def replica():
+            if "v" not in made:
+                made["v"] = tf.Variable(WIDE)
+            v = made["v"]
+            if "optimizer" not in made:
+                made["optimizer"] = tf.optimizers.Optimizer(optax.adam(0.1), [v])
+            made["optimizer"].apply_gradients([(v * 2.0, v)])
+
+        step = tf.function(lambda: strategy.run(replica))
+        step()
+        step()
+        if kind == "sharded":
+            assert {(2, 4)} == parts(made["v"]) == parts(made["optimizer"]._slots[1])
+        return [v.numpy() for v in (made["v"], *made["optimizer"].variables)]
+
+    assert_close(found("sharded"), found("mirrored"))
+
+
 @pytest.mark.feature("T01")
 @pytest.mark.parametrize("kind", ["sharded", "mirrored"])
 def test_replicas_that_go_different_ways_all_read(kind):

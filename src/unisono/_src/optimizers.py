@@ -74,9 +74,15 @@ class Optimizer:
         """Optax's first state; made by parts for variables that are cut."""
         cells = [v._cell for v in self._variables]
         placement = ambient.current().placement
+        source = state.frame()
+        if _is_local():
+            # A replica has them whole; what it makes of them is cut when it is stored.
+            return self._tx.init([source.copy(c, 0) for c in cells])
         if all(c.split is None for c in cells) or placement is None:
-            whole = [state.peek(c) if c.split is None else c.gathered(0) for c in cells]
-            return self._tx.init(whole)
+            is_known = not source.is_compiled
+            return self._tx.init(
+                [c.gathered(0) if c.split and is_known else state.peek(c) for c in cells]
+            )
         params = [state.peek(c) for c in cells]
         shapes = jax.eval_shape(self._tx.init, params)
         targets = jax.tree.map(lambda x: _target(x, placement), shapes)

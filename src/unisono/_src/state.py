@@ -450,8 +450,12 @@ def frame() -> StateFrame:
 
 def peek(cell: Cell) -> Any:
     """The first copy, for a look that keeps no reference to it."""
-    if cell.array is None or not (cell.is_stacked or cell.is_replicated):
-        return frame().copy(cell, 0) if cell.array is None else cell.array
+    source = frame()
+    if source.is_compiled or cell.array is None:
+        # A program being made may have assigned the cell before.
+        return source.copy(cell, 0)
+    if not (cell.is_stacked or cell.is_replicated):
+        return cell.array
     piece = collectives.shards(cell.array, cell.topology)[0]
     return collectives.release(piece.reshape(cell.shape))
 
