@@ -146,7 +146,7 @@ class Cell:
         """Replace the stored array; unless it is fresh, others may hold it too."""
         versions.EAGER.changed()
         self.array = self._placed(array)
-        self.drafts = {}
+        self.drafts, self.is_suspect = {}, False
         if not is_fresh:
             self.escape()
 
@@ -196,7 +196,6 @@ class Cell:
         """Store what replicas have written in turn, if it is the same everywhere."""
         device, every = self.topology.home, self.topology.local
         first, *others = (jax.device_put(self.gathered(i), device) for i in every)
-        self.drafts, self.is_suspect = {}, False
         is_float = bool(jnp.issubdtype(self.dtype, jnp.inexact))
         same = (jnp.array_equal(first, o, equal_nan=is_float) for o in others)
         if not all(map(bool, same)):
