@@ -142,6 +142,24 @@ def test_copies_that_would_differ_are_refused_and_stay_as_they_were(s, how):
     assert copies(v) == [5.0, 5.0]
 
 
+@pytest.mark.feature("Q03")
+@pytest.mark.parametrize("how", [EAGER, COMPILED])
+def test_a_copy_may_be_assigned_more_than_once(s, how):
+    v = variable(s, 5.0)
+
+    def change(copy, value):
+        copy.assign_add(value)
+        copy.assign(copy * 2.0)
+
+    def fn():
+        s.extended.update(v, change, args=(1.0,))
+        s.extended.update(v, change, args=(1.0,))
+        return v.read_value()
+
+    assert float(fn() if how == EAGER else tf.function(fn)()) == 26.0
+    assert copies(v) == [26.0, 26.0]
+
+
 @pytest.mark.feature("Q03", "R01")
 @pytest.mark.parametrize("options", [{}, {"state": "sharded", "shard_above": 2}])
 @pytest.mark.parametrize("cure", ["assign", "update"])

@@ -264,6 +264,9 @@ class StateFrame:
     def assigned(self, cell: Cell, value: Any) -> None:
         """Take note of a value that was written through another frame."""
 
+    def settle(self, cell: Cell) -> None:
+        """Let copies that were written while they are updated as one count."""
+
     def cells(self) -> Iterable[Cell]:
         """The cells whose values this frame could give."""
         raise NotImplementedError
@@ -413,12 +416,16 @@ class FunctionFrame(StateFrame):
             value = self.whole(cell).at[index or 0].set(value)
         elif cell.is_replicated or cell.split is not None:
             # Copy by copy; it counts when all of them have been written.
-            written = self.pending.setdefault(cell, {})
-            written[index or 0] = value
-            if len(written) < cell.copies:
-                return
-            value = self.pending.pop(cell)[0]
+            self.pending.setdefault(cell, {})[index or 0] = value
+            if ambient.current().updating is not cell:
+                self.settle(cell)
+            return
         self.set_whole(cell, value)
+
+    def settle(self, cell: Cell) -> None:
+        """Let copies count if all of them have been written."""
+        if len(self.pending.get(cell, ())) == cell.copies:
+            self.set_whole(cell, self.pending.pop(cell)[0])
 
     def finish(self) -> None:
         """Raise if some copies of a mirrored variable were written and others not."""

@@ -136,6 +136,7 @@ def _update_traced(
         own_args, own_kwargs = values.unwrap((args, kwargs), i, count)
         with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=i, updating=cell):
             results.append(fn(var.values[i], *own_args, **own_kwargs))
+    state.frame().settle(cell)
     return _grouped(results, group, topology)
 
 
