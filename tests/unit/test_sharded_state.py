@@ -284,6 +284,62 @@ def test_every_optimizer_gives_the_numbers_of_mirrored_state(name, caplog):
         assert set(results(text, "all-reduce")) <= {"f32[]", "s32[]", "pred[]"}
 
 
+@pytest.mark.parametrize(
+    ("combine", "start"), [(jax.lax.bitwise_and, -1), (jax.lax.bitwise_or, 0)]
+)
+def test_bits_are_combined_on_gathered_values(combine, start):
+    def last(kind):
+        def change(updates, state, params):
+            numbers = params[0].astype(jnp.int32) * 2 + 64
+            bits = jax.lax.reduce(numbers, np.int32(start), combine, (0, 1))
+            return [u * 0 + bits for u in updates], state
+
+        strategy = make(4, kind=kind)
+        v = variable(strategy)
+        tx = optax.GradientTransformation(lambda params: (), change)
+        with strategy.scope():
+            optimizer = tf.optimizers.Optimizer(tx, [v])
+        tf.function(lambda: strategy.run(lambda: optimizer.apply([v * 1.0])))()
+        return v.numpy()
+
+    np.testing.assert_array_equal(last("sharded"), last("mirrored"))
+
+
+@pytest.mark.parametrize("kind", ["sharded", "mirrored"])
+@pytest.mark.parametrize("rate", ["own", "number", "reduced", "read"])
+def test_a_rate_that_differs_between_replicas_is_refused(rate, kind, caplog):
+    strategy = make(4, kind=kind)
+    v, scale = variable(strategy), variable(strategy, 0.5)
+    rates = []
+
+    def replica():
+        context = tf.distribute.get_replica_context()
+        own = jnp.asarray(context.replica_id_in_sync_group, jnp.float32)
+        number, total = jax.lax.axis_index, context.all_reduce("SUM", own)
+        rates[:] = [
+            {
+                "own": lambda: own,
+                "number": lambda: number("replica").astype(jnp.float32),
+                "reduced": lambda: total / 12,
+                "read": lambda: scale * 1.0,
+            }[rate]
+        ]
+        optimizer.apply([jnp.ones((8, 4))])
+
+    tx = optax.stateless(lambda updates, params: [u * rates[0]() for u in updates])
+    with strategy.scope():
+        optimizer = tf.optimizers.Optimizer(tx, [v])
+    step = tf.function(lambda: strategy.run(replica))
+    if rate in ("own", "number"):
+        with pytest.raises(ValueError, match="different values"):
+            step()
+        return
+    with caplog.at_level(logging.INFO, "unisono"):
+        step()
+    np.testing.assert_array_equal(v.numpy(), WIDE + 2)  # 4 replicas, half of each
+    assert "gathered" not in caplog.text
+
+
 @pytest.mark.parametrize("replicas", [1, 8])
 def test_any_number_of_replicas_gives_the_numbers_of_mirrored_state(replicas):
     tx = optax.adam(1e-2)

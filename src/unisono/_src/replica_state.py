@@ -18,6 +18,8 @@ class LocalFrame(state.StateFrame):
 
     Attributes:
         cut: the cells that can be read and written by parts.
+        alike: cells, each with a value that its new parts come from, and that
+            therefore must be the same on all replicas.
     """
 
     is_compiled = True
@@ -27,6 +29,7 @@ class LocalFrame(state.StateFrame):
         self.cut = cut = {c for c in copies if is_cut(c)}
         self.values = {c: x for c, x in copies.items() if c not in cut}
         self.parts = {c: x for c, x in copies.items() if c in cut}
+        self.alike: list[tuple[Cell, Any]] = []
         self.written: dict[Cell, None] = {}
         self.created: dict[Cell, Any] = {}
         own = jax.lax.axis_index(collectives.AXIS)._trace  # type: ignore[attr-defined]
