@@ -165,3 +165,33 @@ def test_flax_modules_train_with_the_same_numbers():
     wanted = loop(uni.distribute.MirroredStrategy(names), count=16)
     sharded = uni.distribute.MirroredStrategy(names, state="sharded", shard_above=8)
     assert difference(loop(sharded, count=16), wanted) < CLOSE
+
+
+@pytest.mark.feature("T01")
+def test_an_estimator_minimizes_with_the_same_numbers(tmp_path):
+    optax = pytest.importorskip("optax")
+    x, y = examples(24)
+    x, y = x.astype(np.float32), y.astype(np.float32)[:, None]
+
+    def model_fn(features, labels, mode):
+        kernel = uni.compat.v1.get_variable("kernel", (5, 8), initializer=ones)
+        loss = jnp.mean((jnp.sum(features @ kernel, 1, keepdims=True) - labels) ** 2)
+        train = uni.estimator.minimize(optax.adam(0.01), loss)
+        return uni.estimator.EstimatorSpec(mode, loss=loss, train_op=train)
+
+    def ones(shape, dtype=None, **_):
+        return jnp.ones(shape, dtype)
+
+    def batches():
+        return uni.data.Dataset.from_tensor_slices((x, y)).batch(6)
+
+    def kernel(kind, strategy):
+        config = uni.estimator.RunConfig(train_distribute=strategy)
+        made = uni.estimator.Estimator(model_fn, str(tmp_path / kind), config)
+        made.train(batches)
+        return made.get_variable_value("kernel")
+
+    mirrored = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    wanted = kernel("mirrored", mirrored)
+    np.testing.assert_allclose(kernel("sharded", over_replicas(2)), wanted, rtol=1e-5)
+    assert abs(wanted - 1).max() > 0.01

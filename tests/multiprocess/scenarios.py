@@ -120,6 +120,20 @@ def reduce_sparse(s, w):
     return plain([s.reduce("SUM", r, None), s.reduce("MEAN", r, None)])
 
 
+def reduce_sparse_to(s, w):
+    """Rows that replicas reduce to a variable, and what the variable gets of them."""
+    with s.scope():
+        v = tf.Variable(jnp.zeros([2, 3]))
+    rows = s.run(
+        lambda: tf.IndexedSlices(jnp.ones([1, 3]) * number(), jnp.array([1]), (2, 3))
+    )
+    with s.scope():
+        one = s.extended.reduce_to(SUM, rows, v)
+        (two,) = s.extended.batch_reduce_to(MEAN, [(rows, v)])
+        s.extended.update(v, lambda c, x: c.scatter_sub(x), args=(one,))
+    return plain([one.values[0], two.values[0], v.values[0]])
+
+
 def all_reduce(s, w):
     def f():
         c = context()

@@ -73,7 +73,8 @@ def test_the_chiefs_initial_value_wins(group):
 
 @pytest.mark.feature("T02")
 @pytest.mark.parametrize(
-    "scenario", ["reduce", "reduce_sparse", "gather", "total_of_a_range"]
+    "scenario",
+    ["reduce", "reduce_sparse", "reduce_sparse_to", "gather", "total_of_a_range"],
 )
 def test_combined_values_are_those_of_one_process(group, scenario):
     wanted = alone(group, scenario)

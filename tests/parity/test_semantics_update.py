@@ -142,6 +142,59 @@ def test_copies_that_would_differ_are_refused_and_stay_as_they_were(s, how):
     assert copies(v) == [5.0, 5.0]
 
 
+@pytest.mark.feature("Q03")
+@pytest.mark.parametrize("how", [EAGER, COMPILED])
+def test_a_copy_may_be_assigned_more_than_once(s, how):
+    v = variable(s, 5.0)
+
+    def change(copy, value):
+        copy.assign_add(value)
+        copy.assign(copy * 2.0)
+
+    def fn():
+        s.extended.update(v, change, args=(1.0,))
+        s.extended.update(v, change, args=(1.0,))
+        return v.read_value()
+
+    assert float(fn() if how == EAGER else tf.function(fn)()) == 26.0
+    assert copies(v) == [26.0, 26.0]
+
+
+@pytest.mark.feature("Q03", "R01")
+@pytest.mark.parametrize("options", [{}, {"state": "sharded", "shard_above": 2}])
+@pytest.mark.parametrize("cure", ["assign", "update"])
+def test_copies_that_differ_are_not_read_as_one_until_assigned(options, cure):
+    s = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], **options)
+    v = variable(s, [5.0, 5.0])
+    calls = []
+
+    def fails(copy, value):
+        calls.append(copy)
+        if len(calls) % 2 == 0:
+            raise KeyError("midway")
+        copy.assign(value)
+
+    def differs(copy):
+        calls.append(copy)
+        copy.assign([1.0 + len(calls)] * 2)
+
+    with pytest.raises(KeyError):
+        s.extended.update(v, fails, args=([7.0, 7.0],))
+    for _ in range(2):
+        for read in v.numpy, v.value, tf.function(v.value):
+            with pytest.raises(ValueError, match="different values"):
+                read()
+        if not options:
+            with pytest.raises(ValueError, match="different values"):
+                s.extended.update(v, differs)
+    if cure == "update":
+        s.extended.update(v, lambda copy: copy.assign([9.0, 9.0]))
+    else:
+        v.assign([9.0, 9.0])
+    assert v.numpy().tolist() == [9.0, 9.0]
+    assert copies(v) == [[9.0, 9.0]] * 2
+
+
 @pytest.mark.feature("Q03", "R01")
 @pytest.mark.parametrize("how", EXECUTIONS)
 def test_copies_never_diverge_through_update_in_a_replica(s, how):

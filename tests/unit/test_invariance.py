@@ -56,11 +56,13 @@ def test_groups_of_replicas_are_not_all():
     assert equal_on_all(fn) == [False]
 
 
-@pytest.mark.parametrize("kind", ["cond", "while"])
+@pytest.mark.parametrize("kind", ["cond", "while", "test"])
 def test_a_collective_that_not_all_may_reach_is_refused(kind):
     def fn(s, o):
         if kind == "cond":
             return jax.lax.cond(o[0] > 0, lambda: reduce(s), lambda: s)
+        if kind == "test":
+            return jax.lax.while_loop(lambda c: reduce(c)[0] < o[0], lambda c: c + 1, s)
         return jax.lax.while_loop(lambda c: c[0] < o[0], lambda c: reduce(c), s)
 
     with pytest.raises(RuntimeError, match="merge_call"):

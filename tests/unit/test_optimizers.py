@@ -143,6 +143,34 @@ def test_the_state_is_made_beside_the_variables():
     assert "MirroredVariable" in repr(optimizer.slots)
 
 
+@pytest.mark.feature("V04")
+@pytest.mark.parametrize("in_replicas", [False, True])
+@pytest.mark.parametrize("options", [{}, {"state": "sharded", "shard_above": 4}])
+def test_slots_made_in_a_function_begin_with_what_it_has_assigned(options, in_replicas):
+    s = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"], **options)
+    v = variable(s, jnp.zeros(4), "MEAN")
+    follows = optax.GradientTransformation(
+        lambda params: params, lambda changes, slots, params: (changes, slots)
+    )
+    made = []
+
+    def begin():
+        if not made:
+            v.assign(jnp.ones(4))
+            made.append(unisono.optimizers.Optimizer(follows, [v]))
+
+    @unisono.function
+    def step():
+        if in_replicas:
+            s.run(begin)
+        else:
+            with s.scope():
+                begin()
+
+    step()
+    assert plain(made[0].variables[1]) == [1.0] * 4
+
+
 @pytest.mark.feature("O07", "V04")
 @pytest.mark.parametrize("how", EXECUTIONS)
 def test_sparse_gradients_change_their_rows(how):
@@ -170,6 +198,22 @@ def test_a_variable_without_gradient_stays_as_it_is(how):
     assert plain(w) < 1.0
     execute(how, s, lambda: optimizer.apply_gradients([(number() * 1.0, w)]))
     assert copies(v) == [1.0, 1.0]
+
+
+@pytest.mark.feature("V04")
+@pytest.mark.parametrize("how", EXECUTIONS)
+def test_gradients_of_a_variable_given_twice_add_up(how):
+    s = mirrored(2)
+    v = variable(s, [0.0, 0.0])
+    optimizer = make(s, optax.sgd(1.0), v)
+
+    def replica():
+        row = unisono.IndexedSlices(jnp.ones(1), jnp.asarray([1]))
+        given = [jnp.ones(2), None, jnp.full(2, 10.0), row]
+        optimizer.apply_gradients([(g, v) for g in given])
+
+    execute(how, s, replica)
+    assert copies(v) == [[-22.0, -24.0]] * 2
 
 
 @pytest.mark.feature("V04")
@@ -264,6 +308,56 @@ def test_without_a_replica_context_gradients_accumulate_too():
         for _ in range(2):
             optimizer.apply_gradients([(jnp.asarray(1.0), v)])
         assert plain(v) == 0.0
+
+
+@pytest.mark.feature("V04")
+@pytest.mark.parametrize("how", EXECUTIONS)
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        lambda: mirrored(1),
+        lambda: mirrored(2),
+        lambda: unisono.distribute.MirroredStrategy(
+            ["CPU:0", "CPU:1"], state="sharded", shard_above=2
+        ),
+    ],
+    ids=["one", "mirrored", "sharded"],
+)
+def test_only_variables_that_had_a_gradient_in_some_call_are_updated(strategy, how):
+    s = strategy()
+    v, w = variable(s, [1.0, 1.0]), variable(s, [1.0, 1.0])
+    tx = optax.adamw(0.5, weight_decay=0.1)
+    optimizer = make(s, tx, v, w, accumulate_steps=2)
+    seen = []
+    for given in (None, None), (1.0, None), (None, None):
+        for gradient in given:
+            g = None if gradient is None else jnp.full(2, gradient)
+            both = [(g, v), (jnp.ones(2), w)]
+            execute(how, s, lambda both=both: optimizer.apply_gradients(both))
+        slots = [x.variable.numpy() for x in optimizer.slots[0].mu]
+        seen.append((v.numpy()[0], w.numpy()[0], slots[0][0], slots[1][0]))
+    (v1, w1, m1, n1), (v2, w2, m2, n2), (v3, w3, m3, n3) = seen
+    assert (v1, m1) == (1.0, 0.0)
+    assert v2 < 1.0 and m2 > 0.0
+    assert (v3, m3) == (v2, m2)
+    assert 1.0 > w1 > w2 > w3 and 0.0 < n1 < n2 < n3
+
+
+@pytest.mark.feature("V04")
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_gradient_on_some_replicas_is_one(steps):
+    s = mirrored(2)
+    v, w = variable(s, 1.0), variable(s, 1.0)
+    optimizer = make(s, optax.sgd(0.5), v, w, accumulate_steps=steps)
+
+    def replica():
+        is_first = int(context().replica_id_in_sync_group) == 0
+        one = jnp.asarray(1.0)
+        optimizer.apply_gradients([(one if is_first else None, v), (one, w)])
+
+    for _ in range(steps):
+        s.run(replica)
+    assert (copies(v), copies(w)) == ([1 - 0.5 * steps] * 2, [1.0 - steps] * 2)
 
 
 def reductions(step):

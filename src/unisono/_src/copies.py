@@ -12,20 +12,28 @@ from unisono._src import collectives, errors, exchange
 from unisono._src.state import Cell
 
 
-def verify(cell: Cell, before: Any = None, among_workers: bool = False) -> None:
+def verify(
+    cell: Cell, before: tuple[Any, bool] | None = None, among_workers: bool = False
+) -> None:
     """Raise if copies that were written one by one have become different.
+
+    They stay suspect, and are refused again, until the cell is assigned.
 
     Args:
         cell: a cell.
-        before: what to put back in that case, if anything.
+        before: what to put back in that case, if anything: the array that it stored,
+            and whether it was suspect.
         among_workers: whether all workers are here, so that theirs are compared too.
     """
     if not cell.is_suspect:
         return
     if cell.split is not None:
-        # What was there before still is: it is replaced when all agree.
-        cell.is_suspect = False
-        if cell.drafts and not cell.settle():
+        is_same = not cell.drafts or cell.settle()
+        if not is_same and before is not None:
+            # What was stored before still is: it is replaced when all agree.
+            cell.drafts = {}
+        cell.is_suspect = bool(cell.drafts)
+        if not is_same:
             raise errors.diverging(cell.name, cell.origin)
         return
     among_workers = among_workers and cell.is_spread
@@ -40,9 +48,9 @@ def verify(cell: Cell, before: Any = None, among_workers: bool = False) -> None:
     if among_workers:
         is_same = all_same(cell, first, is_same)
     if not is_same:
-        cell.is_suspect = False
+        cell.is_suspect = True
         if before is not None:
-            cell.array = before
+            cell.array, cell.is_suspect = before
         cell.escape()
         raise errors.diverging(cell.name, cell.origin)
 
@@ -57,7 +65,7 @@ def all_same(cell: Cell, value: Any, is_same: bool = True) -> bool:
 def settle(cells: Iterable[Cell]) -> None:
     """Let cells that replicas have written in turn store what they agree on."""
     for cell in cells:
-        if cell.drafts:
+        if cell.is_suspect:
             verify(cell)
 
 

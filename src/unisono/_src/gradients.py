@@ -55,6 +55,10 @@ class GradientFrame(state.StateFrame):
             self.values[cell] = value + (start - jax.lax.stop_gradient(start))
         self.parent.assigned(cell, value)
 
+    def settle(self, cell: Cell) -> None:
+        """Tell the parent."""
+        self.parent.settle(cell)
+
     def create(self, cell: Cell, value: Any) -> None:
         """Create in the parent."""
         self.parent.create(cell, jax.lax.stop_gradient(value))

@@ -36,7 +36,7 @@ class Invariance:
             out = [True] * len(eqn.outvars)
         elif name in _SEPARATING:
             out = [False] * len(eqn.outvars)
-        elif all(same) and not _separates(eqn):
+        elif all(same) and not separates(eqn):
             out = [True] * len(eqn.outvars)
         else:
             out = self._nested(eqn, same)
@@ -78,7 +78,7 @@ class Invariance:
             carry = after
         if self.outputs(test, [*same[:split], *carry]) == [True]:
             return carry
-        if communicates(body):
+        if communicates(body) or communicates(test):
             raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
         return [False] * len(eqn.outvars)
 
@@ -120,11 +120,11 @@ def _scan_counts(params: Any) -> tuple[int, int]:
     return len(consts), len(carry)
 
 
-def _separates(eqn: Any) -> bool:
-    """Whether an equation with equal operands may differ between replicas inside."""
+def separates(eqn: Any) -> bool:
+    """Whether an equation with equal operands may differ between replicas."""
     inner = [p for p in map(_jaxpr_of, _params(eqn)) if p]
-    return any(
-        e.primitive.name in _SEPARATING or _separates(e) for p in inner for e in p.eqns
+    return eqn.primitive.name in _SEPARATING or any(
+        separates(e) for p in inner for e in p.eqns
     )
 
 

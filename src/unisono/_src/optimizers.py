@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from unisono._src import ambient, collectives, function, layouts, partwise, state
 from unisono._src.operators import own
@@ -67,6 +69,7 @@ class Optimizer:
         self._every = accumulate_steps
         self._sums: list[Variable] = []
         self._count: Variable | None = None
+        self._given: Variable | None = None
         if accumulate_steps > 1:
             self._make_accumulators()
 
@@ -74,9 +77,18 @@ class Optimizer:
         """Optax's first state; made by parts for variables that are cut."""
         cells = [v._cell for v in self._variables]
         placement = ambient.current().placement
+        source = state.frame()
+        if _is_local():
+            # A replica has them whole; what it makes of them is cut when it is stored.
+            return self._tx.init([source.copy(c, 0) for c in cells])
         if all(c.split is None for c in cells) or placement is None:
-            whole = [state.peek(c) if c.split is None else c.gathered(0) for c in cells]
-            return self._tx.init(whole)
+            is_known = not source.is_compiled
+            return self._tx.init(
+                [
+                    c.gathered(0) if c.split and is_known else state.peek(c)
+                    for c in cells
+                ]
+            )
         params = [state.peek(c) for c in cells]
         shapes = jax.eval_shape(self._tx.init, params)
         targets = jax.tree.map(lambda x: _target(x, placement), shapes)
@@ -92,11 +104,17 @@ class Optimizer:
             )
             for i, v in enumerate(self._variables)
         ]
-        self._count = Variable(
-            jnp.zeros((), jnp.int32),
-            trainable=False,
-            name=f"{self.name}/accumulated",
-            aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
+        self._count, self._given = (
+            Variable(
+                first,
+                trainable=False,
+                name=f"{self.name}/{name}",
+                aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
+            )
+            for name, first in (
+                ("accumulated", jnp.zeros((), jnp.int32)),
+                ("given", jnp.zeros(len(self._variables), bool)),
+            )
         )
 
     @staticmethod
@@ -111,13 +129,14 @@ class Optimizer:
     @property
     def variables(self) -> list[Variable]:
         """The optimizer's own state: iterations, then slots."""
-        counts = [] if self._count is None else [self._count]
+        counts = [v for v in (self._count, self._given) if v is not None]
         return [self.iterations, *self._slots, *self._sums, *counts]
 
     def _checkpoint_children(self) -> dict[str, Any]:
         found: dict[str, Any] = {"iterations": self.iterations, "slots": self._slots}
         if self._count is not None:
             found |= {"accumulated": self._count, "sums": self._sums}
+            found["given"] = self._given
         return found
 
     @property
@@ -130,6 +149,10 @@ class Optimizer:
 
         Args:
             grads_and_vars: a gradient, `IndexedSlices` or None for each variable.
+                Variables without a gradient on any replica, and their slots, stay as
+                they are. Gradients of a variable that is given several times are
+                added up, and it is updated once; Keras makes an update of each, which
+                for plain gradient descent is the same.
 
         Raises:
             ValueError: a variable that the optimizer was not made for, or no
@@ -139,41 +162,45 @@ class Optimizer:
         frame = ambient.current()
         replica = frame.replica if frame.mode == ambient.REPLICA else None
         own = [_dense(g, v) for g, v in zip(gradients, self._variables, strict=True)]
-        idle = tuple(i for i, g in enumerate(gradients) if g is None)
+        given = tuple(bool(g) for g in gradients)
         if self._every > 1:
-            self._accumulate(replica, own)
+            self._accumulate(replica, own, given)
         elif replica is None or frame.port.replicas == 1:
-            self._run_update(own, idle)
+            self._run_update(own, _idle(given))
         else:
-            replica._merge_call(self._merge, args=(own, idle))
+            replica._merge_call(self._merge, args=(own, given))
 
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         """Update the variables from gradients in their order."""
         wanted = self._variables if trainable_variables is None else trainable_variables
         self.apply_gradients(zip(grads, wanted, strict=True))
 
-    def _ordered(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> list[Any]:
-        by_id: dict[int, Any] = {}
-        known = {id(v) for v in self._variables}
+    def _ordered(
+        self, grads_and_vars: Iterable[tuple[Any, Variable]]
+    ) -> list[list[Any]]:
+        """The gradients of each variable."""
+        by_id: dict[int, list[Any]] = {id(v): [] for v in self._variables}
         for gradient, given in grads_and_vars:
             v = own(given)
-            if id(v) not in known:
+            if id(v) not in by_id:
                 raise ValueError(
                     f"The optimizer was not made for the variable {v.name}; give it "
                     "in `variables` when you make the optimizer."
                 )
-            by_id[id(v)] = gradient
-        if all(g is None for g in by_id.values()):
+            if gradient is not None:
+                by_id[id(v)].append(gradient)
+        if not any(by_id.values()):
             names = [v.name for v in self._variables]
             raise ValueError(f"No gradients provided for any variable: {names}.")
-        return [by_id.get(id(v)) for v in self._variables]
+        return [by_id[id(v)] for v in self._variables]
 
-    def _merge(self, strategy: Any, gradients: Sequence[Any], idle: Any) -> None:
+    def _merge(self, strategy: Any, gradients: Sequence[Any], given: Any) -> None:
+        idle = _idle(given)
         if _is_local() and self._update_parts(gradients, idle):
             return
         pairs = list(zip(gradients, self._variables, strict=True))
         reduced = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
-        self._run_update([getattr(g, "whole", g) for g in reduced], tuple(idle))
+        self._run_update([getattr(g, "whole", g) for g in reduced], idle)
 
     @functools.cached_property
     def _run_update(self) -> Any:
@@ -198,24 +225,24 @@ class Optimizer:
 
     def _kept(self, idle: tuple[int, ...]) -> set[int]:
         """Positions of the cells that an update leaves as they are."""
-        return {*idle, *(len(self._variables) + k for k in self._slots_of(idle))}
+        return set(self._owned(idle))
 
-    def _update_parts(self, gradients: Sequence[Any], idle: Any) -> bool:
+    def _update_parts(self, gradients: Sequence[Any], idle: tuple[int, ...]) -> bool:
         """Let each replica update its parts of what is cut, if that can be done."""
         count = len(self._variables)
 
         def change(inputs: list[Any]) -> list[Any]:
             return self._change(inputs[:-count], inputs[-count:])
 
-        kept = self._kept(tuple(idle))
+        kept = self._kept(idle)
         return partwise.update(change, self._shared_cells(), gradients, kept)
 
-    def _slots_of(self, idle: tuple[int, ...]) -> list[int]:
-        """Positions of the slots that belong to some of the variables."""
+    def _owned(self, idle: tuple[int, ...]) -> dict[int, int]:
+        """Positions of some of the variables and of their slots: whose they are."""
         import optax
 
         if not idle:
-            return []
+            return {}
         owners = optax.tree_utils.tree_map_params(
             self._tx,
             lambda _, owner: owner,
@@ -223,7 +250,8 @@ class Optimizer:
             list(range(len(self._variables))),
             transform_non_params=lambda _: -1,
         )
-        return [k for k, owner in enumerate(jax.tree.leaves(owners)) if owner in idle]
+        every = [*range(len(self._variables)), *jax.tree.leaves(owners)]
+        return {k: owner for k, owner in enumerate(every) if owner in idle}
 
     def _shared_cells(self) -> list[state.Cell]:
         shared = [*self._variables, *self._slots, self.iterations]
@@ -245,7 +273,9 @@ class Optimizer:
 
     # Accumulation.
 
-    def _accumulate(self, replica: Any, gradients: Sequence[Any]) -> None:
+    def _accumulate(
+        self, replica: Any, gradients: Sequence[Any], given: tuple[bool, ...]
+    ) -> None:
         target = state.frame()
         for total, gradient in zip(self._sums, gradients, strict=True):
             if replica is not None:
@@ -254,13 +284,13 @@ class Optimizer:
                 old = target.copy(total._cell, 0)
                 target.set_copy(total._cell, 0, old + gradient)
         if replica is None:
-            self._finish()
+            self._finish(_idle(given))
         else:
-            replica._merge_call(lambda strategy: self._finish())
+            replica._merge_call(lambda _, marks: self._finish(_idle(marks)), (given,))
 
-    def _finish(self) -> None:
+    def _finish(self, idle: tuple[int, ...]) -> None:
         """Count the call; at the last one reduce the sums and update."""
-        assert self._count is not None
+        assert self._count is not None and self._given is not None
         target = state.frame()
         cells = self._shared_cells()
         local = _is_local()
@@ -268,28 +298,31 @@ class Optimizer:
         sums = [_stored(target, v._cell) for v in self._sums]
         count = _stored(target, self._count._cell) + 1
         is_last = count >= self._every
+        now = np.isin(range(len(self._variables)), idle, invert=True)
+        given = _stored(target, self._given._cell) | now
+        owned = self._owned(idle)
 
         def apply(old: Any, sums: Any) -> Any:
             totals = [
                 _total(v._cell, s, local) for v, s in zip(self._sums, sums, strict=True)
             ]
             new = self._change(old, totals)
-            return new, [jnp.zeros_like(s) for s in sums], jnp.zeros_like(count)
+            for i, owner in owned.items():
+                new[i] = jnp.where(given[owner], new[i], old[i])
+            return new, jax.tree.map(jnp.zeros_like, (sums, count, given))
 
         def keep(old: Any, sums: Any) -> Any:
-            return list(old), list(sums), count
+            return list(old), (list(sums), count, given)
 
         if target.is_compiled:
-            new, sums, count = jax.lax.cond(is_last, apply, keep, old, sums)
-        elif bool(is_last):
-            new, sums, count = apply(old, sums)
+            new, rest = jax.lax.cond(is_last, apply, keep, old, sums)
         else:
-            new = old
+            new, rest = (apply if bool(is_last) else keep)(old, sums)
         for cell, value in zip(cells, new, strict=True):
             target.set_whole(cell, jnp.asarray(value, cell.dtype))
-        for v, value in zip(self._sums, sums, strict=True):
+        accumulated = [*self._sums, self._count, self._given]
+        for v, value in zip(accumulated, jax.tree.leaves(rest), strict=True):
             target.set_whole(v._cell, value)
-        target.set_whole(self._count._cell, count)
 
 
 def _target(x: Any, placement: state.Placement) -> Any:
@@ -328,9 +361,24 @@ class _Leaf:
         return repr(self.variable)
 
 
-def _dense(gradient: Any, variable: Variable) -> Any:
-    if gradient is None:
+def _idle(given: Sequence[Any]) -> tuple[int, ...]:
+    """Which variables have no gradient on any replica.
+
+    Args:
+        given: for each variable whether it has one; `PerReplica` if replicas differ.
+    """
+    every = [getattr(g, "values", (g,)) for g in given]
+    return tuple(i for i, marks in enumerate(every) if not any(marks))
+
+
+def _dense(gradients: Sequence[Any], variable: Variable) -> Any:
+    """The sum of a variable's gradients."""
+    if not gradients:
         return jnp.zeros(variable.shape, variable.dtype)
+    return functools.reduce(operator.add, (_as_dense(g, variable) for g in gradients))
+
+
+def _as_dense(gradient: Any, variable: Variable) -> Any:
     if isinstance(gradient, IndexedSlices):
         if gradient.dense_shape is None:
             gradient = IndexedSlices(gradient.values, gradient.indices, variable.shape)

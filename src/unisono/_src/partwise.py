@@ -77,6 +77,8 @@ def update(
         for g, c, split in zip(own, cells, cuts, strict=False)
     ]
     pairs = list(zip(cells, cuts, strict=True))
+    first = next(c for c, split in pairs if split)
+    target.alike.extend((first, x) for x in found.captured)
     old = [target.part(c) if split else target.whole(c) for c, split in pairs]
     for i, value in enumerate(found([*old, *summed])):
         if i not in kept:
@@ -119,6 +121,11 @@ class Update:
         for mark, want in zip(found, wanted, strict=True):
             if mark not in (want, EVEN):
                 raise NotByParts(f"A result is {mark} where {want} was expected.")
+
+    @property
+    def captured(self) -> list[Any]:
+        """Values from around the function; they must be the same on all replicas."""
+        return [x for x in self._part.consts if isinstance(x, jax.core.Tracer)]
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """The own parts of the results, inside an SPMD program."""
@@ -253,6 +260,8 @@ class _Walk:
             return self._reduced(whole, part, marks[0])
         if name == "broadcast_in_dim" and marks[0] == EVEN:
             return EVEN
+        if invariance.separates(part):
+            raise NotByParts(f"`{name}` gives each replica another value.")
         is_same = agreement.same_params(whole, part)
         if name in _ELEMENTWISE and is_same:
             return _common(marks)
@@ -270,6 +279,9 @@ class _Walk:
                 raise NotByParts("A sum depends on the number of elements.")
             return mark
         if mark in axes:
+            is_number = part.invars[0].aval.dtype != bool
+            if part.primitive.name in _LOGICAL and is_number:
+                raise NotByParts("Bits of numbers are combined over all elements.")
             return SAME
         return mark - sum(a < mark for a in axes)
 
@@ -314,6 +326,7 @@ _REDUCED = {
     "reduce_and": _all,
     "reduce_or": _any,
 }
+_LOGICAL = {"reduce_and", "reduce_or"}
 _ELEMENTWISE = {
     "abs", "add", "add_any", "and", "atan2", "cbrt", "ceil", "clamp",
     "convert_element_type", "copy", "copy_p", "cos", "div", "eq", "erf", "exp", "exp2",

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from unisono._src import collectives, state, versions
+from unisono._src import collectives, state, traces, versions
 from unisono._src.state import Cell
 
 
@@ -18,6 +18,8 @@ class LocalFrame(state.StateFrame):
 
     Attributes:
         cut: the cells that can be read and written by parts.
+        alike: cells, each with a value that its new parts come from, and that
+            therefore must be the same on all replicas.
     """
 
     is_compiled = True
@@ -27,6 +29,7 @@ class LocalFrame(state.StateFrame):
         self.cut = cut = {c for c in copies if is_cut(c)}
         self.values = {c: x for c, x in copies.items() if c not in cut}
         self.parts = {c: x for c, x in copies.items() if c in cut}
+        self.alike: list[tuple[Cell, Any]] = []
         self.written: dict[Cell, None] = {}
         self.created: dict[Cell, Any] = {}
         own = jax.lax.axis_index(collectives.AXIS)._trace  # type: ignore[attr-defined]
@@ -40,11 +43,10 @@ class LocalFrame(state.StateFrame):
             return self.values[cell]
         if cell not in self.parts:
             return self.parent.whole(cell)
-        found = cell.split.gather(self.parts[cell])
-        if found._trace is self.traces[0]:
-            # Not one that was gathered in a loop or branch, and exists only there.
-            self.values[cell] = found
-        return found
+        # Outside any loop or branch: not all replicas may go there to meet.
+        with traces.within(self.traces[0]):
+            self.values[cell] = cell.split.gather(self.parts[cell])
+        return self.values[cell]
 
     def whole(self, cell: Cell) -> Any:
         """The own copy: for replicated cells it is the whole."""

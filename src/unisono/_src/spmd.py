@@ -40,6 +40,7 @@ class _Traced:
     cut: list[Cell] = dataclasses.field(default_factory=list)
     created: list[Cell] = dataclasses.field(default_factory=list)
     shared: list[Any] = dataclasses.field(default_factory=list)
+    alike: list[Cell] = dataclasses.field(default_factory=list)
 
 
 class _Output:
@@ -178,7 +179,10 @@ def _check_replicated(seen: _Traced) -> None:
     (eqn,) = [e for e in seen.closed.jaxpr.eqns if e.primitive.name == "shard_map"]
     inputs = [len(spec) == 0 for spec in eqn.params["in_specs"]]
     found = invariance.Invariance().outputs(eqn.params["jaxpr"], inputs)
-    for cell, same in zip(seen.replicated, found[seen.arrays :], strict=False):
+    start = seen.arrays + len(seen.replicated) + len(seen.created) + len(seen.shared)
+    stored = zip(seen.replicated, found[seen.arrays :], strict=False)
+    alike = zip(seen.alike, found[start:], strict=False)
+    for cell, same in (*stored, *alike):
         if not same:
             raise errors.diverging(cell.name, cell.origin)
 
@@ -257,7 +261,10 @@ def _flatten_state(
     copies = [local.values[c][None] for c in seen.stacked]
     same = [local.values[c] for c in seen.replicated]
     parts = [[local.parts[c] for c in row] for row in rows]
-    return [*same, *local.created.values(), *seen.shared], copies, parts
+    seen.alike = [c for c, _ in local.alike]
+    # These leave the program only to be looked at.
+    same += [*local.created.values(), *seen.shared, *(x for _, x in local.alike)]
+    return same, copies, parts
 
 
 def _write_back(outer: state.StateFrame, seen: _Traced, changed: list[Any]) -> None:
@@ -266,7 +273,7 @@ def _write_back(outer: state.StateFrame, seen: _Traced, changed: list[Any]) -> N
     for cell, value in zip(seen.created, changed[count:stop], strict=True):
         outer.create(cell, value)
     cells = [*seen.replicated, *seen.stacked, *seen.cut]
-    new = [*changed[:count], *changed[stop + len(seen.shared) :]]
+    new = [*changed[:count], *changed[stop + len(seen.shared) + len(seen.alike) :]]
     for cell, value in zip(cells, new, strict=True):
         outer.set_whole(cell, value)
 

@@ -146,7 +146,7 @@ class Cell:
         """Replace the stored array; unless it is fresh, others may hold it too."""
         versions.EAGER.changed()
         self.array = self._placed(array)
-        self.drafts = {}
+        self.drafts, self.is_suspect = {}, False
         if not is_fresh:
             self.escape()
 
@@ -196,7 +196,6 @@ class Cell:
         """Store what replicas have written in turn, if it is the same everywhere."""
         device, every = self.topology.home, self.topology.local
         first, *others = (jax.device_put(self.gathered(i), device) for i in every)
-        self.drafts, self.is_suspect = {}, False
         is_float = bool(jnp.issubdtype(self.dtype, jnp.inexact))
         same = (jnp.array_equal(first, o, equal_nan=is_float) for o in others)
         if not all(map(bool, same)):
@@ -264,6 +263,9 @@ class StateFrame:
 
     def assigned(self, cell: Cell, value: Any) -> None:
         """Take note of a value that was written through another frame."""
+
+    def settle(self, cell: Cell) -> None:
+        """Let copies that were written while they are updated as one count."""
 
     def cells(self) -> Iterable[Cell]:
         """The cells whose values this frame could give."""
@@ -414,12 +416,16 @@ class FunctionFrame(StateFrame):
             value = self.whole(cell).at[index or 0].set(value)
         elif cell.is_replicated or cell.split is not None:
             # Copy by copy; it counts when all of them have been written.
-            written = self.pending.setdefault(cell, {})
-            written[index or 0] = value
-            if len(written) < cell.copies:
-                return
-            value = self.pending.pop(cell)[0]
+            self.pending.setdefault(cell, {})[index or 0] = value
+            if ambient.current().updating is not cell:
+                self.settle(cell)
+            return
         self.set_whole(cell, value)
+
+    def settle(self, cell: Cell) -> None:
+        """Let copies count if all of them have been written."""
+        if len(self.pending.get(cell, ())) == cell.copies:
+            self.set_whole(cell, self.pending.pop(cell)[0])
 
     def finish(self) -> None:
         """Raise if some copies of a mirrored variable were written and others not."""
@@ -450,8 +456,12 @@ def frame() -> StateFrame:
 
 def peek(cell: Cell) -> Any:
     """The first copy, for a look that keeps no reference to it."""
-    if cell.array is None or not (cell.is_stacked or cell.is_replicated):
-        return frame().copy(cell, 0) if cell.array is None else cell.array
+    source = frame()
+    if source.is_compiled or cell.array is None:
+        # A program being made may have assigned the cell before.
+        return source.copy(cell, 0)
+    if not (cell.is_stacked or cell.is_replicated):
+        return cell.array
     piece = collectives.shards(cell.array, cell.topology)[0]
     return collectives.release(piece.reshape(cell.shape))
 

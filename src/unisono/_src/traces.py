@@ -1,4 +1,4 @@
-"""JAX's traces, as integrations need to see and leave them."""
+"""JAX's traces, to see and to leave them."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def computing() -> Iterator[None]:
     nowhere = jax.sharding.AbstractMesh((), ())
     with core.eval_context(), jax.sharding.use_abstract_mesh(nowhere):
         yield
+
+
+def within(trace: Any) -> Any:
+    """Context manager: a block that belongs to a trace around the running one."""
+    return core.set_current_trace(trace)

@@ -319,7 +319,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         twin = state.Cell(
             cell.policy, cell.shape, cell.dtype, placement, cell.name, cell.origin
         )
-        twin.array = cell.duplicate()
+        twin.array, twin.is_suspect = cell.duplicate(), cell.is_suspect
         copied = type(self)._assemble(
             twin,
             trainable=self._trainable,

@@ -27,7 +27,7 @@ class Target:
                 device = self.topology.devices[0]
             return collectives.place(value, device)
         if not traced:
-            value = self.topology.spread(value)
+            value = jax.tree.map(self.topology.spread, value)
         return values.Mirrored.of(value, self.topology.replicas)
 
 

@@ -49,7 +49,7 @@ def update(
     count = cell.copies
     if state.frame().is_compiled and not cell.is_stacked:
         return _update_traced(topology, var, fn, args, kwargs, group, in_turns)
-    before = cell.array
+    before = cell.array, cell.is_suspect
     results = []
     for i, copy in zip(lockstep.turns_of(cell.topology), var.values, strict=True):
         own_args, own_kwargs = values.unwrap((args, kwargs), i, count)
@@ -136,6 +136,7 @@ def _update_traced(
         own_args, own_kwargs = values.unwrap((args, kwargs), i, count)
         with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=i, updating=cell):
             results.append(fn(var.values[i], *own_args, **own_kwargs))
+    state.frame().settle(cell)
     return _grouped(results, group, topology)
 
 
