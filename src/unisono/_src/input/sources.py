@@ -16,6 +16,7 @@ from unisono._src.input import cursors, elements, nodes
 
 _HELPERS = 3
 _WORTH_A_THREAD = 4 << 20
+_CORES = os.cpu_count() or 1
 
 
 class Table:
@@ -44,7 +45,7 @@ def _gathered(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     first time takes longer than the copy.
     """
     size = len(indices) * x[:1].nbytes
-    helpers = min(_HELPERS, (os.cpu_count() or 1) - 1, size // _WORTH_A_THREAD)
+    helpers = min(_HELPERS, _CORES - 1, size // _WORTH_A_THREAD)
     if helpers < 1 or x.dtype.kind == "O":
         return x.take(indices, 0)
     out = np.empty((len(indices), *x.shape[1:]), x.dtype)
