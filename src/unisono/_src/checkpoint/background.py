@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Callable
 
 _log = logging.getLogger("unisono")
-# About a tenth of the processor time of a thread that trains.
-_NICE = 10
+# The least that the system gives: what steps leave over, and a little if they do not.
+_NICE = 19
 _busy: weakref.WeakSet[Background] = weakref.WeakSet()
 
 
