@@ -26,6 +26,36 @@ def test_no_element_comes_before_the_buffer_can_hold_it(size, buffer, seed):
     assert numbers(rows.batch(7)) == numbers(elements.batch(7))
 
 
+@PROPERTY
+@given(st.integers(0, 60), st.integers(1, 60), st.integers(1, 9), st.booleans())
+def test_the_order_does_not_depend_on_how_many_are_read_at_once(
+    size, buffer, block, as_rows
+):
+    def made():
+        return sources(size)[0 if as_rows else 1].shuffle(buffer, seed=3)
+
+    one_by_one = numbers(made())
+    assert numbers(made().batch(block)) == one_by_one
+
+
+def test_a_position_in_a_shuffle_of_other_data_is_refused():
+    iterator = iter(Dataset.range(20).shuffle(20, seed=1))
+    next(iterator)
+    state = iterator.get_state()
+    with pytest.raises(ValueError, match="20 elements, and this one has 21"):
+        iter(Dataset.range(21).shuffle(99, seed=1)).set_state(state)
+
+
+def test_a_position_in_an_order_that_numpy_does_not_give_any_more_is_refused():
+    iterator = iter(Dataset.range(20).shuffle(20, seed=1))
+    next(iterator)
+    state = iterator.get_state()
+    order = state["position"]["source"]["source"]
+    order["row"] = (order["row"] + 1) % 20
+    with pytest.raises(ValueError, match="NumPy shuffles otherwise"):
+        iterator.set_state(state)
+
+
 def test_every_element_of_the_buffer_may_come_first():
     firsts = {
         numbers(Dataset.range(9).shuffle(4, seed=i).take(1))[0] for i in range(99)

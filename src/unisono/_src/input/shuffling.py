@@ -79,8 +79,23 @@ class Orders:
             order.resume(seed, passes)
 
 
+def _generator(seed: int, number: int, *purpose: int) -> np.random.Generator:
+    """Random numbers of one pass."""
+    seeds = np.random.SeedSequence([abs(seed), number, *purpose])
+    return np.random.Generator(np.random.PCG64(seeds))
+
+
+def _mixed(seed: int, number: int, length: int) -> np.ndarray:
+    """The order in which a buffer that holds everything is emptied."""
+    return _generator(seed, number, 1).permutation(length)
+
+
 class _Shuffled(cursors.Cursor):
-    """Draws from a buffer that is filled up before each draw; abstract."""
+    """Draws from a buffer that is filled up before each draw; abstract.
+
+    The buffer is mixed when it is full for the first time. If nothing comes after what
+    it holds, that is the order; otherwise each draw is from anywhere in it.
+    """
 
     def __init__(self, size: int, order: Order) -> None:
         self._size = size
@@ -89,6 +104,8 @@ class _Shuffled(cursors.Cursor):
         self._seed = 0
         self._drawn = 0
         self._over = False
+        # Whether the buffer is mixed, and nothing came since.
+        self._is_mixed = self._is_ordered = False
         self._buffer: list[Any] = []
 
     @abc.abstractmethod
@@ -97,20 +114,30 @@ class _Shuffled(cursors.Cursor):
 
     def _begin(self, seed: int, number: int) -> None:
         self._seed, self._number = seed, number
-        self._bits = np.random.PCG64(np.random.SeedSequence([abs(seed), number]))
-        self._random = np.random.Generator(self._bits).random
+        self._random = _generator(seed, number)
 
     def _choose(self, count: int) -> list[Any]:
         """The next entries, in shuffled order."""
-        if self._number is None:
-            self._begin(self._order.seed, self._order.begin())
+        if not self._is_mixed:
+            self._mix()
         buffer = self._buffer
-        if len(buffer) < self._size - 1 and not self._over:
-            self._fill(self._size - 1 - len(buffer))
-        arrived = [] if self._over else self._pull(count)
-        self._over = self._over or len(arrived) < count
+        # Before a draw the buffer is full, so this many need no new entry.
+        surplus = max(0, len(buffer) - self._size + 1)
+        missing = 0 if self._over else max(0, count - surplus)
+        arrived = self._pull(missing) if missing else []
+        self._over = self._over or len(arrived) < missing
+        chosen: list[Any] = []
+        if self._is_ordered:
+            calm = surplus if arrived or not self._over else len(buffer)
+            chosen = [buffer.pop() for _ in range(min(count, calm))]
+            self._is_ordered = not arrived
+        return chosen + self._draw(count - len(chosen), arrived)
+
+    def _draw(self, count: int, arrived: list[Any]) -> list[Any]:
+        """From anywhere in the buffer, into which one entry comes before each draw."""
+        buffer = self._buffer
         total = min(count, len(buffer) + len(arrived))
-        draws = self._random(total).tolist()
+        draws = self._random.random(total).tolist()
         self._drawn += total
         chosen = []
         append, pop = buffer.append, buffer.pop
@@ -127,13 +154,19 @@ class _Shuffled(cursors.Cursor):
             pop()
         return chosen
 
-    def _fill(self, missing: int) -> None:
-        while missing and not self._over:
-            wanted = min(missing, cursors.BLOCK)
+    def _mix(self) -> None:
+        if self._number is None:
+            self._begin(self._order.seed, self._order.begin())
+        buffer = self._buffer
+        while len(buffer) < self._size and not self._over:
+            wanted = min(self._size - len(buffer), cursors.BLOCK)
             arrived = self._pull(wanted)
             self._over = len(arrived) < wanted
-            self._buffer.extend(arrived)
-            missing -= len(arrived)
+            buffer.extend(arrived)
+        # Backwards, since a list is emptied from its end.
+        places = _mixed(self._seed, self._number or 0, len(buffer))[::-1]
+        self._buffer = [buffer[place] for place in places.tolist()]
+        self._is_mixed = self._is_ordered = True
 
     def get_state(self) -> dict[str, Any]:
         if self._number is None:
@@ -144,13 +177,16 @@ class _Shuffled(cursors.Cursor):
             "passes": self._order.passes,
             "drawn": self._drawn,
             "over": self._over,
+            "mixed": self._is_mixed,
+            "ordered": self._is_ordered,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._drawn, self._over = state["drawn"], state["over"]
+        self._is_mixed, self._is_ordered = state["mixed"], state["ordered"]
         self._order.resume(state["seed"], state["passes"])
         self._begin(state["seed"], state["pass"])
-        self._bits.advance(self._drawn)
+        self._random.bit_generator.advance(self._drawn)  # type: ignore[attr-defined]
 
 
 class _ShuffledIndices(_Shuffled):
@@ -210,6 +246,7 @@ class _ShuffledElements(_Shuffled):
         except BaseException:
             # Whoever goes on after the exception shall miss nothing else.
             self._buffer.extend(arrived)
+            self._is_ordered = self._is_ordered and not arrived
             raise
         if number - self._swept > self._every and self._buffer:
             self._swept = number
@@ -247,19 +284,6 @@ class _ShuffledElements(_Shuffled):
         self._source.close()
 
 
-def _drawn(draws: Sequence[float]) -> list[int]:
-    """The order in which a buffer that holds everything is emptied."""
-    left = len(draws)
-    buffer = list(range(left))
-    chosen = []
-    for draw in draws:
-        place = int(draw * left)
-        left -= 1
-        chosen.append(buffer[place])
-        buffer[place] = buffer[left]
-    return chosen
-
-
 class _Permuted(cursors.Cursor):
     """All of a table in random order: what a buffer that holds everything comes to.
 
@@ -273,17 +297,15 @@ class _Permuted(cursors.Cursor):
         self._seed = self._next = 0
         self._permutation: np.ndarray | None = None
 
-    def _begin(self) -> None:
+    def _begin(self) -> int:
         if self._number is None:
             self._seed, self._number = self._order.seed, self._order.begin()
+        return self._number
 
     def _ordered(self) -> np.ndarray:
         if self._permutation is None:
-            self._begin()
-            seeds = np.random.SeedSequence([abs(self._seed), self._number or 0])
-            generator = np.random.Generator(np.random.PCG64(seeds))
-            draws = generator.random(self._length)
-            self._permutation = np.array(_drawn(draws.tolist()), np.intp)
+            number = self._begin()
+            self._permutation = _mixed(self._seed, number, self._length)
         return self._permutation
 
     def read(self, count: int) -> Any:
@@ -298,19 +320,43 @@ class _Permuted(cursors.Cursor):
 
     def get_state(self) -> dict[str, Any]:
         """The permutation by its seed, and a place in it."""
-        self._begin()
         return {
-            "seed": self._seed,
-            "pass": self._number,
+            "seed": self._seed if self._number is not None else self._order.seed,
+            "pass": self._begin(),
             "passes": self._order.passes,
             "next": self._next,
+            "of": self._length,
+            "row": self._row(),
         }
 
+    def _row(self) -> int | None:
+        """What comes next, by which a wrong order is known; None at the ends."""
+        order = self._permutation
+        if order is None or self._next >= len(order):
+            return None
+        return int(order[self._next])
+
     def set_state(self, state: dict[str, Any]) -> None:
-        """Make the same permutation again."""
+        """Make the same permutation again.
+
+        Raises:
+            ValueError: it comes out otherwise.
+        """
+        if state["of"] != self._length:
+            raise ValueError(
+                f"The position was saved in a shuffle of {state['of']} elements, and "
+                f"this one has {self._length}: their orders differ. Continue with the "
+                "same data."
+            )
         self._seed, self._number = state["seed"], state["pass"]
         self._order.resume(self._seed, state["passes"])
         self._next, self._permutation = state["next"], None
+        if state["row"] is not None and state["row"] != self._ordered()[self._next]:
+            raise ValueError(
+                "The position was saved in another order of the same elements: this "
+                "NumPy shuffles otherwise than the one of the program that saved it. "
+                "Continue with that version."
+            )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
