@@ -130,33 +130,43 @@ def loss_of(params: Any, x: Any, y: Any, total: int) -> Any:
     return optax.softmax_cross_entropy_with_integer_labels(logits, y).sum() / total
 
 
+class HandMLP:
+    """A 784-512-512-10 classifier with Adam, by hand: call it with a batch."""
+
+    def __init__(self, hand: Hand, total: int) -> None:
+        tx = optax.adam(1e-3)
+
+        def body(state: Any, batch: Any) -> Any:
+            params, slots = state
+            loss, grads = jax.value_and_grad(loss_of)(params, *batch, total)
+            loss, grads = hand.psum((loss, grads))
+            changes, slots = tx.update(grads, slots, params)
+            return (optax.apply_updates(params, changes), slots), loss
+
+        self._step = hand.step(body)
+        params = [jnp.array(p) for p in initial(np.random.default_rng(0))]
+        held = jax.device_put((params, tx.init(params)), hand.same)
+        self._held = jax.tree.map(jnp.copy, held)
+
+    def __call__(self, batch: Any) -> Any:
+        """One step; gives the loss."""
+        self._held, loss = self._step(self._held, batch)
+        return loss
+
+    def lower(self, batch: Any) -> Any:
+        """The program, for inspection."""
+        return self._step.lower(self._held, batch)
+
+
 def mlp_step(replicas: int, per_replica: int = PER_REPLICA) -> Pair:
-    """A 784-512-512-10 classifier with Adam."""
+    """The classifier on a batch that is there."""
     hand = Hand(replicas)
     rng = np.random.default_rng(0)
     total = per_replica * replicas
     x = rng.normal(size=(total, SIZES[0])).astype(np.float32)
     y = rng.integers(0, 10, total).astype(np.int32)
-    start = initial(rng)
-    tx = optax.adam(1e-3)
-
-    def body(state: Any, batch: Any) -> Any:
-        params, slots = state
-        loss, grads = jax.value_and_grad(loss_of)(params, *batch, total)
-        loss, grads = hand.psum((loss, grads))
-        changes, slots = tx.update(grads, slots, params)
-        return (optax.apply_updates(params, changes), slots), loss
-
-    raw_step = hand.step(body)
+    raw_step = HandMLP(hand, total)
     batch = jax.device_put((x, y), hand.split)
-    params = [jnp.array(p) for p in start]
-    held = jax.device_put((params, tx.init(params)), hand.same)
-    held = jax.tree.map(jnp.copy, held)
-
-    def raw() -> Any:
-        nonlocal held
-        held, loss = raw_step(held, batch)
-        return loss
 
     strategy = uni.distribute.MirroredStrategy(names(replicas))
     step = fed_step(strategy, per_replica)
@@ -168,9 +178,9 @@ def mlp_step(replicas: int, per_replica: int = PER_REPLICA) -> Pair:
     )
 
     def lowered() -> tuple[Any, Any]:
-        return raw_step.lower(held, batch), step.lowered(*parts)
+        return raw_step.lower(batch), step.lowered(*parts)
 
-    return Pair(raw, lambda: step(*parts), lowered)
+    return Pair(lambda: raw_step(batch), lambda: step(*parts), lowered)
 
 
 def fed_step(strategy: Any, per_replica: int = PER_REPLICA) -> Any:

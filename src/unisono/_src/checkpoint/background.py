@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures.thread
-import contextlib
 import logging
-import os
 import sys
 import threading
 import warnings
 import weakref
 from collections.abc import Callable
+
+from unisono._src import priority
 
 _log = logging.getLogger("unisono")
 # The least that the system gives: what steps leave over, and a little if they do not.
@@ -46,7 +46,7 @@ class Background:
         self.wait(timeout)
 
         def run() -> None:
-            _yield_to_steps()
+            priority.yield_to_steps(_NICE)
             try:
                 job()
             except BaseException as error:
@@ -94,14 +94,6 @@ class Background:
             # Of what the library that writes could not begin.
             warnings.filterwarnings("ignore", ".*never awaited", RuntimeWarning)
         self.wait(timeout)
-
-
-def _yield_to_steps() -> None:
-    """Let training have the processor first, where the system knows such an order."""
-    if not sys.platform.startswith("linux"):
-        return  # Elsewhere this would be about the whole process.
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 class Ending:

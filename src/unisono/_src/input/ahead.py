@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import logging
+import queue
+import sys
 import threading
 from typing import Any
 
+from unisono._src import priority
 from unisono._src.input import cursors
 
 _LOG = logging.getLogger("unisono")
@@ -22,54 +24,73 @@ _BUSY = 1.0
 _GOODBYE = 5.0
 
 
+class _End:
+    """Comes after the last element."""
+
+
+class _Failure:
+    """Comes where the source raised an exception."""
+
+    def __init__(self, exception: BaseException) -> None:
+        self.exception = exception
+
+
 class _Tank:
     """What the thread and its reader share. The thread holds nothing else.
 
     So an iterator that is dropped in the middle of a loop is collected at once, and
-    its thread ends.
+    its thread ends. Queues tell each when to go on: a condition, which is written in
+    Python, costs a busy machine more than most batches.
     """
 
-    def __init__(self, source: cursors.Cursor, size: int) -> None:
+    def __init__(self, source: cursors.Cursor, size: int, nice: int) -> None:
         self.trail = cursors.Trail(source, _EVERY)
-        self.size = size
+        self.nice = nice
         # How far the reader is, in the units of the trail.
         self.given = 0
-        self.ready: collections.deque[Any] = collections.deque()
-        self.changed = threading.Condition()
+        self.ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        # An entry for each element that may be read.
+        self.room: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(size):
+            self.room.put(None)
+        # An entry when the reader has seen an exception.
+        self.seen: queue.SimpleQueue[None] = queue.SimpleQueue()
         # Held while the source is read, so that its position can be asked for.
         self.reading = threading.Lock()
-        self.failure: BaseException | None = None
         self.over = self.stopped = False
         # The most units that one element ever had.
         self.largest = 1
 
     def fill(self) -> None:
         """The thread: read until told to stop."""
+        priority.yield_to_steps(self.nice)
         while True:
-            with self.changed:
-                self.changed.wait_for(lambda: self.stopped or self._has_room())
-                if self.stopped:
-                    return
-            found: Any = ()
-            failure = None
+            self.room.get()
             with self.reading:
                 if self.stopped:
                     return
-                before = self.trail.read_so_far
-                try:
-                    found = self.trail.read(1)
-                    self.measure(self.trail.read_so_far - before)
-                except BaseException as e:
-                    failure = e
-                with self.changed:
-                    self.ready.extend(found)
-                    self.failure = failure
-                    self.over = not len(found) and failure is None
-                    self.changed.notify_all()
-                    if self.over:
-                        return
+                found = self.read()
+                self.ready.put(found)
                 self.forget()
-            del found, failure
+            if isinstance(found, _End):
+                return
+            has_failed = isinstance(found, _Failure)
+            # Not while waiting: what the reader let go shall be gone.
+            del found
+            if has_failed:
+                self.seen.get()
+
+    def read(self) -> Any:
+        """The next element, or what came instead of one."""
+        before = self.trail.read_so_far
+        try:
+            found = self.trail.read(1)
+        except BaseException as e:
+            return _Failure(e)
+        if not len(found):
+            return _End()
+        self.measure(self.trail.read_so_far - before)
+        return found[0]
 
     def measure(self, units: int) -> None:
         """Adapt the distance of the positions to the size of the elements."""
@@ -81,14 +102,12 @@ class _Tank:
         """Drop positions that no one will ask for."""
         self.trail.forget_before(self.given - BACK * self.largest)
 
-    def _has_room(self) -> bool:
-        return len(self.ready) < self.size and self.failure is None
-
     def stop(self) -> None:
-        with self.changed:
-            self.stopped = True
-            self.ready.clear()
-            self.changed.notify_all()
+        """End the thread, and tell who waits for an element that none will come."""
+        self.stopped = True
+        self.room.put(None)
+        self.seen.put(None)
+        self.ready.put(_End())
 
 
 class Ahead(cursors.Cursor):
@@ -98,17 +117,20 @@ class Ahead(cursors.Cursor):
         source: what is read; only the thread touches it from now on.
         size: how many elements may wait; 0 reads when asked, without a thread.
         what: names the stream, for who looks at threads or waits for it.
+        nice: how far the thread goes behind the others, from 0 to 19.
     """
 
-    def __init__(self, source: cursors.Cursor, size: int, what: str) -> None:
+    def __init__(
+        self, source: cursors.Cursor, size: int, what: str, nice: int = 0
+    ) -> None:
         self._source = source
-        self._size = size
+        self._size, self._nice = size, nice
         self._what = what
         self._tank: _Tank | None = None
         self._thread: threading.Thread | None = None
 
     def _start(self, state: dict[str, Any] | None = None) -> _Tank:
-        self._tank = _Tank(self._source, self._size)
+        self._tank = _Tank(self._source, self._size, self._nice)
         if state is not None:
             self._tank.trail.return_to(state)
             self._tank.given = self._tank.trail.read_so_far
@@ -130,34 +152,36 @@ class Ahead(cursors.Cursor):
             tank.forget()
             return direct
         found: list[Any] = []
-        while len(found) < count:
-            with tank.changed:
-                self._wait(tank)
-                if tank.ready:
-                    found.append(tank.ready.popleft())
-                    tank.given += self._source.units(found[-1:])
-                    tank.changed.notify_all()
-                elif tank.failure is not None:
-                    failure, tank.failure = tank.failure, None
-                    tank.changed.notify_all()
-                    try:
-                        raise failure
-                    finally:
-                        # Else it would keep this frame alive, and that the thread.
-                        del failure
-                else:
-                    break
+        while len(found) < count and not tank.over:
+            one = self._wait(tank)
+            if isinstance(one, _End):
+                tank.over = True
+            elif isinstance(one, _Failure):
+                tank.room.put(None)
+                tank.seen.put(None)
+                try:
+                    raise one.exception
+                finally:
+                    # Else it would keep this frame alive, and that the thread.
+                    del one
+            else:
+                found.append(one)
+                tank.given += self._source.units(found[-1:])
+                tank.room.put(None)
         return found
 
-    def _wait(self, tank: _Tank) -> None:
+    def _wait(self, tank: _Tank) -> Any:
         waited = 0.0
-        while not (tank.ready or tank.failure or tank.over or tank.stopped):
-            if tank.changed.wait(_PATIENCE):
-                continue
-            waited += _PATIENCE
-            _LOG.warning(
-                "Waiting since %.0f s for the next element of %s.", waited, self._what
-            )
+        while True:
+            try:
+                return tank.ready.get(timeout=_PATIENCE)
+            except queue.Empty:
+                waited += _PATIENCE
+                _LOG.warning(
+                    "Waiting since %.0f s for the next element of %s.",
+                    waited,
+                    self._what,
+                )
 
     def units(self, found: Any) -> int:
         """Those of the source."""
@@ -200,5 +224,7 @@ class Ahead(cursors.Cursor):
         self._stop()
         self._source.close()
 
-    def __del__(self) -> None:
-        self._stop()
+    def __del__(self, _is_ending: Any = sys.is_finalizing) -> None:
+        # When the interpreter ends, its modules are gone, and the thread with it.
+        if not _is_ending():
+            self._stop()

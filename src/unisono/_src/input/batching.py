@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src import errors, specs
-from unisono._src.input import cursors, elements, nodes
+from unisono._src.input import buffers, cursors, elements, nodes
 
 
 class _Stacked(cursors.Derived):
@@ -18,9 +18,10 @@ class _Stacked(cursors.Derived):
     def __init__(self, source: cursors.Cursor, size: int, drop: bool) -> None:
         super().__init__(source)
         self._size, self._drop = size, drop
+        self._buffers = buffers.Buffers()
 
     def _make(self, block: Any) -> Any:
-        return elements.stack(block)
+        return elements.stack(block, self._buffers.blank)
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -51,7 +52,7 @@ class _Gathered(_Stacked):
     def _make(self, block: Any) -> Any:
         if isinstance(block, range) and block.step == 1:
             return self._rows.slice(block.start, block.stop)
-        return self._rows.take(np.asarray(block, np.intp))
+        return self._rows.take(np.asarray(block, np.intp), self._buffers.blank)
 
 
 def batched_spec(spec: Any, size: int | None) -> Any:

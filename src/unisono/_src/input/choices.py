@@ -41,7 +41,8 @@ class InputOptions(NamedTuple):
         experimental_place_dataset_on_device: TensorFlow can run a pipeline on an
             accelerator; it needs the two options above to be PER_REPLICA and False.
             Pipelines run on the host here, and the values are placed as usual.
-        experimental_per_replica_buffer_size: how many steps ahead values are placed.
+        experimental_per_replica_buffer_size: how many steps ahead values are placed,
+            and as many more are made; 0 makes each when it is asked for.
     """
 
     experimental_fetch_to_device: bool = True

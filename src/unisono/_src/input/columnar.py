@@ -133,7 +133,7 @@ class _Records:
     def at(self, index: int) -> Any:
         return self._source[index]
 
-    def take(self, indices: np.ndarray) -> Any:
+    def take(self, indices: np.ndarray, blank: nodes.Blank = np.empty) -> Any:
         found = self._source.__getitems__([int(i) for i in indices])
         out = np.empty(len(found), object)
         out[:] = found

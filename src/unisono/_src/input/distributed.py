@@ -41,6 +41,9 @@ _NUMBERS = itertools.count()
 # Batches that are at most so large, and cost nothing to make, are made when they are
 # asked for: a thread would cost more than it saves.
 _WORTH_A_THREAD = 1 << 20
+# On CPU devices a step has threads on all cores, and replicas wait for each other: the
+# next batch is made where a step leaves a core.
+_NICE = 5
 _CHEAP = (
     sources.Tensors,
     sources.Slices,
@@ -230,12 +233,18 @@ class DistributedDataset:
 
     def _open(self) -> ahead.Ahead:
         """The steps, placed; read ahead where that pays."""
-        node, wanted = self._node, self._options.experimental_per_replica_buffer_size
-        while isinstance(node, (stages.Prefetch, stages.WithOptions)):
+        node, wanted = self._node, self._steps_ahead
+        while wanted and isinstance(node, (stages.Prefetch, stages.WithOptions)):
+            # One thread for both.
             if isinstance(node, stages.Prefetch):
                 wanted = max(wanted, node.size)
             node = node.parent
         return self._placed(self._steps(node), node, 0 if is_cheap(node) else wanted)
+
+    @property
+    def _steps_ahead(self) -> int:
+        """As in TensorFlow: so many on the devices, and as many that wait for them."""
+        return 2 * self._options.experimental_per_replica_buffer_size
 
     def _placed(self, made: cursors.Cursor, node: nodes.Node, size: int) -> ahead.Ahead:
         """Steps on their devices, read `size` ahead."""
@@ -246,7 +255,9 @@ class DistributedDataset:
             size = max(1, size)
         fetch = self._options.experimental_fetch_to_device
         placed = placement.Placed(made, self._topology, node.is_fresh, fetch)
-        return ahead.Ahead(placed, size, "input pipeline")
+        on_cpu = self._topology.devices[0].platform == "cpu"
+        nice = _NICE if on_cpu else 0
+        return ahead.Ahead(placed, size, "input pipeline", nice)
 
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
         if self._share.is_single:
@@ -328,9 +339,8 @@ class DistributedDatasetsFromFunction(DistributedDataset):
             )
         else:
             made = steps.Dealt(self._given.cursor(), self._share, missing)
-        wanted = self._options.experimental_per_replica_buffer_size
         cheap = all(is_cheap(n) for n in self._nodes)
-        return self._placed(made, self._given, 0 if cheap else wanted)
+        return self._placed(made, self._given, 0 if cheap else self._steps_ahead)
 
 
 def _made(dataset_fn: Any, context: choices.InputContext) -> nodes.Node:
@@ -449,9 +459,9 @@ def check_options(options: Any) -> choices.InputOptions:
             "experimental_fetch_to_device is True and replication mode is set to "
             "`PER_REPLICA`"
         )
-    if options.experimental_per_replica_buffer_size < 1:
+    if options.experimental_per_replica_buffer_size < 0:
         raise ValueError(
-            "experimental_per_replica_buffer_size must be at least 1, received "
-            f"{options.experimental_per_replica_buffer_size}."
+            "experimental_per_replica_buffer_size is a number of steps, or 0 for none, "
+            f"received {options.experimental_per_replica_buffer_size}."
         )
     return options

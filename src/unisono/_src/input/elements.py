@@ -49,7 +49,10 @@ def plain(x: Any) -> Any:
 
 def is_structure(x: object) -> bool:
     """Whether `x` has components; a list is one array."""
-    return isinstance(x, (tuple, Mapping))
+    kind = type(x)
+    if kind is np.ndarray:
+        return False
+    return kind is tuple or kind is dict or isinstance(x, (tuple, Mapping))
 
 
 def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:
@@ -243,17 +246,17 @@ def _columns(elements: Sequence[Any]) -> Any:
     return nest.rebuild(first, parts)
 
 
-def stack(elements: Sequence[Any]) -> Any:
-    """Elements as one batch.
+def stack(elements: Sequence[Any], blank: Callable[..., np.ndarray] = np.empty) -> Any:
+    """Elements as one batch, in arrays that `blank` makes of a shape and type.
 
     Raises:
         InvalidArgumentError: the shapes or types of a component differ.
         TypeError: the structures differ.
     """
-    return map_leaves(_stack_column, _columns(elements))
+    return map_leaves(lambda c: _stack_column(c, blank), _columns(elements))
 
 
-def _stack_column(column: list[Any]) -> np.ndarray:
+def _stack_column(column: list[Any], blank: Callable[..., np.ndarray]) -> np.ndarray:
     first = as_array(column[0])
     if first.ndim == 0 and first.dtype.kind in "biufc":
         # Much faster than `np.stack` on scalars.
@@ -262,7 +265,7 @@ def _stack_column(column: list[Any]) -> np.ndarray:
             if array.ndim == 1 and array.dtype == first.dtype:
                 return array
     _check_column(column)
-    out = np.empty((len(column), *first.shape), first.dtype)
+    out = blank((len(column), *first.shape), first.dtype)
     for row, x in enumerate(column):
         out[row] = x
     return out
@@ -309,6 +312,12 @@ def length(batch: Any) -> int:
         ValueError: an array has no axis.
         InvalidArgumentError: the sizes differ.
     """
+    try:
+        found = {x.shape[0] for x in leaves(batch)}
+    except (AttributeError, IndexError):
+        found = set()
+    if len(found) == 1:
+        return found.pop()
     sizes: dict[int, str] = {}
     for path, x in paths(batch):
         shape = np.shape(x)

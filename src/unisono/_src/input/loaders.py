@@ -297,7 +297,7 @@ class _Table:
     def at(self, index: int) -> Any:
         return elements.convert(_row(self._table[int(index)]))
 
-    def take(self, indices: np.ndarray) -> Any:
+    def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
         return elements.convert(_row(self._table[[int(i) for i in indices]]))
 
     def slice(self, start: int, stop: int) -> Any:

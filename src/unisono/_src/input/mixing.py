@@ -60,8 +60,9 @@ class _ZippedRows:
     def at(self, index: int) -> Any:
         return _filled(self._structure, [p.at(index) for p in self._parts])
 
-    def take(self, indices: np.ndarray) -> Any:
-        return _filled(self._structure, [p.take(indices) for p in self._parts])
+    def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
+        taken = [p.take(indices, blank) for p in self._parts]
+        return _filled(self._structure, taken)
 
     def slice(self, start: int, stop: int) -> Any:
         return _filled(self._structure, [p.slice(start, stop) for p in self._parts])

@@ -10,13 +10,15 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from unisono._src.input import cursors, elements
 
+# Makes an array of a shape and type, to be filled.
+Blank = Callable[[Sequence[int], Any], np.ndarray]
 INFINITE = -1
 UNKNOWN = -2
 
@@ -27,8 +29,8 @@ class Rows(Protocol):
     def at(self, index: int) -> Any:
         """One element."""
 
-    def take(self, indices: np.ndarray) -> Any:
-        """A batch of the elements at `indices`, in new memory."""
+    def take(self, indices: np.ndarray, blank: Blank) -> Any:
+        """A batch of the elements at `indices`, in new memory or that of `blank`."""
 
     def slice(self, start: int, stop: int) -> Any:
         """A batch of neighbours; may share memory with the source."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import jax
 import numpy as np
 
 from unisono._src import values
-from unisono._src.input import cursors, elements, steps
+from unisono._src.input import buffers, cursors, elements, steps, transfers
 from unisono._src.topology import Topology
 
 
@@ -29,6 +28,8 @@ class Placed(cursors.Derived):
     ) -> None:
         super().__init__(source)
         self._topology, self._fresh, self._fetch = topology, fresh, fetch
+        self._buffers = buffers.Buffers()
+        self._transfers = transfers.Transfers(topology)
 
     def read(self, count: int) -> list[Any]:
         """Read and place."""
@@ -54,108 +55,72 @@ class Placed(cursors.Derived):
         self._source.set_state(state)
 
     def _place(self, step: steps.Step) -> Any:
-        count = self._topology.replicas
-        own = functools.partial(_owned, fresh=self._fresh, fetch=self._fetch)
-        if count == 1:
-            part = elements.map_leaves(own, step.parts()[0])
-            if not self._fetch:
-                return elements.present(part)
-            return _put_plain(part, self._topology)
-        if self._topology.is_spread:
-            parts = [elements.map_leaves(own, p) for p in step.parts()]
-            return _put_local(parts, self._topology, self._fetch, bool(step.even))
-        if step.bounds is None:
-            parts = [elements.map_leaves(own, p) for p in step.batch]
-            return _put_parts(parts, self._topology, self._fetch)
-        batch = elements.map_leaves(own, step.batch)
-        sizes = {stop - start for start, stop in step.bounds}
-        total = sum(stop - start for start, stop in step.bounds)
-        covers = total == elements.length(batch)
-        if self._fetch and covers and len(sizes) == 1 and not _has_text(batch):
-            return _put_even(batch, sizes.pop(), self._topology)
-        parts = [elements.rows(batch, a, b) for a, b in step.bounds]
-        return _put_parts(parts, self._topology, self._fetch)
+        topology = self._topology
+        if step.bounds is not None and self._fetch and topology.copies > 1:
+            size = _even_rows(step.batch, step.bounds)
+            if size and not topology.is_spread:
+                return elements.map_leaves(
+                    lambda x: self._put_rows(self._owned(x), size), step.batch
+                )
+        parts = [elements.map_leaves(self._owned, p) for p in step.parts()]
+        if topology.replicas > 1:
+            return self._put_parts(parts, not topology.is_spread or bool(step.even))
+        if not self._fetch:
+            return elements.present(parts[0])
+        return elements.map_leaves(self._put_whole, parts[0])
 
-
-def _owned(x: Any, fresh: bool, fetch: bool) -> np.ndarray:
-    """The array in memory that no one else will change, in a type that JAX holds."""
-    array = elements.as_array(x)
-    if array.dtype.kind == "O":
-        return array
-    kind = jax.dtypes.canonicalize_dtype(array.dtype)
-    if fetch and kind != array.dtype:
-        return array.astype(kind)
-    return array if fresh and array.base is None else array.copy()
-
-
-def _has_text(batch: Any) -> bool:
-    return any(x.dtype.kind == "O" for x in elements.leaves(batch))
-
-
-def _put_plain(part: Any, topology: Topology) -> Any:
-    def one(x: np.ndarray) -> Any:
+    def _put_whole(self, x: np.ndarray) -> Any:
         if x.dtype.kind == "O":
             return elements.present(x)
         # On all logical devices of the replica, where a program wants it.
-        return jax.device_put(x, topology.replicated)
+        return self._transfers.whole(x)
 
-    return elements.map_leaves(one, part)
+    def _put_rows(self, x: np.ndarray, size: int) -> values.PerReplica:
+        """So many rows for each replica, straight from the batch."""
+        if x.dtype.kind == "O":
+            return self._put_column(np.split(x, len(x) // size), False)
+        rows = x.reshape((-1, size, *x.shape[1:]))
+        whole = self._transfers.stacked([rows[i : i + 1] for i in range(len(rows))])
+        return values.PerReplica.from_stacked(whole, self._topology.replicas)
 
+    def _put_parts(self, parts: Sequence[Any], even: bool) -> Any:
+        """One part for each replica of this worker.
 
-def _put_even(batch: Any, size: int, topology: Topology) -> Any:
-    """One transfer per device and array, straight from the batch."""
-    count = topology.replicas
-    where = topology.stacked
+        Args:
+            parts: one per local replica.
+            even: whether those of other workers have the same shapes, if there are any.
+        """
+        columns = list(zip(*map(elements.leaves, parts), strict=True))
+        made = iter([self._put_column(c, even) for c in columns])
+        return elements.map_leaves(lambda _: next(made), parts[0])
 
-    def one(x: np.ndarray) -> values.PerReplica:
-        rows = x.reshape((count, size, *x.shape[1:]))
-        # Half the time of `jax.device_put`, which asks more questions.
-        placed = jax.make_array_from_callback(rows.shape, where, rows.__getitem__)
-        return values.PerReplica.from_stacked(placed, count)
+    def _put_column(self, column: Sequence[Any], even: bool) -> values.PerReplica:
+        if not self._fetch or column[0].dtype.kind == "O":
+            found = [elements.present(x) for x in column]
+            return values.PerReplica(found, self._topology)
+        if even and len({x.shape for x in column}) == 1:
+            whole = self._transfers.stacked([x[None] for x in column])
+            return values.PerReplica.from_stacked(whole, self._topology.replicas)
+        placed = jax.device_put(list(column), list(self._topology.local_devices))
+        return values.PerReplica(placed, self._topology)
 
-    return elements.map_leaves(one, batch)
-
-
-def _put_parts(parts: Sequence[Any], topology: Topology, fetch: bool) -> Any:
-    columns = list(zip(*map(elements.leaves, parts), strict=True))
-    made = iter([_put_column(c, topology, fetch) for c in columns])
-    return elements.map_leaves(lambda _: next(made), parts[0])
-
-
-def _put_local(
-    parts: Sequence[Any], topology: Topology, fetch: bool, even: bool
-) -> Any:
-    """The parts of this worker's replicas.
-
-    Args:
-        parts: one per local replica.
-        topology: the replicas of all workers.
-        fetch: whether they go to the devices.
-        even: whether the parts of all workers have the same shapes.
-    """
-
-    def one(column: Sequence[Any]) -> Any:
-        if not fetch or column[0].dtype.kind == "O":
-            return values.PerReplica([elements.present(x) for x in column], topology)
-        if even:
-            whole = topology.stack([x[None] for x in column])
-            return values.PerReplica.from_stacked(whole, topology.replicas)
-        placed = jax.device_put(list(column), list(topology.local_devices))
-        return values.PerReplica(placed, topology)
-
-    columns = list(zip(*map(elements.leaves, parts), strict=True))
-    made = iter([one(c) for c in columns])
-    return elements.map_leaves(lambda _: next(made), parts[0])
+    def _owned(self, x: Any) -> np.ndarray:
+        """The array in memory that no one else will change, in a type JAX holds."""
+        array = elements.as_array(x)
+        if array.dtype.kind == "O":
+            return array
+        kind = array.dtype
+        if self._fetch:
+            kind = jax.dtypes.canonicalize_dtype(kind)
+        if self._fresh and kind == array.dtype and buffers.is_own(array):
+            return array
+        return self._buffers.copy(array, kind)
 
 
-def _put_column(column: Sequence[Any], topology: Topology, fetch: bool) -> Any:
-    if not fetch or column[0].dtype.kind == "O":
-        return values.PerReplica([elements.present(x) for x in column])
-    if len({x.shape for x in column}) == 1:
-        rows = [x[None] for x in column]
-        placed = jax.device_put(rows, list(topology.devices))
-        shape = (len(rows), *column[0].shape)
-        whole = topology.assemble(shape, topology.stacked, placed)
-        return values.PerReplica.from_stacked(whole, topology.replicas)
-    placed = jax.device_put(list(column), list(topology.devices))
-    return values.PerReplica(placed, topology)
+def _even_rows(batch: Any, bounds: Sequence[tuple[int, int]]) -> int:
+    """How many rows each replica gets, if all get as many and none is left; else 0."""
+    size = bounds[0][1]
+    if any(place != (i * size, (i + 1) * size) for i, place in enumerate(bounds)):
+        return 0
+    rows = len(next(elements.leaves(batch)))
+    return size if len(bounds) * size == rows else 0

@@ -29,26 +29,21 @@ class Table:
         """One element: a row of each array."""
         return elements.map_leaves(lambda x: x[index], self._arrays)
 
-    def take(self, indices: np.ndarray) -> Any:
+    def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
         """Rows gathered into new arrays."""
-        return elements.map_leaves(lambda x: _gathered(x, indices), self._arrays)
+        return elements.map_leaves(lambda x: _gathered(x, indices, blank), self._arrays)
 
     def slice(self, start: int, stop: int) -> Any:
         """Views of neighbouring rows."""
         return elements.map_leaves(lambda x: x[start:stop], self._arrays)
 
 
-def _gathered(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Rows in new memory; large ones by several threads.
-
-    A large batch is memory fresh from the operating system, and touching it for the
-    first time takes longer than the copy.
-    """
-    size = len(indices) * x[:1].nbytes
-    helpers = min(_HELPERS, _CORES - 1, size // _WORTH_A_THREAD)
+def _gathered(x: np.ndarray, indices: np.ndarray, blank: nodes.Blank) -> np.ndarray:
+    """Rows in other memory; large ones by several threads."""
+    out = blank((len(indices), *x.shape[1:]), x.dtype)
+    helpers = min(_HELPERS, _CORES - 1, out.nbytes // _WORTH_A_THREAD)
     if helpers < 1 or x.dtype.kind == "O":
-        return x.take(indices, 0)
-    out = np.empty((len(indices), *x.shape[1:]), x.dtype)
+        return x.take(indices, 0, out, "clip")
     edges = np.linspace(0, len(indices), helpers + 2).astype(int).tolist()
 
     def fill(start: int, stop: int) -> None:
@@ -163,7 +158,7 @@ class _Steps:
     def at(self, index: int) -> Any:
         return self._dtype.type(self._start + index * self._step)
 
-    def take(self, indices: np.ndarray) -> Any:
+    def take(self, indices: np.ndarray, blank: nodes.Blank = np.empty) -> Any:
         return (self._start + indices * self._step).astype(self._dtype)
 
     def slice(self, start: int, stop: int) -> Any:

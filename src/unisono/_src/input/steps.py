@@ -72,7 +72,9 @@ class Cut(cursors.Cursor):
 
     def __init__(self, source: cursors.Cursor, share: Share, size: int | None) -> None:
         self._source, self._share, self._size = source, share, size
-        self._before = source.get_state()
+        # Where the present batch began; None where each is one step, and no position
+        # is within it.
+        self._before: dict[str, Any] | None = None
         self._batch: Any = None
         self._left: list[Bounds] = []
         self._even: bool | None = None
@@ -87,7 +89,9 @@ class Cut(cursors.Cursor):
         return found
 
     def _next_batch(self) -> bool:
-        self._before, self._turn = self._source.get_state(), 0
+        if self._size is not None and self._share.workers > 1:
+            self._before = self._source.get_state()
+        self._turn = 0
         block = self._source.read(1)
         if not len(block):
             return False
@@ -116,7 +120,7 @@ class Cut(cursors.Cursor):
 
     def get_state(self) -> dict[str, Any]:
         """A batch, and how many steps of it were read."""
-        if not self._left:
+        if not self._left or self._before is None:
             return {"turn": 0, "source": self._source.get_state()}
         return {"turn": self._turn, "source": self._before}
 
