@@ -194,8 +194,7 @@ class Ahead(cursors.Cursor):
             back: units that were read and not used.
         """
         if self._tank is None:
-            start = {"source": self._source.get_state(), "pass": 0, "index": 0}
-            return {"trail": start}
+            return {"trail": cursors.at(self._source.get_state())}
         tank = self._tank
         if not tank.reading.acquire(timeout=_BUSY):
             # The source waits for something. Where it was a little before is known.

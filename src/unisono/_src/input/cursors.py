@@ -142,6 +142,11 @@ class Iterated(Cursor):
             close()
 
 
+def at(state: Any) -> dict[str, Any]:
+    """What a trail would say of a position that its source gave."""
+    return {"source": state, "pass": 0, "index": 0}
+
+
 class Trail:
     """Remembers positions of a source, to tell where any recent element began.
 
@@ -173,6 +178,12 @@ class Trail:
         self.read_so_far += self._source.units(found)
         return found
 
+    def skip(self, count: int) -> int:
+        """Pass over elements of the source; returns how many there were."""
+        passed = self._source.skip(count)
+        self.read_so_far += passed
+        return passed
+
     def before(self, index: int) -> dict[str, Any]:
         """The position before the element that was read as number `index`."""
         if index == self.read_so_far:
@@ -196,3 +207,56 @@ class Trail:
         self.read_so_far = state["index"] - state["pass"]
         self._marks.append((self.read_so_far, state["source"]))
         self.read_so_far += self._source.skip(state["pass"])
+
+
+# A position is remembered every so many elements, in case a function raises.
+_CALLS = 4096
+
+
+class Called(Cursor):
+    """Calls a user's function with elements of a source; abstract.
+
+    Elements are read in blocks. When the function raises, those of the block that it
+    did not see are kept for the next read, so that only what raised is missing.
+    """
+
+    def __init__(self, source: Cursor) -> None:
+        self._source = source
+        self._trail = Trail(source, _CALLS)
+        self._unseen: Sequence[Any] = ()
+
+    def _block(self, count: int) -> Iterator[Any]:
+        """Up to `count` elements. Give what is left of it to `_keep` if one raises."""
+        unseen = self._unseen
+        if not unseen:
+            self._trail.forget_before(self._trail.read_so_far)
+            return iter(self._trail.read(count))
+        more = self._trail.read(count - len(unseen)) if len(unseen) < count else ()
+        self._unseen = unseen[count:]
+        return itertools.chain(unseen[:count], more)
+
+    def _keep(self, left: Iterator[Any]) -> None:
+        """Elements that were not seen."""
+        self._unseen = [*left, *self._unseen]
+
+    def skip(self, count: int) -> int:
+        """Without a call."""
+        passed = min(count, len(self._unseen))
+        self._unseen = self._unseen[passed:]
+        return passed + self._trail.skip(count - passed) if passed < count else passed
+
+    def get_state(self) -> dict[str, Any]:
+        """The position in the source."""
+        if not self._unseen:
+            return {"source": self._source.get_state()}
+        first = self._trail.read_so_far - len(self._unseen)
+        return {"trail": self._trail.before(first)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Set the position in the source."""
+        self._unseen = ()
+        self._trail.return_to(state.get("trail") or at(state["source"]))
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()

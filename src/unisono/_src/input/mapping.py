@@ -37,7 +37,7 @@ def apply(fn: Callable[..., Any], element: Any) -> Any:
     return elements.convert(result)
 
 
-class _Mapped(cursors.Derived):
+class _Mapped(cursors.Called):
     """One after the other."""
 
     def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
@@ -45,11 +45,12 @@ class _Mapped(cursors.Derived):
         self._fn = fn
 
     def read(self, count: int) -> list[Any]:
-        fn = self._fn
-        return [apply(fn, element) for element in self._source.read(count)]
-
-    def skip(self, count: int) -> int:
-        return self._source.skip(count)
+        fn, block = self._fn, self._block(count)
+        try:
+            return [apply(fn, element) for element in block]
+        except BaseException:
+            self._keep(block)
+            raise
 
 
 class _Threaded(cursors.Cursor):
@@ -148,13 +149,11 @@ class _Tuned(cursors.Derived):
         return super().skip(count) if self._inner is None else self._inner.skip(count)
 
     def get_state(self) -> dict[str, Any]:
-        if isinstance(self._inner, _Threaded):
-            return self._inner.get_state()
-        start = {"source": self._source.get_state(), "pass": 0, "index": 0}
-        return {"trail": start}
+        found = super().get_state() if self._inner is None else self._inner.get_state()
+        return found if "trail" in found else {"trail": cursors.at(found["source"])}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        if isinstance(self._inner, _Threaded):
+        if self._inner is not None:
             self._inner.set_state(state)
             return
         self._source.set_state(state["trail"]["source"])
@@ -247,7 +246,7 @@ def _merged(a: specs.TensorSpec, b: specs.TensorSpec) -> specs.TensorSpec:
     return specs.TensorSpec(shape, a.dtype)
 
 
-class _Filtered(cursors.Derived):
+class _Filtered(cursors.Called):
     def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
         super().__init__(source)
         self._predicate = predicate
@@ -256,11 +255,23 @@ class _Filtered(cursors.Derived):
         found: list[Any] = []
         while len(found) < count:
             wanted = count - len(found)
-            block = self._source.read(wanted)
-            found.extend(e for e in block if truth(self._predicate, e))
-            if len(block) < wanted:
+            seen = 0
+            block = self._block(wanted)
+            try:
+                for element in block:
+                    seen += 1
+                    if truth(self._predicate, element):
+                        found.append(element)
+            except BaseException:
+                self._keep(block)
+                raise
+            if seen < wanted:
                 break
         return found
+
+    def skip(self, count: int) -> int:
+        # Which elements there are only the predicate knows.
+        return cursors.Cursor.skip(self, count)
 
 
 def truth(predicate: Callable[..., Any], element: Any) -> bool:

@@ -214,18 +214,26 @@ def _restored(saved: dict[str, Any]) -> Any:
     return array[()] if array.ndim == 0 else array
 
 
-class _Scanned(cursors.Derived):
+class _Scanned(cursors.Called):
     def __init__(self, source: cursors.Cursor, node: Scan) -> None:
         super().__init__(source)
         self._node, self._state = node, node.initial
 
     def read(self, count: int) -> list[Any]:
-        found = []
-        for element in self._source.read(count):
-            state, out = self._node.fn(self._state, element)
-            self._state = elements.convert(state)
-            found.append(elements.convert(out))
+        found, block = [], self._block(count)
+        try:
+            for element in block:
+                state, out = self._node.fn(self._state, element)
+                self._state = elements.convert(state)
+                found.append(elements.convert(out))
+        except BaseException:
+            self._keep(block)
+            raise
         return found
+
+    def skip(self, count: int) -> int:
+        # The state passes through every element.
+        return cursors.Cursor.skip(self, count)
 
     def get_state(self) -> dict[str, Any]:
         carried = [_saved(x) for x in elements.leaves(self._state)]

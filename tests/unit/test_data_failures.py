@@ -1,0 +1,120 @@
+"""Functions that raise in the middle of an epoch: who goes on misses nothing else."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.pipelines import Dataset
+
+PROPERTY = settings(max_examples=80, deadline=None, derandomize=True)
+
+
+class Fails:
+    """A function that raises for some numbers, as often as it is called."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+    def check(self, x):
+        if int(x) in self.numbers:
+            raise RuntimeError(f"number {int(x)}")
+        return True
+
+    def keep(self, x):
+        self.check(x)
+        return x
+
+    def carry(self, state, x):
+        self.check(x)
+        return state + x, x
+
+
+def pipelines(size, fails):
+    source = Dataset.range(size)
+    return {
+        "map": source.map(fails.keep),
+        "two maps": source.map(lambda x: x).map(fails.keep).map(lambda x: x),
+        "filter": source.filter(fails.check),
+        "scan": source.scan(np.int64(0), fails.carry),
+        "threads": source.map(fails.keep, num_parallel_calls=3),
+        "tuned": source.map(fails.keep, num_parallel_calls=-1),
+    }
+
+
+def expected(size, numbers, batch):
+    """TensorFlow's rule: a batch in which an element fails is given up."""
+    seen, block = [], []
+    for x in range(size):
+        if x in numbers:
+            seen.append(f"number {x}")
+            block = []
+            continue
+        block.append(x)
+        if len(block) == batch:
+            seen.append(block)
+            block = []
+    return seen + ([block] if block else [])
+
+
+def seen_by(make, again=False):
+    """What a loop sees that goes on after exceptions, maybe in another program."""
+    iterator = iter(make())
+    seen = []
+    while True:
+        if again:
+            state = json.loads(json.dumps(iterator.get_state()))
+            iterator.close()
+            iterator = iter(make())
+            iterator.set_state(state)
+        try:
+            seen.append(next(iterator).tolist())
+        except StopIteration:
+            iterator.close()
+            return seen
+        except RuntimeError as e:
+            seen.append(str(e))
+
+
+KINDS = sorted(pipelines(1, Fails(())))
+
+
+@pytest.mark.feature("H02")
+@pytest.mark.parametrize("kind", KINDS)
+@PROPERTY
+@given(
+    st.integers(0, 40),
+    st.sets(st.integers(0, 39), max_size=6),
+    st.integers(1, 9),
+    st.booleans(),
+)
+def test_only_the_batch_is_missing_in_which_an_element_failed(
+    kind, size, numbers, batch, again
+):
+    fails = Fails(numbers)
+    seen = seen_by(lambda: pipelines(size, fails)[kind].batch(batch), again)
+    assert seen == expected(size, numbers, batch)
+
+
+@PROPERTY
+@given(st.integers(0, 40), st.sets(st.integers(0, 39), max_size=6), st.integers(1, 9))
+def test_a_filter_that_keeps_few_loses_none_of_them(size, numbers, batch):
+    fails = Fails(numbers)
+
+    def make():
+        kept = Dataset.range(size).filter(lambda x: fails.check(x) and x % 3 == 0)
+        return kept.batch(batch)
+
+    seen, block = [], []
+    for x in range(size):
+        if x in numbers:
+            seen.append(f"number {x}")
+            block = []
+        elif x % 3 == 0:
+            block.append(x)
+            if len(block) == batch:
+                seen.append(block)
+                block = []
+    assert seen_by(make) == seen + ([block] if block else [])
