@@ -1,5 +1,8 @@
 """Datasets of several workers: scenarios like those of `scenarios`."""
 
+import threading
+import time
+
 import numpy as np
 
 import unisono as tf
@@ -110,6 +113,44 @@ def endless(s, w, steps=20):
     last = [local(s, next(found)) for _ in range(steps)][-1]
     found.close()
     return last
+
+
+def returned(s, w, after):
+    """Goes back to a position in the middle, from another place on each worker."""
+
+    def make(c):
+        # The slower worker reads less far ahead.
+        def pause(x):
+            time.sleep(0.02 * w)
+            return x
+
+        return Dataset.range(10 + 4 * w).map(pause).batch(2)
+
+    iterator = iter(s.distribute_datasets_from_function(make))
+    first = [local(s, next(iterator)) for _ in range(2)]
+    state = iterator.get_state()
+    for _ in range(after):
+        next(iterator)
+    iterator.set_state(state)
+    rest = [local(s, x) for x in iterator]
+    iterator.close()
+    return first + rest
+
+
+def left_waiting(s, w):
+    """One worker reads, the other does not: seconds until the first can leave."""
+
+    def make(c):
+        return Dataset.range(4 + w).map(lambda x: x).batch(2)
+
+    iterator = iter(s.distribute_datasets_from_function(make))
+    if w:
+        return 0.0
+    threading.Thread(target=lambda: next(iterator, None), daemon=True).start()
+    time.sleep(1)
+    begin = time.monotonic()
+    iterator.close()
+    return time.monotonic() - begin
 
 
 def failing(s, w, victim):

@@ -150,6 +150,18 @@ def test_endless_batches_go_on(pair):
     assert second == [[(19 * 4 + i) % 4 for i in range(4)]]
 
 
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_workers_that_have_read_ahead_return_to_one_position(pair, after):
+    first, second = pair.call("returned", after=after)
+    assert first == [[[i, i + 1]] for i in range(0, 10, 2)] + [[[]]] * 2
+    assert second == [[[i, i + 1]] for i in range(0, 14, 2)]
+
+
+def test_who_waits_for_another_worker_can_leave(pair):
+    first, _ = pair.call("left_waiting")
+    assert first < 2
+
+
 def test_a_failure_in_one_workers_input_is_an_error_on_all(tmp_path):
     with harness.Group(tmp_path, 2, 1) as group:
         first, second = group.call("failing", victim=1)

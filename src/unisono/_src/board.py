@@ -20,6 +20,10 @@ _LARGEST_NOTE = 1 << 16
 _POLL_MILLISECONDS = 500
 
 
+class Cancelled(Exception):
+    """The process that waits has given up."""
+
+
 class Crew(Protocol):
     """Workers that exchange notes: a `Topology`, or a `processes.Group`."""
 
@@ -47,6 +51,7 @@ class Board:
         self._seconds = seconds
         self._rounds = itertools.count()
         self._last: str | None = None
+        self._cancelled = False
 
     def post(self, note: str, seconds: float | None = None) -> list[str]:
         """Post a note and wait for those of the others in this round.
@@ -61,6 +66,7 @@ class Board:
         Raises:
             ValueError: the note is too long.
             WorkerError: a worker posts nothing in time, or is known to be gone.
+            Cancelled: this process gave up.
         """
         if len(note) > _LARGEST_NOTE:
             raise ValueError(
@@ -79,6 +85,15 @@ class Board:
         # All have posted in this round, so all have read those of the last one.
         _delete(client, before)
         return found
+
+    def cancel(self) -> None:
+        """Give up waiting, in whichever thread that is; there are no more rounds."""
+        self._cancelled = True
+
+    def renewed(self) -> Board:
+        """A board for the same topic from its first round on, on all workers."""
+        self.cancel()
+        return Board(self._crew, f"{self._topic}, again", self._seconds)
 
     def leave(self, note: str) -> None:
         """Post a last note, and do not wait for those of the others."""
@@ -108,6 +123,8 @@ class Board:
                 watching = guard.CURRENT.guard
                 if watching is not None and watching.verdict is not None:
                     raise watching.verdict from None
+                if self._cancelled:
+                    raise Cancelled(self._topic) from None
                 if time.monotonic() > until:
                     raise errors.WorkerStalledError(
                         f"Worker {worker} has not said anything about {self._topic} "

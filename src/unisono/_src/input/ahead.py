@@ -215,6 +215,7 @@ class Ahead(cursors.Cursor):
         if tank is None or thread is None:
             return
         tank.stop()
+        self._source.cancel()
         if thread is not threading.current_thread():
             thread.join(_GOODBYE)
 

@@ -46,6 +46,9 @@ class Cursor(abc.ABC):
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from a position that `get_state` gave."""
 
+    def cancel(self) -> None:  # noqa: B027
+        """Wait for no one any more. Another thread may be reading."""
+
     def close(self) -> None:  # noqa: B027
         """Give back threads, processes and files; no reading afterwards."""
 
@@ -98,6 +101,10 @@ class Derived(Cursor):
     def set_state(self, state: dict[str, Any]) -> None:
         """Set the position in the source."""
         self._source.set_state(state["source"])
+
+    def cancel(self) -> None:
+        """Cancel the source."""
+        self._source.cancel()
 
     def close(self) -> None:
         """Close the source."""

@@ -102,8 +102,15 @@ class Together(cursors.Derived):
         return self._source.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Set the position in the source."""
+        """Set the position in the source, on all workers."""
+        # Those of the others may have read further ahead than this one, or less far.
+        self._board = self._board.renewed()
         self._source.set_state(state)
+
+    def cancel(self) -> None:
+        """Wait no more for the others."""
+        self._board.cancel()
+        super().cancel()
 
 
 def _note(step: steps.Step) -> str:
