@@ -245,6 +245,16 @@ def _row(batch: Any, row: int) -> Any:
     return elements.map_leaves(lambda x: x[row], batch)
 
 
+def check_rows(spec: Any, what: str) -> None:
+    """Raise `ValueError` if a component of the elements has no rows."""
+    for path, part in elements.paths(spec):
+        if part.shape == ():
+            raise ValueError(
+                f"Cannot {what} an input with scalar components: {path or 'it'} is a "
+                "single value. Batch the dataset first: dataset.batch(size)."
+            )
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unbatch(nodes.Unary):
     """The rows of the elements."""
@@ -254,12 +264,7 @@ class Unbatch(nodes.Unary):
         return Stream(self.parent.cursor())
 
     def _spec(self) -> Any:
-        for path, spec in elements.paths(self.parent.spec):
-            if spec.shape == ():
-                raise ValueError(
-                    f"Cannot unbatch an input with scalar components: {path or 'it'} "
-                    "is a single value."
-                )
+        check_rows(self.parent.spec, "unbatch")
         return elements.map_leaves(
             lambda s: specs.TensorSpec(s.shape and s.shape[1:], s.dtype),
             self.parent.spec,
@@ -319,6 +324,7 @@ class Rebatch(nodes.Unary):
         return _Rebatched(self.parent.cursor(), self.sizes, self.drop)
 
     def _spec(self) -> Any:
+        check_rows(self.parent.spec, "rebatch")
         size = self.sizes[0] if len(set(self.sizes)) == 1 else None
         leaves = elements.leaves(self.parent.spec)
         given = {s.shape[0] if s.shape else None for s in leaves}

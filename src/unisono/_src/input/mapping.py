@@ -192,29 +192,33 @@ class Map(nodes.Unary):
         return _Threaded(source, self.fn, self.parallel)
 
     def _spec(self) -> Any:
-        return mapped_spec(self.fn, self.parent)
+        return mapped_spec(lambda e: elements.spec_of(apply(self.fn, e)), self.parent)
 
     def __str__(self) -> str:
         return f"Map({getattr(self.fn, '__name__', type(self.fn).__name__)})"
 
 
-def mapped_spec(fn: Callable[..., Any], parent: nodes.Node) -> Any:
-    """The spec of what `fn` returns, found by calling it on the first element.
+def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
+    """The spec of what a function makes of elements, found with the first of them.
 
-    It is called a second time with one row less where the size of a batch is not
-    fixed; what changes then is not fixed either.
+    It is asked a second time with one row less where the size of a batch is not fixed;
+    what changes then is not fixed either.
+
+    Args:
+        spec_of: the spec of what the function makes of one element.
+        parent: the elements.
     """
     sample = nodes.first(parent)
     wanted = parent.spec
     if sample is None:
         sample = parent.example()
-    found = elements.spec_of(apply(fn, sample))
+    found = spec_of(sample)
     if any(s.shape is None for s in elements.leaves(wanted)):
         return elements.map_leaves(lambda s: specs.TensorSpec(None, s.dtype), found)
     if not any(None in (s.shape or ()) for s in elements.leaves(wanted)):
         return found
     try:
-        other = elements.spec_of(apply(fn, _shrunk(sample, wanted)))
+        other = spec_of(_shrunk(sample, wanted))
     except Exception:
         return found
     if [p for p, _ in elements.paths(found)] != [p for p, _ in elements.paths(other)]:

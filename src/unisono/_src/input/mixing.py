@@ -351,7 +351,7 @@ class Interleave(nodes.Unary):
         return inner(self.fn, element)
 
     def _spec(self) -> Any:
-        return self.sample().spec
+        return mapping.mapped_spec(lambda e: inner(self.fn, e).spec, self.parent)
 
     def __str__(self) -> str:
         return "FlatMap" if not self.block else f"Interleave({self.cycle})"

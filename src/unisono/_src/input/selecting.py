@@ -49,8 +49,8 @@ class Take(nodes.Selecting):
     def cardinality(self) -> int:
         """At most `count`."""
         inner = self.parent.cardinality
-        if self.count <= 0 or inner == nodes.UNKNOWN:
-            return inner if self.count else 0
+        if self.count < 0 or inner == nodes.UNKNOWN:
+            return inner
         return self.count if inner == nodes.INFINITE else min(inner, self.count)
 
     def __str__(self) -> str:

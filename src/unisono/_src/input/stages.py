@@ -258,11 +258,11 @@ class Scan(nodes.Unary):
         return _Scanned(self.parent.cursor(), self)
 
     def _spec(self) -> Any:
-        return mapping.mapped_spec(lambda *e: self._second(e), self.parent)
+        def second(element: Any) -> Any:
+            _, out = self.fn(self.initial, element)
+            return elements.spec_of(elements.convert(out))
 
-    def _second(self, element: Any) -> Any:
-        single = element[0] if len(element) == 1 else element
-        return self.fn(self.initial, single)[1]
+        return mapping.mapped_spec(second, self.parent)
 
 
 class _While(cursors.Derived):
@@ -367,7 +367,7 @@ class Unique(nodes.Unary):
     @property
     def cardinality(self) -> int:
         """Unknown before it has run."""
-        return 0 if self.parent.cardinality == 0 else nodes.UNKNOWN
+        return nodes.UNKNOWN
 
 
 class _Tolerant(cursors.Derived):

@@ -121,7 +121,7 @@ class Transformations(abc.ABC):
 
     def unbatch(self, name: str | None = None) -> Any:
         """The rows of each element as elements."""
-        return self._derive(batching.Unbatch(self._node))
+        return self._derive(_checked(batching.Unbatch(self._node)))
 
     def rebatch(
         self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
@@ -133,7 +133,8 @@ class Transformations(abc.ABC):
                 f"batch_size must be a positive number or several, received "
                 f"{batch_size!r}."
             )
-        return self._derive(batching.Rebatch(self._node, sizes, bool(drop_remainder)))
+        made = batching.Rebatch(self._node, sizes, bool(drop_remainder))
+        return self._derive(_checked(made))
 
     def shuffle(
         self,
@@ -342,6 +343,13 @@ def integer(value: Any, what: str) -> int:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{what} must be a whole number, received {value!r}.") from None
+
+
+def _checked(node: nodes.Node) -> nodes.Node:
+    """A node whose parent does not fit raises now, if the plan tells that."""
+    if nodes.tells_spec(node):
+        _ = node.spec
+    return node
 
 
 def _positive(value: Any, what: str) -> int:
