@@ -121,6 +121,12 @@ TRANSFORMATIONS = {
     "scan": lambda d, k: d.scan(np.int64(0), lambda s, x: (s + 1, x + s)),
     "unique": lambda d, k: d.unique(),
     "take_while": lambda d, k: d.take_while(lambda x: x < 10 * k),
+    "group": lambda d, k: d.group_by_window(
+        lambda x: x % 3, lambda key, group: group.map(lambda x: x + key), window_size=k
+    ),
+    "bucket": lambda d, k: d.bucket_by_sequence_length(
+        lambda x: x, [k, 3 * k], [k, 1, 2]
+    ).unbatch(),
 }
 
 

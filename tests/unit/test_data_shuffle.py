@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.pipelines import Dataset, numbers
+from tests.unit.pipelines import Dataset, numbers, resumed, saved
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -36,6 +36,27 @@ def test_the_order_does_not_depend_on_how_many_are_read_at_once(
 
     one_by_one = numbers(made())
     assert numbers(made().batch(block)) == one_by_one
+
+
+@PROPERTY
+@given(
+    st.integers(0, 30),
+    st.lists(st.integers(1, 40), min_size=2, max_size=3),
+    st.integers(0, 30),
+    st.booleans(),
+)
+def test_shuffles_of_shuffles_go_on_where_they_stopped(size, windows, stop, as_rows):
+    def made():
+        dataset = sources(size)[0 if as_rows else 1]
+        for seed, window in enumerate(windows):
+            dataset = dataset.shuffle(window, seed=seed)
+        return dataset
+
+    whole = numbers(made())
+    assert sorted(whole) == list(range(size))
+    iterator = iter(made())
+    begun = [int(x) for _, x in zip(range(stop), iterator)]
+    assert begun + numbers(resumed(made(), saved(iterator))) == whole
 
 
 def test_a_position_in_a_shuffle_of_other_data_is_refused():

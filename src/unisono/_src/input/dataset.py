@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import glob
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from unisono._src import errors, specs
 from unisono._src.input import (
+    buckets,
     choices,
     columnar,
     elements,
@@ -33,7 +35,7 @@ UNKNOWN_CARDINALITY = nodes.UNKNOWN
 AUTOTUNE = mapping.AUTOTUNE
 
 
-class Dataset(transforms.Transformations):
+class Dataset(buckets.Groupings):
     """A stream of elements, described and not yet read.
 
     Each method gives a new dataset; nothing happens before it is iterated. Elements
@@ -102,6 +104,15 @@ class Dataset(transforms.Transformations):
         return Dataset(
             sources.Range(span.start, span.stop, span.step, np.dtype(output_type))
         )
+
+    @staticmethod
+    def counter(
+        start: int = 0, step: int = 1, dtype: Any = np.int64, name: Any = None
+    ) -> Dataset:
+        """Integers at the same distance, without end."""
+        first = transforms.integer(start, "start")
+        distance = transforms.integer(step, "step")
+        return Dataset(sources.Endless(first, sys.maxsize, distance, np.dtype(dtype)))
 
     @staticmethod
     def random(

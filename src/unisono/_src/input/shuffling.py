@@ -200,7 +200,8 @@ class _ShuffledIndices(_Shuffled):
         return self._choose(count)
 
     def _pull(self, count: int) -> list[int]:
-        return self._source.read(count)  # type: ignore[return-value]
+        found: Any = self._source.read(count)
+        return found.tolist() if isinstance(found, np.ndarray) else list(found)
 
     def get_state(self) -> dict[str, Any]:
         source = self._source.get_state()

@@ -58,13 +58,13 @@ class Transformations(abc.ABC):
             use_unbounded_threadpool: accepted for TensorFlow's sake.
             name: accepted for TensorFlow's sake.
         """
-        _check_function(map_func, "map_func")
+        check_function(map_func, "map_func")
         _check_parallel(num_parallel_calls)
         return self._derive(mapping.Map(self._node, map_func, num_parallel_calls))
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """The elements for which `predicate` returns True."""
-        _check_function(predicate, "predicate")
+        check_function(predicate, "predicate")
         return self._derive(mapping.Filter(self._node, predicate))
 
     def batch(
@@ -229,7 +229,7 @@ class Transformations(abc.ABC):
             deterministic: the order is kept whatever is said here.
             name: accepted for TensorFlow's sake.
         """
-        _check_function(map_func, "map_func")
+        check_function(map_func, "map_func")
         _check_parallel(num_parallel_calls)
         cycle = mixing.default_cycle()
         if cycle_length not in (None, mapping.AUTOTUNE):
@@ -239,7 +239,7 @@ class Transformations(abc.ABC):
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Any:
         """The elements of the datasets that `map_func` returns, one after the other."""
-        _check_function(map_func, "map_func")
+        check_function(map_func, "map_func")
         return self._derive(mixing.Interleave(self._node, map_func, 1, 0))
 
     def concatenate(self, dataset: Any, name: str | None = None) -> Any:
@@ -292,14 +292,14 @@ class Transformations(abc.ABC):
 
     def take_while(self, predicate: Callable[..., Any], name: Any = None) -> Any:
         """The elements before the first for which `predicate` is not True."""
-        _check_function(predicate, "predicate")
+        check_function(predicate, "predicate")
         return self._derive(stages.TakeWhile(self._node, predicate))
 
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: Any = None
     ) -> Any:
         """A map that carries a state: ``scan_func(state, element)`` gives both."""
-        _check_function(scan_func, "scan_func")
+        check_function(scan_func, "scan_func")
         initial = elements.convert(initial_state)
         return self._derive(stages.Scan(self._node, initial, scan_func))
 
@@ -361,7 +361,8 @@ def _positive(value: Any, what: str) -> int:
     return number
 
 
-def _check_function(fn: Any, what: str) -> None:
+def check_function(fn: Any, what: str) -> None:
+    """Raise `TypeError` unless it can be called."""
     if not callable(fn):
         raise TypeError(f"`{what}` must be a function, received {type(fn).__name__}.")
 

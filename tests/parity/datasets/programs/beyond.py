@@ -82,6 +82,80 @@ def grouped_by_window(tf, tmp):
     )
 
 
+@program(needs="group_by_window")
+def groups_of_sizes_by_key(tf, tmp):
+    dataset = _numbers(tf, 10).group_by_window(
+        lambda x: x % 3, lambda key, group: group, window_size_func=lambda key: 2 + key
+    )
+    whole = _numbers(tf, 10).group_by_window(
+        lambda x: x % 2,
+        lambda key, group: group.map(lambda x: (key, x)),
+        window_size=100,
+    )
+    return [both(dataset), both(whole)]
+
+
+@program(needs="group_by_window")
+def groups_that_cannot_be_made(tf, tmp):
+    def made(key=lambda x: x % 2, reduce=lambda key, group: group, **sizes):
+        return lambda: list(_numbers(tf, 4).group_by_window(key, reduce, **sizes))
+
+    return [
+        error(made()),
+        error(made(window_size=2, window_size_func=lambda key: 2)),
+        error(made(window_size=0)),
+        error(made(window_size_func=lambda key: key * 0)),
+        error(made(lambda x: [x, x], window_size=2)),
+        error(made(reduce=lambda key, group: key, window_size=2)),
+    ]
+
+
+def _sentences(tf):
+    def numbers():
+        for length in (1, 5, 2, 6, 9, 1, 3, 4):
+            yield np.arange(length, dtype=np.int32)
+
+    spec = tf.TensorSpec((None,), np.int32)
+    return tf.data.Dataset.from_generator(numbers, output_signature=spec)
+
+
+def _length(x):
+    # An array here, a symbol there.
+    return sum(1 for _ in x) if isinstance(x, np.ndarray) else _symbolic_length(x)
+
+
+def _symbolic_length(x):
+    import tensorflow as tf
+
+    return tf.shape(x)[0]
+
+
+@program(needs="bucket_by_sequence_length")
+def padded_buckets(tf, tmp):
+    dataset = _sentences(tf)
+    ways = [
+        {},
+        {"drop_remainder": True},
+        {"padded_shapes": [12], "padding_values": -1},
+        {"bucket_batch_sizes": [1, 1, 1], "no_padding": True},
+        {
+            "bucket_boundaries": [3, 7, 10],
+            "bucket_batch_sizes": [2, 2, 1, 1],
+            "pad_to_bucket_boundary": True,
+        },
+    ]
+    start = {"bucket_boundaries": [3, 7], "bucket_batch_sizes": [2, 2, 1]}
+    return [
+        both(dataset.bucket_by_sequence_length(_length, **{**start, **way}))
+        for way in ways
+    ]
+
+
+@program(needs="bucket_by_sequence_length")
+def buckets_and_sizes_that_do_not_fit(tf, tmp):
+    return error(lambda: _sentences(tf).bucket_by_sequence_length(_length, [3], [1]))
+
+
 @program(needs="bucket_by_sequence_length")
 def bucketed_by_length(tf, tmp):
     dataset = tf.data.Dataset.from_tensor_slices(

@@ -1,0 +1,194 @@
+"""`group_by_window`: elements with the same key come together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from unisono._src import errors
+from unisono._src.input import cursors, mapping, nodes
+
+# An element with the number under which it was read.
+_Entry = tuple[int, Any]
+
+
+def integer_of(made: Any, what: str) -> int:
+    """What a user's function returned, if it is one integer.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    array = np.asarray(made)
+    if array.ndim or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"Invalid `{what}`. `{what}` must return a single integer, received "
+            f"{made!r}."
+        )
+    return int(array)
+
+
+class _Grouped(cursors.Cursor):
+    """What becomes of one full group after the other, and of the rest at the end.
+
+    The state tells which elements wait in which group, to be read again.
+    """
+
+    def __init__(self, node: GroupByWindow) -> None:
+        self._node = node
+        self._source = node.parent.cursor()
+        self._trail = cursors.Trail(self._source, cursors.BLOCK)
+        self._groups: dict[int, list[_Entry]] = {}
+        self._sizes: dict[int, int] = {}
+        self._over = False
+        self._key = 0
+        self._open: list[_Entry] = []
+        self._inner: cursors.Cursor | None = None
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < count and (self._inner or self._next_group()):
+            assert self._inner is not None
+            found.extend(self._inner.read(count - len(found)))
+            if len(found) < count:
+                self._inner.close()
+                self._inner, self._open = None, []
+        return found
+
+    def _next_group(self) -> bool:
+        while not self._over:
+            index = self._trail.read_so_far
+            one = self._trail.read(1)
+            if not len(one):
+                self._over = True
+                break
+            key = integer_of(mapping.call(self._node.key_fn, one[0]), "key_func")
+            group = self._groups.setdefault(key, [])
+            group.append((index, one[0]))
+            if len(group) >= self._size(key):
+                self._begin(key, self._groups.pop(key))
+                return True
+        if not self._groups:
+            return False
+        first = min(self._groups)
+        self._begin(first, self._groups.pop(first))
+        return True
+
+    def _size(self, key: int) -> int:
+        if key not in self._sizes:
+            size = integer_of(self._node.size_fn(np.int64(key)), "window_size_func")
+            if size < 1:
+                raise errors.InvalidArgumentError(
+                    f"Window size must be greater than zero, but got {size}."
+                )
+            self._sizes[key] = size
+        return self._sizes[key]
+
+    def _begin(self, key: int, entries: list[_Entry]) -> None:
+        self._key, self._open = key, entries
+        self._trail.forget_before(min(self._kept(), default=self._trail.read_so_far))
+        self._inner = self._node.made(key, [e for _, e in entries]).cursor()
+
+    def _kept(self) -> list[int]:
+        """The numbers of all elements that may be asked for again."""
+        groups = [*self._groups.values(), self._open]
+        return [index for group in groups for index, _ in group]
+
+    def get_state(self) -> dict[str, Any]:
+        end = self._trail.read_so_far
+        groups = [[k, [i for i, _ in entries]] for k, entries in self._groups.items()]
+        inner = None if self._inner is None else self._inner.get_state()
+        return {
+            "over": self._over,
+            "groups": groups,
+            "open": [self._key, [i for i, _ in self._open], inner],
+            "end": end,
+            "trail": self._trail.before(min(self._kept(), default=end)),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._trail.return_to(state["trail"])
+        key, numbers, inner = state["open"]
+        wanted = {i for _, group in state["groups"] for i in group} | set(numbers)
+        found = self._read_again(wanted, state["end"])
+        self._over = state["over"]
+        self._groups = {
+            k: [(i, found[i]) for i in group] for k, group in state["groups"]
+        }
+        self._open, self._inner = [], None
+        if inner is not None:
+            self._begin(key, [(i, found[i]) for i in numbers])
+            assert self._inner is not None
+            self._inner.set_state(inner)
+
+    def _read_again(self, wanted: set[int], end: int) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        while self._trail.read_so_far < end:
+            number = self._trail.read_so_far
+            again = self._trail.read(min(cursors.BLOCK, end - number))
+            if not len(again):
+                raise ValueError(
+                    "The position was saved from a dataset with more elements than "
+                    f"this one has: {end} were read, here are {number}."
+                )
+            found.update((i, e) for i, e in enumerate(again, number) if i in wanted)
+        return found
+
+    def close(self) -> None:
+        if self._inner is not None:
+            self._inner.close()
+        self._source.close()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GroupByWindow(nodes.Unary):
+    """The elements of datasets that are made of groups.
+
+    Attributes:
+        key_fn: the key of an element.
+        reduce_fn: makes a dataset of a key and a dataset of elements.
+        size_fn: how many elements of a key make a group.
+        wrap: makes a dataset of a list of elements.
+        told: the spec, if it is known; else it is that of a group of one element.
+    """
+
+    key_fn: Callable[..., Any]
+    reduce_fn: Callable[[Any, Any], Any]
+    size_fn: Callable[[Any], Any]
+    wrap: Callable[[list[Any]], Any]
+    told: Any = None
+    samples_spec = True
+
+    def cursor(self) -> cursors.Cursor:
+        """Group after group."""
+        return _Grouped(self)
+
+    def made(self, key: int, group: list[Any]) -> nodes.Node:
+        """The plan of what a group becomes.
+
+        Raises:
+            TypeError: `reduce_fn` does not give a dataset.
+        """
+        made = self.reduce_fn(np.int64(key), self.wrap(group))
+        node = getattr(made, "_node", None)
+        if not isinstance(node, nodes.Node):
+            raise TypeError(
+                "Invalid `reduce_func`. `reduce_func` must return a single `Dataset` "
+                f"object, received {type(made).__name__}."
+            )
+        return node
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown before it has run."""
+        return nodes.UNKNOWN
+
+    def _spec(self) -> Any:
+        if self.told is not None:
+            return self.told
+        return mapping.mapped_spec(lambda e: self.made(0, [e]).spec, self.parent)
+
+    def __str__(self) -> str:
+        return "GroupByWindow"
