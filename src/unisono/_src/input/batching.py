@@ -176,6 +176,10 @@ class PaddedBatch(Batching):
         return f"PaddedBatch({self.size})"
 
 
+# A position is remembered every so many batches; it may hold a whole shuffle buffer.
+_EVERY = 16
+
+
 class Stream(cursors.Cursor):
     """Batches as one stream of rows, from which any number can be taken at a time.
 
@@ -184,7 +188,7 @@ class Stream(cursors.Cursor):
 
     def __init__(self, source: cursors.Cursor) -> None:
         self._source = source
-        self._before = source.get_state()
+        self._trail = cursors.Trail(source, _EVERY)
         self._batch: Any = None
         self._row = self._rows = 0
 
@@ -215,8 +219,8 @@ class Stream(cursors.Cursor):
 
     def _more(self) -> bool:
         while self._row >= self._rows:
-            self._before = self._source.get_state()
-            block = self._source.read(1)
+            self._trail.forget_before(self._trail.read_so_far)
+            block = self._trail.read(1)
             self._row = self._rows = 0
             if not len(block):
                 return False
@@ -225,13 +229,14 @@ class Stream(cursors.Cursor):
 
     def get_state(self) -> dict[str, Any]:
         """The batch and the row in it."""
-        if self._row >= self._rows:
-            return {"row": 0, "source": self._source.get_state()}
-        return {"row": self._row, "source": self._before}
+        is_between = self._row >= self._rows
+        index = self._trail.read_so_far - (0 if is_between else 1)
+        row = 0 if is_between else self._row
+        return {"row": row, "trail": self._trail.before(index)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue at a row."""
-        self._source.set_state(state["source"])
+        self._trail.return_to(state["trail"])
         self._row = self._rows = 0
         if state["row"] and self._more():
             self._row = state["row"]
