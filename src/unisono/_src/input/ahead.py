@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import logging
 import queue
 import sys
 import threading
+import weakref
 from typing import Any
 
 from unisono._src import priority
@@ -22,6 +25,10 @@ _EVERY = 64
 _BUSY = 1.0
 # So long a thread that was told to stop is waited for; it may sit in a user's code.
 _GOODBYE = 5.0
+# The same when the program ends.
+_LAST_GOODBYE = 2.0
+# So often the thread looks by itself whether it can go on.
+_LOOK = 1.0
 
 
 class _End:
@@ -45,27 +52,25 @@ class _Tank:
 
     def __init__(self, source: cursors.Cursor, size: int, nice: int) -> None:
         self.trail = cursors.Trail(source, _EVERY)
-        self.nice = nice
+        self.size, self.nice = size, nice
         # How far the reader is, in the units of the trail.
         self.given = 0
         self.ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        # An entry for each element that may be read.
-        self.room: queue.SimpleQueue[None] = queue.SimpleQueue()
-        for _ in range(size):
-            self.room.put(None)
-        # An entry when the reader has seen an exception.
-        self.seen: queue.SimpleQueue[None] = queue.SimpleQueue()
+        # Has an entry when it may be worth while to look again.
+        self.news: queue.SimpleQueue[None] = queue.SimpleQueue()
         # Held while the source is read, so that its position can be asked for.
         self.reading = threading.Lock()
-        self.over = self.stopped = False
+        self.counting = threading.Lock()
+        # The position behind an exception that the reader has not seen.
+        self.failure: Any = None
+        self.over = self.stopped = self.is_waiting = False
         # The most units that one element ever had.
         self.largest = 1
 
     def fill(self) -> None:
         """The thread: read until told to stop."""
         priority.yield_to_steps(self.nice)
-        while True:
-            self.room.get()
+        while self.wait():
             with self.reading:
                 if self.stopped:
                     return
@@ -74,11 +79,30 @@ class _Tank:
                 self.forget()
             if isinstance(found, _End):
                 return
-            has_failed = isinstance(found, _Failure)
             # Not while waiting: what the reader let go shall be gone.
             del found
-            if has_failed:
-                self.seen.get()
+
+    def wait(self) -> bool:
+        """Wait until another element is wanted; False if none ever is."""
+        while not self.stopped:
+            # First the sign, then the look: no news can be missed.
+            self.is_waiting = not self.has_room()
+            if not self.is_waiting or self.has_room():
+                self.is_waiting = False
+                return True
+            # A reader that is interrupted may tell no news.
+            with contextlib.suppress(queue.Empty):
+                self.news.get(timeout=_LOOK)
+        return False
+
+    def has_room(self) -> bool:
+        """Whether another element can be read."""
+        return self.failure is None and self.ready.qsize() < self.size
+
+    def tell(self) -> None:
+        """Make the thread look, if it waits."""
+        if self.is_waiting:
+            self.news.put(None)
 
     def read(self) -> Any:
         """The next element, or what came instead of one."""
@@ -86,11 +110,19 @@ class _Tank:
         try:
             found = self.trail.read(1)
         except BaseException as e:
+            self.failure = self.trail.forget_failure()
             return _Failure(e)
         if not len(found):
             return _End()
         self.measure(self.trail.read_so_far - before)
         return found[0]
+
+    def has_seen(self) -> None:
+        """The reader has the exception, so its position is behind it now."""
+        with self.reading:
+            self.trail.remember(self.failure)
+            self.failure = None
+        self.tell()
 
     def measure(self, units: int) -> None:
         """Adapt the distance of the positions to the size of the elements."""
@@ -102,12 +134,27 @@ class _Tank:
         """Drop positions that no one will ask for."""
         self.trail.forget_before(self.given - BACK * self.largest)
 
+    def before(self, index: int) -> dict[str, Any]:
+        """The position of the reader, who is at `index`."""
+        if self.failure is not None:
+            return self.trail.remembered(index)
+        return self.trail.before(index)
+
     def stop(self) -> None:
         """End the thread, and tell who waits for an element that none will come."""
         self.stopped = True
-        self.room.put(None)
-        self.seen.put(None)
+        self.news.put(None)
         self.ready.put(_End())
+
+
+_running: weakref.WeakSet[Ahead] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """A thread that is within JAX when the interpreter ends takes the process along."""
+    for ahead in list(_running):
+        ahead.stop(_LAST_GOODBYE)
 
 
 class Ahead(cursors.Cursor):
@@ -128,23 +175,31 @@ class Ahead(cursors.Cursor):
         self._what = what
         self._tank: _Tank | None = None
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._is_closed = False
 
     def _start(self, state: dict[str, Any] | None = None) -> _Tank:
-        self._tank = _Tank(self._source, self._size, self._nice)
+        tank = _Tank(self._source, self._size, self._nice)
         if state is not None:
-            self._tank.trail.return_to(state)
-            self._tank.given = self._tank.trail.read_so_far
-        if not self._size:
-            return self._tank
-        self._thread = threading.Thread(
-            target=self._tank.fill, name=f"unisono-{self._what}", daemon=True
-        )
-        self._thread.start()
-        return self._tank
+            tank.trail.return_to(state)
+            tank.given = tank.trail.read_so_far
+        if self._size:
+            self._thread = threading.Thread(
+                target=tank.fill, name=f"unisono-{self._what}", daemon=True
+            )
+            self._thread.start()
+            _running.add(self)
+        self._tank = tank
+        return tank
 
     def read(self, count: int) -> Any:
         """The next elements, waiting for the thread where it must."""
-        tank = self._tank or self._start()
+        if self._is_closed:
+            return []
+        tank = self._tank
+        if tank is None:
+            with self._starting:
+                tank = self._tank or self._start()
         if not self._size:
             direct = tank.trail.read(count)
             tank.given = tank.trail.read_so_far
@@ -154,11 +209,13 @@ class Ahead(cursors.Cursor):
         found: list[Any] = []
         while len(found) < count and not tank.over:
             one = self._wait(tank)
+            tank.tell()
             if isinstance(one, _End):
                 tank.over = True
+                # For others who wait for it.
+                tank.ready.put(one)
             elif isinstance(one, _Failure):
-                tank.room.put(None)
-                tank.seen.put(None)
+                tank.has_seen()
                 try:
                     raise one.exception
                 finally:
@@ -166,8 +223,8 @@ class Ahead(cursors.Cursor):
                     del one
             else:
                 found.append(one)
-                tank.given += self._source.units(found[-1:])
-                tank.room.put(None)
+                with tank.counting:
+                    tank.given += self._source.units(found[-1:])
         return found
 
     def _wait(self, tank: _Tank) -> Any:
@@ -200,16 +257,22 @@ class Ahead(cursors.Cursor):
             # The source waits for something. Where it was a little before is known.
             return {"trail": tank.trail.remembered(tank.given - back)}
         try:
-            return {"trail": tank.trail.before(tank.given - back)}
+            return {"trail": tank.before(tank.given - back)}
         finally:
             tank.reading.release()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at another position."""
-        self._stop()
-        self._start(state["trail"])
+        """Continue at another position; at the old one if that is refused."""
+        before = self.get_state()
+        self.stop()
+        try:
+            self._start(state["trail"])
+        except BaseException:
+            self._start(before["trail"])
+            raise
 
-    def _stop(self) -> None:
+    def stop(self, seconds: float = _GOODBYE) -> None:
+        """End the thread, waiting so long for it."""
         tank, self._tank = self._tank, None
         thread, self._thread = self._thread, None
         if tank is None or thread is None:
@@ -217,14 +280,15 @@ class Ahead(cursors.Cursor):
         tank.stop()
         self._source.cancel()
         if thread is not threading.current_thread():
-            thread.join(_GOODBYE)
+            thread.join(seconds)
 
     def close(self) -> None:
-        """End the thread."""
-        self._stop()
+        """End the thread, and give no element any more."""
+        self._is_closed = True
+        self.stop()
         self._source.close()
 
     def __del__(self, _is_ending: Any = sys.is_finalizing) -> None:
         # When the interpreter ends, its modules are gone, and the thread with it.
         if not _is_ending():
-            self._stop()
+            self.stop()

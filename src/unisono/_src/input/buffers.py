@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -14,9 +15,10 @@ import numpy as np
 _ALIGNMENT = 64
 # Arrays that are smaller are NumPy's business.
 _SMALL = 1 << 14
-# So many bytes in arrays of one size, and so many sizes, wait to be used again.
-_BYTES = 1 << 28
-_SIZES = 8
+# When more than this is held, memory that no one uses is given back.
+_HELD = 1 << 28
+# So many arrays are watched; who keeps more than that has the others for good.
+_WATCHED = 64
 
 
 class _Block(np.ndarray):
@@ -39,11 +41,11 @@ class Buffers:
     True
     """
 
-    _bytes, _sizes = _BYTES, _SIZES
-
     def __init__(self) -> None:
-        self._waiting: dict[int, list[_Block]] = {}
-        self._lent: dict[int, tuple[Any, _Block]] = {}
+        self._lock = threading.Lock()
+        # Memory, and whether the array over it is still there. No callback tells that:
+        # an interrupt that meets one would be swallowed.
+        self._blocks: list[tuple[Any, _Block]] = []
 
     def blank(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """An array to be filled."""
@@ -51,11 +53,11 @@ class Buffers:
         size = kind.itemsize * math.prod(shape)
         if size < _SMALL or kind.hasobject:
             return np.empty(shape, kind)
-        block = self._block(size + _ALIGNMENT)
-        array: np.ndarray = np.ndarray(tuple(shape), kind, block, block.offset)
-        # Every view of the array holds the array, and so do JAX's arrays that read it.
-        mark = weakref.ref(array, self._take_back)
-        self._lent[id(mark)] = (mark, block)
+        with self._lock:
+            block = self._block(size + _ALIGNMENT)
+            array: np.ndarray = np.ndarray(tuple(shape), kind, block, block.offset)
+            # Every view of it holds the array, and so do JAX's arrays that read it.
+            self._blocks.append((weakref.ref(array), block))
         return array
 
     def copy(self, array: np.ndarray, dtype: Any = None) -> np.ndarray:
@@ -65,23 +67,16 @@ class Buffers:
         return made
 
     def _block(self, size: int) -> _Block:
-        try:
-            return self._waiting[size].pop()
-        except (KeyError, IndexError):
-            block = _Block(size, np.uint8)
-            block.offset = -block.ctypes.data % _ALIGNMENT
-            return block
-
-    def _take_back(self, mark: Any) -> None:
-        # In whichever thread let go of the array, in the middle of anything, even when
-        # the interpreter ends: so there is no lock, nothing global, and each line
-        # leaves the rest as good as it was.
-        _, block = self._lent.pop(id(mark))
-        if len(self._waiting) > self._sizes:
-            self._waiting.clear()
-        waiting = self._waiting.setdefault(block.nbytes, [])
-        if not waiting or (len(waiting) + 1) * block.nbytes <= self._bytes:
-            waiting.append(block)
+        for place, (array, block) in enumerate(self._blocks):
+            if block.nbytes == size and array() is None:
+                del self._blocks[place]
+                return block
+        if size + sum(block.nbytes for _, block in self._blocks) > _HELD:
+            self._blocks = [pair for pair in self._blocks if pair[0]() is not None]
+        del self._blocks[: max(0, len(self._blocks) - _WATCHED + 1)]
+        block = _Block(size, np.uint8)
+        block.offset = -block.ctypes.data % _ALIGNMENT
+        return block
 
 
 def is_own(array: np.ndarray) -> bool:

@@ -81,10 +81,20 @@ class Count(Cursor):
 
     def get_state(self) -> dict[str, Any]:
         """The next integer."""
-        return {"next": self._next}
+        return {"next": self._next, "of": self.length}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at an integer."""
+        """Continue at an integer.
+
+        Raises:
+            ValueError: there were more when the position was saved. Streams that read
+                from this one may hold integers that do not exist.
+        """
+        if state["of"] > self.length:
+            raise ValueError(
+                f"The position was saved from a dataset of {state['of']} elements, and "
+                f"this one has {self.length}. Continue with the same data."
+            )
         self._next = state["next"]
 
 
@@ -154,6 +164,10 @@ def at(state: Any) -> dict[str, Any]:
     return {"source": state, "pass": 0, "index": 0}
 
 
+# So many exceptions in a row are met when elements are read again.
+_FAILURES = 1000
+
+
 class Trail:
     """Remembers positions of a source, to tell where any recent element began.
 
@@ -190,6 +204,39 @@ class Trail:
         passed = self._source.skip(count)
         self.read_so_far += passed
         return passed
+
+    def forget_failure(self) -> Any:
+        """Take back the position behind an exception, until someone has seen that."""
+        return self._marks.pop()
+
+    def remember(self, mark: Any) -> None:
+        """Put back what `forget_failure` took."""
+        self._marks.append(mark)
+
+    def read_again(self, end: int) -> Iterator[tuple[int, Any]]:
+        """The elements up to number `end`, which were read before, with their numbers.
+
+        Raises:
+            ValueError: there are fewer.
+        """
+        failed = 0
+        while self.read_so_far < end:
+            number = self.read_so_far
+            try:
+                found = self.read(1)
+            except Exception:
+                # It did so the first time, and was not counted.
+                failed += 1
+                if failed > _FAILURES:
+                    raise
+                continue
+            if not len(found):
+                raise ValueError(
+                    "The position was saved from a dataset with more elements than "
+                    f"this one has: {end} were read, here are {number}."
+                )
+            failed = 0
+            yield number, found[0]
 
     def before(self, index: int) -> dict[str, Any]:
         """The position before the element that was read as number `index`."""

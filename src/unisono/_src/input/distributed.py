@@ -125,10 +125,10 @@ class DistributedIterator(iterators.PositionedIterator):
             ValueError: the state is none, or is of another kind of dataset.
         """
         iterators.check_state(state, self._kind)
-        self._returned.clear()
-        self._back.clear()
         try:
             self._ahead.set_state({"trail": state["position"]})
+            self._returned.clear()
+            self._back.clear()
         except (KeyError, TypeError, IndexError) as e:
             raise ValueError(
                 "The position was saved from a dataset that was made in another way: "
@@ -234,7 +234,7 @@ class DistributedDataset:
     def _open(self) -> ahead.Ahead:
         """The steps, placed; read ahead where that pays."""
         node, wanted = self._node, self._steps_ahead
-        while wanted and isinstance(node, (stages.Prefetch, stages.WithOptions)):
+        while isinstance(node, (stages.Prefetch, stages.WithOptions)):
             # One thread for both.
             if isinstance(node, stages.Prefetch):
                 wanted = max(wanted, node.size)

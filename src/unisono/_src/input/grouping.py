@@ -112,7 +112,8 @@ class _Grouped(cursors.Cursor):
         self._trail.return_to(state["trail"])
         key, numbers, inner = state["open"]
         wanted = {i for _, group in state["groups"] for i in group} | set(numbers)
-        found = self._read_again(wanted, state["end"])
+        again = self._trail.read_again(state["end"])
+        found = {i: e for i, e in again if i in wanted}
         self._over = state["over"]
         self._groups = {
             k: [(i, found[i]) for i in group] for k, group in state["groups"]
@@ -122,19 +123,6 @@ class _Grouped(cursors.Cursor):
             self._begin(key, [(i, found[i]) for i in numbers])
             assert self._inner is not None
             self._inner.set_state(inner)
-
-    def _read_again(self, wanted: set[int], end: int) -> dict[int, Any]:
-        found: dict[int, Any] = {}
-        while self._trail.read_so_far < end:
-            number = self._trail.read_so_far
-            again = self._trail.read(min(cursors.BLOCK, end - number))
-            if not len(again):
-                raise ValueError(
-                    "The position was saved from a dataset with more elements than "
-                    f"this one has: {end} were read, here are {number}."
-                )
-            found.update((i, e) for i, e in enumerate(again, number) if i in wanted)
-        return found
 
     def close(self) -> None:
         if self._inner is not None:

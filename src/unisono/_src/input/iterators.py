@@ -61,6 +61,7 @@ class PositionedIterator(feeds.HostIterator):
 
     def __init__(self, cursor: cursors.Cursor, kind: str) -> None:
         self._trail = cursors.Trail(cursor, 64)
+        self._is_closed = False
         self._cursor = cursor
         self._kind = kind
         super().__init__(_Reads(self._trail))
@@ -84,10 +85,14 @@ class PositionedIterator(feeds.HostIterator):
             ValueError: the state is none, or is of another kind of dataset.
         """
         check_state(state, self._kind)
-        self._returned.clear()
+        before = self._trail.before(self._trail.read_so_far)
         try:
             self._trail.return_to(state["position"])
-        except (KeyError, TypeError, IndexError) as e:
+            self._returned.clear()
+        except Exception as e:
+            self._trail.return_to(before)
+            if not isinstance(e, (KeyError, TypeError, IndexError)):
+                raise
             raise ValueError(
                 "The position was saved from a dataset that was made in another way: "
                 f"{type(e).__name__}: {e}. Make the dataset as the program did that "
@@ -115,7 +120,8 @@ class PositionedIterator(feeds.HostIterator):
             return Optional.empty()
 
     def close(self) -> None:
-        """Give back threads, processes and files."""
+        """Give back threads, processes and files; there are no more elements."""
+        self._is_closed = True
         self._cursor.close()
 
 
@@ -177,6 +183,8 @@ class DatasetIterator(PositionedIterator):
 
     def pull(self) -> Any:
         """The next element, taken now."""
+        if self._is_closed:
+            raise StopIteration
         return elements.present(super().pull())
 
 

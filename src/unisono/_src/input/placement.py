@@ -29,6 +29,8 @@ class Placed(cursors.Derived):
         super().__init__(source)
         self._topology, self._fresh, self._fetch = topology, fresh, fetch
         self._buffers = buffers.Buffers()
+        # What JAX makes of the types of NumPy.
+        self._types: dict[np.dtype, np.dtype] = {}
         self._transfers = transfers.Transfers(topology)
 
     def read(self, count: int) -> list[Any]:
@@ -79,7 +81,7 @@ class Placed(cursors.Derived):
         """So many rows for each replica, straight from the batch."""
         if x.dtype.kind == "O":
             return self._put_column(np.split(x, len(x) // size), False)
-        rows = x.reshape((-1, size, *x.shape[1:]))
+        rows = x.reshape((len(x) // size, size, *x.shape[1:]))
         whole = self._transfers.stacked([rows[i : i + 1] for i in range(len(rows))])
         return values.PerReplica.from_stacked(whole, self._topology.replicas)
 
@@ -109,9 +111,12 @@ class Placed(cursors.Derived):
         array = elements.as_array(x)
         if array.dtype.kind == "O":
             return array
-        kind = array.dtype
-        if self._fetch:
-            kind = jax.dtypes.canonicalize_dtype(kind)
+        kind = self._types.get(array.dtype)
+        if kind is None:
+            kind = array.dtype.newbyteorder("=")
+            if self._fetch:
+                kind = jax.dtypes.canonicalize_dtype(kind)
+            self._types[array.dtype] = kind
         if self._fresh and kind == array.dtype and buffers.is_own(array):
             return array
         return self._buffers.copy(array, kind)

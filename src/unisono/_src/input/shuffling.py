@@ -249,9 +249,10 @@ class _ShuffledElements(_Shuffled):
             self._buffer.extend(arrived)
             self._is_ordered = self._is_ordered and not arrived
             raise
-        if number - self._swept > self._every and self._buffer:
+        if number - self._swept > self._every:
             self._swept = number
-            self._trail.forget_before(min(index for index, _ in self._buffer))
+            kept = (index for index, _ in self._buffer)
+            self._trail.forget_before(min(kept, default=number))
         return arrived
 
     def get_state(self) -> dict[str, Any]:
@@ -269,17 +270,9 @@ class _ShuffledElements(_Shuffled):
         self._trail.return_to(state["trail"])
         places = {index: place for place, index in enumerate(state["kept"])}
         self._buffer = [None] * len(places)
-        while self._trail.read_so_far < state["end"]:
-            number = self._trail.read_so_far
-            again = self._trail.read(min(cursors.BLOCK, state["end"] - number))
-            if not len(again):
-                raise ValueError(
-                    "The position was saved from a dataset with more elements than "
-                    f"this one has: {state['end']} were read, here are {number}."
-                )
-            for index, element in enumerate(again, number):
-                if index in places:
-                    self._buffer[places[index]] = (index, element)
+        for index, element in self._trail.read_again(state["end"]):
+            if index in places:
+                self._buffer[places[index]] = (index, element)
 
     def close(self) -> None:
         self._source.close()

@@ -30,7 +30,7 @@ class Table:
         return elements.map_leaves(lambda x: x[index], self._arrays)
 
     def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
-        """Rows gathered into new arrays."""
+        """Rows gathered into new arrays; the indices must be valid."""
         return elements.map_leaves(lambda x: _gathered(x, indices, blank), self._arrays)
 
     def slice(self, start: int, stop: int) -> Any:

@@ -125,7 +125,13 @@ class Cut(cursors.Cursor):
         return {"turn": self._turn, "source": self._before}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at a step of a batch."""
+        """Continue at a step of a batch.
+
+        Raises:
+            ValueError: the position is within a batch that several workers shared.
+        """
+        if state["turn"] and self._share.workers == 1:
+            raise _within_a_batch()
         self._source.set_state(state["source"])
         self._left = []
         if state["turn"] and self._next_batch():
@@ -135,6 +141,13 @@ class Cut(cursors.Cursor):
     def close(self) -> None:
         """Close the source."""
         self._source.close()
+
+
+def _within_a_batch() -> ValueError:
+    return ValueError(
+        "The position is within a global batch that several workers had begun to read. "
+        "Continue on as many workers, or save after whole batches."
+    )
 
 
 class Whole(cursors.Derived):
@@ -159,10 +172,7 @@ class Whole(cursors.Derived):
             ValueError: the position is within a batch that several workers shared.
         """
         if state["turn"]:
-            raise ValueError(
-                "The position is within a global batch that several workers had begun "
-                "to read. Continue on as many workers, or save after whole batches."
-            )
+            raise _within_a_batch()
         super().set_state(state)
 
 

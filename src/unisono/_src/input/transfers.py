@@ -13,6 +13,7 @@ from unisono._src.topology import Topology
 try:
     # What JAX's public functions come to, after questions that take longer than the
     # transfer of a small batch. All answers were found with the first array of a shape.
+    from jax._src.config import guard_lib as _guards
     from jax._src.interpreters.pxla import batched_device_put as _put
 except ImportError:
     _put = None  # type: ignore[assignment]
@@ -48,7 +49,7 @@ class Transfers:
         if known is None:
             return self._remembered(key, self._topology.stack(rows))
         pieces = [rows[place] for place in self._places]
-        return _put(known, self._topology.stacked, pieces, self._devices)
+        return self._put(known, self._topology.stacked, pieces)
 
     def whole(self, x: np.ndarray) -> jax.Array:
         """An array that every replica of this process has; there are no others."""
@@ -57,7 +58,18 @@ class Transfers:
         where = self._topology.replicated
         if known is None:
             return self._remembered(key, jax.device_put(x, where))
-        return _put(known, where, [x] * len(self._devices), self._devices)
+        return self._put(known, where, [x] * len(self._devices))
+
+    def _put(self, known: Any, where: Any, pieces: Sequence[np.ndarray]) -> jax.Array:
+        state = _guards.thread_local_state()
+        before = state.explicit_device_put
+        # As in `jax.device_put`: a guard against transfers that no one asked for
+        # (`jax_transfer_guard`) lets it pass.
+        state.explicit_device_put = True
+        try:
+            return _put(known, where, pieces, self._devices)
+        finally:
+            state.explicit_device_put = before
 
     def _remembered(self, key: Any, made: jax.Array) -> jax.Array:
         if _put is not None:

@@ -1,0 +1,204 @@
+"""Reading ahead in a thread: several readers, refused positions, the program's end."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import unisono as uni
+from tests.parity.programs import mirrored
+from tests.unit.pipelines import Dataset, flat, numbers, resumed, saved
+
+IO = uni.distribute.InputOptions
+
+
+def slow(x):
+    time.sleep(0.002)
+    return x
+
+
+def distributed(dataset, n=1, **options):
+    return mirrored(n).experimental_distribute_dataset(dataset, IO(**options))
+
+
+@pytest.mark.feature("H02")
+def test_several_threads_share_an_iterator_and_all_come_to_its_end():
+    iterator = iter(distributed(Dataset.range(80).batch(2).map(slow)))
+    seen = []
+
+    def consume():
+        for x in iterator:
+            seen.extend(np.asarray(x).tolist())
+
+    threads = [threading.Thread(target=consume) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    assert sorted(seen) == list(range(80))
+    iterator.close()
+
+
+@pytest.mark.feature("H02")
+def test_a_closed_iterator_is_at_its_end():
+    dataset = Dataset.range(8).batch(2)
+    for made in (dataset, distributed(dataset), distributed(dataset.map(slow))):
+        iterator = iter(made)
+        next(iterator)
+        iterator.close()
+        assert next(iterator, None) is None
+
+
+@pytest.mark.feature("H01")
+@pytest.mark.parametrize("n", [1, 2])
+def test_batches_are_transfers_that_someone_asked_for(n):
+    with jax.transfer_guard("disallow"):
+        steps = list(distributed(Dataset.range(16).batch(4), n))
+    assert flat(n, steps) == list(range(16))
+
+
+@pytest.mark.parametrize("function", [None, slow], ids=["no thread", "thread"])
+def test_an_iterator_goes_on_after_a_position_that_was_refused(function):
+    def made(size):
+        dataset = Dataset.range(size).shuffle(size, seed=1).batch(4)
+        return distributed(dataset.map(function) if function else dataset)
+
+    other, whole = iter(made(16)), flat(1, made(20))
+    iterator = iter(made(20))
+    seen = [next(iterator), next(iterator)]
+    next(other)
+    with pytest.raises(ValueError, match="16 elements, and this one has 20"):
+        iterator.set_state(saved(other))
+    assert flat(1, [*seen, *iterator]) == whole
+    plain = iter(Dataset.range(20).shuffle(20, seed=1))
+    first = int(next(plain))
+    with pytest.raises(ValueError, match="is that of a"):
+        plain.set_state(saved(other))
+    with pytest.raises(ValueError, match="made in another way"):
+        plain.set_state({**plain.get_state(), "position": {}})
+    assert sorted([first, *map(int, plain)]) == list(range(20))
+    other.close()
+    iterator.close()
+
+
+def test_a_position_from_more_data_is_refused():
+    iterator = iter(Dataset.range(100).shuffle(30, seed=1).batch(10))
+    next(iterator)
+    with pytest.raises(ValueError, match="100 elements, and this one has 60"):
+        resumed(Dataset.range(60).shuffle(30, seed=1).batch(10), saved(iterator))
+
+
+@pytest.mark.feature("H19")
+@pytest.mark.parametrize("before", [0, 1, 3])
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_position_does_not_depend_on_how_far_was_read_ahead(before, after):
+    dataset = Dataset.range(24).batch(4).map(slow).prefetch(3)
+    iterator = iter(distributed(dataset, experimental_per_replica_buffer_size=before))
+    next(iterator)
+    other = distributed(dataset, experimental_per_replica_buffer_size=after)
+    rest = resumed(other, saved(iterator))
+    assert flat(1, rest) == list(range(4, 24))
+    iterator.close()
+    rest.close()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_arrays_without_columns_and_of_foreign_order(n):
+    arrays = (np.zeros((8, 0)), np.arange(8, dtype=">i4"))
+    for x, y in distributed(Dataset.from_tensor_slices(arrays).batch(4), n):
+        local = mirrored(n).experimental_local_results
+        assert {v.shape for v in local(x)} == {(4 // n, 0)}
+        assert all(v.dtype == np.int32 for v in local(y))
+
+
+def test_an_exception_that_no_one_has_seen_is_not_passed_over():
+    def fails(x):
+        if x[0] == 4:
+            raise OSError("no 4")
+        return x
+
+    def made():
+        return distributed(Dataset.range(8).batch(2).map(fails))
+
+    iterator = iter(made())
+    seen = flat(1, [next(iterator)])
+    time.sleep(0.1)
+    # The thread has met it by now.
+    other = resumed(made(), saved(iterator))
+    iterator.close()
+    seen += flat(1, [next(other)])
+    with pytest.raises(OSError, match="no 4"):
+        next(other)
+    after = resumed(made(), saved(other))
+    other.close()
+    assert seen + flat(1, after) == [0, 1, 2, 3, 6, 7]
+    after.close()
+
+
+@pytest.mark.parametrize("buffer", [1, 3, 20])
+@pytest.mark.parametrize("stop", range(0, 12, 2))
+def test_a_shuffle_of_what_raises_goes_on(buffer, stop):
+    def fails(x):
+        if x == 5:
+            raise OSError("no 5")
+        return x
+
+    def made():
+        return Dataset.range(12).map(fails).shuffle(buffer, seed=2)
+
+    def next_of(iterator):
+        try:
+            return int(next(iterator, -1))
+        except OSError:
+            return None
+
+    iterator = iter(made())
+    seen = [next_of(iterator) for _ in range(stop)]
+    other = resumed(made(), saved(iterator))
+    while (one := next_of(other)) != -1:
+        seen.append(one)
+    assert None in seen
+    assert sorted(x for x in seen if x is not None) == [*range(5), *range(6, 12)]
+
+
+PROGRAM = """
+import jax.numpy as jnp, unisono as uni
+strategy = uni.distribute.OneDeviceStrategy("CPU:0")
+dataset = uni.data.Dataset.range(100_000).batch(8).map(lambda x: jnp.asarray(x) + 1)
+options = uni.distribute.InputOptions(experimental_per_replica_buffer_size=500)
+iterator = iter(strategy.experimental_distribute_dataset(dataset, options))
+for _ in range(20):
+    next(iterator)
+print("done")
+"""
+
+
+def test_a_program_may_end_while_the_thread_reads():
+    for _ in range(3):
+        ended = subprocess.run(
+            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60
+        )
+        assert (ended.returncode, ended.stdout.strip()) == (0, "done"), ended.stderr
+        assert "Exception ignored" not in ended.stderr
+
+
+def test_numbers_are_plain_in_every_position():
+    saved(iter(Dataset.range(9).shuffle(9, seed=1).take(8).shuffle(3, seed=2)))
+    iterator = iter(Dataset.range(9).shuffle(9, seed=1).shuffle(3, seed=2))
+    next(iterator)
+    assert (
+        len(
+            numbers(
+                resumed(
+                    Dataset.range(9).shuffle(9, seed=1).shuffle(3, seed=2),
+                    saved(iterator),
+                )
+            )
+        )
+        == 8
+    )
