@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src import errors
-from unisono._src.input import cursors, mapping, nodes
+from unisono._src.input import cursors, mapping, mixing, nodes
 
 # An element with the number under which it was read.
 _Entry = tuple[int, Any]
@@ -160,13 +160,7 @@ class GroupByWindow(nodes.Unary):
             TypeError: `reduce_fn` does not give a dataset.
         """
         made = self.reduce_fn(np.int64(key), self.wrap(group))
-        node = getattr(made, "_node", None)
-        if not isinstance(node, nodes.Node):
-            raise TypeError(
-                "Invalid `reduce_func`. `reduce_func` must return a single `Dataset` "
-                f"object, received {type(made).__name__}."
-            )
-        return node
+        return mixing.plan_of(made, "reduce_func")
 
     @property
     def cardinality(self) -> int:

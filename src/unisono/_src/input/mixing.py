@@ -309,11 +309,19 @@ def inner(fn: Callable[..., Any], element: Any) -> nodes.Node:
     Raises:
         TypeError: it returned something else.
     """
-    made = mapping.call(fn, element)
+    return plan_of(mapping.call(fn, element), "map_func")
+
+
+def plan_of(made: Any, what: str) -> nodes.Node:
+    """The plan of a dataset that the function `what` returned.
+
+    Raises:
+        TypeError: it returned something else.
+    """
     node = getattr(made, "_node", None)
     if not isinstance(node, nodes.Node):
         raise TypeError(
-            "The `map_func` argument must return a `Dataset` object, received "
+            f"The `{what}` argument must return a `Dataset` object, received "
             f"{type(made).__name__}."
         )
     return node
