@@ -12,6 +12,7 @@ import pytest
 import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.pipelines import Dataset, flat, numbers, resumed, saved
+from unisono._src.input import ahead
 
 IO = uni.distribute.InputOptions
 
@@ -202,3 +203,26 @@ def test_numbers_are_plain_in_every_position():
         )
         == 8
     )
+
+
+def test_an_element_that_an_interrupt_lost_comes_again_after_resuming(monkeypatch):
+    dataset = Dataset.range(12).batch(2).map(slow)
+    iterator = iter(distributed(dataset))
+    first = flat(1, [next(iterator)])
+    taken = ahead.Ahead._wait
+
+    def interrupted(self, tank):
+        taken(self, tank)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ahead.Ahead, "_wait", interrupted)
+        next(iterator)
+    rest = resumed(distributed(dataset), saved(iterator))
+    assert first + flat(1, rest) == list(range(12))
+    # Who goes on is one element further, and so is the position.
+    later = flat(1, [next(iterator)])
+    last = resumed(distributed(dataset), saved(iterator))
+    assert later + flat(1, last) == list(range(4, 12))
+    for opened in (iterator, rest, last):
+        opened.close()

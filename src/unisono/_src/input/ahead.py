@@ -55,7 +55,8 @@ class _Tank:
         self.size, self.nice = size, nice
         # How far the reader is, in the units of the trail.
         self.given = 0
-        self.ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        # Elements, or what came instead, each with the number of those read till then.
+        self.ready: queue.SimpleQueue[tuple[Any, int]] = queue.SimpleQueue()
         # Has an entry when it may be worth while to look again.
         self.news: queue.SimpleQueue[None] = queue.SimpleQueue()
         # Held while the source is read, so that its position can be asked for.
@@ -75,7 +76,7 @@ class _Tank:
                 if self.stopped:
                     return
                 found = self.read()
-                self.ready.put(found)
+                self.ready.put((found, self.trail.read_so_far))
                 self.forget()
             if isinstance(found, _End):
                 return
@@ -144,7 +145,7 @@ class _Tank:
         """End the thread, and tell who waits for an element that none will come."""
         self.stopped = True
         self.news.put(None)
-        self.ready.put(_End())
+        self.ready.put((_End(), self.given))
 
 
 _running: weakref.WeakSet[Ahead] = weakref.WeakSet()
@@ -208,12 +209,12 @@ class Ahead(cursors.Cursor):
             return direct
         found: list[Any] = []
         while len(found) < count and not tank.over:
-            one = self._wait(tank)
+            one, number = self._wait(tank)
             tank.tell()
             if isinstance(one, _End):
                 tank.over = True
                 # For others who wait for it.
-                tank.ready.put(one)
+                tank.ready.put((one, number))
             elif isinstance(one, _Failure):
                 tank.has_seen()
                 try:
@@ -224,10 +225,11 @@ class Ahead(cursors.Cursor):
             else:
                 found.append(one)
                 with tank.counting:
-                    tank.given += self._source.units(found[-1:])
+                    # Not a sum: an interrupt that lost an element shall not count on.
+                    tank.given = max(tank.given, number)
         return found
 
-    def _wait(self, tank: _Tank) -> Any:
+    def _wait(self, tank: _Tank) -> tuple[Any, int]:
         waited = 0.0
         while True:
             try:
