@@ -46,6 +46,21 @@ def test_several_threads_share_an_iterator_and_all_come_to_its_end():
 
 
 @pytest.mark.feature("H02")
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_the_length_of_a_distributed_dataset_is_its_number_of_steps(n):
+    for dataset in (Dataset.range(18).batch(4), Dataset.range(0).batch(4)):
+        made = distributed(dataset, n)
+        assert len(made) == len(list(made)) == made.cardinality
+        assert made
+    with pytest.raises(TypeError, match="infinite"):
+        len(distributed(Dataset.range(8).batch(4).repeat(), n))
+    with pytest.raises(TypeError, match="length is unknown"):
+        len(distributed(Dataset.range(8).filter(lambda x: x > 1).batch(4), n))
+    with pytest.raises(TypeError, match="length is unknown"):
+        len(mirrored(n).distribute_datasets_from_function(lambda c: Dataset.range(8)))
+
+
+@pytest.mark.feature("H02")
 def test_a_closed_iterator_is_at_its_end():
     dataset = Dataset.range(8).batch(2)
     for made in (dataset, distributed(dataset), distributed(dataset.map(slow))):

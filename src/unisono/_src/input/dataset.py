@@ -230,12 +230,7 @@ class Dataset(buckets.Groupings):
         return stages.options_of(self._node)
 
     def __len__(self) -> int:
-        count = self._node.cardinality
-        if count == nodes.INFINITE:
-            raise TypeError("The dataset is infinite.")
-        if count == nodes.UNKNOWN:
-            raise TypeError("The dataset length is unknown.")
-        return count
+        return nodes.known_length(self._node.cardinality)
 
     def __bool__(self) -> bool:
         return True

@@ -207,6 +207,17 @@ class DistributedDataset:
         """How many global batches there are, or one of the two constants."""
         return np.int64(self._given.cardinality)
 
+    def _count(self) -> int:
+        """How many steps there are; with shared batches each is several of them."""
+        shared = self._share.workers > 1 and not self._by_data
+        return nodes.UNKNOWN if shared else self._given.cardinality
+
+    def __len__(self) -> int:
+        return nodes.known_length(self._count())
+
+    def __bool__(self) -> bool:
+        return True
+
     def describe(self) -> tables.InputDescription:
         """What is read by whom, how it is split, and what happens to the remainder."""
         return tables.describe_batches(self._given, self._decision, self._share)
@@ -326,6 +337,10 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         if self._share.workers > 1:
             spec = distributing.divided_spec(spec, 1, dynamic=True)
         return _per_replica(spec, self._share.local)
+
+    def _count(self) -> int:
+        """Not that of the dataset: each replica takes an element of its own."""
+        return nodes.UNKNOWN
 
     def describe(self) -> tables.InputDescription:
         """What each replica takes, and what happens to the remainder."""

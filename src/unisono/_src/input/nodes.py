@@ -219,6 +219,19 @@ def minimum(cardinalities: list[int]) -> int:
     return min(finite) if finite else INFINITE
 
 
+def known_length(count: int) -> int:
+    """A cardinality, if it is a number.
+
+    Raises:
+        TypeError: it is infinite or unknown.
+    """
+    if count == INFINITE:
+        raise TypeError("The dataset is infinite.")
+    if count == UNKNOWN:
+        raise TypeError("The dataset length is unknown.")
+    return count
+
+
 def tells_spec(node: Node) -> bool:
     """Whether the plan itself tells the spec, without a look at an element."""
     return not any(n.samples_spec for n in walk(node))

@@ -58,9 +58,10 @@ class Placed(cursors.Derived):
 
     def _place(self, step: steps.Step) -> Any:
         topology = self._topology
-        if step.bounds is not None and self._fetch and topology.copies > 1:
+        is_split = topology.replicas > 1 and not topology.is_spread
+        if step.bounds is not None and self._fetch and is_split:
             size = _even_rows(step.batch, step.bounds)
-            if size and not topology.is_spread:
+            if size:
                 return elements.map_leaves(
                     lambda x: self._put_rows(self._owned(x), size), step.batch
                 )
