@@ -156,6 +156,27 @@ def test_an_exception_that_no_one_has_seen_is_not_passed_over():
     after.close()
 
 
+def test_an_interrupt_that_takes_an_exception_away_ends_nothing(monkeypatch):
+    def fails(x):
+        if x[0] == 2:
+            raise OSError("no 2")
+        return x
+
+    iterator = iter(distributed(Dataset.range(8).batch(2).map(fails)))
+    seen = flat(1, [next(iterator)])
+    taken = ahead.Ahead._wait
+
+    def interrupted(self, tank):
+        assert isinstance(taken(self, tank)[0], ahead._Failure)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ahead.Ahead, "_wait", interrupted)
+        next(iterator)
+    assert seen + flat(1, iterator) == [0, 1, 4, 5, 6, 7]
+    iterator.close()
+
+
 @pytest.mark.parametrize("buffer", [1, 3, 20])
 @pytest.mark.parametrize("stop", range(0, 12, 2))
 def test_a_shuffle_of_what_raises_goes_on(buffer, stop):

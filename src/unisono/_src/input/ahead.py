@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import queue
 import sys
@@ -91,9 +90,12 @@ class _Tank:
             if not self.is_waiting or self.has_room():
                 self.is_waiting = False
                 return True
-            # A reader that is interrupted may tell no news.
-            with contextlib.suppress(queue.Empty):
+            try:
                 self.news.get(timeout=_LOOK)
+            except queue.Empty:
+                # A reader that is interrupted may tell no news.
+                if not self.ready.qsize():
+                    self.has_seen()
         return False
 
     def has_room(self) -> bool:
@@ -121,8 +123,9 @@ class _Tank:
     def has_seen(self) -> None:
         """The reader has the exception, so its position is behind it now."""
         with self.reading:
-            self.trail.remember(self.failure)
-            self.failure = None
+            if self.failure is not None:
+                self.trail.remember(self.failure)
+                self.failure = None
         self.tell()
 
     def measure(self, units: int) -> None:
