@@ -1,36 +1,26 @@
-"""What a scope does to Keras, and undoes when it is left."""
+"""What a scope means to the Keras that is loaded."""
 
 from __future__ import annotations
 
 import functools
+import importlib
+from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras.src import backend
-from keras.src.backend import config
-from keras.src.backend.jax import trainer
-from keras.src.optimizers import base_optimizer, loss_scale_optimizer
-from keras.src.random import seed_generator
 
 from unisono._src import ambient
-from unisono._src.integrations import (
-    keras_distribution,
-    keras_optimizers,
-    keras_positions,
-    keras_random,
-    keras_training,
-    keras_variables,
-    patches,
-)
+from unisono._src.integrations import patches
 
 _OLDEST = (3, 13)
+_HERE = __name__.rpartition(".")[0]
 
 
 def check() -> None:
     """Raise if this is a Keras that strategies cannot work with.
 
     Raises:
-        RuntimeError: it is too old, runs on another backend, or is made of NNX modules.
+        RuntimeError: it is too old.
     """
     version = tuple(int(x) for x in keras.__version__.split(".")[:2])
     if version < _OLDEST:
@@ -40,82 +30,60 @@ def check() -> None:
             f"{keras.__version__} is loaded. Install a newer one: pip install "
             f"'keras>={oldest}'."
         )
+
+
+def obstacle() -> str | None:
+    """Why this Keras' models cannot be distributed; None if they can."""
     if keras.backend.backend() != "jax":
-        raise RuntimeError(
+        return (
             f"Keras runs on the backend {keras.backend.backend()!r}, where a strategy "
             "of unisono cannot distribute it. Set the environment variable "
             "KERAS_BACKEND=jax before keras is imported."
         )
-    if config.is_nnx_enabled():
-        raise RuntimeError(
+    if importlib.import_module("keras.src.backend.config").is_nnx_enabled():
+        return (
             "Keras was told to make its layers NNX modules, whose variables a strategy "
             "cannot place. Unset KERAS_NNX_ENABLED, or use Flax NNX itself."
         )
+    return None
+
+
+def _refusing(original: Callable[..., None]) -> Callable[..., None]:
+    """`__init__` of a variable that cannot be placed."""
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if ambient.current().placement is not None:
+            raise RuntimeError(obstacle())
+        original(self, *args, **kwargs)
+
+    return init
 
 
 @functools.cache
-def _patches() -> patches.Patches:
-    loops = [
-        (trainer.JAXTrainer, name, keras_training.looping)
-        for name in keras_training.LOOPS
-    ]
-    return patches.Patches(
-        [
-            (backend.Variable, "__init__", keras_variables.creating),
-            (backend.Variable, "value", keras_variables.reading),
-            (trainer.JAXTrainer, "__init__", keras_training.creating),
-            (trainer.JAXTrainer, "_make_function", keras_training.stepping),
-            (trainer.JAXTrainer, "jax_state_sync", keras_training.syncing),
-            *loops,
-            (
-                trainer.JAXEpochIterator,
-                "_get_distributed_iterator",
-                keras_training.iterating,
-            ),
-            (
-                trainer.JAXEpochIterator,
-                "_enumerate_iterator",
-                keras_positions.enumerating,
-            ),
-            (base_optimizer.BaseOptimizer, "apply", keras_optimizers.applying),
-            (
-                loss_scale_optimizer.LossScaleOptimizer,
-                "apply",
-                keras_optimizers.applying,
-            ),
-            (seed_generator.SeedGenerator, "next", keras_random.drawing),
-            (seed_generator, "global_seed_generator", keras_random.shared),
-        ]
-    )
+def _refusals() -> patches.Patches:
+    backend = importlib.import_module("keras.src.backend")
+    return patches.Patches([(backend.Variable, "__init__", _refusing)])
 
 
 class _Scope:
     """Context manager; may be entered again and again, in several threads.
 
-    Keras keeps the current distribution per thread, so what was there before is kept
-    in the distribution that takes its place.
+    A program may have loaded a Keras that cannot be distributed without using it, as
+    TensorFlow does. So what is refused then is a variable, not the scope.
     """
+
+    def _block(self) -> Any:
+        if obstacle() is not None:
+            return _refusals()
+        return importlib.import_module(f"{_HERE}.keras_patches").SCOPE
 
     def __enter__(self) -> None:
         check()
-        placement = ambient.current().placement
-        found = keras_distribution.current()
-        if found is None or found.placement is not placement:
-            outer = keras.distribution.distribution()
-            found = keras_distribution.StrategyDistribution(
-                placement, keras_variables.adopt, outer=outer
-            )
-            keras.distribution.set_distribution(found)
-        _patches().__enter__()
-        found.depth += 1
+        self._block().__enter__()
 
     def __exit__(self, *exc: Any) -> None:
-        found = keras_distribution.current()
-        if found is not None:
-            found.depth -= 1
-            if found.depth == 0:
-                keras.distribution.set_distribution(found.outer)
-        _patches().__exit__(*exc)
+        self._block().__exit__(*exc)
 
 
 SCOPE = _Scope()
