@@ -5,8 +5,10 @@ from unisono._src.input.dataset import (
     AUTOTUNE,
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
-    ArrayRecordDataset,
     Dataset,
+)
+from unisono._src.input.file_datasets import (
+    ArrayRecordDataset,
     FixedLengthRecordDataset,
     ParquetDataset,
     TextLineDataset,

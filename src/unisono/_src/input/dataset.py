@@ -7,7 +7,7 @@ import glob
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from unisono._src import errors, specs
 from unisono._src.input import (
     buckets,
     choices,
-    columnar,
     elements,
-    files,
     iterators,
     loaders,
     mapping,
@@ -316,149 +314,6 @@ def _shapes_like(types: Any, shapes: Any) -> Iterator[Any]:
     else:
         for kind, shape in zip(types, shapes, strict=True):
             yield from _shapes_like(kind, shape)
-
-
-def _names(filenames: Any) -> tuple[str, ...]:
-    array = elements.as_array(
-        elements.to_array(
-            [os.fspath(f) for f in filenames]
-            if isinstance(filenames, (list, tuple))
-            else os.fspath(filenames)
-            if isinstance(filenames, os.PathLike)
-            else filenames
-        )
-    )
-    if array.dtype.kind != "O":
-        raise TypeError(
-            "The `filenames` argument must contain text, received elements of type "
-            f"{array.dtype}."
-        )
-    return tuple(os.fsdecode(name) for name in np.ravel(array))
-
-
-class _FileDataset(Dataset):
-    """Records of files; abstract."""
-
-    def __init__(self, filenames: Any, reader: Any, parallel: int | None) -> None:
-        if not isinstance(filenames, Dataset):
-            names = _names(filenames)
-            if parallel is None:
-                super().__init__(reader(names))
-                return
-            filenames = Dataset.from_tensor_slices(list(names))
-        elif filenames.element_spec.dtype.kind != "O":
-            raise TypeError(
-                "The `filenames` argument must contain text, received a dataset of "
-                f"{filenames.element_spec}."
-            )
-        cycle = mixing.default_cycle() if parallel == AUTOTUNE else parallel or 1
-        super().__init__(
-            mixing.Interleave(
-                filenames._node,
-                lambda name: Dataset(reader((files.path_of(name),))),
-                cycle,
-                1 if parallel is not None else 0,
-            )
-        )
-
-
-class _RecordDataset(_FileDataset):
-    """Records whose ends the file itself tells; abstract."""
-
-    _kind: ClassVar[str]
-
-    def __init__(
-        self,
-        filenames: Any,
-        compression_type: str | None = None,
-        buffer_size: int | None = None,
-        num_parallel_reads: int | None = None,
-        name: str | None = None,
-    ) -> None:
-        packed = files.check_compression(compression_type)
-        kind = self._kind
-        super().__init__(
-            filenames,
-            lambda names: files.Files(kind, names, packed),
-            num_parallel_reads,
-        )
-
-
-class TextLineDataset(_RecordDataset):
-    """The lines of text files, without their ends.
-
-    Args:
-        filenames: one or several paths, or a dataset of them.
-        compression_type: None, "GZIP" or "ZLIB".
-        buffer_size: accepted for TensorFlow's sake.
-        num_parallel_reads: how many files are read in turn; None reads them one after
-            the other.
-        name: accepted for TensorFlow's sake.
-    """
-
-    _kind = "TextLine"
-
-
-class TFRecordDataset(_RecordDataset):
-    """The records of TFRecord files, as `bytes`; lengths and checksums are checked.
-
-    The arguments are those of `TextLineDataset`.
-    """
-
-    _kind = "TFRecord"
-
-
-class FixedLengthRecordDataset(_FileDataset):
-    """Records of equal length."""
-
-    def __init__(
-        self,
-        filenames: Any,
-        record_bytes: int,
-        header_bytes: int | None = None,
-        footer_bytes: int | None = None,
-        buffer_size: int | None = None,
-        compression_type: str | None = None,
-        num_parallel_reads: int | None = None,
-        name: str | None = None,
-    ) -> None:
-        kind = files.check_compression(compression_type)
-        layout = (record_bytes, header_bytes or 0, footer_bytes or 0)
-        super().__init__(
-            filenames,
-            lambda names: files.Files("FixedLengthRecord", names, kind, layout),
-            num_parallel_reads,
-        )
-
-
-class ParquetDataset(_FileDataset):
-    """The rows of Parquet files, each a dict of columns; needs `pyarrow`.
-
-    Not in TensorFlow.
-
-    Args:
-        filenames: one or several paths, or a dataset of them.
-        num_parallel_reads: how many files are read in turn; None reads them one after
-            the other.
-    """
-
-    def __init__(self, filenames: Any, num_parallel_reads: int | None = None) -> None:
-        super().__init__(filenames, columnar.Parquet, num_parallel_reads)
-
-
-class ArrayRecordDataset(_FileDataset):
-    """The records of ArrayRecord files, as `bytes`; shuffling them costs no reading.
-
-    Not in TensorFlow.
-
-    Args:
-        filenames: one or several paths, or a dataset of them.
-        num_parallel_reads: how many files are read in turn; None reads them one after
-            the other.
-    """
-
-    def __init__(self, filenames: Any, num_parallel_reads: int | None = None) -> None:
-        super().__init__(filenames, columnar.ArrayRecord, num_parallel_reads)
 
 
 def cardinality(dataset: Dataset) -> np.int64:
