@@ -1,35 +1,24 @@
-"""`cache(filename)`: elements kept in a file, as plain arrays."""
+"""Elements kept in a file, as plain arrays; what `cache(filename)` does."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gzip
 import json
 import os
+import zlib
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from unisono._src import errors, nest
-from unisono._src.input import cursors, elements, nodes
+from unisono._src import errors
+from unisono._src.input import cursors, elements, files, layouts, nodes
 
 _MAGIC = b"unisono-cache-1\n"
-
-
-def _layout(element: Any) -> Any:
-    """The structure of an element as JSON data."""
-    if isinstance(element, dict):
-        return {"dict": [[k, _layout(v)] for k, v in element.items()]}
-    if elements.is_structure(element):
-        return {"tuple": [_layout(v) for v in nest.children(element)]}
-    return None
-
-
-def _filled(layout: Any, arrays: Any) -> Any:
-    if layout is None:
-        return next(arrays)
-    if "dict" in layout:
-        return {k: _filled(v, arrays) for k, v in layout["dict"]}
-    return tuple(_filled(v, arrays) for v in layout["tuple"])
+# What reading a damaged file may raise.
+_DAMAGES = (ValueError, EOFError, OSError, zlib.error)
 
 
 def _write(file: BinaryIO, array: np.ndarray) -> None:
@@ -60,21 +49,69 @@ def _read(file: BinaryIO) -> np.ndarray:
         return array.view(name) if name else array
     out = np.empty(array.shape, object)
     for index in np.ndindex(array.shape):
-        out[index] = file.read(int(array[index]))
+        text = file.read(int(array[index]))
+        if len(text) < array[index]:
+            raise EOFError("the file ends within a text")
+        out[index] = text
     return out[()] if out.ndim == 0 else out
 
 
-class _Reading(cursors.Cursor):
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._file: BinaryIO | None = None
+class Writing:
+    """Writes elements into a file, which is whole when it was finished."""
+
+    def __init__(self, path: str, compression: str | None = None) -> None:
+        self._file: Any = (
+            gzip.GzipFile(path, "wb") if compression else open(path, "wb")  # noqa: SIM115
+        )
+        self._file.write(_MAGIC)
+
+    def write(self, element: Any) -> None:
+        """Add an element."""
+        arrays = list(elements.leaves(element))
+        head = {"structure": layouts.layout(element), "n": len(arrays)}
+        self._file.write(f"+{json.dumps(head)}\n".encode())
+        for array in arrays:
+            _write(self._file, elements.as_array(array))
+
+    def finish(self) -> None:
+        """Tell that it was the last one."""
+        self._file.write(b".")
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Reading(cursors.Cursor):
+    """The elements of a file.
+
+    Args:
+        path: the file.
+        compression: None or "GZIP".
+        like: gives an element or a spec; elements are named tuples where it has some.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        compression: str | None = None,
+        like: Callable[[], Any] | None = None,
+    ) -> None:
+        self._path, self._compression = path, compression
+        self._like = like
+        self._file: Any = None
         self._next = 0
         self._over = False
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> Any:
         if self._file is None:
-            self._file = open(self._path, "rb")  # noqa: SIM115
-            if self._file.read(len(_MAGIC)) != _MAGIC:
+            self._file = files.open_file(self._path, self._compression)
+            head = b""
+            with contextlib.suppress(*_DAMAGES):
+                head = self._file.read(len(_MAGIC))
+            if head != _MAGIC:
+                self.close()
                 raise errors.DataLossError(f"{self._path} is no cache of a dataset.")
         return self._file
 
@@ -85,7 +122,7 @@ class _Reading(cursors.Cursor):
             at = file.tell()
             try:
                 element = self._one(file)
-            except (ValueError, EOFError) as e:
+            except _DAMAGES as e:
                 raise errors.DataLossError(
                     f"{self._path} is damaged near byte {at}: {e}"
                 ) from e
@@ -97,20 +134,34 @@ class _Reading(cursors.Cursor):
     def _one(self, file: BinaryIO) -> Any:
         mark = file.read(1)
         if mark == b".":
+            # At the very end compressed files check what they gave.
+            if file.read(1):
+                raise ValueError("more follows after the end")
             self._over = True
             return None
         if mark != b"+":
             raise ValueError(f"expected an element, found {mark!r}")
-        head = json.loads(file.readline())
-        return _filled(head["structure"], iter([_read(file) for _ in range(head["n"])]))
+        line = file.readline()
+        head = json.loads(line)
+        arrays = iter([_read(file) for _ in range(head["n"])])
+        element = layouts.filled(head["structure"], lambda _: next(arrays))
+        if self._like is None or b'"names"' not in line:
+            return element
+        values = elements.leaves(element)
+        return elements.map_leaves(lambda _: next(values), self._like())
 
     def get_state(self) -> dict[str, Any]:
-        return {"next": self._next}
+        is_plain = self._file is not None and not self._compression
+        return {"next": self._next, "at": self._file.tell() if is_plain else None}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.close()
         self._next, self._over = 0, False
-        self.skip(state["next"])
+        if state.get("at") is None:
+            self.skip(state["next"])
+        else:
+            self._open().seek(state["at"])
+            self._next = state["next"]
 
     def close(self) -> None:
         if self._file is not None:
@@ -129,7 +180,7 @@ class _Filling(cursors.Cursor):
         self._source = node.parent.cursor()
         self._origin = self._source.get_state()
         self._aside = f"{node.path}.{os.getpid()}-{id(self)}.partial"
-        self._file: BinaryIO | None = None
+        self._file: Writing | None = None
         self._next = 0
         self._over = False
 
@@ -137,11 +188,10 @@ class _Filling(cursors.Cursor):
         if self._over:
             return []
         if self._file is None:
-            self._file = open(self._aside, "wb")  # noqa: SIM115
-            self._file.write(_MAGIC)
+            self._file = Writing(self._aside)
         found = self._source.read(count)
         for element in found:
-            _write_element(self._file, element)
+            self._file.write(element)
         self._next += len(found)
         if len(found) < count:
             self._finish()
@@ -149,8 +199,7 @@ class _Filling(cursors.Cursor):
 
     def _finish(self) -> None:
         assert self._file is not None
-        self._file.write(b".")
-        self._file.close()
+        self._file.finish()
         self._file, self._over = None, True
         os.replace(self._aside, self._node.path)
 
@@ -177,14 +226,6 @@ class _Filling(cursors.Cursor):
         self._drop()
 
 
-def _write_element(file: BinaryIO, element: Any) -> None:
-    arrays = list(elements.leaves(element))
-    head = json.dumps({"structure": _layout(element), "n": len(arrays)})
-    file.write(f"+{head}\n".encode())
-    for array in arrays:
-        _write(file, elements.as_array(array))
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class FileCache(nodes.Unary):
     """Elements kept in a file after the first pass."""
@@ -200,7 +241,7 @@ class FileCache(nodes.Unary):
     def cursor(self) -> cursors.Cursor:
         """From the file if it is there."""
         if os.path.exists(self.path):
-            return _Reading(self.path)
+            return Reading(self.path, like=lambda: self.spec)
         return _Filling(self)
 
     def __str__(self) -> str:

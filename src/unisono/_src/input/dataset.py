@@ -21,6 +21,8 @@ from unisono._src.input import (
     mapping,
     mixing,
     nodes,
+    resampling,
+    saved,
     shuffling,
     sources,
     stages,
@@ -208,6 +210,83 @@ class Dataset(buckets.Groupings):
         unless the loader gives single examples, which must be batched first.
         """
         return Dataset(loaders.to_node(loader))
+
+    @staticmethod
+    def load(
+        path: Any,
+        element_spec: Any = None,
+        compression: str | None = None,
+        reader_func: Callable[[Any], Any] | None = None,
+        wait: bool = False,
+    ) -> Dataset:
+        """What `save` wrote.
+
+        Args:
+            path: the folder.
+            element_spec: must fit what was saved; None takes it from there.
+            compression: likewise.
+            reader_func: makes a dataset of a dataset of datasets, one for each shard.
+                Without it the shards take turns, element by element.
+            wait: whether a dataset that is not there yet is waited for, ten minutes.
+        """
+        shards = saved.load(os.fspath(path), element_spec, compression, wait)
+        given = Dataset(saved.Shards(tuple(map(Dataset, shards))))
+        if reader_func is not None:
+            transforms.check_function(reader_func, "reader_func")
+            return Dataset(mixing.plan_of(reader_func(given), "reader_func"))
+        if len(shards) == 1:
+            return Dataset(shards[0])
+        mixed = given.interleave(lambda shard: shard, cycle_length=len(shards))
+        return mixed.apply(assert_cardinality(sum(s.count for s in shards)))
+
+    def save(
+        self,
+        path: Any,
+        compression: str | None = None,
+        shard_func: Callable[..., Any] | None = None,
+        checkpoint_args: Any = None,
+    ) -> None:
+        """Write the elements into a folder, for `load`; in a format of unisono.
+
+        Args:
+            path: the folder; a dataset that was saved there before is replaced, at once
+                and at the end.
+            compression: None or "GZIP".
+            shard_func: gives an element's shard, an integer. Without it there is one.
+            checkpoint_args: refused: what is not whole does not count, begin anew.
+        """
+        if checkpoint_args is not None:
+            raise ValueError(
+                "`checkpoint_args` is not supported: saving does not go on where it "
+                "was interrupted. Save parts of the dataset (`shard`) into folders of "
+                "their own."
+            )
+        if shard_func is not None:
+            transforms.check_function(shard_func, "shard_func")
+        compression = saved.check_compression(compression)
+        saved.save(self.prepared(), os.fspath(path), compression, shard_func)
+
+    def rejection_resample(
+        self,
+        class_func: Callable[..., Any],
+        target_dist: Any,
+        initial_dist: Any = None,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Pairs of a class and an element, so that each class gets a given share.
+
+        Elements are dropped, and read again; there may be more of them than before.
+
+        Args:
+            class_func: the class of an element, an integer from 0.
+            target_dist: the share that each class shall have.
+            initial_dist: the share that it has; None estimates it while reading.
+            seed: of the random choices.
+            name: accepted for TensorFlow's sake.
+        """
+        transforms.check_function(class_func, "class_func")
+        return resampling.resampled(self, class_func, target_dist, initial_dist, seed)
 
     # Looking at it.
 
