@@ -115,3 +115,41 @@ def test_the_same_seed_gives_the_same_orders_in_every_program():
         return [numbers(dataset) for _ in range(3)]
 
     assert orders() == orders()
+
+
+def or_else(iterator):
+    """The next number; None instead of an exception, -1 at the end."""
+    try:
+        return int(next(iterator, -1))
+    except OSError:
+        return None
+
+
+def rest_of(iterator):
+    return [x for x in iter(lambda: or_else(iterator), -1) if x is not None]
+
+
+@pytest.mark.parametrize("failing", [None, 70, 150])
+@pytest.mark.parametrize("kind", ["indices", "elements"])
+def test_every_position_in_a_large_shuffle_is_right(kind, failing):
+    def checked(x):
+        if x == failing:
+            raise OSError(f"no {x}")
+        return x
+
+    def made():
+        dataset = Dataset.range(200)
+        if kind == "elements":
+            dataset = dataset.map(checked)
+        return dataset.shuffle(80, seed=2)
+
+    whole = rest_of(iter(made()))
+    iterator, seen = iter(made()), []
+    while len(seen) < len(whole):
+        # Taken at every step, so that most of them count from an earlier one.
+        state = saved(iterator)
+        if len(seen) % 9 == 0:
+            assert rest_of(resumed(made(), state)) == whole[len(seen) :]
+        one = or_else(iterator)
+        seen.extend([] if one is None else [one])
+    assert seen == whole

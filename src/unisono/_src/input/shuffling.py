@@ -90,6 +90,11 @@ def _mixed(seed: int, number: int, length: int) -> np.ndarray:
     return _generator(seed, number, 1).permutation(length)
 
 
+# A position is written out after so many entries, as a part of the buffer. Positions
+# between say how many entries to pass over, which is little beside filling a buffer.
+_PART = 8
+
+
 class _Shuffled(cursors.Cursor):
     """Draws from a buffer that is filled up before each draw; abstract.
 
@@ -107,10 +112,34 @@ class _Shuffled(cursors.Cursor):
         # Whether the buffer is mixed, and nothing came since.
         self._is_mixed = self._is_ordered = False
         self._buffer: list[Any] = []
+        # The position that was written out last, and how many were chosen since.
+        self._written: dict[str, Any] | None = None
+        self._since = 0
+        self._has_failed = False
 
     @abc.abstractmethod
     def _pull(self, count: int) -> list[Any]:
         """The next entries for the buffer; fewer only at the end."""
+
+    @abc.abstractmethod
+    def _whole_state(self) -> dict[str, Any]:
+        """What the buffer holds, and the position of the source."""
+
+    @abc.abstractmethod
+    def _return_to(self, state: dict[str, Any]) -> None:
+        """Go to a position that `_whole_state` gave."""
+
+    def _arriving(self, count: int) -> list[Any]:
+        try:
+            arrived = self._pull(count)
+        except BaseException:
+            # Some entries may have come into the buffer.
+            self._has_failed = True
+            raise
+        if self._has_failed:
+            # Who counted on from before the exception would meet it again.
+            self._has_failed, self._written = False, None
+        return arrived
 
     def _begin(self, seed: int, number: int) -> None:
         self._seed, self._number = seed, number
@@ -124,14 +153,16 @@ class _Shuffled(cursors.Cursor):
         # Before a draw the buffer is full, so this many need no new entry.
         surplus = max(0, len(buffer) - self._size + 1)
         missing = 0 if self._over else max(0, count - surplus)
-        arrived = self._pull(missing) if missing else []
+        arrived = self._arriving(missing) if missing else []
         self._over = self._over or len(arrived) < missing
         chosen: list[Any] = []
         if self._is_ordered:
             calm = surplus if arrived or not self._over else len(buffer)
             chosen = [buffer.pop() for _ in range(min(count, calm))]
             self._is_ordered = not arrived
-        return chosen + self._draw(count - len(chosen), arrived)
+        chosen += self._draw(count - len(chosen), arrived)
+        self._since += len(chosen)
+        return chosen
 
     def _draw(self, count: int, arrived: list[Any]) -> list[Any]:
         """From anywhere in the buffer, into which one entry comes before each draw."""
@@ -160,7 +191,7 @@ class _Shuffled(cursors.Cursor):
         buffer = self._buffer
         while len(buffer) < self._size and not self._over:
             wanted = min(self._size - len(buffer), cursors.BLOCK)
-            arrived = self._pull(wanted)
+            arrived = self._arriving(wanted)
             self._over = len(arrived) < wanted
             buffer.extend(arrived)
         # Backwards, since a list is emptied from its end.
@@ -171,15 +202,18 @@ class _Shuffled(cursors.Cursor):
     def get_state(self) -> dict[str, Any]:
         if self._number is None:
             self._begin(self._order.seed, self._order.begin())
-        return {
-            "seed": self._seed,
-            "pass": self._number,
-            "passes": self._order.passes,
-            "drawn": self._drawn,
-            "over": self._over,
-            "mixed": self._is_mixed,
-            "ordered": self._is_ordered,
-        }
+        is_near = self._since <= self._size // _PART
+        if self._written is None or self._has_failed or not is_near:
+            self._written, self._since = self._whole_state(), 0
+            self._written |= {
+                "seed": self._seed,
+                "pass": self._number,
+                "drawn": self._drawn,
+                "over": self._over,
+                "mixed": self._is_mixed,
+                "ordered": self._is_ordered,
+            }
+        return {**self._written, "passes": self._order.passes, "then": self._since}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._drawn, self._over = state["drawn"], state["over"]
@@ -187,6 +221,10 @@ class _Shuffled(cursors.Cursor):
         self._order.resume(state["seed"], state["passes"])
         self._begin(state["seed"], state["pass"])
         self._random.bit_generator.advance(self._drawn)  # type: ignore[attr-defined]
+        self._return_to(state)
+        self._written, self._since = None, 0
+        if state.get("then"):
+            self._choose(state["then"])
 
 
 class _ShuffledIndices(_Shuffled):
@@ -203,13 +241,10 @@ class _ShuffledIndices(_Shuffled):
         found: Any = self._source.read(count)
         return found.tolist() if isinstance(found, np.ndarray) else list(found)
 
-    def get_state(self) -> dict[str, Any]:
-        source = self._source.get_state()
-        buffer = list(self._buffer)
-        return {**super().get_state(), "buffer": buffer, "source": source}
+    def _whole_state(self) -> dict[str, Any]:
+        return {"buffer": list(self._buffer), "source": self._source.get_state()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
+    def _return_to(self, state: dict[str, Any]) -> None:
         self._buffer = list(state["buffer"])
         self._source.set_state(state["source"])
 
@@ -255,18 +290,13 @@ class _ShuffledElements(_Shuffled):
             self._trail.forget_before(min(kept, default=number))
         return arrived
 
-    def get_state(self) -> dict[str, Any]:
+    def _whole_state(self) -> dict[str, Any]:
         kept = [index for index, _ in self._buffer]
         end = self._trail.read_so_far
-        return {
-            **super().get_state(),
-            "kept": kept,
-            "end": end,
-            "trail": self._trail.before(min(kept, default=end)),
-        }
+        trail = self._trail.before(min(kept, default=end))
+        return {"kept": kept, "end": end, "trail": trail}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
+    def _return_to(self, state: dict[str, Any]) -> None:
         self._trail.return_to(state["trail"])
         places = {index: place for place, index in enumerate(state["kept"])}
         self._buffer = [None] * len(places)
