@@ -46,9 +46,9 @@ def test_a_defaultdict_stays_one_and_the_original_is_not_touched():
     assert tree == {"a": 1}
 
 
-def test_leaves_come_depth_first():
+def test_leaves_come_depth_first_and_by_key():
     tree = {"b": [1, (2, 3)], "a": Pair(4, {"z": 5, "y": 6})}
-    assert list(nest.leaves(tree)) == [1, 2, 3, 4, 5, 6]
+    assert list(nest.leaves(tree)) == [4, 6, 5, 1, 2, 3]
     assert list(nest.leaves(7)) == [7]
     assert nest.children(tree["a"]) == [4, {"z": 5, "y": 6}]
 

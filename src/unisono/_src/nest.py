@@ -14,19 +14,32 @@ def is_nested(x: object) -> bool:
     return isinstance(x, (list, tuple, Mapping))
 
 
+def keys(x: Mapping[Any, Any]) -> list[Any]:
+    """The keys of a mapping in the order in which its children are visited.
+
+    Two mappings with the same keys are visited alike, whatever came into them first.
+
+    >>> keys({"b": 1, "a": 2})
+    ['a', 'b']
+    """
+    try:
+        return sorted(x)
+    except TypeError:
+        # Keys of several types.
+        return list(x)
+
+
 def rebuild(like: Any, children: Sequence[Any]) -> Any:
     """A container of the type and keys of `like` with other children.
 
-    >>> rebuild({"a": 1, "b": 2}, [3, 4])
-    {'a': 3, 'b': 4}
+    >>> rebuild({"b": 1, "a": 2}, [3, 4])
+    {'b': 4, 'a': 3}
     """
     if isinstance(like, Mapping):
-        items = zip(like, children, strict=True)
-        if type(like) is dict:
-            return dict(items)
-        # Not every mapping can be made from pairs; a `defaultdict` cannot.
-        made = copy.copy(like)
-        for key, child in items:
+        # In the place that each key has already; and not every mapping can be made
+        # from pairs: a `defaultdict` cannot.
+        made = dict(like) if type(like) is dict else copy.copy(like)
+        for key, child in zip(keys(like), children, strict=True):
             made[key] = child  # type: ignore[index]
         return made
     if hasattr(like, "_fields"):
@@ -35,8 +48,8 @@ def rebuild(like: Any, children: Sequence[Any]) -> Any:
 
 
 def children(x: Any) -> list[Any]:
-    """The direct children of a container, in key order of the container."""
-    return list(x.values()) if isinstance(x, Mapping) else list(x)
+    """The direct children of a container; those of a mapping in the order of `keys`."""
+    return [x[key] for key in keys(x)] if isinstance(x, Mapping) else list(x)
 
 
 def map_structure(fn: Callable[[Any], Any], x: Any) -> Any:

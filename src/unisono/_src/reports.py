@@ -118,8 +118,8 @@ def _rows(name: str, x: Any) -> Iterator[Row]:
     elif isinstance(getattr(x, "variables", None), list):
         yield from _owner_rows(x)
     elif nest.is_nested(x):
-        keys = x if isinstance(x, Mapping) else range(len(x))
-        for key, child in zip(keys, nest.children(x), strict=True):
+        pairs = x.items() if isinstance(x, Mapping) else enumerate(x)
+        for key, child in pairs:
             yield from _rows(f"{name}.{key}" if name else str(key), child)
     else:
         yield from _tree_rows(name, x)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src import errors, specs
+from unisono._src import errors, nest, specs
 from unisono._src.input import (
     buckets,
     choices,
@@ -46,6 +46,9 @@ class Dataset(buckets.Groupings):
     >>> [batch.tolist() for batch in dataset]
     [[0, 10], [20, 30], [40]]
     """
+
+    # By this elements know it that contain datasets.
+    _unisono_dataset = True
 
     def __init__(self, node: nodes.Node) -> None:
         self._node = node
@@ -388,7 +391,7 @@ def _shapes_like(types: Any, shapes: Any) -> Iterator[Any]:
     if not elements.is_structure(types):
         yield shapes
     elif isinstance(types, dict):
-        for key in types:
+        for key in nest.keys(types):
             yield from _shapes_like(types[key], shapes[key])
     else:
         for kind, shape in zip(types, shapes, strict=True):

@@ -47,6 +47,11 @@ def plain(x: Any) -> Any:
     return array[()] if array.ndim == 0 else array
 
 
+def is_dataset(x: object) -> bool:
+    """Whether a part of an element is itself a dataset, as of `window`."""
+    return hasattr(type(x), "_unisono_dataset")
+
+
 def is_structure(x: object) -> bool:
     """Whether `x` has components; a list is one array."""
     kind = type(x)
@@ -83,8 +88,8 @@ def paths(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     [("['a']", 1), ("['b'][0]", 2), ("['b'][1]", 3)]
     """
     if isinstance(element, Mapping):
-        for key, child in element.items():
-            yield from paths(child, f"{prefix}[{key!r}]")
+        for key in nest.keys(element):
+            yield from paths(element[key], f"{prefix}[{key!r}]")
     elif isinstance(element, tuple):
         for index, child in enumerate(element):
             yield from paths(child, f"{prefix}[{index}]")
@@ -96,7 +101,11 @@ def present(element: Any) -> Any:
     """An element as the user sees it."""
     if type(element) is np.ndarray:
         return element.view(HostArray)
-    return map_leaves(lambda x: as_array(x).view(HostArray), element)
+    return map_leaves(_presented, element)
+
+
+def _presented(x: Any) -> Any:
+    return x if is_dataset(x) else as_array(x).view(HostArray)
 
 
 def convert(element: Any) -> Any:
@@ -127,6 +136,8 @@ def to_array(x: Any) -> Any:
         return _from_sequence(x)
     if x is None:
         raise TypeError("Expected an array as a part of an element, received None.")
+    if is_dataset(x):
+        return x
     array = np.asarray(x)
     return array if array.dtype.kind in "biufc" else _other(array, x)
 
@@ -197,9 +208,13 @@ def _encoded(array: np.ndarray) -> Any:
 
 def spec_of(element: Any) -> Any:
     """The exact shape and type of every array."""
-    return map_leaves(
-        lambda x: specs.TensorSpec(np.shape(x), as_array(x).dtype), element
-    )
+    return map_leaves(_spec_of, element)
+
+
+def _spec_of(x: Any) -> specs.TypeSpec:
+    if is_dataset(x):
+        return specs.DatasetSpec(x.element_spec)
+    return specs.TensorSpec(np.shape(x), as_array(x).dtype)
 
 
 def check_same_structure(first: Any, other: Any, what: str) -> None:
@@ -237,7 +252,7 @@ def _columns(elements: Sequence[Any]) -> Any:
         for e in elements:
             if not isinstance(e, Mapping) or e.keys() != first.keys():
                 check_same_structure(first, e, "The elements of a batch")
-        parts = [_columns([e[key] for e in elements]) for key in first]
+        parts = [_columns([e[key] for e in elements]) for key in nest.keys(first)]
     else:
         for e in elements:
             if not isinstance(e, tuple) or len(e) != len(first):
@@ -257,6 +272,11 @@ def stack(elements: Sequence[Any], blank: Callable[..., np.ndarray] = np.empty) 
 
 
 def _stack_column(column: list[Any], blank: Callable[..., np.ndarray]) -> np.ndarray:
+    if is_dataset(column[0]):
+        raise TypeError(
+            "Elements that are datasets cannot be batched. Batch what they hold: "
+            "flat_map(lambda window: window.batch(size))."
+        )
     first = as_array(column[0])
     if first.ndim == 0 and first.dtype.kind in "biufc":
         # Much faster than `np.stack` on scalars.

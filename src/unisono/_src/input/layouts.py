@@ -43,7 +43,8 @@ def filled(made: Any, leaf: Callable[[Any], Any]) -> Any:
     if "none" in made:
         return None
     if "dict" in made:
-        return {k: filled(v, leaf) for k, v in made["dict"]}
+        like = dict(made["dict"])
+        return nest.rebuild(like, [filled(v, leaf) for v in nest.children(like)])
     parts = [filled(v, leaf) for v in made["tuple"]]
     return _named(*made["names"])(*parts) if "names" in made else tuple(parts)
 

@@ -243,7 +243,9 @@ def _shrunk(sample: Any, wanted: Any) -> Any:
     return elements.map_leaves(one, sample)
 
 
-def _merged(a: specs.TensorSpec, b: specs.TensorSpec) -> specs.TensorSpec:
+def _merged(a: Any, b: Any) -> Any:
+    if isinstance(a, specs.DatasetSpec):
+        return a
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return specs.TensorSpec(None, a.dtype)
     shape = [x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)]

@@ -198,7 +198,8 @@ def joined_spec(a: Any, b: Any) -> Any:
     first, second = list(elements.paths(a)), list(elements.paths(b))
     same = [p for p, _ in first] == [p for p, _ in second]
     if not same or any(
-        x.dtype != y.dtype for (_, x), (_, y) in zip(first, second, strict=True)
+        type(x) is not type(y) or getattr(x, "dtype", x) != getattr(y, "dtype", y)
+        for (_, x), (_, y) in zip(first, second, strict=True)
     ):
         raise TypeError(
             "Incompatible dataset elements: datasets that are joined must have the "

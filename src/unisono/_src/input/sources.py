@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src import errors, specs
+from unisono._src import errors, nest, specs
 from unisono._src.input import cursors, elements, nodes
 
 _HELPERS = 3
@@ -298,7 +298,7 @@ def conform(element: Any, signature: Any) -> Any:
         is_tuple = isinstance(signature, tuple) and isinstance(given, tuple)
         if is_tuple and len(given) == len(signature):
             parts = zip(signature, given, strict=True)
-            return tuple(conform(part, spec) for spec, part in parts)
+            return nest.rebuild(signature, [conform(p, spec) for spec, p in parts])
         if wanted != found or isinstance(signature, tuple):
             raise errors.InvalidArgumentError(
                 "The generator yielded an element of another structure than its "

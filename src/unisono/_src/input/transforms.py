@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src import errors, specs
+from unisono._src import errors, nest, specs
 from unisono._src.input import (
     batching,
     cachefiles,
@@ -405,7 +405,7 @@ def padding(
                 f"The padded shape {tuple(shape)} is not compatible with the shape "
                 f"{s.shape} of the corresponding input component."
             )
-    given = _flat_values(found, values)
+    given = _flat_values(spec, values)
     made = iter(
         specs.TensorSpec([None if n in (None, -1) else n for n in shape], s.dtype)
         for s, shape in zip(found, wanted, strict=True)
@@ -421,22 +421,40 @@ def _flat_shapes(spec: Any, shapes: Any) -> list[Any]:
     if not elements.is_structure(spec):
         return [shapes if not isinstance(shapes, int) else (shapes,)]
     if isinstance(spec, dict):
-        parts = [_flat_shapes(spec[key], shapes[key]) for key in spec]
+        parts = [_flat_shapes(spec[key], shapes[key]) for key in nest.keys(spec)]
     else:
         parts = [_flat_shapes(s, p) for s, p in zip(spec, shapes, strict=True)]
     return [shape for part in parts for shape in part]
 
 
-def _flat_values(found: list[Any], values: Any) -> list[Any]:
-    flat = list(elements.leaves(values)) if values is not None else [None] * len(found)
-    if len(flat) == 1 and len(found) > 1:
-        flat = flat * len(found)
-    if len(flat) != len(found):
+def _spread_values(spec: Any, values: Any) -> list[Any]:
+    """The value for every component; one value stands for all below it."""
+    if not elements.is_structure(spec):
+        return [values]
+    if not elements.is_structure(values):
+        parts = [values] * len(spec)
+    elif isinstance(spec, dict) and isinstance(values, dict):
+        if values.keys() != spec.keys():
+            raise ValueError(
+                f"padding_values has the components {sorted(values)}, and elements "
+                f"have {sorted(spec)}."
+            )
+        parts = nest.children(values)
+    elif isinstance(spec, dict) or isinstance(values, dict) or len(values) != len(spec):
         raise ValueError(
-            f"padding_values has {len(flat)} values for {len(found)} components."
+            f"padding_values must have the structure of an element, {spec}, or be one "
+            f"value, received {values!r}."
         )
+    else:
+        parts = list(values)
+    pairs = zip(nest.children(spec), parts, strict=True)
+    return [value for s, v in pairs for value in _spread_values(s, v)]
+
+
+def _flat_values(structure: Any, values: Any) -> list[Any]:
+    flat = _spread_values(structure, values)
     made = []
-    for spec, value in zip(found, flat, strict=True):
+    for spec, value in zip(elements.leaves(structure), flat, strict=True):
         if value is None:
             value = b"" if spec.dtype.kind == "O" else np.zeros((), spec.dtype)[()]
         array = elements.as_array(elements.to_array(value))
