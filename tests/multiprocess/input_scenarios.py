@@ -99,6 +99,30 @@ def trained(s, w, policy, stop=None, state=None):
     return [count, plain(total.numpy()), saved]
 
 
+def shuffled_within(s, w, how):
+    """All examples that two epochs give, of pipelines that shuffle in a function."""
+    captured = Dataset.range(10).shuffle(10)
+
+    def parts(i):
+        return Dataset.range(10).map(lambda x: x + 10 * i).shuffle(10)
+
+    dataset = {
+        "flat_map": lambda: Dataset.range(4).flat_map(parts),
+        "interleave": lambda: Dataset.range(4).interleave(parts, cycle_length=3),
+        "window": lambda: (
+            Dataset.range(40).window(10).flat_map(lambda part: part.shuffle(10))
+        ),
+        "group": lambda: Dataset.range(40).group_by_window(
+            lambda x: x % 3, lambda key, group: group.shuffle(20), 7
+        ),
+        "captured": lambda: Dataset.range(4).flat_map(
+            lambda i: captured.map(lambda x: x + 10 * i)
+        ),
+    }[how]()
+    found = s.experimental_distribute_dataset(dataset.batch(8))
+    return [[plain(s.gather(x, axis=0)) for x in found] for _ in range(2)]
+
+
 def _counts(x):
     return (x[None, :] == np.arange(40)[:, None]).sum(1).astype("f4")
 

@@ -168,3 +168,15 @@ def test_a_failure_in_one_workers_input_is_an_error_on_all(tmp_path):
         assert first[0] == "WorkerFailedError"
         assert "no such file" in first[1] and "Worker 1" in first[1]
         assert second[0] == "KeyError"
+
+
+@pytest.mark.feature("H10")
+@pytest.mark.parametrize(
+    "how", ["flat_map", "interleave", "window", "group", "captured"]
+)
+def test_shuffles_in_functions_are_the_same_for_all_workers(pair, how):
+    first, second = pair.call("shuffled_within", how=how)
+    assert first == second
+    epochs = [[x for step in epoch for x in step] for epoch in first]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(40))] * 2
+    assert epochs[0] != epochs[1]

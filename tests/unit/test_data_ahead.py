@@ -262,3 +262,47 @@ def test_an_element_that_an_interrupt_lost_comes_again_after_resuming(monkeypatc
     assert later + flat(1, last) == list(range(4, 12))
     for opened in (iterator, rest, last):
         opened.close()
+
+
+class NoPosition:
+    """Steps whose position cannot be asked for."""
+
+    def __init__(self):
+        self.left = [np.arange(4) + 4 * i for i in range(3)]
+
+    def read(self, count):
+        found, self.left = self.left[:count], self.left[count:]
+        return found
+
+    def get_state(self):
+        raise NotImplementedError("not here")
+
+    def units(self, found):
+        return len(found)
+
+    def cancel(self):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_what_tells_no_position_can_be_read(size):
+    reader = ahead.Ahead(NoPosition(), size, "stream")
+    assert reader.read(2)[1].tolist() == [4, 5, 6, 7]
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        reader.get_state()
+    assert len(reader.read(2)) == 1
+    reader.close()
+
+
+def test_a_thread_that_died_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(ahead._Tank, "forget", lambda self: 1 / 0)
+    reader = ahead.Ahead(NoPosition(), 2, "stream")
+    assert len(reader.read(1)) == 1
+    with pytest.raises(ZeroDivisionError):
+        reader.read(1)
+    with pytest.raises(RuntimeError, match="thread that reads the stream has ended"):
+        reader.read(1)
+    reader.close()

@@ -118,3 +118,26 @@ def test_a_filter_that_keeps_few_loses_none_of_them(size, numbers, batch):
                 seen.append(block)
                 block = []
     assert seen_by(make) == seen + ([block] if block else [])
+
+
+def ends(x):
+    return next(iter([])) if x == 5 else x
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda d: d.map(ends),
+        lambda d: d.map(ends, num_parallel_calls=2),
+        lambda d: d.filter(lambda x: ends(x) is not None),
+        lambda d: d.flat_map(lambda x: Dataset.from_tensors(ends(x))),
+        lambda d: d.scan(np.int64(0), lambda s, x: (s, ends(x))),
+        lambda d: d.map(ends).prefetch(2),
+    ],
+)
+def test_a_function_cannot_end_the_data_by_accident(transformed, tmp_path):
+    dataset = transformed(Dataset.range(8))
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        list(dataset)
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        dataset.save(tmp_path)

@@ -75,3 +75,30 @@ def test_to_tell_the_spec_no_process_is_started():
     assert [s.shape for s in make().element_spec] == [(None,), (None,)]
     assert [s.shape for s in iter(make()).element_spec] == [(None,), (None,)]
     assert multiprocessing.active_children() == []
+
+
+def failing(x):
+    if x == 7:
+        raise OSError("no 7")
+    if x == 12:
+        raise StopIteration
+    return {"x": x, "text": b"a"}
+
+
+def test_what_a_process_raises_costs_its_element_only():
+    options = uni.data.Options()
+    options.worker_processes = 2
+    mapped = Dataset.range(20).map(failing, num_parallel_calls=2).with_options(options)
+    iterator, seen, told = iter(mapped), [], []
+    while True:
+        try:
+            seen.append(int(next(iterator)["x"]))
+        except StopIteration:
+            break
+        except Exception as e:
+            told.append(e)
+    iterator.close()
+    assert seen == [x for x in range(20) if x not in (7, 12)]
+    assert [type(e) for e in told] == [OSError, RuntimeError]
+    assert "failing" in told[0].__notes__[0]
+    assert ended()

@@ -69,6 +69,13 @@ class _Tank:
 
     def fill(self) -> None:
         """The thread: read until told to stop."""
+        try:
+            self.read_on()
+        except BaseException as e:
+            self.ready.put((_Failure(e), self.given))
+
+    def read_on(self) -> None:
+        """Read until told to stop, or until the end."""
         priority.yield_to_steps(self.nice)
         while self.wait():
             with self.reading:
@@ -235,15 +242,21 @@ class Ahead(cursors.Cursor):
     def _wait(self, tank: _Tank) -> tuple[Any, int]:
         waited = 0.0
         while True:
+            thread = self._thread
             try:
-                return tank.ready.get(timeout=_PATIENCE)
+                return tank.ready.get(timeout=_LOOK)
             except queue.Empty:
-                waited += _PATIENCE
-                _LOG.warning(
-                    "Waiting since %.0f s for the next element of %s.",
-                    waited,
-                    self._what,
-                )
+                waited += _LOOK
+                if thread is not None and not thread.is_alive() and tank.ready.empty():
+                    raise RuntimeError(
+                        f"The thread that reads the {self._what} has ended."
+                    ) from None
+                if waited % _PATIENCE == 0:
+                    _LOG.warning(
+                        "Waiting since %.0f s for the next element of the %s.",
+                        waited,
+                        self._what,
+                    )
 
     def units(self, found: Any) -> int:
         """Those of the source."""

@@ -56,7 +56,10 @@ class Cursor(abc.ABC):
         return self
 
     def __next__(self) -> Any:
-        found = self.read(1)
+        try:
+            found = self.read(1)
+        except StopIteration as e:
+            raise no_end("What is read") from e
         if not found:
             raise StopIteration
         return found[0]
@@ -168,6 +171,21 @@ def at(state: Any) -> dict[str, Any]:
 _FAILURES = 1000
 
 
+def no_end(who: str) -> RuntimeError:
+    """For a `StopIteration` that is no end of the data, but would be taken for it."""
+    return RuntimeError(
+        f"{who} raised StopIteration, as `next` does on an iterator without more "
+        "elements. It does not end a dataset."
+    )
+
+
+class _Untold:
+    """Stands for a position that a source could not tell."""
+
+    def __init__(self, exception: Exception) -> None:
+        self.exception = exception
+
+
 class Trail:
     """Remembers positions of a source, to tell where any recent element began.
 
@@ -189,15 +207,25 @@ class Trail:
     def read(self, count: int) -> Sequence[Any]:
         """Read from the source."""
         if not self._marks or self.read_so_far - self._marks[-1][0] >= self.every:
-            self._marks.append((self.read_so_far, self._source.get_state()))
+            self._mark()
         try:
             found = self._source.read(count)
-        except BaseException:
+        except BaseException as e:
             # It may have passed over something that was not counted.
-            self._marks.append((self.read_so_far, self._source.get_state()))
+            self._mark()
+            if isinstance(e, StopIteration):
+                raise no_end("What is read") from e
             raise
         self.read_so_far += self._source.units(found)
         return found
+
+    def _mark(self) -> None:
+        try:
+            state: Any = self._source.get_state()
+        except Exception as e:
+            # Reading is possible all the same.
+            state = _Untold(e)
+        self._marks.append((self.read_so_far, state))
 
     def skip(self, count: int) -> int:
         """Pass over elements of the source; returns how many there were."""
@@ -247,6 +275,10 @@ class Trail:
     def remembered(self, index: int) -> dict[str, Any]:
         """As `before`, without a look at the source, which another thread may read."""
         start, state = next(m for m in reversed(list(self._marks)) if m[0] <= index)
+        if isinstance(state, _Untold):
+            raise RuntimeError(
+                "The position cannot be told: what is read does not tell its own."
+            ) from state.exception
         return {"source": state, "pass": index - start, "index": index}
 
     def forget_before(self, index: int) -> None:

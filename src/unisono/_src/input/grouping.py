@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src import errors
-from unisono._src.input import cursors, mapping, mixing, nodes
+from unisono._src.input import cursors, mapping, mixing, nodes, orders
 
 # An element with the number under which it was read.
 _Entry = tuple[int, Any]
@@ -46,6 +46,7 @@ class _Grouped(cursors.Cursor):
         self._key = 0
         self._open: list[_Entry] = []
         self._inner: cursors.Cursor | None = None
+        self._begun, self._seed, self._number = 0, 0, -1
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -86,10 +87,19 @@ class _Grouped(cursors.Cursor):
             self._sizes[key] = size
         return self._sizes[key]
 
+    def _begin_pass(self) -> None:
+        if self._number < 0:
+            order = self._node.order
+            self._seed, self._number = order.seed, order.begin()
+
     def _begin(self, key: int, entries: list[_Entry]) -> None:
+        self._begin_pass()
         self._key, self._open = key, entries
         self._trail.forget_before(min(self._kept(), default=self._trail.read_so_far))
-        self._inner = self._node.made(key, [e for _, e in entries]).cursor()
+        plan = self._node.made(key, [e for _, e in entries])
+        plan = orders.reseeded(plan, self._seed, self._number, self._begun)
+        self._inner = plan.cursor()
+        self._begun += 1
 
     def _kept(self) -> list[int]:
         """The numbers of all elements that may be asked for again."""
@@ -97,6 +107,7 @@ class _Grouped(cursors.Cursor):
         return [index for group in groups for index, _ in group]
 
     def get_state(self) -> dict[str, Any]:
+        self._begin_pass()
         end = self._trail.read_so_far
         groups = [[k, [i for i, _ in entries]] for k, entries in self._groups.items()]
         inner = None if self._inner is None else self._inner.get_state()
@@ -106,9 +117,16 @@ class _Grouped(cursors.Cursor):
             "open": [self._key, [i for i, _ in self._open], inner],
             "end": end,
             "trail": self._trail.before(min(self._kept(), default=end)),
+            "begun": self._begun - (inner is not None),
+            "seed": self._seed,
+            "pass": self._number,
+            "passes": self._node.order.passes,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
+        self._begun = state["begun"]
+        self._seed, self._number = state["seed"], state["pass"]
+        self._node.order.resume(self._seed, state["passes"])
         self._trail.return_to(state["trail"])
         key, numbers, inner = state["open"]
         wanted = {i for _, group in state["groups"] for i in group} | set(numbers)
@@ -147,11 +165,16 @@ class GroupByWindow(nodes.Unary):
     size_fn: Callable[[Any], Any]
     wrap: Callable[[list[Any]], Any]
     told: Any = None
+    order: orders.Order = dataclasses.field(default_factory=orders.drawn)
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
         """Group after group."""
         return _Grouped(self)
+
+    def sampled(self) -> nodes.Node:
+        """Not counted as a pass."""
+        return dataclasses.replace(self, order=self.order.apart())
 
     def made(self, key: int, group: list[Any]) -> nodes.Node:
         """The plan of what a group becomes.

@@ -22,15 +22,22 @@ _SAMPLES = 8
 
 
 def call(fn: Callable[..., Any], element: Any) -> Any:
-    """Call a user's function: the parts of a tuple are its arguments."""
-    if isinstance(element, tuple) and not hasattr(element, "_fields"):
-        return fn(*element)
-    return fn(element)
+    """Call a user's function: the parts of a tuple are its arguments.
+
+    Raises:
+        RuntimeError: it raised `StopIteration`, which would end the data.
+    """
+    try:
+        if isinstance(element, tuple) and not hasattr(element, "_fields"):
+            return fn(*element)
+        return fn(element)
+    except StopIteration as e:
+        raise cursors.no_end(f"The function {getattr(fn, '__name__', fn)}") from e
 
 
 def apply(fn: Callable[..., Any], element: Any) -> Any:
     """What `map` makes of an element."""
-    result = fn(*element) if type(element) is tuple else call(fn, element)
+    result = call(fn, element)
     if isinstance(result, list):
         # Here, and only here, a list is structure to TensorFlow as well.
         result = tuple(result)

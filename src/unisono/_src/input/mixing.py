@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src import nest
-from unisono._src.input import cursors, elements, mapping, nodes, shuffling
+from unisono._src.input import cursors, elements, mapping, nodes, orders
 
 
 class Parallel(cursors.Cursor):
@@ -119,7 +119,7 @@ class _Chained(cursors.Cursor):
         self._inputs = inputs
         self._turn = 0
         self._source = inputs[0].cursor()
-        self._orders = shuffling.Orders(inputs)
+        self._orders = orders.Orders(inputs)
 
     def read(self, count: int) -> list[Any]:
         found = list(self._source.read(count))
@@ -212,8 +212,8 @@ def joined_spec(a: Any, b: Any) -> Any:
 class _Slot:
     """A dataset that an interleave has open."""
 
-    def __init__(self, before: Any, source: cursors.Cursor) -> None:
-        self.before, self.source = before, source
+    def __init__(self, before: Any, place: int, source: cursors.Cursor) -> None:
+        self.before, self.place, self.source = before, place, source
 
 
 class _Interleaved(cursors.Cursor):
@@ -221,8 +221,14 @@ class _Interleaved(cursors.Cursor):
         self._node = node
         self._source = node.parent.cursor()
         self._slots: list[_Slot | None] = [None] * node.cycle
-        self._turn = self._given = 0
+        self._turn = self._given = self._opened = 0
         self._over = False
+        self._seed, self._number = 0, -1
+
+    def _begin(self) -> None:
+        if self._number < 0:
+            order = self._node.order
+            self._seed, self._number = order.seed, order.begin()
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -233,7 +239,8 @@ class _Interleaved(cursors.Cursor):
             elif self._over:
                 self._advance()
             else:
-                self._slots[self._turn] = self._open()
+                self._slots[self._turn] = self._open(self._opened)
+                self._opened += 1
         return found
 
     def _read_from(self, slot: _Slot, found: list[Any], count: int) -> None:
@@ -254,15 +261,19 @@ class _Interleaved(cursors.Cursor):
         self._turn = (self._turn + 1) % len(self._slots)
         self._given = 0
 
-    def _open(self) -> _Slot | None:
+    def _open(self, place: int) -> _Slot | None:
+        self._begin()
         before = self._source.get_state()
         block = self._source.read(1)
         if not len(block):
             self._over = True
             return None
-        return _Slot(before, inner(self._node.fn, block[0]).cursor())
+        plan = inner(self._node.fn, block[0])
+        plan = orders.reseeded(plan, self._seed, self._number, place)
+        return _Slot(before, place, plan.cursor())
 
     def get_state(self) -> dict[str, Any]:
+        self._begin()
         return {
             "source": self._source.get_state(),
             "turn": self._turn,
@@ -271,12 +282,23 @@ class _Interleaved(cursors.Cursor):
             "slots": [
                 None
                 if slot is None
-                else {"before": slot.before, "source": slot.source.get_state()}
+                else {
+                    "before": slot.before,
+                    "place": slot.place,
+                    "source": slot.source.get_state(),
+                }
                 for slot in self._slots
             ],
+            "opened": self._opened,
+            "seed": self._seed,
+            "pass": self._number,
+            "passes": self._node.order.passes,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
+        self._seed, self._number = state["seed"], state["pass"]
+        self._node.order.resume(self._seed, state["passes"])
+        self._opened = state["opened"]
         if len(state["slots"]) != len(self._slots):
             # The default follows the machine's cores, and this may be another machine.
             self._slots = [None] * len(state["slots"])
@@ -285,7 +307,7 @@ class _Interleaved(cursors.Cursor):
                 self._slots[index] = None
                 continue
             self._source.set_state(saved["before"])
-            slot = self._open()
+            slot = self._open(saved["place"])
             if slot is None:
                 raise ValueError(
                     "The position was saved from a dataset with more elements than "
@@ -341,6 +363,7 @@ class Interleave(nodes.Unary):
     fn: Callable[..., Any]
     cycle: int
     block: int
+    order: orders.Order = dataclasses.field(default_factory=orders.drawn)
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
@@ -351,6 +374,10 @@ class Interleave(nodes.Unary):
     def cardinality(self) -> int:
         """Unknown before it has run."""
         return nodes.UNKNOWN
+
+    def sampled(self) -> nodes.Node:
+        """Not counted as a pass."""
+        return dataclasses.replace(self, order=self.order.apart())
 
     def sample(self) -> nodes.Node:
         """The plan that the function makes of some element."""

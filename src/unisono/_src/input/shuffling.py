@@ -4,79 +4,15 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import secrets
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from unisono._src import specs
 from unisono._src.input import cursors, nodes
+from unisono._src.input.orders import Order
 from unisono._src.input.selecting import Make
-
-
-class Order:
-    """Numbers the passes over a shuffled dataset and seeds each of them.
-
-    It belongs to the dataset, not to an iterator: every new iterator is another pass.
-
-    Args:
-        seed: None draws one.
-        changes: whether each pass has another order.
-    """
-
-    def __init__(self, seed: int | None, changes: bool) -> None:
-        self.seed = secrets.randbits(63) if seed is None else seed
-        self.changes = changes
-        self._passes = 0
-        self._lock = threading.Lock()
-
-    def __getstate__(self) -> tuple[int, bool, int]:
-        # For worker processes.
-        return (self.seed, self.changes, self._passes)
-
-    def __setstate__(self, state: tuple[int, bool, int]) -> None:
-        self.seed, self.changes, self._passes = state
-        self._lock = threading.Lock()
-
-    def begin(self) -> int:
-        """The number of the pass that begins now."""
-        with self._lock:
-            number = self._passes
-            self._passes += 1 if self.changes else 0
-        return number
-
-    @property
-    def passes(self) -> int:
-        """The number of the pass that begins next."""
-        return self._passes
-
-    def resume(self, seed: int, passes: int) -> None:
-        """Continue another program's run, in which `passes` had begun."""
-        with self._lock:
-            self.seed, self._passes = seed, passes
-
-
-class Orders:
-    """The orders of plans of which not all are being read, and so tell no position.
-
-    Args:
-        plans: where to look for them.
-    """
-
-    def __init__(self, plans: Sequence[nodes.Node]) -> None:
-        found = [getattr(n, "order", None) for p in plans for n in nodes.walk(p)]
-        self._found = [order for order in found if isinstance(order, Order)]
-
-    def get_state(self) -> list[Any]:
-        """The seed and the next pass of each."""
-        return [[order.seed, order.passes] for order in self._found]
-
-    def set_state(self, state: list[Any]) -> None:
-        """Continue with the seeds and passes of another run."""
-        for order, (seed, passes) in zip(self._found, state, strict=True):
-            order.resume(seed, passes)
 
 
 def _generator(seed: int, number: int, *purpose: int) -> np.random.Generator:
@@ -482,8 +418,7 @@ class RandomNumbers(nodes.Node):
 
     def sampled(self) -> nodes.Node:
         """Not counted as a pass."""
-        order = Order(self.order.seed, self.order.changes)
-        return dataclasses.replace(self, order=order)
+        return dataclasses.replace(self, order=self.order.apart())
 
     def _spec(self) -> Any:
         return specs.TensorSpec((), np.int64)

@@ -15,7 +15,7 @@ from unisono._src.input import (
     distributing,
     elements,
     nodes,
-    shuffling,
+    orders,
     steps,
 )
 
@@ -148,6 +148,6 @@ def share_seeds(node: nodes.Node, notes: board.Board) -> None:
     Workers that read the whole pipeline and keep their share of every batch must read
     it in the same order, or examples are lost and others come twice.
     """
-    orders = shuffling.Orders([node])
-    told = notes.post(json.dumps(orders.get_state()))
-    orders.set_state(json.loads(told[0]))
+    found = orders.Orders([node])
+    told = notes.post(json.dumps(found.get_state()))
+    found.set_state(json.loads(told[0]))

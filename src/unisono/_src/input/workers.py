@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import pickle
 import sys
+import traceback
 from typing import Any
 
-from unisono._src.input import columnar, cursors, mapping, nodes, selecting
+from unisono._src.input import columnar, cursors, elements, mapping, nodes, selecting
 
 
 @functools.cache
@@ -23,7 +26,13 @@ def _plan_dataset() -> type:
             self._cursor = cursor
 
         def __next__(self) -> Any:
-            return next(self._cursor)
+            try:
+                return next(self._cursor)
+            except StopIteration:
+                raise
+            except Exception as e:
+                # Grain would end the worker, and with it what is left for it.
+                return Raised(e)
 
         def get_state(self) -> dict[str, Any]:
             return self._cursor.get_state()
@@ -58,15 +67,50 @@ def _allow_flags() -> None:
         flags.mark_as_parsed()
 
 
+class Raised:
+    """What a worker process sends instead of an element that it could not make."""
+
+    def __init__(self, exception: Exception) -> None:
+        trace = "".join(traceback.format_exception(exception))
+        try:
+            exception.add_note(f"In a worker process:\n{trace}")
+            pickle.loads(pickle.dumps(exception))
+            self.exception = exception
+        except Exception:
+            told = f"{type(exception).__name__} in a worker process:\n{trace}"
+            self.exception = RuntimeError(told)
+
+
+class _Sent(columnar.Wrapped):
+    """What worker processes send: elements, and what they raised."""
+
+    def read(self, count: int) -> list[Any]:
+        sent = itertools.islice(self._iterator, count)
+        return [x if isinstance(x, Raised) else elements.convert(x) for x in sent]
+
+
+class _Unpacked(cursors.Called):
+    """Elements from worker processes; what was raised there is raised here."""
+
+    def read(self, count: int) -> list[Any]:
+        found, block = [], self._block(count)
+        for element in block:
+            if isinstance(element, Raised):
+                self._keep(block)
+                raise element.exception
+            found.append(element)
+        return found
+
+
 class InProcesses(cursors.Cursor):
     """A map in `count` worker processes, in the order of the source."""
 
     def __init__(self, node: mapping.Map, count: int) -> None:
         self._node, self._count = node, count
         self._begin: dict[str, Any] | None = None
-        self._inner: columnar.Wrapped | None = None
+        self._inner: _Sent | None = None
 
-    def _open(self) -> columnar.Wrapped:
+    def _open(self) -> _Sent:
         if self._inner is None:
             import grain
 
@@ -79,7 +123,7 @@ class InProcesses(cursors.Cursor):
                 num_workers=self._count, per_worker_buffer_size=16
             )
             dataset = _plan_dataset()(self._node, self._begin)
-            self._inner = columnar.Wrapped(iter(dataset.mp_prefetch(options)))
+            self._inner = _Sent(iter(dataset.mp_prefetch(options)))
         return self._inner
 
     def read(self, count: int) -> list[Any]:
@@ -126,7 +170,7 @@ class ProcessMap(mapping.Map):
     def cursor(self) -> cursors.Cursor:
         """What the workers make of each element."""
         plain = mapping.Map(self.parent, self.fn, self.parallel)
-        return InProcesses(plain, self.processes)
+        return _Unpacked(InProcesses(plain, self.processes))
 
     def sampled(self) -> nodes.Node:
         """For one element no process is started."""

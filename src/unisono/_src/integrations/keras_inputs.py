@@ -14,7 +14,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from keras.src.trainers.data_adapters import data_adapter, data_adapter_utils
 
 from unisono._src import ambient, nest, values
-from unisono._src.input import dataset, distributed, iterators, shuffling
+from unisono._src.input import dataset, distributed, iterators
+from unisono._src.input.orders import Orders
 from unisono._src.topology import AXIS, Topology
 
 _DATASETS = (dataset.Dataset, distributed.DistributedDataset)
@@ -78,9 +79,9 @@ class DatasetAdapter(data_adapter.DataAdapter):
         self._size = size if size >= 0 and self.is_common else None
 
     @functools.cached_property
-    def orders(self) -> shuffling.Orders:
+    def orders(self) -> Orders:
         """What decides in which order the next passes are read."""
-        return shuffling.Orders(getattr(self._source, "_nodes", [self._source._node]))
+        return Orders(getattr(self._source, "_nodes", [self._source._node]))
 
     def open(self) -> Any:
         """An iterator over one pass, whose position can be saved."""
