@@ -164,3 +164,11 @@ def test_functions_and_sources_may_give_datasets():
 def test_datasets_cannot_be_batched():
     with pytest.raises(TypeError, match=r"flat_map\(lambda window: window.batch"):
         list(Dataset.range(4).window(2).batch(2))
+
+
+def test_a_dict_is_not_reduced_along_an_axis():
+    strategy = mirrored(2)
+    found = strategy.run(lambda: {"a": np.arange(2.0), "b": np.arange(2.0)})
+    with pytest.raises(TypeError, match=r"one array, received a dict of \['a', 'b'\]"):
+        strategy.reduce("SUM", found, axis=0)
+    assert strategy.reduce("SUM", found, axis=None)["a"].tolist() == [0, 2]

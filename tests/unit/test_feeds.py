@@ -133,3 +133,74 @@ def test_a_loader_may_reuse_its_memory(s):
     parts = list(s.experimental_distribute_dataset(Loader()))
     sums = [float(total(s, x)) for x in parts]
     assert sums == [0.0, 8.0, 16.0]
+
+
+@pytest.mark.feature("H02")
+def test_a_function_asks_its_iterator_whether_there_is_more(s):
+    @uni.function
+    def train(iterator):
+        summed = 0.0
+        for _ in range(2):
+            found = iterator.get_next_as_optional()
+            if not found.has_value():
+                break
+            summed += total(s, found.get_value())
+        return summed
+
+    iterator = iter(s.experimental_distribute_dataset(BATCHES))
+    assert [float(train(iterator)) for _ in range(3)] == [28.0, 17.0, 0.0]
+
+
+@pytest.mark.feature("H02")
+def test_a_function_may_loop_over_what_is_left_of_an_iterator(s):
+    def summed(iterator):
+        found = 0.0
+        for batch in iterator:
+            found += total(s, batch)
+        return found
+
+    given = uni.function(summed)
+    iterator = iter(s.experimental_distribute_dataset(BATCHES))
+    next(iterator)
+    assert [float(given(iterator)) for _ in range(2)] == [39.0, 0.0]
+    other = iter(s.experimental_distribute_dataset(BATCHES))
+    captured = uni.function(lambda: summed(other))
+    assert float(captured()) == 45.0
+
+
+@pytest.mark.feature("H02")
+@pytest.mark.parametrize("take", [next, lambda iterator: iterator.get_next()])
+def test_the_end_within_a_function_is_tensorflow_s_error(s, take):
+    step = uni.function(lambda iterator: total(s, take(iterator)))
+    iterator = iter(s.experimental_distribute_dataset(BATCHES[:1]))
+    step(iterator)
+    for _ in range(2):
+        with pytest.raises(uni.errors.OutOfRangeError, match="End of sequence"):
+            step(iterator)
+
+
+@pytest.mark.feature("H23")
+def test_text_may_come_along_into_a_function(s):
+    dataset = uni.data.Dataset.from_tensor_slices(
+        {"text": ["a", "b", "cc", "d", "e"], "x": np.arange(5.0)}
+    ).batch(4)
+    given = s.experimental_distribute_dataset(dataset)
+    traces = []
+
+    def doubled(batch):
+        traces.append(1)
+        found = s.run(lambda b: 2 * b["x"], args=(batch,))
+        return s.reduce("SUM", found, axis=0)
+
+    for step in (
+        uni.function(doubled),
+        uni.function(doubled, input_signature=[given.element_spec]),
+    ):
+        traces.clear()
+        assert [float(step(batch)) for batch in given] == [12.0, 8.0]
+        # Once for each of the two sizes of a batch, not for each text.
+        assert len(traces) == 2
+    with pytest.raises(TypeError, match="Text stays on the host"):
+        uni.function(lambda batch: len(batch["text"]))(next(iter(given)))
+    with pytest.raises(TypeError, match="returns a component that holds text"):
+        uni.function(lambda batch: batch)(next(iter(given)))

@@ -7,7 +7,7 @@ and *stacked*, one array whose first axis is the replicas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -354,6 +354,11 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
     """One replica's part of a reduction along `axis`: a sum, and of how many."""
+    if isinstance(x, Mapping):
+        raise TypeError(
+            f"reduce along an axis takes one array, received a dict of {sorted(x)}. "
+            "Reduce each of them by itself, or along no axis (axis=None)."
+        )
     if nest.is_nested(x):
         x = jnp.stack([jnp.asarray(operand(c)) for c in nest.children(x)])
     x = jnp.asarray(operand(x))

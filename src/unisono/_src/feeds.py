@@ -29,6 +29,13 @@ class NeedsHost(errors.Signal):
     """A traced function loops over a dataset, so it must run on the host."""
 
 
+class EndOfSequenceError(errors.OutOfRangeError, StopIteration):
+    """A function has no more data: TensorFlow's error, and Python's."""
+
+    def __init__(self) -> None:
+        super().__init__("End of sequence.")
+
+
 class HostIterator:
     """Iterator over elements made on the host; `next` works in compiled steps too."""
 
@@ -37,6 +44,9 @@ class HostIterator:
         self._returned: collections.deque[Any] = collections.deque()
 
     def __iter__(self) -> HostIterator:
+        if (ambient.current().state or state.EAGER).is_compiled:
+            # How often a loop goes round is known on the host only.
+            raise NeedsHost
         return self
 
     def __next__(self) -> Any:
@@ -72,7 +82,7 @@ class Handle:
         self.index = index
 
     def __iter__(self) -> Handle:
-        return self
+        raise NeedsHost
 
     def __next__(self) -> Any:
         return take(ambient.current().state, self.index)
@@ -80,6 +90,10 @@ class Handle:
     def get_next(self) -> Any:
         """The same as ``next``."""
         return next(self)
+
+    def get_next_as_optional(self) -> Any:
+        """Whether there is a next one is known on the host only."""
+        raise NeedsHost
 
 
 class Feeds:
@@ -123,8 +137,10 @@ def pull_all(
     try:
         for source in plan:
             pulled.append((source, resolve(source, iterators).pull()))
-    except BaseException:
+    except BaseException as e:
         put_back_all(pulled, iterators)
+        if isinstance(e, StopIteration):
+            raise EndOfSequenceError from None
         raise
     return pulled
 

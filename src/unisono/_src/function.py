@@ -161,7 +161,10 @@ class Function:
 
     def _run_on_host(self, args: Any, kwargs: Any) -> Any:
         with ambient.pushed(host=self):
-            return self.python_function(*args, **kwargs)
+            try:
+                return self.python_function(*args, **kwargs)
+            except StopIteration:
+                raise feeds.EndOfSequenceError from None
 
     def compiled_run(self, fn: Callable[..., Any]) -> Function:
         """The compiled form of a replica function that this function runs on hosts."""

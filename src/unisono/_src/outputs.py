@@ -24,6 +24,11 @@ def _output_leaf(x: Any) -> Any:
     """Numbers leave as arrays, variables and mirrored values as their one value."""
     if isinstance(x, ArrayOperators):
         return contexts.read_for_output(x)
+    if isinstance(x, signature.HostText):
+        raise TypeError(
+            "The function returns a component that holds text, which does not pass "
+            "through a compiled program. Take it from the batch that you gave."
+        )
     is_number = isinstance(x, (bool, int, float, complex))
     return jnp.asarray(x) if is_number else x
 

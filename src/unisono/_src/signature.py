@@ -73,6 +73,32 @@ class Source:
         return 1
 
 
+class HostText:
+    """Stands for text among the arguments of a program, which devices cannot hold.
+
+    A batch may have such a component as long as the program does not use it.
+    """
+
+    def _refuse(self, *args: Any) -> Any:
+        raise TypeError(
+            "A component that holds text was used inside a function. Text stays on the "
+            "host: use it outside, or make numbers of it in the dataset, with map."
+        )
+
+    __array__ = __jax_array__ = __len__ = __iter__ = __getitem__ = __bool__ = _refuse
+    __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = _refuse
+
+    def __repr__(self) -> str:
+        return "<text, which stays on the host>"
+
+
+_TEXT = ("s", HostText, HostText())
+
+
+def _is_text(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.kind == "O"
+
+
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _VALUES: Any = (enum.Enum, type, np.dtype, range, *_SCALARS)
 _LEAF = jax.tree.structure(0)
@@ -89,7 +115,7 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     # The commonest kinds first, told apart by identity of types: this runs on every
     # call, and `isinstance(x, jax.Array)` costs more than all of the rest.
     kind = type(x)
-    if kind is ArrayImpl or kind is np.ndarray:
+    if kind is ArrayImpl or (kind is np.ndarray and x.dtype.kind != "O"):
         leaves.append(x)
         return "a"
     if kind is values.PerReplica:
@@ -109,6 +135,8 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
 
 def _flatten_per_replica(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     stacked = x._stacked
+    if stacked is None and any(map(_is_text, x.values)):
+        return _TEXT
     topology = x.topology or topology
     if stacked is None and topology is not None and x.count == topology.replicas:
         stacked = x.stacked(topology)
@@ -135,6 +163,8 @@ def _gathered(parts: list[Any], topology: Topology | None) -> list[Any]:
 
 
 def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
+    if _is_text(x):
+        return _TEXT
     if isinstance(x, (jax.Array, np.ndarray, np.generic)):
         leaves.append(x)
         return "a"
@@ -271,7 +301,9 @@ def _apply_spec(value: Any, spec: Any, where: str) -> Any:
         raise TypeError(
             f"Expected a TensorSpec in input_signature for {where}, received {spec!r}."
         )
-    if not isinstance(value, jax.Array):
+    if spec.dtype.kind == "O":
+        value = np.asarray(value, object)
+    elif not isinstance(value, jax.Array):
         value = jnp.asarray(value, spec.dtype)
     if not spec.is_compatible_with(value):
         raise TypeError(
