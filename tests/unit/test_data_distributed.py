@@ -254,3 +254,19 @@ def test_steps_that_not_all_replicas_have_an_element_for_can_be_dropped(mode):
     whole = [[1, 1]] * 2
     assert count(drops=False) == [*whole, [1, 0]]
     assert count(drops=True) == whole
+
+
+def test_an_element_of_unforeseen_size_is_not_dropped():
+    # The spec says (1,), which is the shape of the first one.
+    dataset = Dataset.range(1, 6).map(lambda i: np.arange(i))
+    strategy = mirrored(2)
+    last = list(strategy.distribute_datasets_from_function(lambda c: dataset))[-1]
+    parts = strategy.experimental_local_results(last)
+    assert [np.asarray(x).tolist() for x in parts] == [[0, 1, 2, 3, 4], []]
+
+
+@pytest.mark.parametrize("empty", [{}, (None,)])
+def test_a_batch_without_arrays_is_refused(empty):
+    batches = [(np.arange(4),), empty, (np.arange(4),)]
+    with pytest.raises(ValueError, match="A batch has no arrays"):
+        list(mirrored(2).experimental_distribute_dataset(batches))

@@ -98,7 +98,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     points().save(tmp_path / "a", "GZIP")
     with pytest.raises(uni.errors.NotFoundError, match="No dataset was saved at"):
         Dataset.load(tmp_path)
-    with pytest.raises(ValueError, match="do not fit the given element_spec"):
+    with pytest.raises(uni.errors.InvalidArgumentError, match="do not fit the given"):
         Dataset.load(tmp_path / "a", uni.TensorSpec((), "int64"))
     with pytest.raises(ValueError, match="was saved with compression='GZIP'"):
         Dataset.load(tmp_path / "a", compression="NONE")
@@ -182,3 +182,67 @@ def test_a_file_cache_is_sought_not_read_again(tmp_path):
     for _ in range(20):
         next(iterator)
     assert [x.tolist() for x in resumed(dataset, saved(iterator))] == whole[20:]
+
+
+def test_sizes_that_vary_are_open_in_what_was_saved(tmp_path):
+    dataset = Dataset.range(1, 5).map(lambda n: (np.arange(n), np.zeros((2, 3))))
+    dataset.save(tmp_path)
+    loaded = Dataset.load(tmp_path)
+    assert [s.shape for s in loaded.element_spec] == [(None,), (2, 3)]
+    (batch,) = loaded.padded_batch(4)
+    assert batch[0].shape == (4, 4)
+
+
+def test_a_full_disk_leaves_nothing_and_is_told(tmp_path, monkeypatch):
+    Dataset.range(3).save(tmp_path)
+
+    def full(self, element):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("unisono._src.input.cachefiles.Writing.write", full)
+    with pytest.raises(OSError, match=r"Cannot save a dataset at .*No space left"):
+        Dataset.range(9).save(tmp_path)
+    assert len(os.listdir(tmp_path)) == 2
+    assert len(Dataset.load(tmp_path)) == 3
+
+
+def test_files_of_runs_that_were_killed_go_with_time(tmp_path):
+    for name in ("aa-00000.elements", "aa.partial", "bb-00000.elements", "notes.txt"):
+        (tmp_path / name).touch()
+    for name in ("aa-00000.elements", "aa.partial", "notes.txt"):
+        os.utime(tmp_path / name, (0, 0))
+    Dataset.range(3).save(tmp_path)
+    left = {p.name for p in tmp_path.iterdir()}
+    assert {"bb-00000.elements", "notes.txt", "dataset.json"} < left
+    assert len(left) == 4
+
+
+def test_a_dataset_that_was_replaced_is_to_be_loaded_again(tmp_path):
+    Dataset.range(3).save(tmp_path)
+    loaded = Dataset.load(tmp_path)
+    Dataset.range(4).save(tmp_path)
+    with pytest.raises(uni.errors.NotFoundError, match="Load it again"):
+        list(loaded)
+
+
+def test_places_where_nothing_can_be_saved(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"Cannot save a dataset at .*file"):
+        Dataset.range(3).save(tmp_path / "file")
+    with pytest.raises(uni.errors.NotFoundError, match="No dataset was saved at"):
+        Dataset.load(tmp_path / "file")
+    (tmp_path / "dataset.json").write_text('{"format": "unisono-dataset-1"}')
+    with pytest.raises(uni.errors.DataLossError, match="not complete"):
+        Dataset.load(tmp_path)
+    Dataset.range(3).save(os.fsencode(tmp_path))
+    assert len(Dataset.load(tmp_path)) == 3
+    with pytest.raises(TypeError, match="must consist of TensorSpec"):
+        Dataset.load(tmp_path, "x")
+    with pytest.raises(uni.errors.NotFoundError, match=r"no folder .*missing"):
+        list(Dataset.range(3).cache(tmp_path / "missing" / "c"))
+
+
+def test_a_cache_of_another_dataset_is_refused(tmp_path):
+    list(Dataset.range(3).cache(tmp_path / "c"))
+    with pytest.raises(uni.errors.InvalidArgumentError, match="by another dataset"):
+        list(Dataset.from_tensor_slices(["a"]).cache(tmp_path / "c"))

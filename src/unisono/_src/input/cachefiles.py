@@ -17,8 +17,8 @@ from unisono._src import errors
 from unisono._src.input import cursors, elements, files, layouts, nodes
 
 _MAGIC = b"unisono-cache-1\n"
-# What reading a damaged file may raise.
-_DAMAGES = (ValueError, EOFError, OSError, zlib.error)
+# What reading a damaged file may raise; of OSErrors only that of gzip.
+_DAMAGES = (ValueError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def _write(file: BinaryIO, array: np.ndarray) -> None:
@@ -90,6 +90,7 @@ class Reading(cursors.Cursor):
         path: the file.
         compression: None or "GZIP".
         like: gives an element or a spec; elements are named tuples where it has some.
+        check: looks at the first element that is read.
     """
 
     def __init__(
@@ -97,9 +98,10 @@ class Reading(cursors.Cursor):
         path: str,
         compression: str | None = None,
         like: Callable[[], Any] | None = None,
+        check: Callable[[Any], None] | None = None,
     ) -> None:
         self._path, self._compression = path, compression
-        self._like = like
+        self._like, self._check = like, check
         self._file: Any = None
         self._next = 0
         self._over = False
@@ -112,7 +114,9 @@ class Reading(cursors.Cursor):
                 head = self._file.read(len(_MAGIC))
             if head != _MAGIC:
                 self.close()
-                raise errors.DataLossError(f"{self._path} is no cache of a dataset.")
+                raise errors.DataLossError(
+                    f"{self._path} does not begin as a file of elements does."
+                )
         return self._file
 
     def read(self, count: int) -> list[Any]:
@@ -127,6 +131,9 @@ class Reading(cursors.Cursor):
                     f"{self._path} is damaged near byte {at}: {e}"
                 ) from e
             if not self._over:
+                if self._check is not None:
+                    self._check(element)
+                    self._check = None
                 found.append(element)
                 self._next += 1
         return found
@@ -188,7 +195,14 @@ class _Filling(cursors.Cursor):
         if self._over:
             return []
         if self._file is None:
-            self._file = Writing(self._aside)
+            try:
+                self._file = Writing(self._aside)
+            except FileNotFoundError as e:
+                folder = os.path.dirname(self._aside)
+                raise errors.NotFoundError(
+                    f"Cannot keep a dataset in {self._node.path}: there is no folder "
+                    f"{folder}. Make it first."
+                ) from e
         found = self._source.read(count)
         for element in found:
             self._file.write(element)
@@ -215,8 +229,11 @@ class _Filling(cursors.Cursor):
     def _drop(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            file.close()
-            os.unlink(self._aside)
+            with contextlib.suppress(OSError):
+                # It may not be possible to write what is left.
+                file.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self._aside)
 
     def close(self) -> None:
         self._drop()
@@ -241,8 +258,22 @@ class FileCache(nodes.Unary):
     def cursor(self) -> cursors.Cursor:
         """From the file if it is there."""
         if os.path.exists(self.path):
-            return Reading(self.path, like=lambda: self.spec)
+            return Reading(self.path, like=lambda: self.spec, check=self._check)
         return _Filling(self)
+
+    def _check(self, element: Any) -> None:
+        """Raise `InvalidArgumentError` if it cannot be one of this dataset."""
+        if not nodes.tells_spec(self):
+            return
+        pairs = zip(elements.leaves(self.spec), elements.leaves(element), strict=False)
+        for spec, x in pairs:
+            found = elements.as_array(x).dtype
+            if found != spec.dtype:
+                raise errors.InvalidArgumentError(
+                    f"{self.path} was made by another dataset: it has elements of type "
+                    f"{found} where {spec.dtype} was expected. Remove it, or choose "
+                    "another filename."
+                )
 
     def __str__(self) -> str:
         return f"Cache({self.filename})"

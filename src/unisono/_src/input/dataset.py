@@ -232,7 +232,7 @@ class Dataset(buckets.Groupings):
                 Without it the shards take turns, element by element.
             wait: whether a dataset that is not there yet is waited for, ten minutes.
         """
-        shards = saved.load(os.fspath(path), element_spec, compression, wait)
+        shards = saved.load(os.fsdecode(path), element_spec, compression, wait)
         given = Dataset(saved.Shards(tuple(map(Dataset, shards))))
         if reader_func is not None:
             transforms.check_function(reader_func, "reader_func")
@@ -267,7 +267,7 @@ class Dataset(buckets.Groupings):
         if shard_func is not None:
             transforms.check_function(shard_func, "shard_func")
         compression = saved.check_compression(compression)
-        saved.save(self.prepared(), os.fspath(path), compression, shard_func)
+        saved.save(self.prepared(), os.fsdecode(path), compression, shard_func)
 
     def rejection_resample(
         self,

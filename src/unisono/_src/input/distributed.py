@@ -347,7 +347,9 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         return tables.describe_elements(self._nodes, self._share, self._drops)
 
     def _open(self) -> ahead.Ahead:
-        missing = functools.partial(empty_part, self._given, self._share, self._drops)
+        missing = functools.partial(
+            distributing.empty_part, self._given, self._share.workers, self._drops
+        )
         if self._per_replica:
             made: cursors.Cursor = steps.Separate(
                 [n.cursor() for n in self._nodes], missing
@@ -390,29 +392,6 @@ def share_of(topology: Topology) -> steps.Share:
 
 def _per_replica(spec: Any, count: int) -> Any:
     return elements.map_leaves(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
-
-
-def empty_part(node: nodes.Node, share: steps.Share, drops: bool = False) -> Any:
-    """What a replica gets after the last element; None if the step is dropped.
-
-    TensorFlow's rule: if any size in the spec is not fixed, it becomes zero, and the
-    arrays of fixed size are zeros; if all are fixed, one worker drops the step.
-    """
-    spec = node.spec
-    leaves = list(elements.leaves(spec))
-    fixed = all(s.shape is not None and None not in s.shape for s in leaves)
-    if drops or (fixed and share.workers == 1):
-        return None
-
-    def one(s: Any) -> np.ndarray:
-        shape = [0 if size is None else size for size in s.shape or ()]
-        if fixed and shape:
-            shape[0] = 0
-        if s.dtype.kind == "O":
-            return np.full(shape, b"", object)
-        return np.zeros(shape, s.dtype)
-
-    return elements.map_leaves(one, spec)
 
 
 def is_cheap(node: nodes.Node) -> bool:

@@ -6,6 +6,8 @@ import dataclasses
 import logging
 from typing import Any
 
+import numpy as np
+
 from unisono._src import errors, specs
 from unisono._src.input import (
     batching,
@@ -266,5 +268,37 @@ def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
         fixed = first is not None and first % replicas == 0 and not dynamic
         shape = (first // replicas if fixed else None, *s.shape[1:])
         return specs.TensorSpec(shape, s.dtype)
+
+    return elements.map_leaves(one, spec)
+
+
+def empty_part(node: nodes.Node, workers: int, drops: bool, other: Any) -> Any:
+    """What a replica gets after the last element; None if the step is dropped.
+
+    TensorFlow's rule: if any size in the spec is not fixed, it becomes zero, and the
+    arrays of fixed size are zeros; if all are fixed, one worker drops the step.
+
+    Args:
+        node: the dataset.
+        workers: how many there are.
+        drops: whether such a step is dropped in any case.
+        other: the element of a replica that has one.
+    """
+    spec = node.spec
+    if not nodes.tells_spec(node):
+        # The spec is that of a first element, and this one may be of another size.
+        spec = mixing.joined_spec(spec, elements.spec_of(other))
+    leaves = list(elements.leaves(spec))
+    fixed = all(s.shape is not None and None not in s.shape for s in leaves)
+    if drops or (fixed and workers == 1):
+        return None
+
+    def one(s: Any) -> np.ndarray:
+        shape = [0 if size is None else size for size in s.shape or ()]
+        if fixed and shape:
+            shape[0] = 0
+        if s.dtype.kind == "O":
+            return np.full(shape, b"", object)
+        return np.zeros(shape, s.dtype)
 
     return elements.map_leaves(one, spec)

@@ -329,7 +329,7 @@ def length(batch: Any) -> int:
     """The common size of the first axis of every array.
 
     Raises:
-        ValueError: an array has no axis.
+        ValueError: an array has no axis, or there is no array.
         InvalidArgumentError: the sizes differ.
     """
     try:
@@ -353,7 +353,9 @@ def length(batch: Any) -> int:
             "The arrays of a batch disagree in their length along the first axis "
             f"({told}). Every component needs one row per example."
         )
-    return next(iter(sizes), 0)
+    if not sizes:
+        raise ValueError(f"A batch has no arrays: {batch!r}.")
+    return next(iter(sizes))
 
 
 def rows(batch: Any, start: int, stop: int) -> Any:

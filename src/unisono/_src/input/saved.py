@@ -9,7 +9,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from unisono._src import errors, specs
@@ -20,6 +20,7 @@ from unisono._src.input import (
     grouping,
     layouts,
     mapping,
+    mixing,
     nodes,
 )
 
@@ -27,6 +28,9 @@ _LOG = logging.getLogger("unisono")
 _FORMAT = "unisono-dataset-1"
 # Tells which files belong to the dataset; written last.
 _INDEX = "dataset.json"
+_SHARD, _PARTIAL = ".elements", ".partial"
+# Files that belong to no dataset are someone's who is still writing, for so long.
+_IN_USE = 24 * 3600.0
 COMPRESSIONS = (None, "", "NONE", "GZIP")
 # So long a dataset that is not there yet is waited for, and so often looked for.
 PATIENCE = 600.0
@@ -54,9 +58,11 @@ def save(
     shard_fn: Callable[..., Any] | None,
 ) -> None:
     """Write every element into the folder `path`; what was there counts till then."""
-    spec = layouts.of_spec(node.spec)
-    os.makedirs(path, exist_ok=True)
-    old = _files_of(path)
+    spec = node.spec
+    layouts.of_spec(spec)  # Whether it can be written, before anything is.
+    is_told = nodes.tells_spec(node)
+    with _naming(path):
+        os.makedirs(path, exist_ok=True)
     folder = _Folder(path, compression)
     source = node.cursor()
     try:
@@ -65,16 +71,29 @@ def save(
             if shard_fn is not None:
                 given = mapping.call(shard_fn, element)
                 number = grouping.integer_of(given, "shard_func")
-            folder.shard(number).write(element)
-        folder.finish(spec)
+            with _naming(path):
+                folder.shard(number).write(element)
+            if not is_told:
+                # That of a first element; others may have other sizes.
+                spec = mixing.joined_spec(spec, elements.spec_of(element))
+        with _naming(path):
+            folder.finish(layouts.of_spec(spec))
     except BaseException:
         folder.discard()
         raise
     finally:
         source.close()
-    for name in old:
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(path, name))
+    folder.sweep()
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Name the dataset where the operating system refuses something."""
+    try:
+        yield
+    except OSError as e:
+        told = f"Cannot save a dataset at {path}: {e.strerror or e}"
+        raise OSError(e.errno, told, e.filename) from e
 
 
 class _Shard:
@@ -88,8 +107,11 @@ class _Shard:
         self.count += 1
 
     def discard(self) -> None:
-        self.file.close()
-        os.unlink(self.path)
+        with contextlib.suppress(OSError):
+            # It may not be possible to write what is left.
+            self.file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
 
 
 class _Folder:
@@ -99,11 +121,12 @@ class _Folder:
         self._path, self._compression = path, compression
         # Names that no dataset has which was saved there before.
         self._run = uuid.uuid4().hex[:8]
+        self._old = _files_of(path)
         self._shards: dict[int, _Shard] = {}
 
     def shard(self, number: int) -> _Shard:
         if number not in self._shards:
-            name = f"{self._run}-{number:05d}.elements"
+            name = f"{self._run}-{number:05d}{_SHARD}"
             path = os.path.join(self._path, name)
             self._shards[number] = _Shard(path, self._compression)
         return self._shards[number]
@@ -118,12 +141,24 @@ class _Folder:
             "compression": self._compression,
             "shards": [[os.path.basename(s.path), s.count] for s in shards],
         }
-        aside = os.path.join(self._path, f"{self._run}.partial")
+        aside = os.path.join(self._path, f"{self._run}{_PARTIAL}")
         with open(aside, "w", encoding="utf-8") as f:
             json.dump(index, f, indent=1)
         os.replace(aside, os.path.join(self._path, _INDEX))
 
+    def sweep(self) -> None:
+        """Remove what earlier runs left that are not in use."""
+        keep = {os.path.basename(s.path) for s in self._shards.values()}
+        for entry in os.scandir(self._path):
+            if entry.name in keep or not entry.name.endswith((_SHARD, _PARTIAL)):
+                continue
+            with contextlib.suppress(OSError):
+                age = time.time() - entry.stat().st_mtime
+                if entry.name in self._old or age > _IN_USE:
+                    os.unlink(entry.path)
+
     def discard(self) -> None:
+        """Remove what was written."""
         for shard in self._shards.values():
             shard.discard()
 
@@ -141,7 +176,7 @@ def _index(path: str) -> Any:
     try:
         with open(name, encoding="utf-8") as f:
             index = json.load(f)
-    except FileNotFoundError as e:
+    except (FileNotFoundError, NotADirectoryError) as e:
         raise errors.NotFoundError(
             f"No dataset was saved at {path}: there is no {_INDEX}. Datasets that "
             "TensorFlow saved can be read by TensorFlow only."
@@ -150,6 +185,8 @@ def _index(path: str) -> Any:
         raise errors.DataLossError(f"{name} is damaged: {e}") from e
     if not isinstance(index, dict) or index.get("format") != _FORMAT:
         raise errors.DataLossError(f"{name} does not belong to a dataset.")
+    if not {"spec", "compression", "shards"} <= index.keys():
+        raise errors.DataLossError(f"{name} is damaged: it is not complete.")
     return index
 
 
@@ -158,7 +195,8 @@ def load(path: str, spec: Any, compression: Any, wait: bool) -> list[SavedShard]
 
     Raises:
         NotFoundError: there are none, even after waiting.
-        ValueError: they have another spec or compression.
+        ValueError: they have another compression.
+        InvalidArgumentError: they have another spec.
     """
     index = _awaited(path) if wait else _index(path)
     found = layouts.to_spec(index["spec"])
@@ -195,11 +233,13 @@ def _awaited(path: str) -> Any:
 
 def _check_same(given: Any, found: Any, path: str) -> None:
     here, there = list(elements.paths(given)), list(elements.paths(found))
+    if not all(isinstance(s, specs.TensorSpec) for _, s in here):
+        raise TypeError(f"element_spec must consist of TensorSpec, received {given!r}.")
     if [p for p, _ in here] != [p for p, _ in there] or not all(
         a.dtype == b.dtype and (b.shape is None or a.fits(b.shape))
         for (_, a), (_, b) in zip(here, there, strict=True)
     ):
-        raise ValueError(
+        raise errors.InvalidArgumentError(
             f"The dataset at {path} has elements of {found}, which do not fit the "
             f"given element_spec {given}."
         )
@@ -222,7 +262,16 @@ class SavedShard(nodes.Node):
     signature: Any
 
     def cursor(self) -> cursors.Cursor:
-        """From the file."""
+        """From the file.
+
+        Raises:
+            NotFoundError: it was replaced since the dataset was loaded.
+        """
+        if not os.path.exists(self.path):
+            raise errors.NotFoundError(
+                f"{self.path} is gone: the dataset was saved anew since it was loaded. "
+                "Load it again."
+            )
         return cachefiles.Reading(self.path, self.compression, lambda: self.signature)
 
     @property

@@ -182,15 +182,15 @@ class Dealt(cursors.Cursor):
     Args:
         source: gives the elements.
         share: whose replicas take them.
-        missing: makes what a replica gets that finds no element any more; None if
-            such a step is dropped. Asked only when it happens.
+        missing: makes what a replica gets that finds no element any more, of what
+            another one has; None if such a step is dropped. Asked only when it happens.
     """
 
     def __init__(
         self,
         source: cursors.Cursor,
         share: Share,
-        missing: Callable[[], Any],
+        missing: Callable[[Any], Any],
     ) -> None:
         self._source, self._share, self._missing = source, share, missing
 
@@ -201,7 +201,7 @@ class Dealt(cursors.Cursor):
             parts = list(self._source.read(self._share.local))
             taken = len(parts)
             if taken < self._share.local:
-                empty = self._missing() if taken else None
+                empty = self._missing(parts[0]) if taken else None
                 if empty is None:
                     break
                 parts += [empty] * (self._share.local - taken)
@@ -233,7 +233,7 @@ class Separate(cursors.Cursor):
     """Each replica has a dataset of its own."""
 
     def __init__(
-        self, sources: Sequence[cursors.Cursor], missing: Callable[[], Any]
+        self, sources: Sequence[cursors.Cursor], missing: Callable[[Any], Any]
     ) -> None:
         self._sources, self._missing = list(sources), missing
 
@@ -242,10 +242,12 @@ class Separate(cursors.Cursor):
         found: list[Step] = []
         while len(found) < count:
             blocks = [source.read(1) for source in self._sources]
-            if not any(len(b) for b in blocks):
+            there = [b[0] for b in blocks if len(b)]
+            if not there:
                 break
-            empty = self._missing() if not all(len(b) for b in blocks) else None
-            if empty is None and not all(len(b) for b in blocks):
+            is_whole = len(there) == len(blocks)
+            empty = None if is_whole else self._missing(there[0])
+            if empty is None and not is_whole:
                 break
             parts = [b[0] if len(b) else empty for b in blocks]
             found.append(Step(parts, None, 1))

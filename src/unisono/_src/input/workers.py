@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import pickle
 import sys
 import traceback
+from multiprocessing import reduction
 from typing import Any
 
 from unisono._src.input import columnar, cursors, elements, mapping, nodes, selecting
@@ -74,7 +74,8 @@ class Raised:
         trace = "".join(traceback.format_exception(exception))
         try:
             exception.add_note(f"In a worker process:\n{trace}")
-            pickle.loads(pickle.dumps(exception))
+            # What cannot be sent would be lost on the way.
+            reduction.ForkingPickler.loads(reduction.ForkingPickler.dumps(exception))
             self.exception = exception
         except Exception:
             told = f"{type(exception).__name__} in a worker process:\n{trace}"
