@@ -96,7 +96,8 @@ def test_an_iterator_goes_on_after_a_position_that_was_refused(function):
     with pytest.raises(ValueError, match="is that of a"):
         plain.set_state(saved(other))
     with pytest.raises(ValueError, match="made in another way"):
-        plain.set_state({**plain.get_state(), "position": {}})
+        position = {"source": {}, "pass": 0, "index": 0}
+        plain.set_state({**plain.get_state(), "position": position})
     assert sorted([first, *map(int, plain)]) == list(range(20))
     other.close()
     iterator.close()

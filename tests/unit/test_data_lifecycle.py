@@ -12,6 +12,7 @@ import pytest
 import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.pipelines import COUNTS, Dataset, flat, parts, resumed, saved
+from unisono._src.input import ahead
 
 IO = uni.distribute.InputOptions
 PER_REPLICA = uni.distribute.InputReplicationMode.PER_REPLICA
@@ -353,3 +354,28 @@ def test_another_strategy_may_not_iterate():
         iter(dataset)
     with mirrored(2).scope():
         assert parts(2, dataset) == [[[0], [1]], [[2], [3]]]
+
+
+def test_a_loader_that_is_busy_is_closed_when_it_comes_back(monkeypatch):
+    monkeypatch.setattr(ahead, "_GOODBYE", 0.05)
+    closed = []
+
+    def batches():
+        try:
+            yield np.arange(4)
+            time.sleep(0.5)
+            yield np.arange(4)
+            yield np.arange(4)
+        finally:
+            closed.append(True)
+
+    iterator = iter(mirrored(2).experimental_distribute_dataset(batches()))
+    next(iterator)
+    time.sleep(0.05)
+    iterator.close()
+    assert list(iterator) == [] and not closed
+    for _ in range(100):
+        if closed:
+            break
+        time.sleep(0.02)
+    assert closed == [True]

@@ -4,14 +4,17 @@ import threading
 import time
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unisono as uni
+from tests.parity.programs import mirrored
 from tests.unit.pipelines import (
     Dataset,
     build,
+    flat,
     numbers,
     pipelines,
     resumed,
@@ -277,3 +280,74 @@ def test_a_position_can_be_saved_while_the_input_is_stuck():
     assert next(again).tolist() == next(iterator).tolist() == [12, 13]
     iterator.close()
     again.close()
+
+
+@pytest.mark.parametrize("position", [None, {}, 3, {"source": {}}])
+def test_a_damaged_position_changes_nothing(position):
+    for iterator in (
+        iter(mirrored(2).experimental_distribute_dataset(np.arange(4) for _ in "abc")),
+        iter(Dataset.from_loader(np.arange(4) for _ in "abc")),
+    ):
+        next(iterator)
+        state = {**saved(iterator), "position": position}
+        with pytest.raises(ValueError, match="position is damaged"):
+            iterator.set_state(state)
+        assert len(list(iterator)) == 2
+        iterator.close()
+
+
+def test_the_position_can_be_asked_for_after_closing():
+    def made():
+        return mirrored(2).experimental_distribute_dataset(
+            Dataset.range(40).map(lambda x: x).batch(4)
+        )
+
+    iterator = iter(made())
+    seen = flat(2, [next(iterator) for _ in range(3)])
+    # The thread reads on, which does not count.
+    time.sleep(0.1)
+    iterator.close()
+    rest = resumed(made(), saved(iterator))
+    assert seen + flat(2, rest) == list(range(40))
+
+
+@PROPERTY
+@given(
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(0, 6),
+    st.integers(0, 3),
+    st.sampled_from(["rows", "elements", "mapped"]),
+)
+def test_other_batch_sizes_go_on_at_the_same_example(before, after, stop, more, kind):
+    def made(size, n):
+        dataset = Dataset.range(50)
+        if kind == "elements":
+            dataset = dataset.map(lambda x: x)
+        dataset = dataset.shuffle(7, seed=3).batch(size)
+        if kind == "mapped":
+            dataset = dataset.map(lambda x: x)
+        return mirrored(n).experimental_distribute_dataset(dataset)
+
+    whole = flat(1, made(50, 1))
+    first = iter(made(before, 2))
+    seen = flat(2, [x for _, x in zip(range(stop), first, strict=False)])
+    second = resumed(made(after, 4), saved(first))
+    seen += flat(4, [x for _, x in zip(range(more), second, strict=False)])
+    third = resumed(made(5, 1), saved(second))
+    assert seen + flat(1, third) == whole
+    for iterator in (first, second, third):
+        iterator.close()
+
+
+def test_a_list_that_became_shorter_is_told():
+    def made(count):
+        batches = [np.arange(4) + 4 * i for i in range(count)]
+        return mirrored(2).experimental_distribute_dataset(batches)
+
+    iterator = iter(made(6))
+    for _ in range(5):
+        next(iterator)
+    with pytest.raises(ValueError, match="more elements than this one has"):
+        resumed(made(3), saved(iterator))
+    iterator.close()

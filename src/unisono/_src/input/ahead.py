@@ -7,7 +7,9 @@ import logging
 import queue
 import sys
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from unisono._src import priority
@@ -64,6 +66,8 @@ class _Tank:
         # The position behind an exception that the reader has not seen.
         self.failure: Any = None
         self.over = self.stopped = self.is_waiting = False
+        # What the thread does last.
+        self.closes: Callable[[], None] | None = None
         # The most units that one element ever had.
         self.largest = 1
 
@@ -73,6 +77,9 @@ class _Tank:
             self.read_on()
         except BaseException as e:
             self.ready.put((_Failure(e), self.given))
+        finally:
+            if self.closes is not None:
+                self.closes()
 
     def read_on(self) -> None:
         """Read until told to stop, or until the end."""
@@ -164,8 +171,11 @@ _running: weakref.WeakSet[Ahead] = weakref.WeakSet()
 @atexit.register
 def _stop_all() -> None:
     """A thread that is within JAX when the interpreter ends takes the process along."""
-    for ahead in list(_running):
-        ahead.stop(_LAST_GOODBYE)
+    threads = [ahead.tell_to_stop() for ahead in list(_running)]
+    end = time.monotonic() + _LAST_GOODBYE
+    for thread in threads:
+        if thread is not None:
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 class Ahead(cursors.Cursor):
@@ -188,6 +198,8 @@ class Ahead(cursors.Cursor):
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._is_closed = False
+        # What still tells the position when it is closed.
+        self._closed: tuple[cursors.Trail, int] | None = None
 
     def _start(self, state: dict[str, Any] | None = None) -> _Tank:
         tank = _Tank(self._source, self._size, self._nice)
@@ -268,6 +280,9 @@ class Ahead(cursors.Cursor):
         Args:
             back: units that were read and not used.
         """
+        if self._closed is not None:
+            trail, given = self._closed
+            return {"trail": trail.remembered(given - back)}
         if self._tank is None:
             return {"trail": cursors.at(self._source.get_state())}
         tank = self._tank
@@ -289,20 +304,34 @@ class Ahead(cursors.Cursor):
             self._start(before["trail"])
             raise
 
-    def stop(self, seconds: float = _GOODBYE) -> None:
-        """End the thread, waiting so long for it."""
+    def tell_to_stop(self) -> threading.Thread | None:
+        """Tell the thread to end, if there is one, and forget it."""
         tank, self._tank = self._tank, None
         thread, self._thread = self._thread, None
         if tank is None or thread is None:
-            return
+            return None
         tank.stop()
         self._source.cancel()
-        if thread is not threading.current_thread():
-            thread.join(seconds)
+        return thread
+
+    def stop(self) -> None:
+        """End the thread, waiting a little for it."""
+        thread = self.tell_to_stop()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_GOODBYE)
 
     def close(self) -> None:
         """End the thread, and give no element any more."""
         self._is_closed = True
+        tank, thread = self._tank, self._thread
+        if tank is not None:
+            if tank.trail.has_marks:
+                self._closed = (tank.trail, tank.given)
+            if thread is not None and thread.is_alive():
+                # It may sit in a user's code, where nothing can be closed.
+                tank.closes = self._source.close
+                self.stop()
+                return
         self.stop()
         self._source.close()
 

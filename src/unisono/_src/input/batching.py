@@ -19,12 +19,15 @@ class _Stacked(cursors.Derived):
         super().__init__(source)
         self._size, self._drop = size, drop
         self._buffers = buffers.Buffers()
+        # That of the batches which a position counts; it may be another program's.
+        self._counted = size
 
     def _make(self, block: Any) -> Any:
         return elements.stack(block, self._buffers.blank)
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
+        self._counted = self._size
         while len(found) < count:
             block = self._source.read(self._size)
             if not len(block) or (self._drop and len(block) < self._size):
@@ -35,9 +38,16 @@ class _Stacked(cursors.Derived):
         return found
 
     def skip(self, count: int) -> int:
-        passed = self._source.skip(count * self._size)
-        whole = passed // self._size
-        return whole if self._drop or passed % self._size == 0 else whole + 1
+        size = self._counted
+        whole, rest = divmod(self._source.skip(count * size), size)
+        return whole if self._drop or not rest else whole + 1
+
+    def get_state(self) -> dict[str, Any]:
+        return {"size": self._size, **super().get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._counted = state["size"]
 
 
 class _Gathered(_Stacked):

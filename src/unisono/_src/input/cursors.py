@@ -152,7 +152,9 @@ class Iterated(Cursor):
         """Start again and read up to the position."""
         self.close()
         self._passed = 0
-        self.skip(state["passed"])
+        passed = self.skip(state["passed"])
+        if passed < state["passed"]:
+            raise _fewer(state["passed"], passed)
 
     def close(self) -> None:
         """Close the iterator, if it can be closed."""
@@ -169,6 +171,13 @@ def at(state: Any) -> dict[str, Any]:
 
 # So many exceptions in a row are met when elements are read again.
 _FAILURES = 1000
+
+
+def _fewer(wanted: int, found: int) -> ValueError:
+    return ValueError(
+        "The position was saved from a dataset with more elements than this one has: "
+        f"{wanted} were read, here are {found}."
+    )
 
 
 def no_end(who: str) -> RuntimeError:
@@ -227,6 +236,11 @@ class Trail:
             state = _Untold(e)
         self._marks.append((self.read_so_far, state))
 
+    @property
+    def has_marks(self) -> bool:
+        """Whether some position is remembered."""
+        return bool(self._marks)
+
     def skip(self, count: int) -> int:
         """Pass over elements of the source; returns how many there were."""
         passed = self._source.skip(count)
@@ -259,10 +273,7 @@ class Trail:
                     raise
                 continue
             if not len(found):
-                raise ValueError(
-                    "The position was saved from a dataset with more elements than "
-                    f"this one has: {end} were read, here are {number}."
-                )
+                raise _fewer(end, number)
             failed = 0
             yield number, found[0]
 
@@ -291,8 +302,12 @@ class Trail:
         self._marks.clear()
         self._source.set_state(state["source"])
         self.read_so_far = state["index"] - state["pass"]
-        self._marks.append((self.read_so_far, state["source"]))
-        self.read_so_far += self._source.skip(state["pass"])
+        passed = self._source.skip(state["pass"])
+        if passed < state["pass"]:
+            raise _fewer(state["index"], self.read_so_far + passed)
+        self.read_so_far += passed
+        # What is read from here on may be counted otherwise: in larger batches.
+        self._mark()
 
 
 # A position is remembered every so many elements, in case a function raises.

@@ -159,6 +159,13 @@ def check_state(state: Any, kind: str) -> None:
         raise ValueError(
             f"The position is that of a {state.get('kind')!r}, and this is a {kind!r}."
         )
+    position = state["position"]
+    if not isinstance(position, dict) or not {"source", "pass", "index"} <= set(
+        position
+    ):
+        raise ValueError(
+            f"The position is damaged: {position!r} is none that get_state() gave."
+        )
 
 
 class DatasetIterator(PositionedIterator):
