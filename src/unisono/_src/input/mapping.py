@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src import specs
-from unisono._src.input import cursors, elements, nodes
+from unisono._src.input import cursors, elements, nodes, results
 
 AUTOTUNE = -1
 # A function that takes less than this gains nothing from threads.
@@ -41,7 +41,9 @@ def apply(fn: Callable[..., Any], element: Any) -> Any:
     if isinstance(result, list):
         # Here, and only here, a list is structure to TensorFlow as well.
         result = tuple(result)
-    return elements.convert(result)
+    made = elements.convert(result)
+    del result
+    return results.settled(made, element)
 
 
 class _Mapped(cursors.Called):

@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src.input import ahead, choices, cursors, elements, mapping, nodes
+from unisono._src.input import (
+    ahead,
+    choices,
+    cursors,
+    elements,
+    mapping,
+    nodes,
+    results,
+)
 from unisono._src.input.selecting import Make
 
 _LOG = logging.getLogger("unisono")
@@ -225,7 +233,10 @@ class _Scanned(cursors.Called):
             for element in block:
                 state, out = self._node.fn(self._state, element)
                 self._state = elements.convert(state)
-                found.append(elements.convert(out))
+                made = elements.convert(out)
+                del out
+                found.append(results.settled(made, element))
+                del made
         except BaseException:
             self._keep(block)
             raise
