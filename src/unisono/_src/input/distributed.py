@@ -179,7 +179,6 @@ class DistributedDataset:
         own = distributing.for_worker(
             self._given, self._decision, self._share.workers, self._share.worker
         )
-        distributing.warn(self._decision, self._share.workers)
         self._node = workers.prepared(own, wanted.worker_processes)
         self._topic = f"input {next(_NUMBERS)}"
         self._iterators = itertools.count()

@@ -257,22 +257,24 @@ def for_worker(
     node: nodes.Node, decision: Decision, workers: int, worker: int
 ) -> nodes.Node:
     """The plan that one of several workers runs; DATA and OFF change nothing."""
-    hinted = decision.kind == Policy.HINT
-    node = shard_hints(node, *((workers, worker) if hinted else (1, 0)))
-    if workers > 1 and decision.kind == Policy.FILE:
-        return shard_files(node, workers, worker)
-    return node
-
-
-def warn(decision: Decision, workers: int) -> None:
-    """Tell if what was asked for came to something that costs more."""
-    asked = decision.policy == Policy.AUTO and decision.kind == Policy.DATA
-    if asked and workers > 1:
+    if workers > 1 and (decision.policy, decision.kind) == (Policy.AUTO, Policy.DATA):
         _LOG.warning(
             "AutoShardPolicy.AUTO: the dataset reads no files, so each of the %d "
             "workers runs the whole pipeline and keeps its share of every batch.",
             workers,
         )
+    return share_of(node, decision, workers, worker)
+
+
+def share_of(
+    node: nodes.Node, decision: Decision, workers: int, worker: int
+) -> nodes.Node:
+    """The same, for whoever only wants to know."""
+    hinted = decision.kind == Policy.HINT
+    node = shard_hints(node, *((workers, worker) if hinted else (1, 0)))
+    if workers > 1 and decision.kind == Policy.FILE:
+        return shard_files(node, workers, worker)
+    return node
 
 
 def hints(node: nodes.Node) -> list[selecting.Shard]:

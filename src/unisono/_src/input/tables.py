@@ -44,7 +44,7 @@ class _Split:
         self.marks = distributing.hints(node) if decision.kind == Policy.HINT else []
         self.shares = [share._replace(worker=w) for w in range(share.workers)]
         self.plans = [
-            distributing.for_worker(node, decision, s.workers, s.worker)
+            distributing.share_of(node, decision, s.workers, s.worker)
             for s in self.shares
         ]
         self.sizes = [
