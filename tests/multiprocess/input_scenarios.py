@@ -43,6 +43,97 @@ def lines(s, w, paths, batch=2):
     return [texts, str(found.describe().rows)]
 
 
+def _numbers(strategy, value):
+    """The numbers that each local replica has, which may be text."""
+    parts = strategy.experimental_local_results(value)
+    return [[int(x) for x in np.ravel(part)] for part in parts]
+
+
+def _number(line):
+    return np.int64(int(line))
+
+
+def _lines_of(names):
+    """The usual form: a dataset of names, of which several are read in turn."""
+    return names.interleave(tf.data.TextLineDataset, cycle_length=2).map(_number)
+
+
+def _generated(count):
+    spec = tf.TensorSpec((), np.int64)
+    return Dataset.from_generator(lambda: iter(range(count)), output_signature=spec)
+
+
+def _same(x):
+    return x
+
+
+def _datasets(folder):
+    """Datasets of numbers: of files, where file i holds 10 i, 10 i + 1 and so on."""
+    paths = [f"{folder}/part-{i}" for i in range(3)]
+    hint = tf.data.experimental.SHARD_HINT
+    marked = Dataset.range(18).shard(hint, hint)
+    listed = Dataset.list_files(f"{folder}/part-*", shuffle=False)
+    lines = tf.data.TextLineDataset(paths)
+    return {
+        "listed": _lines_of(listed).batch(4),
+        "shuffled names": _lines_of(Dataset.list_files(f"{folder}/part-*")).batch(4),
+        "names": _lines_of(Dataset.from_tensor_slices(paths)).batch(4),
+        "names in turn": _lines_of(listed.repeat(2)).batch(4),
+        "mapped names": _lines_of(listed.map(_same)).batch(4),
+        "lines": lines.map(_number).batch(4),
+        "lines, size unseen": lines.batch(4).map(lambda x: np.vectorize(int)(x)),
+        "full lines": lines.map(_number).batch(4, drop_remainder=True),
+        "range": Dataset.range(10).batch(4),
+        "odd": Dataset.range(9).batch(3),
+        "small": Dataset.range(7).batch(5),
+        "full": Dataset.range(11).batch(4, drop_remainder=True),
+        "full twice": Dataset.range(11).batch(4, drop_remainder=True).repeat(2),
+        "repeated": Dataset.range(7).batch(4).repeat(3),
+        "taken": Dataset.range(30).shuffle(5).batch(4).skip(1).take(3).prefetch(1),
+        "size unseen": Dataset.range(10).batch(4).map(_same),
+        "marked": marked.batch(4),
+        "marked, full": marked.batch(4, drop_remainder=True),
+        "marked, size unseen": marked.batch(4).map(_same),
+        "arrays": Dataset.from_tensor_slices(np.arange(13)).batch(4),
+        "generated": _generated(10).batch(4),
+        "loader": [np.arange(4), np.arange(4, 8), np.arange(8, 10)],
+        "batches": np.arange(12).reshape(3, 4),
+    }
+
+
+def described(s, w, folder, policy, names):
+    """What descriptions say of datasets, and what is read of them."""
+    found = {}
+    for name, dataset in _datasets(folder).items():
+        if name not in names:
+            continue
+        if hasattr(dataset, "with_options"):
+            dataset = _with_policy(dataset, policy)
+        made = s.experimental_distribute_dataset(dataset)
+        told = made.describe()
+        steps = [_numbers(s, x) for x in made]
+        rows = [[r.worker, r.reads, r.count, r.parts] for r in told.rows]
+        found[name] = [rows, told.rule, told.remainder, int(made.cardinality), steps]
+    return found
+
+
+def described_elements(s, w, sizes):
+    """The same of datasets that a function made: elements per worker, batch size."""
+    found = []
+    for lengths, size, drop in sizes:
+
+        def make(c, lengths=lengths, size=size, drop=drop):
+            own = Dataset.range(lengths[c.input_pipeline_id])
+            return own.batch(size, drop_remainder=drop)
+
+        made = s.distribute_datasets_from_function(make)
+        told = made.describe()
+        steps = [_numbers(s, x) for x in made]
+        rows = [[r.worker, r.reads, r.count, r.parts] for r in told.rows]
+        found.append([rows, told.rule, told.remainder, steps])
+    return found
+
+
 def too_few_files(s, w, path):
     return attempt(lambda: lines(s, w, [path]))
 

@@ -1,6 +1,8 @@
 """Datasets of several workers: TensorFlow's rules, and every example exactly once."""
 
+import itertools
 import json
+import re
 
 import pytest
 
@@ -180,3 +182,193 @@ def test_shuffles_in_functions_are_the_same_for_all_workers(pair, how):
     epochs = [[x for step in epoch for x in step] for epoch in first]
     assert [sorted(epoch) for epoch in epochs] == [list(range(40))] * 2
     assert epochs[0] != epochs[1]
+
+
+# What descriptions say, compared with what is read.
+
+FILED = [
+    "listed",
+    "shuffled names",
+    "names",
+    "names in turn",
+    "mapped names",
+    "lines",
+    "lines, size unseen",
+    "full lines",
+]
+COUNTED = [
+    "range",
+    "odd",
+    "small",
+    "full",
+    "full twice",
+    "repeated",
+    "taken",
+    "size unseen",
+    "arrays",
+    "generated",
+]
+MARKED = ["marked", "marked, full", "marked, size unseen"]
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """Three files of 6, 5 and 3 lines: 0 to 5, 10 to 14, and 20 to 22."""
+    folder = tmp_path_factory.mktemp("parts")
+    for i, count in enumerate([6, 5, 3]):
+        lines = [str(10 * i + j) for j in range(count)]
+        (folder / f"part-{i}").write_text("\n".join(lines))
+    return str(folder)
+
+
+def flat(steps):
+    return [x for step in steps for part in step for x in part]
+
+
+def told_number(text, what):
+    """The number in front of a word, or None."""
+    found = re.search(rf"([\d,]+) {what}", text)
+    return int(found[1].replace(",", "")) if found else None
+
+
+def check_counts(rows, remainder, steps, is_shared):
+    """Every number of the rows, if it is told at all, is that of what was read."""
+    for (_, _, count, parts), made in zip(rows, steps, strict=True):
+        examples = told_number(count, r"(?:of [\d,]+ )?examples?")
+        if examples is not None:
+            assert examples == len(flat(made)), count
+        own = [step for step in made if flat([step])]
+        told = told_number(count, "steps?")
+        assert told is None or told == len(own), count
+        assert (told is None) == (not is_shared or examples is None), count
+        if not is_shared and told_number(count, "global batch"):
+            assert told_number(count, "global batch") == len(made), count
+        check_parts(parts, made)
+    told = told_number(remainder, "steps?")
+    assert told is None or told == len(steps[0]) == len(steps[1]), remainder
+
+
+def check_parts(told, made):
+    """The sizes of the parts are those of the first batch, if that is full."""
+    sizes = [[len(part) for part in step] for step in made]
+    bounds = re.findall(r"\[(\d+):(\d+)\]", told)
+    if bounds:
+        assert sizes[0] == [int(b) - int(a) for a, b in bounds], told
+    elif "1/" not in told:
+        turns = [turn.split(" of ")[0] for turn in told.split(", then ")]
+        expected = [[int(x) for x in turn.split(", ")] for turn in turns]
+        assert sizes[: len(expected)] == expected, told
+
+
+def check_dropped(remainder, read, whole):
+    """What is said to be dropped is what is missing."""
+    missing = len(whole) - len(read)
+    told = re.search(r"drop_remainder drops ([\d,]+) example", remainder)
+    if told:
+        each = 2 if " on each worker" in remainder else 1
+        assert each * int(told[1]) == missing, remainder
+    if "Nothing is dropped" in remainder:
+        assert missing == 0, remainder
+    if missing:
+        assert "drop_remainder drops" in remainder or "are dropped" in remainder
+
+
+@pytest.mark.parametrize("policy", ["AUTO", "FILE", "DATA", "OFF"])
+@pytest.mark.parametrize("size", ["pair", "doubles"])
+def test_the_described_files_are_those_that_are_read(request, parts, size, policy):
+    group = request.getfixturevalue(size)
+    first, second = group.call("described", folder=parts, policy=policy, names=FILED)
+    for name in FILED:
+        rows, rule, remainder, _, _ = first[name]
+        assert second[name][:3] == [rows, rule, remainder] and len(rows) == 2
+        made = [first[name][4], second[name][4]]
+        is_shared = policy != "DATA"
+        check_counts(rows, remainder, made, is_shared)
+        read = [{x // 10 for x in flat(steps)} for steps in made]
+        for (_, reads, _, _), numbers in zip(rows, read, strict=True):
+            named = re.findall(r"part-(\d)", reads)
+            if name == "mapped names":
+                assert not named
+                continue
+            assert told_number(reads, "files?") == len(named) == len(set(named))
+            assert (" in shuffled order" in reads) == (
+                name == "shuffled names" and len(named) > 1
+            )
+            # With chunks of few batches not every file is in those of a worker.
+            assert numbers <= set(map(int, named)), reads
+            if is_shared and "unseen" not in name:
+                assert numbers == set(map(int, named)), reads
+        whole = [*range(6), *range(10, 15), *range(20, 23)]
+        whole *= 2 if name == "names in turn" else 1
+        times = 2 if "every example comes 2 times" in remainder else 1
+        both = flat(made[0]) + flat(made[1])
+        check_dropped(remainder, both, whole * times)
+        if "Nothing is dropped" in remainder:
+            assert sorted(both) == sorted(whole * times)
+
+
+@pytest.mark.parametrize("policy", ["AUTO", "DATA", "OFF", "HINT"])
+@pytest.mark.parametrize("size", ["pair", "doubles"])
+def test_the_described_numbers_are_those_that_are_read(request, tmp_path, size, policy):
+    names = COUNTED + MARKED + ["loader", "batches"] * (policy == "AUTO")
+    (tmp_path / "part-0").write_text("0")
+    group = request.getfixturevalue(size)
+    first, second = group.call(
+        "described", folder=str(tmp_path), policy=policy, names=names
+    )
+    wholes = {
+        "range": 10,
+        "odd": 9,
+        "small": 7,
+        "full": 11,
+        "full twice": 22,
+        "repeated": 21,
+        "taken": 12,
+        "size unseen": 10,
+        "arrays": 13,
+        "generated": 10,
+        "loader": 10,
+        "batches": 12,
+    }
+    for name in names:
+        rows, rule, remainder, cardinality, _ = first[name]
+        assert second[name][:3] == [rows, rule, remainder] and len(rows) == 2
+        made = [first[name][4], second[name][4]]
+        is_shared = policy in ("OFF", "HINT")
+        check_counts(rows, remainder, made, is_shared)
+        assert cardinality == (told_number(rows[0][2], "global batch") or -2)
+        times = 2 if "every example comes 2 times" in remainder else 1
+        whole = range(wholes.get(name, 18) * times)
+        check_dropped(remainder, flat(made[0]) + flat(made[1]), whole)
+        hinted = policy == "HINT" and name in MARKED
+        for (_, reads, _, _), steps in zip(rows, made, strict=True):
+            told = re.match(r"elements (\d+), (\d+), .* of Range\(0, 18\)$", reads)
+            assert bool(told) == hinted, reads
+            if told:
+                start, after = int(told[1]), int(told[2])
+                assert {x % (after - start) for x in flat(steps)} == {start}
+            else:
+                assert reads.startswith("every example")
+                assert reads.endswith("and keeps its chunks") == (not is_shared)
+
+
+@pytest.mark.parametrize("size", ["pair", "doubles"])
+def test_each_worker_describes_its_own_dataset_of_a_function(request, size):
+    group = request.getfixturevalue(size)
+    lengths = [(8, 8), (9, 5), (3, 12), (4, 4)]
+    cases = list(itertools.product(lengths, [2], [False, True]))
+    for worker, found in enumerate(group.call("described_elements", sizes=cases)):
+        for (lengths, _, _), told in zip(cases, found, strict=True):
+            ((number, reads, count, _),), rule, remainder, steps = told
+            assert number == worker and reads == "its own dataset"
+            assert "The other workers have datasets of their own" in rule
+            own = [step for step in steps if flat([step])]
+            parts = [part for step in own for part in step if part]
+            assert told_number(count, "elements?") == len(parts)
+            assert told_number(count, "steps?") == len(own)
+            empty = len([p for step in own for p in step if not p])
+            lacking = told_number(remainder, "in the last step")
+            assert (lacking or 0) == empty, remainder
+            dropped = told_number(remainder, "example") or 0
+            assert dropped == lengths[worker] - len(flat(steps))
+            assert "gets empty batches until all have finished" in remainder

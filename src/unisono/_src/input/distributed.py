@@ -17,8 +17,10 @@ from unisono._src.input import (
     batching,
     choices,
     cursors,
+    descriptions,
     distributing,
     elements,
+    function_tables,
     iterators,
     loaders,
     mixing,
@@ -204,13 +206,13 @@ class DistributedDataset:
 
     @property
     def cardinality(self) -> np.int64:
-        """How many global batches there are, or one of the two constants."""
-        return np.int64(self._given.cardinality)
+        """How many global batches this worker has, or one of the two constants."""
+        return np.int64(self._node.cardinality)
 
     def _count(self) -> int:
         """How many steps there are; with shared batches each is several of them."""
         shared = self._share.workers > 1 and not self._by_data
-        return nodes.UNKNOWN if shared else self._given.cardinality
+        return nodes.UNKNOWN if shared else self._node.cardinality
 
     def __len__(self) -> int:
         return nodes.known_length(self._count())
@@ -218,7 +220,7 @@ class DistributedDataset:
     def __bool__(self) -> bool:
         return True
 
-    def describe(self) -> tables.InputDescription:
+    def describe(self) -> descriptions.InputDescription:
         """What is read by whom, how it is split, and what happens to the remainder."""
         return tables.describe_batches(self._given, self._decision, self._share)
 
@@ -304,12 +306,12 @@ class DistributedDatasetsFromFunction(DistributedDataset):
                 "`distribute_datasets_from_function` of tf.distribute.MirroredStrategy."
             )
         self._nodes = [_made(dataset_fn, c) for c in self._contexts()]
-        self._given = self._nodes[0]
+        self._given = self._node = self._nodes[0]
         self._topic = f"input {next(_NUMBERS)}"
         self._iterators = itertools.count()
         if self._per_replica:
             self._kind = "elements per replica"
-        _LOG.info("%s", self.describe().line)
+        _LOG.info("%s", self._described(look=False).line)
 
     @property
     def _by_data(self) -> bool:
@@ -319,6 +321,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
     def _with_whole_steps(self) -> DistributedDatasetsFromFunction:
         """End before the first step for which some replica has no element."""
         self._drops = True
+        _LOG.info("%s", self._described(look=False).line)
         return self
 
     def _contexts(self) -> list[choices.InputContext]:
@@ -342,9 +345,13 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         """Not that of the dataset: each replica takes an element of its own."""
         return nodes.UNKNOWN
 
-    def describe(self) -> tables.InputDescription:
+    def describe(self) -> descriptions.InputDescription:
         """What each replica takes, and what happens to the remainder."""
-        return tables.describe_elements(self._nodes, self._share, self._drops)
+        return self._described(look=True)
+
+    def _described(self, look: bool) -> descriptions.InputDescription:
+        given, share = self._nodes, self._share
+        return function_tables.describe_elements(given, share, self._drops, look)
 
     def _open(self) -> ahead.Ahead:
         missing = functools.partial(

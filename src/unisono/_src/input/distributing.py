@@ -13,9 +13,8 @@ from unisono._src.input import (
     batching,
     cachefiles,
     choices,
-    columnar,
     elements,
-    files,
+    filenames,
     mapping,
     memory,
     mixing,
@@ -28,7 +27,8 @@ from unisono._src.input import (
 _LOG = logging.getLogger("unisono")
 Policy = choices.AutoShardPolicy
 
-_FILES = (files.Files, columnar.Parquet, columnar.ArrayRecord)
+_FILES = filenames.FILES
+BATCHES = (batching.Batching, batching.Rebatch)
 _SEES_THROUGH = (
     mapping.Filter,
     selecting.Take,
@@ -60,7 +60,7 @@ def batch_size(node: nodes.Node) -> int | None:
     TensorFlow's rule: the first axis if it is fixed in every component, else what the
     last `batch` says, unless a transformation such as `map` stands behind it.
     """
-    walked = _walked_batch_size(node)
+    walked = walked_batch_size(node)
     if walked is not None or not _may_be_static(node):
         return walked
     sizes = {s.shape[0] if s.shape else None for s in elements.leaves(node.spec)}
@@ -69,20 +69,42 @@ def batch_size(node: nodes.Node) -> int | None:
 
 def _may_be_static(node: nodes.Node) -> bool:
     """Whether asking for the spec can tell more; it may call a user's function."""
-    batches = (batching.Batching, batching.Rebatch)
-    last = next((n for n in nodes.walk(node) if isinstance(n, batches)), None)
-    return last is None or last.drop
+    return drops_smaller(node) is not False
 
 
-def _walked_batch_size(node: nodes.Node) -> int | None:
+def drops_smaller(node: nodes.Node) -> bool | None:
+    """Whether the last `batch` drops one that is not full; None if there is none."""
+    last = next((n for n in nodes.walk(node) if isinstance(n, BATCHES)), None)
+    return None if last is None else last.drop
+
+
+def walked_batch_size(node: nodes.Node) -> int | None:
+    """What the last `batch` says, if nothing stands behind it that may change it."""
     while isinstance(node, _SEES_THROUGH):
         node = node.parents[0]
     if isinstance(node, batching.Batching):
         return node.size
     if isinstance(node, (mixing.Zip, mixing.Concatenate)):
-        sizes = {_walked_batch_size(n) for n in node.inputs}
+        sizes = {walked_batch_size(n) for n in node.inputs}
         return sizes.pop() if len(sizes) == 1 else None
     return None
+
+
+def is_fixed(node: nodes.Node, look: bool) -> bool | None:
+    """Whether the spec fixes every size; None if only an element could tell.
+
+    Args:
+        node: the plan.
+        look: whether an element may be looked at, which can cost a call or a read.
+    """
+    if not look and not nodes.tells_spec(node):
+        last = node
+        while isinstance(last, _SEES_THROUGH):
+            last = last.parents[0]
+        varies = isinstance(last, batching.Batching) and not last.drop
+        return False if varies else None
+    leaves = elements.leaves(node.spec)
+    return all(s.shape is not None and None not in s.shape for s in leaves)
 
 
 def is_constant(node: nodes.Node) -> bool:
@@ -237,19 +259,33 @@ def for_worker(
     node: nodes.Node, decision: Decision, workers: int, worker: int
 ) -> nodes.Node:
     """The plan that one of several workers runs; DATA and OFF change nothing."""
-    hinted = decision.kind == Policy.HINT
-    node = shard_hints(node, *((workers, worker) if hinted else (1, 0)))
-    if workers == 1:
-        return node
-    if decision.kind == Policy.FILE:
-        return shard_files(node, workers, worker)
-    if decision.kind == Policy.DATA and decision.policy == Policy.AUTO:
+    if workers > 1 and (decision.policy, decision.kind) == (Policy.AUTO, Policy.DATA):
         _LOG.warning(
             "AutoShardPolicy.AUTO: the dataset reads no files, so each of the %d "
             "workers runs the whole pipeline and keeps its share of every batch.",
             workers,
         )
+    return share_of(node, decision, workers, worker)
+
+
+def share_of(
+    node: nodes.Node, decision: Decision, workers: int, worker: int
+) -> nodes.Node:
+    """The same, for whoever only wants to know."""
+    hinted = decision.kind == Policy.HINT
+    node = shard_hints(node, *((workers, worker) if hinted else (1, 0)))
+    if workers > 1 and decision.kind == Policy.FILE:
+        return shard_files(node, workers, worker)
     return node
+
+
+def hints(node: nodes.Node) -> list[selecting.Shard]:
+    """Where the user marked a plan to be sharded."""
+    return [
+        n
+        for n in nodes.walk(node)
+        if isinstance(n, selecting.Shard) and n.shards == selecting.SHARD_HINT
+    ]
 
 
 def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:

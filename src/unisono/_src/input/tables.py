@@ -1,198 +1,278 @@
-"""What a distributed dataset does, as a table."""
+"""Who reads what of a dataset whose global batches are split."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 from unisono._src.input import (
     choices,
-    columnar,
+    counts,
+    descriptions,
     distributing,
-    files,
+    filenames,
+    mixing,
     nodes,
+    pipelines,
     plan,
+    selecting,
+    shuffling,
     steps,
 )
+from unisono._src.input.descriptions import InputDescription, InputRow
+from unisono._src.input.pipelines import plural
 
-_FILES = (files.Files, columnar.Parquet, columnar.ArrayRecord)
+Policy = choices.AutoShardPolicy
 _SHOWN = 4
 
 
-@dataclasses.dataclass(frozen=True)
-class InputRow:
-    """What one worker reads."""
+class _Split:
+    """What the plans tell about a dataset whose batches are split.
 
-    worker: int
-    reads: str
-    count: str
-    parts: str
-
-
-@dataclasses.dataclass(frozen=True)
-class InputDescription:
-    """Who reads what; prints as a table.
-
-    Attributes:
-        pipeline: the steps of the plan.
-        rule: how batches are split.
-        remainder: what happens to what does not divide.
-        rows: one per worker.
+    Args:
+        node: the plan that the user made.
+        decision: how it is split.
+        share: of this worker.
     """
 
-    pipeline: str
-    rule: str
-    remainder: str
-    rows: tuple[InputRow, ...]
+    def __init__(
+        self, node: nodes.Node, decision: distributing.Decision, share: steps.Share
+    ) -> None:
+        self.node, self.decision, self.share = node, decision, share
+        self.size = decision.size
+        self.marks = distributing.hints(node) if decision.kind == Policy.HINT else []
+        self.shares = [share._replace(worker=w) for w in range(share.workers)]
+        self.plans = [
+            distributing.share_of(node, decision, s.workers, s.worker)
+            for s in self.shares
+        ]
+        self.sizes = [
+            counts.sizes(p) if p.cardinality >= 0 else None for p in self.plans
+        ]
+
+    @functools.cached_property
+    def openers(self) -> list[Any]:
+        """The functions that open the files that are dealt."""
+        if self.decision.kind != Policy.FILE:
+            return []
+        found = distributing.file_nodes(self.node)
+        return [n.fn for n in found if isinstance(n, mixing.Interleave)]
 
     @property
-    def line(self) -> str:
-        """All of it in one line, for a log."""
-        reads = "; ".join(f"worker {r.worker} reads {r.reads}" for r in self.rows)
-        return f"Input {self.pipeline}: {reads}. {self.rule} {self.remainder}"
+    def is_shared(self) -> bool:
+        """Whether several workers read batches of their own."""
+        return self.share.workers > 1 and self.decision.kind != Policy.DATA
 
     @property
-    def table(self) -> Any:
-        """A `rich.table.Table`."""
-        import rich.table
+    def is_repeated(self) -> bool:
+        """Whether every worker reads everything and keeps it."""
+        kind = self.decision.kind
+        return self.is_shared and kind != Policy.FILE and not self.marks
 
-        table = rich.table.Table(title=f"Input: {self.pipeline}")
-        table.add_column("worker", justify="right")
-        for head in ("reads", "how many", "each replica gets"):
-            table.add_column(head)
-        for r in self.rows:
-            table.add_row(str(r.worker), r.reads, r.count, r.parts)
-        table.caption = f"{self.rule} {self.remainder}"
-        return table
+    @property
+    def is_dealt_shuffled(self) -> bool:
+        """Whether each worker takes its share of an order that may be its own."""
+        if not self.is_shared:
+            return False
+        dealt = [m.parent for m in self.marks]
+        if self.decision.kind == Policy.FILE:
+            dealt += _dealt_names(self.plans[0], self.share.workers)
+        return any(
+            isinstance(n, shuffling.Shuffle) for d in dealt for n in nodes.walk(d)
+        )
 
-    def __str__(self) -> str:
-        import rich.console
+    def cuts(self, rows: int, share: steps.Share) -> list[steps.Bounds]:
+        """The steps in which a worker takes a batch; see `steps.Cut`."""
+        if share.is_single:
+            return [[(0, rows)]]
+        if self.size is None:
+            return [plan.chunks_of_worker(rows, *share)]
+        return plan.fills_of_worker(rows, self.size, *share)
 
-        console = rich.console.Console(width=100, color_system=None)
-        with console.capture() as captured:
-            console.print(self.table)
-        return captured.get()
-
-
-def pipeline(node: nodes.Node) -> str:
-    """The plan from its source to its end."""
-    names = []
-    while True:
-        names.append(str(node))
-        if not node.parents:
-            break
-        if len(node.parents) > 1:
-            inner = ", ".join(pipeline(p) for p in node.parents)
-            names[-1] = f"{names[-1]}[{inner}]"
-            break
-        node = node.parents[0]
-    return " → ".join(reversed(names))
-
-
-def counted(cardinality: int, what: str) -> str:
-    """A number of things in words."""
-    if cardinality == nodes.INFINITE:
-        return f"endless {what}"
-    return f"{what}, as many as come" if cardinality < 0 else f"{cardinality:,} {what}"
+    def totals(self, worker: int) -> tuple[int, int, int] | None:
+        """Steps, examples that are kept, and examples that are read."""
+        sizes = self.sizes[worker]
+        if sizes is None:
+            return None
+        made = kept = 0
+        for rows, count in sizes.runs:
+            cuts = self.cuts(rows, self.shares[worker])
+            made += count * len(cuts)
+            kept += count * sum(b - a for step in cuts for a, b in step)
+        return made, kept, sizes.examples
 
 
-def _named(paths: Sequence[str]) -> str:
-    shown = ", ".join(paths[:_SHOWN])
-    more = len(paths) - _SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _files_of(node: nodes.Node, workers: int = 1, worker: int = 0) -> list[str]:
-    """The files of every source, or those that are dealt to one worker."""
-    found = [n for n in nodes.walk(node) if isinstance(n, _FILES)]
-    return [path for n in found for path in n.files[worker::workers]]
+def _dealt_names(node: nodes.Node, workers: int) -> list[nodes.Node]:
+    """The datasets of names of which a worker's plan reads a shard."""
+    return [
+        n.parent
+        for mixed in nodes.walk(node)
+        if isinstance(mixed, mixing.Interleave)
+        for n in nodes.walk(mixed.parent)
+        if isinstance(n, selecting.Shard) and n.shards == workers
+    ]
 
 
 def describe_batches(
     node: nodes.Node, decision: distributing.Decision, share: steps.Share
 ) -> InputDescription:
     """The description of a dataset whose global batches are split."""
-    rows = tuple(_row(node, decision, share, w) for w in range(share.workers))
-    if share.is_single:
-        rule, remainder = "One replica: elements are not split.", "Nothing is dropped."
-    elif decision.size is None:
-        rule = (
-            "Every global batch is cut into consecutive chunks of ceil(size / "
-            f"{share.replicas})."
-        )
-        remainder = (
-            "A smaller batch gives smaller chunks, and empty ones to the last "
-            "replicas; nothing is dropped."
-        )
-    else:
-        rule = (
-            f"Parts of fixed sizes, from a global batch of {decision.size}, are filled "
-            "in order."
-        )
-        remainder = (
-            "A smaller batch leaves the last replicas short or empty; nothing is "
-            "dropped."
-        )
-    return InputDescription(pipeline(node), rule, remainder, rows)
+    split = _Split(node, decision, share)
+    rows = tuple(
+        InputRow(w, _reads(split, w), _count(split, w), _parts(split, w))
+        for w in range(share.workers)
+    )
+    dropped = descriptions.dropped(split.plans, split.is_shared)
+    remainder = " ".join([*_remainder(split), *dropped])
+    return InputDescription(pipelines.text(node), _rule(split), remainder, rows)
 
 
-def _row(
-    node: nodes.Node, decision: distributing.Decision, share: steps.Share, worker: int
-) -> InputRow:
-    kind = decision.kind
-    dealt = kind == choices.AutoShardPolicy.FILE and share.workers > 1
-    mine = _files_of(node, share.workers, worker) if dealt else _files_of(node)
-    reads = f"{len(mine)} files: {_named(mine)}" if mine else "every example"
-    if share.workers > 1 and kind == choices.AutoShardPolicy.DATA:
-        reads += " and keeps its chunks"
-    count = counted(node.cardinality, "global batches")
-    return InputRow(worker, reads, count, _parts(node, decision, share, worker))
+def _reads(split: _Split, worker: int) -> str:
+    own, several = split.plans[worker], split.share.workers > 1
+    found = filenames.reading(own)
+    told = [descriptions.files(found.files, found.is_shuffled)] if found.files else []
+    told += [_unnamed(n.parent) for n in found.unnamed if n.fn in split.openers]
+    if several:
+        marks = [m.parent for m in split.marks]
+        told += [descriptions.picked(n, split.share.workers, worker) for n in marks]
+    if several and split.decision.kind == Policy.DATA:
+        return f"{'; '.join(told) or 'every example'} and keeps its chunks"
+    return "; ".join(told) or "every example"
 
 
-def _parts(
-    node: nodes.Node, decision: distributing.Decision, share: steps.Share, worker: int
-) -> str:
+def _unnamed(node: nodes.Node) -> str:
+    if isinstance(node, selecting.Shard):
+        return (
+            f"the files of {descriptions.picked(node.parent, node.shards, node.index)}"
+        )
+    return f"the files of every element of {pipelines.text(node)}"
+
+
+def _count(split: _Split, worker: int) -> str:
+    own = split.plans[worker]
+    batched = any(isinstance(n, distributing.BATCHES) for n in nodes.walk(own))
+    whole = split.share.is_single and not batched
+    unit = "element" if whole else "global batch"
+    told = [descriptions.counted(own.cardinality, unit)]
+    totals = split.totals(worker)
+    if totals is None or whole:
+        return told[0]
+    made, kept, read = totals
+    some = f"{kept:,} of " if kept != read else ""
+    told.append(f"{some}{plural(read, 'example')}")
+    if split.is_shared:
+        told.append(plural(made, "step"))
+    return ", ".join(told)
+
+
+def _parts(split: _Split, worker: int) -> str:
+    share = split.shares[worker]
     if share.is_single:
         return "all"
-    if decision.size is not None:
-        sizes = plan.sizes_of_worker(
-            decision.size, share.replicas, share.workers, worker
-        )[: share.local]
-        return f"{_runs(sizes)} of {decision.size}"
-    size = distributing._walked_batch_size(node)
+    size = split.size or distributing.walked_batch_size(split.node)
     if size is None:
         return f"1/{share.replicas} of each batch"
-    bounds = plan.chunks_of_worker(size, share.replicas, share.workers, worker)
-    rows = ", ".join(f"[{a}:{b}]" for a, b in bounds[:_SHOWN])
-    more = ", …" if len(bounds) > _SHOWN else ""
-    return f"rows {rows}{more} of {size}"
+    cuts = split.cuts(size, share)
+    if split.size is None:
+        bounds = cuts[0]
+        rows = ", ".join(f"[{a}:{b}]" for a, b in bounds[:_SHOWN])
+        more = ", …" if len(bounds) > _SHOWN else ""
+        return f"rows {rows}{more} of {size}"
+    told = [descriptions.numbers([b - a for a, b in step]) for step in cuts[:_SHOWN]]
+    more = ", then …" if len(cuts) > _SHOWN else ""
+    return f"{', then '.join(told)}{more} of {size}"
 
 
-def _runs(sizes: Sequence[int]) -> str:
-    shown = ", ".join(map(str, sizes[:8]))
-    return f"{shown}, …" if len(sizes) > 8 else shown
-
-
-_DROPPED = "A last step with too few elements is dropped."
-_FILLED = (
-    "A last step with too few elements gives empty batches if sizes may vary, and is "
-    "dropped if they are fixed."
-)
-
-
-def describe_elements(
-    given: Sequence[nodes.Node], share: steps.Share, drops: bool
-) -> InputDescription:
-    """The description of datasets that a function made."""
-    node = given[0]
-    found = _files_of(node)
-    reads = f"{len(found)} files: {_named(found)}" if found else "its own dataset"
-    what = f"one element of {'its own' if len(given) > 1 else 'the'} dataset"
-    row = InputRow(share.worker, reads, counted(node.cardinality, "elements"), what)
-    return InputDescription(
-        pipeline(node),
-        "Elements are not split: each replica takes the next one.",
-        _DROPPED if drops else _FILLED,
-        (row,),
+def _rule(split: _Split) -> str:
+    replicas = split.share.replicas
+    if split.share.is_single:
+        return "One replica: elements are not split."
+    if split.size is None:
+        return (
+            f"Every global batch is cut into consecutive chunks of ceil(size / "
+            f"{replicas})."
+        )
+    told = (
+        f"Parts of fixed sizes, from a global batch of {split.size}, are filled in "
+        "order"
     )
+    if split.is_shared:
+        return (
+            f"{told}, and each worker takes a batch of its own in as "
+            "many steps as that needs."
+        )
+    return f"{told}."
+
+
+def _remainder(split: _Split) -> Iterator[str]:
+    if not split.share.is_single:
+        yield from _smaller(split)
+    if split.is_shared:
+        yield from _several(split)
+    if split.is_shared and split.size is None:
+        if not split.is_repeated:
+            yield (
+                "The plan does not tell the batch size behind a transformation such "
+                "as map, so each worker keeps only its chunks of the batches that it "
+                "reads itself, and the other chunks are dropped: batch last, or use "
+                "AutoShardPolicy.DATA."
+            )
+    elif split.is_dealt_shuffled:
+        yield (
+            "What is dealt is shuffled before: without a seed each worker has another "
+            "order, and examples come twice or not at all."
+        )
+    elif any(counts.dropped(p) or counts.may_drop_unseen(p) for p in split.plans):
+        yield "The split drops nothing."
+    else:
+        yield "Nothing is dropped."
+
+
+def _smaller(split: _Split) -> Iterator[str]:
+    """What becomes of a batch that is not full."""
+    sizes = split.sizes[split.share.worker]
+    full = split.size or distributing.walked_batch_size(split.node)
+    if sizes is not None and all(rows == full for rows, _ in sizes.runs):
+        return
+    if full is not None and distributing.drops_smaller(split.node):
+        return
+    if split.size is None:
+        yield (
+            "A smaller batch gives smaller chunks, and empty ones to the last replicas."
+        )
+    else:
+        yield "A smaller batch leaves the last replicas short or empty."
+    if sizes is None or split.is_shared:
+        return
+    for rows in sorted({rows for rows, _ in sizes.runs if rows != full}):
+        parts = [part for s in split.shares for part in split.cuts(rows, s)[0]]
+        found = descriptions.numbers([b - a for a, b in parts])
+        yield f"A batch of {rows} gives the replicas {found}."
+
+
+def _several(split: _Split) -> Iterator[str]:
+    """What several workers with batches of their own make of them."""
+    totals = [split.totals(w) for w in range(split.share.workers)]
+    known = [t[0] for t in totals if t is not None]
+    if len(known) == len(totals) and len(set(known)) == 1:
+        yield f"All workers make {plural(known[0], 'step')}."
+    else:
+        most = f": {plural(max(known), 'step')}" if len(known) == len(totals) else ""
+        yield (
+            "Workers without data get empty parts until the one with the most has "
+            f"finished{most}."
+        )
+    if not split.is_repeated:
+        return
+    who = f"{split.decision.kind.name} does not shard"
+    if split.size is None:
+        yield (
+            f"{who}: each worker keeps its chunks of its own dataset's batches, so an "
+            "example comes once if all made the same dataset in the same order."
+        )
+    else:
+        yield (
+            f"{who}: every example comes {split.share.workers} times, once from each "
+            "worker, if all made the same dataset."
+        )
