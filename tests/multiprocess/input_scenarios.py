@@ -1,5 +1,6 @@
 """Datasets of several workers: scenarios like those of `scenarios`."""
 
+import glob
 import threading
 import time
 
@@ -188,6 +189,39 @@ def trained(s, w, policy, stop=None, state=None):
     saved = iterator.get_state()
     iterator.close()
     return [count, plain(total.numpy()), saved]
+
+
+def dealt(s, w, how, folder):
+    """What two epochs give one worker of a pipeline that it shares with another."""
+    hint = tf.data.experimental.SHARD_HINT
+    names = f"{folder}/*"
+
+    def numbers(lines):
+        return np.array([int(line) for line in np.ravel(lines)])
+
+    dataset, policy = {
+        "mapped": lambda: (
+            tf.data.TextLineDataset(sorted(glob.glob(names))).batch(4).map(numbers),
+            "AUTO",
+        ),
+        "shuffled names": lambda: (
+            Dataset.list_files(names)
+            .interleave(tf.data.TextLineDataset, cycle_length=2)
+            .batch(4)
+            .map(numbers),
+            "AUTO",
+        ),
+        "shuffled hint": lambda: (
+            Dataset.range(14).shuffle(14).shard(hint, hint).batch(4),
+            "HINT",
+        ),
+        "mapped hint": lambda: (
+            Dataset.range(14).shard(hint, hint).batch(4).map(lambda x: x),
+            "HINT",
+        ),
+    }[how]()
+    found = s.experimental_distribute_dataset(_with_policy(dataset, policy))
+    return [[local(s, x) for x in found] for _ in range(2)]
 
 
 def shuffled_within(s, w, how):

@@ -372,3 +372,23 @@ def test_each_worker_describes_its_own_dataset_of_a_function(request, size):
             dropped = told_number(remainder, "example") or 0
             assert dropped == lengths[worker] - len(flat(steps))
             assert "gets empty batches until all have finished" in remainder
+
+
+@pytest.mark.feature("H10")
+@pytest.mark.parametrize("group", ["pair", "doubles"])
+@pytest.mark.parametrize(
+    "how", ["mapped", "shuffled names", "shuffled hint", "mapped hint"]
+)
+def test_what_is_dealt_comes_once(request, parts, group, how):
+    workers = request.getfixturevalue(group).call("dealt", how=how, folder=parts)
+    whole = [*range(6), *range(10, 15), *range(20, 23)]
+    whole = list(range(14)) if "hint" in how else whole
+    for epoch in range(2):
+        assert sorted(flat(workers[0][epoch]) + flat(workers[1][epoch])) == whole
+
+
+def test_all_chunks_of_a_worker_s_own_batch_are_its_own(pair, parts):
+    # As TensorFlow was seen to do behind a map, where it does not know the size.
+    first, second = pair.call("dealt", how="mapped", folder=parts)
+    assert first[0][:3] == [[[0, 1]], [[2, 3]], [[4, 5]]]
+    assert second[0][:4] == [[[10, 11]], [[12, 13]], [[14]], [[]]]

@@ -29,7 +29,8 @@ def of_worker(dataset, policy, share):
     """What the replicas of one worker get, step by step."""
     decision = distributing.decide(dataset._node, policy)
     node = distributing.for_worker(dataset._node, decision, share.workers, share.worker)
-    cursor = steps.Cut(node.cursor(), share, decision.size)
+    is_common = decision.kind == distributing.Policy.DATA
+    cursor = steps.Cut(node.cursor(), share, decision.size, is_common)
     return [lists(step.parts()) for step in cursor]
 
 

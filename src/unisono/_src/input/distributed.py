@@ -182,7 +182,9 @@ class DistributedDataset:
         self._node = workers.prepared(own, wanted.worker_processes)
         self._topic = f"input {next(_NUMBERS)}"
         self._iterators = itertools.count()
-        if self._share.workers > 1 and self._by_data:
+        # Else each worker has an order of its own, and reads everything in it.
+        is_dealt = self._decision.kind != choices.AutoShardPolicy.OFF
+        if self._share.workers > 1 and is_dealt:
             notes = board.Board(topology, f"{self._topic}, seeds")
             together.share_seeds(self._node, notes)
         _LOG.info("%s", self.describe().line)
@@ -275,7 +277,8 @@ class DistributedDataset:
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
         if self._share.is_single:
             return steps.Whole(node.cursor())
-        return steps.Cut(node.cursor(), self._share, self._decision.size)
+        size, common = self._decision.size, self._by_data
+        return steps.Cut(node.cursor(), self._share, size, common)
 
 
 _PER_WORKER = choices.InputReplicationMode.PER_WORKER

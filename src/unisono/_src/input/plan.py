@@ -26,6 +26,18 @@ def chunks_of_worker(
     return chunks(batch, replicas)[worker::workers]
 
 
+def chunks_in_turn(
+    batch: int, replicas: int, local: int
+) -> list[list[tuple[int, int]]]:
+    """The steps in which a worker takes all chunks of a batch that no other one reads.
+
+    >>> chunks_in_turn(7, replicas=4, local=2)
+    [[(0, 2), (2, 4)], [(4, 6), (6, 7)]]
+    """
+    found = chunks(batch, replicas)
+    return [found[i : i + local] for i in range(0, replicas, local)]
+
+
 def sizes_of_worker(batch: int, replicas: int, workers: int, worker: int) -> list[int]:
     """How many examples the parts of one worker have, in turn.
 

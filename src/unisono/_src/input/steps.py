@@ -57,6 +57,15 @@ class Step(NamedTuple):
         return [elements.rows(self.batch, a, b) for a, b in self.bounds]
 
 
+def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bounds]:
+    """The steps in which a worker takes a batch; see `Cut`."""
+    if size is not None:
+        return plan.fills_of_worker(rows, size, *share)
+    if is_common:
+        return [plan.chunks_of_worker(rows, *share)]
+    return plan.chunks_in_turn(rows, share.replicas, share.local)
+
+
 class Cut(cursors.Cursor):
     """Steps made of global batches, each batch cut by itself.
 
@@ -68,10 +77,20 @@ class Cut(cursors.Cursor):
         share: whose replicas take them.
         size: the declared size of a batch, if the parts have fixed sizes (rule B);
             None cuts chunks of the actual size (rule A).
+        is_common: whether all workers read the same batches, of which each takes its
+            chunks; else it takes all of them, in several steps.
     """
 
-    def __init__(self, source: cursors.Cursor, share: Share, size: int | None) -> None:
+    def __init__(
+        self,
+        source: cursors.Cursor,
+        share: Share,
+        size: int | None,
+        is_common: bool = True,
+    ) -> None:
         self._source, self._share, self._size = source, share, size
+        self._is_common = is_common
+        self._has_turns = share.workers > 1 and not (is_common and size is None)
         # Where the present batch began; None where each is one step, and no position
         # is within it.
         self._before: dict[str, Any] | None = None
@@ -89,7 +108,7 @@ class Cut(cursors.Cursor):
         return found
 
     def _next_batch(self) -> bool:
-        if self._size is not None and self._share.workers > 1:
+        if self._has_turns:
             self._before = self._source.get_state()
         self._turn = 0
         block = self._source.read(1)
@@ -99,14 +118,12 @@ class Cut(cursors.Cursor):
         rows = elements.length(self._batch)
         self._left = self._cuts(rows)
         # By rule A all workers see the batch, so each knows the parts of the others.
-        self._even = rows % self._share.replicas == 0 if self._size is None else None
+        is_seen = self._size is None and self._is_common
+        self._even = rows % self._share.replicas == 0 if is_seen else None
         return True
 
     def _cuts(self, rows: int) -> list[Bounds]:
-        share = self._share
-        if self._size is None:
-            return [plan.chunks_of_worker(rows, *share)]
-        return plan.fills_of_worker(rows, self._size, *share)
+        return cuts(rows, self._share, self._size, self._is_common)
 
     def units(self, found: Sequence[Step]) -> int:
         """Steps."""
@@ -114,7 +131,7 @@ class Cut(cursors.Cursor):
 
     def skip(self, count: int) -> int:
         """Steps; batches are passed over unread where each is one step."""
-        if self._size is None or self._share.workers == 1:
+        if not self._has_turns:
             return self._source.skip(count)
         return super().skip(count)
 

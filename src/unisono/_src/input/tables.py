@@ -15,9 +15,7 @@ from unisono._src.input import (
     mixing,
     nodes,
     pipelines,
-    plan,
     selecting,
-    shuffling,
     steps,
 )
 from unisono._src.input.descriptions import InputDescription, InputRow
@@ -25,6 +23,9 @@ from unisono._src.input.pipelines import plural
 
 Policy = choices.AutoShardPolicy
 _SHOWN = 4
+_OWN_BATCHES = (
+    ", and each worker takes a batch of its own in as many steps as that needs"
+)
 
 
 class _Split:
@@ -70,25 +71,11 @@ class _Split:
         kind = self.decision.kind
         return self.is_shared and kind != Policy.FILE and not self.marks
 
-    @property
-    def is_dealt_shuffled(self) -> bool:
-        """Whether each worker takes its share of an order that may be its own."""
-        if not self.is_shared:
-            return False
-        dealt = [m.parent for m in self.marks]
-        if self.decision.kind == Policy.FILE:
-            dealt += _dealt_names(self.plans[0], self.share.workers)
-        return any(
-            isinstance(n, shuffling.Shuffle) for d in dealt for n in nodes.walk(d)
-        )
-
     def cuts(self, rows: int, share: steps.Share) -> list[steps.Bounds]:
         """The steps in which a worker takes a batch; see `steps.Cut`."""
         if share.is_single:
             return [[(0, rows)]]
-        if self.size is None:
-            return [plan.chunks_of_worker(rows, *share)]
-        return plan.fills_of_worker(rows, self.size, *share)
+        return steps.cuts(rows, share, self.size, not self.is_shared)
 
     def totals(self, worker: int) -> tuple[int, int, int] | None:
         """Steps, examples that are kept, and examples that are read."""
@@ -101,17 +88,6 @@ class _Split:
             made += count * len(cuts)
             kept += count * sum(b - a for step in cuts for a, b in step)
         return made, kept, sizes.examples
-
-
-def _dealt_names(node: nodes.Node, workers: int) -> list[nodes.Node]:
-    """The datasets of names of which a worker's plan reads a shard."""
-    return [
-        n.parent
-        for mixed in nodes.walk(node)
-        if isinstance(mixed, mixing.Interleave)
-        for n in nodes.walk(mixed.parent)
-        if isinstance(n, selecting.Shard) and n.shards == workers
-    ]
 
 
 def describe_batches(
@@ -174,7 +150,7 @@ def _parts(split: _Split, worker: int) -> str:
     if size is None:
         return f"1/{share.replicas} of each batch"
     cuts = split.cuts(size, share)
-    if split.size is None:
+    if len(cuts) == 1 and split.size is None:
         bounds = cuts[0]
         rows = ", ".join(f"[{a}:{b}]" for a, b in bounds[:_SHOWN])
         more = ", …" if len(bounds) > _SHOWN else ""
@@ -189,20 +165,14 @@ def _rule(split: _Split) -> str:
     if split.share.is_single:
         return "One replica: elements are not split."
     if split.size is None:
-        return (
-            f"Every global batch is cut into consecutive chunks of ceil(size / "
-            f"{replicas})."
-        )
+        told = "Every global batch is cut into consecutive chunks of ceil(size / "
+        told += f"{replicas})"
+        return f"{told}{_OWN_BATCHES if split.is_shared else ''}."
     told = (
         f"Parts of fixed sizes, from a global batch of {split.size}, are filled in "
         "order"
     )
-    if split.is_shared:
-        return (
-            f"{told}, and each worker takes a batch of its own in as "
-            "many steps as that needs."
-        )
-    return f"{told}."
+    return f"{told}{_OWN_BATCHES if split.is_shared else ''}."
 
 
 def _remainder(split: _Split) -> Iterator[str]:
@@ -210,20 +180,7 @@ def _remainder(split: _Split) -> Iterator[str]:
         yield from _smaller(split)
     if split.is_shared:
         yield from _several(split)
-    if split.is_shared and split.size is None:
-        if not split.is_repeated:
-            yield (
-                "The plan does not tell the batch size behind a transformation such "
-                "as map, so each worker keeps only its chunks of the batches that it "
-                "reads itself, and the other chunks are dropped: batch last, or use "
-                "AutoShardPolicy.DATA."
-            )
-    elif split.is_dealt_shuffled:
-        yield (
-            "What is dealt is shuffled before: without a seed each worker has another "
-            "order, and examples come twice or not at all."
-        )
-    elif any(counts.dropped(p) or counts.may_drop_unseen(p) for p in split.plans):
+    if any(counts.dropped(p) or counts.may_drop_unseen(p) for p in split.plans):
         yield "The split drops nothing."
     else:
         yield "Nothing is dropped."
@@ -265,14 +222,8 @@ def _several(split: _Split) -> Iterator[str]:
         )
     if not split.is_repeated:
         return
-    who = f"{split.decision.kind.name} does not shard"
-    if split.size is None:
-        yield (
-            f"{who}: each worker keeps its chunks of its own dataset's batches, so an "
-            "example comes once if all made the same dataset in the same order."
-        )
-    else:
-        yield (
-            f"{who}: every example comes {split.share.workers} times, once from each "
-            "worker, if all made the same dataset."
-        )
+    yield (
+        f"{split.decision.kind.name} does not shard: every example comes "
+        f"{split.share.workers} times, once from each worker, if all made the same "
+        "dataset."
+    )

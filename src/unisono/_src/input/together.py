@@ -145,8 +145,8 @@ def _empty(shape: list[int], kind: str) -> np.ndarray:
 def share_seeds(node: nodes.Node, notes: board.Board) -> None:
     """Give every worker the seeds of worker 0.
 
-    Workers that read the whole pipeline and keep their share of every batch must read
-    it in the same order, or examples are lost and others come twice.
+    Workers that keep their share of every batch, or of a list of files, must have it in
+    the same order, or examples are lost and others come twice.
     """
     found = orders.Orders([node])
     told = notes.post(json.dumps(found.get_state()))
