@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src import specs
-from unisono._src.input import cursors, elements, nodes
+from unisono._src.input import cursors, elements, nodes, structures
 
 
 class Wrapped(cursors.Cursor):
@@ -23,7 +23,9 @@ class Wrapped(cursors.Cursor):
         found = []
         for _ in range(count):
             try:
-                found.append(elements.convert(_structured(next(self._iterator))))
+                found.append(
+                    elements.convert(structures.structured(next(self._iterator)))
+                )
             except StopIteration:
                 break
         return found
@@ -47,13 +49,6 @@ class Wrapped(cursors.Cursor):
         close = getattr(self._iterator, "close", None)
         if close is not None:
             close()
-
-
-def _structured(element: Any) -> Any:
-    """Lists of arrays are structure to Grain, as they are to JAX."""
-    if isinstance(element, list) and any(hasattr(x, "__array__") for x in element):
-        return tuple(map(_structured, element))
-    return element
 
 
 class _Chained(cursors.Cursor):

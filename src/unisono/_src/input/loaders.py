@@ -6,7 +6,7 @@ object that it gave us cannot be made of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from unisono._src.input import (
@@ -17,6 +17,7 @@ from unisono._src.input import (
     keras_loaders,
     nodes,
     sources,
+    structures,
     torch_loaders,
 )
 
@@ -34,7 +35,10 @@ def to_node(loader: Any) -> nodes.Node:
         node = known(loader)
         if node is not None:
             return node
-    if isinstance(loader, (str, bytes)) or not isinstance(loader, Iterable):
+    by_number = hasattr(type(loader), "__getitem__")
+    if isinstance(loader, (str, bytes)) or not (
+        by_number or isinstance(loader, Iterable)
+    ):
         raise TypeError(
             "Expected a unisono.data.Dataset, a loader of Grain, PyTorch, Hugging Face "
             "or Keras, arrays, or something else to iterate over, received "
@@ -43,18 +47,34 @@ def to_node(loader: Any) -> nodes.Node:
     torch_loaders.check_processes(loader)
     if isinstance(loader, Iterator):
         return iterables.OneShot(iterables.Once(loader))
+    if not isinstance(loader, Iterable):
+        return iterables.Loader(iterables.Numbered(loader))
     return iterables.Loader(loader)
 
 
 def _arrays(loader: Any) -> nodes.Node | None:
-    """Arrays whose rows are the elements."""
+    """Arrays whose rows are the elements; in a dict, lists as well."""
+    is_dict = isinstance(loader, Mapping)
     if elements.is_structure(loader):
         leaves = list(elements.leaves(loader))
     else:
         leaves = [loader]
-    if leaves and all(hasattr(x, "__array__") for x in leaves):
-        return sources.Slices.of(loader)
+    if leaves and all(
+        hasattr(x, "__array__") or (is_dict and isinstance(x, list)) for x in leaves
+    ):
+        return sources.Slices.of(elements.map_leaves(structures.tensor, loader))
+    if is_dict:
+        raise TypeError(
+            "Expected a dict of arrays or lists with one row per example, as "
+            "Dataset.from_tensor_slices takes it, received a "
+            f"{type(loader).__name__} of {_types_of(leaves)}. To go through what a "
+            "dict holds, give list(d.values()), or one of them: d[key]."
+        )
     return None
+
+
+def _types_of(leaves: list[Any]) -> str:
+    return ", ".join(sorted({type(x).__name__ for x in leaves})) or "nothing"
 
 
 _KNOWN = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import logging
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from unisono._src.input import cursors, iterables, nodes
+from unisono._src.input import cursors, iterables, nodes, structures
 
 _LOG = logging.getLogger("unisono")
 
@@ -17,7 +18,15 @@ _LOG = logging.getLogger("unisono")
 def to_node(loader: Any) -> nodes.Node | None:
     torch = sys.modules.get("torch")
     data = getattr(getattr(torch, "utils", None), "data", None)
-    if data is None or not isinstance(loader, data.DataLoader):
+    if data is None:
+        return None
+    if isinstance(loader, data.Dataset) and not isinstance(loader, Iterable):
+        raise TypeError(
+            f"{type(loader).__name__} is a PyTorch dataset of single examples. Give a "
+            f"loader, torch.utils.data.DataLoader({type(loader).__name__}(...), "
+            "batch_size=...)."
+        )
+    if not isinstance(loader, data.DataLoader):
         return None
     check_processes(loader)
     return TorchLoader(loader)
@@ -31,6 +40,9 @@ class TorchLoader(iterables.Loader):
         """From the beginning; shuffled anew if the loader shuffles."""
         check_processes(self.source)
         return _Replayed(self)
+
+    def _structured(self, element: Any) -> Any:
+        return structures.collated(element)
 
 
 class _Replayed(cursors.Iterated):
