@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 from typing import Any
 
 from unisono._src.input import columnar, cursors, mapping, nodes, selecting
@@ -51,13 +50,6 @@ def _plan_dataset() -> type:
     return PlanDataset
 
 
-def _allow_flags() -> None:
-    """Let Grain ask for its flags in a program that does not use absl's."""
-    flags = sys.modules["absl.flags"].FLAGS  # Grain has loaded it.
-    if not flags.is_parsed():
-        flags.mark_as_parsed()
-
-
 class InProcesses(cursors.Cursor):
     """A map in `count` worker processes, in the order of the source."""
 
@@ -70,7 +62,7 @@ class InProcesses(cursors.Cursor):
         if self._inner is None:
             import grain
 
-            _allow_flags()
+            columnar.allow_flags()
             if self._begin is None:
                 source = self._node.parent.cursor()
                 self._begin = source.get_state()
