@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,12 @@ _LOG = logging.getLogger("unisono")
 
 
 def to_node(loader: Any) -> nodes.Node | None:
+    """The plan of a `DataLoader`; None for anything else.
+
+    Raises:
+        TypeError: it is a PyTorch dataset, which has no batches.
+        RuntimeError: the loader would fork.
+    """
     torch = sys.modules.get("torch")
     data = getattr(getattr(torch, "utils", None), "data", None)
     if data is None:
@@ -48,46 +54,86 @@ class TorchLoader(iterables.Loader):
 class _Replayed(cursors.Iterated):
     """A loader that starts again to find a position, which needs a fixed order.
 
-    The order comes from a generator, so the position tells how that one was when the
+    The order comes from generators, so the position tells how those were when the
     pass began.
     """
 
     def __init__(self, node: TorchLoader) -> None:
         super().__init__(node._elements)
-        loader = node.source
-        self._sampler = getattr(loader, "sampler", None)
-        given = getattr(loader, "generator", None)
-        self._generator = given or getattr(self._sampler, "generator", None)
-        self._begin: str | None = None
+        samplers = list(_samplers(node.source))
+        owners = [node.source, *samplers]
+        found: list[Any] = [getattr(owner, "generator", None) for owner in owners]
+        # The same one often belongs to the loader and to its sampler.
+        unique = {id(g): g for g in found if hasattr(g, "get_state")}
+        self._generators = list(unique.values())
+        self._is_random = any(map(_is_random, samplers))
+        self._begin: list[str] = []
+        self._is_lost = False
 
-    def _now(self) -> str | None:
-        if self._generator is None:
-            return None
-        return self._generator.get_state().numpy().tobytes().hex()
+    def _now(self) -> list[str]:
+        return [g.get_state().numpy().tobytes().hex() for g in self._generators]
 
     def read(self, count: int) -> list[Any]:
         if self._iterator is None:
             self._begin = self._now()
+        self._tell(self._passed)
+        self._is_lost = False
         return super().read(count)
+
+    def skip(self, count: int) -> int:
+        self._tell(self._passed + count)
+        return super().skip(count)
+
+    def _tell(self, number: int) -> None:
+        if self._is_lost and number:
+            self._is_lost = False
+            _LOG.warning(
+                "Continuing at batch %d of a PyTorch DataLoader that shuffles without "
+                "a generator: its order is another one than before, so examples will "
+                "be repeated and missed. Give generator=torch.Generator() with a seed "
+                "to the sampler, or to the loader if that has shuffle=True.",
+                number,
+            )
 
     def get_state(self) -> dict[str, Any]:
         begin = self._now() if self._iterator is None else self._begin
         return {"begin": begin, **super().get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        if self._generator is not None and state["begin"] is not None:
-            begin = np.frombuffer(bytes.fromhex(state["begin"]), np.uint8)
-            torch = sys.modules["torch"]
-            self._generator.set_state(torch.from_numpy(begin.copy()))
-        elif type(self._sampler).__name__ == "RandomSampler":
-            _LOG.warning(
-                "Continuing at batch %d of a PyTorch DataLoader that shuffles without "
-                "a generator: its order is another one than before, so examples will "
-                "be repeated and missed. Give it generator=torch.Generator() with a "
-                "seed.",
-                state["passed"],
+        if len(state["begin"]) != len(self._generators):
+            raise ValueError(
+                f"The position was saved from a PyTorch DataLoader with "
+                f"{len(state['begin'])} random generators, and this one has "
+                f"{len(self._generators)}. Make the loader as the program did that "
+                "saved it."
             )
+        for generator, begin in zip(self._generators, state["begin"], strict=True):
+            was = np.frombuffer(bytes.fromhex(begin), np.uint8)
+            generator.set_state(sys.modules["torch"].from_numpy(was.copy()))
+        self._is_lost = False
         super().set_state(state)
+        # Told when it is known how many more are passed over.
+        self._is_lost = self._is_random
+
+
+def _samplers(loader: Any) -> Iterator[Any]:
+    """What decides on the order: a sampler may draw from another one."""
+    given = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
+    seen: list[Any] = []
+    while given:
+        sampler = given.pop()
+        if sampler is None or any(sampler is s for s in seen):
+            continue
+        seen.append(sampler)
+        yield sampler
+        given.append(getattr(sampler, "sampler", None))
+
+
+def _is_random(sampler: Any) -> bool:
+    """Whether it draws numbers that no one can draw again."""
+    data = sys.modules["torch"].utils.data
+    kinds = (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)
+    return isinstance(sampler, kinds) and sampler.generator is None
 
 
 def check_processes(loader: Any) -> None:
@@ -102,7 +148,8 @@ def check_processes(loader: Any) -> None:
     workers = getattr(loader, "num_workers", 0)
     if not isinstance(workers, int) or workers <= 0:
         return
-    if not type(loader).__module__.startswith(("torch", "torchdata")):
+    makers = {kind.__module__.partition(".")[0] for kind in type(loader).__mro__}
+    if not makers & {"torch", "torchdata"}:
         return
     context = getattr(loader, "multiprocessing_context", None)
     # PyTorch has loaded it, and loading it costs time.
