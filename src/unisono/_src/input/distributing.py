@@ -72,9 +72,15 @@ def _may_be_static(node: nodes.Node) -> bool:
     return last is None or last.drop
 
 
-def _walked_batch_size(node: nodes.Node) -> int | None:
+def before_selection(node: nodes.Node) -> nodes.Node:
+    """The node whose elements a plan gives, where it only selects some at its end."""
     while isinstance(node, _SEES_THROUGH):
         node = node.parents[0]
+    return node
+
+
+def _walked_batch_size(node: nodes.Node) -> int | None:
+    node = before_selection(node)
     if isinstance(node, batching.Batching):
         return node.size
     if isinstance(node, (mixing.Zip, mixing.Concatenate)):
