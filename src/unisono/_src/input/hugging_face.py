@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import hashlib
 import logging
 import sys
@@ -43,7 +44,7 @@ class HuggingFaceTable(nodes.Node):
 
     source: Any
 
-    @property
+    @functools.cached_property
     def samples_spec(self) -> bool:  # type: ignore[override]
         """Whether rows may differ in shape."""
         return any(map(table_columns.may_vary, self.source.features.values()))
@@ -188,10 +189,13 @@ class HuggingFaceStream(iterables.Loader):
         """From the beginning."""
         return _Stream(self)
 
+    @functools.cached_property
+    def _features(self) -> Any:
+        # With a format, the values have types already. Each look makes a copy.
+        return None if self.source._formatting is not None else self.source.features
+
     def _converted(self, element: Any) -> Any:
-        is_plain = self.source._formatting is None
-        features = self.source.features if is_plain else None
-        found = table_columns.row(element, features)
+        found = table_columns.row(element, self._features)
         return elements.map_leaves(elements.owned, found)
 
     @property
