@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import sys
 from typing import Any
 
 import numpy as np
 
 from unisono._src import specs
-from unisono._src.input import cursors, elements, nodes
+from unisono._src.input import cursors, elements, nodes, structures
+
+
+def allow_flags() -> None:
+    """Let Grain ask for its flags in a program that does not use absl's."""
+    flags = sys.modules["absl.flags"].FLAGS  # Grain has loaded it.
+    if not flags.is_parsed():
+        flags.mark_as_parsed()
 
 
 class Wrapped(cursors.Cursor):
@@ -17,19 +26,25 @@ class Wrapped(cursors.Cursor):
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
+        # Where a closed one was.
+        self._last: dict[str, Any] | None = None
 
     def read(self, count: int) -> list[Any]:
         """Element by element."""
         found = []
         for _ in range(count):
             try:
-                found.append(elements.convert(_structured(next(self._iterator))))
+                found.append(
+                    elements.convert(structures.structured(next(self._iterator)))
+                )
             except StopIteration:
                 break
         return found
 
     def get_state(self) -> dict[str, Any]:
         """Grain's, which may be bytes."""
+        if self._last is not None:
+            return self._last
         state = self._iterator.get_state()
         if isinstance(state, bytes):
             return {"grain-bytes": state.decode("latin-1")}
@@ -37,23 +52,23 @@ class Wrapped(cursors.Cursor):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Grain's."""
-        if "grain-bytes" in state:
+        if self._last is not None:
+            self._last = state
+        elif "grain-bytes" in state:
             self._iterator.set_state(state["grain-bytes"].encode("latin-1"))
         else:
             self._iterator.set_state(state["grain"])
 
     def close(self) -> None:
         """Grain's threads and processes end."""
-        close = getattr(self._iterator, "close", None)
+        # A broken one tells no position, and is closed all the same.
+        with contextlib.suppress(Exception):
+            self._last = self.get_state()
+        # Some have no `close`; their processes end with the last reference.
+        iterator, self._iterator = self._iterator, iter(())
+        close = getattr(iterator, "close", None)
         if close is not None:
             close()
-
-
-def _structured(element: Any) -> Any:
-    """Lists of arrays are structure to Grain, as they are to JAX."""
-    if isinstance(element, list) and any(hasattr(x, "__array__") for x in element):
-        return tuple(map(_structured, element))
-    return element
 
 
 class _Chained(cursors.Cursor):

@@ -134,27 +134,43 @@ class Iterated(Cursor):
     def __init__(self, elements: Any) -> None:
         self._elements = elements
         self._iterator: Iterator[Any] | None = None
-        self._passed = 0
+        self._passed = self._failed = 0
 
     def read(self, count: int) -> list[Any]:
         """The next elements."""
         if self._iterator is None:
             self._iterator = iter(self._elements())
-        found = list(itertools.islice(self._iterator, count))
-        self._passed += len(found)
+        found: list[Any] = []
+        try:
+            found.extend(itertools.islice(self._iterator, count))
+        except Exception:
+            self._failed += 1
+            raise
+        finally:
+            self._passed += len(found)
         return found
 
     def get_state(self) -> dict[str, Any]:
-        """How many elements were read."""
-        return {"passed": self._passed}
+        """How many elements were read, and how often there was an exception."""
+        failed = {"failed": self._failed} if self._failed else {}
+        return {"passed": self._passed, **failed}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Start again and read up to the position."""
         self.close()
-        self._passed = 0
-        passed = self.skip(state["passed"])
-        if passed < state["passed"]:
-            raise _fewer(state["passed"], passed)
+        self._passed = self._failed = 0
+        failed = state.get("failed", 0)
+        while wanted := state["passed"] + failed - self._passed - self._failed:
+            met = self._failed
+            try:
+                if not self.read(min(wanted, BLOCK)):
+                    break
+            except Exception:
+                # Only as often as the first time, and only those of elements.
+                if not met < self._failed <= failed:
+                    raise
+        if self._passed < state["passed"]:
+            raise _fewer(state["passed"], self._passed)
 
     def close(self) -> None:
         """Close the iterator, if it can be closed."""

@@ -21,6 +21,7 @@ from unisono._src.input import (
     distributing,
     elements,
     function_tables,
+    hugging_face,
     iterators,
     loaders,
     mixing,
@@ -422,7 +423,16 @@ def _row_bytes(node: nodes.Node) -> int:
 
 def _check_batched(node: nodes.Node, share: steps.Share) -> None:
     """Raise if the plan says that elements are single examples."""
-    if share.is_single or not nodes.tells_spec(node):
+    if share.is_single:
+        return
+    if hugging_face.holds_examples(distributing.before_selection(node)):
+        raise IndexError(
+            f"Cannot split the elements over {share.replicas} replicas: each row of a "
+            "Hugging Face dataset is a single example. Batch it first: "
+            "Dataset.from_loader(table).batch(size); if its rows are batches already, "
+            "Dataset.from_loader(table).unbatch().batch(size)."
+        )
+    if not nodes.tells_spec(node):
         return
     for path, spec in elements.paths(node.spec):
         if spec.shape == ():

@@ -78,10 +78,16 @@ def drops_smaller(node: nodes.Node) -> bool | None:
     return None if last is None else last.drop
 
 
-def walked_batch_size(node: nodes.Node) -> int | None:
-    """What the last `batch` says, if nothing stands behind it that may change it."""
+def before_selection(node: nodes.Node) -> nodes.Node:
+    """The node whose elements a plan gives, where it only selects some at its end."""
     while isinstance(node, _SEES_THROUGH):
         node = node.parents[0]
+    return node
+
+
+def walked_batch_size(node: nodes.Node) -> int | None:
+    """What the last `batch` says, if nothing stands behind it that may change it."""
+    node = before_selection(node)
     if isinstance(node, batching.Batching):
         return node.size
     if isinstance(node, (mixing.Zip, mixing.Concatenate)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import sys
 import traceback
 from multiprocessing import reduction
 from typing import Any
@@ -60,13 +59,6 @@ def _plan_dataset() -> type:
     return PlanDataset
 
 
-def _allow_flags() -> None:
-    """Let Grain ask for its flags in a program that does not use absl's."""
-    flags = sys.modules["absl.flags"].FLAGS  # Grain has loaded it.
-    if not flags.is_parsed():
-        flags.mark_as_parsed()
-
-
 class Raised:
     """What a worker process sends instead of an element that it could not make."""
 
@@ -115,7 +107,7 @@ class InProcesses(cursors.Cursor):
         if self._inner is None:
             import grain
 
-            _allow_flags()
+            columnar.allow_flags()
             if self._begin is None:
                 source = self._node.parent.cursor()
                 self._begin = source.get_state()
