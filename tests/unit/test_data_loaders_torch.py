@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.pipelines import flat, resumed, saved
 from tests.unit.test_data_loaders import distributed
+from unisono._src.input import loaders, together
 
 torch = pytest.importorskip("torch")
 data = torch.utils.data
@@ -74,3 +75,20 @@ def test_a_subclass_that_would_fork_is_refused():
     fork = Mine(ROWS, batch_size=4, num_workers=1, multiprocessing_context="fork")
     with pytest.raises(RuntimeError, match=r"fork 1 worker.*spawn"):
         distributed(2, fork)
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_workers_are_told_of_a_loader_that_shuffles_by_itself(caplog, seeded):
+    class Notes:
+        def post(self, note):
+            return [note, note]
+
+    generator = torch.Generator().manual_seed(0) if seeded else None
+    loader = data.DataLoader(
+        data.TensorDataset(torch.arange(8)),
+        batch_size=4,
+        shuffle=True,
+        generator=generator,
+    )
+    together.share_seeds(loaders.to_node(loader), Notes())
+    assert ("shuffles by itself" in caplog.text) != seeded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from unisono._src.input import (
     steps,
 )
 
+_LOG = logging.getLogger("unisono")
 _FAILED = "!"
 _LARGEST_REPORT = 4000
 
@@ -148,6 +150,13 @@ def share_seeds(node: nodes.Node, notes: board.Board) -> None:
     Workers that keep their share of every batch, or of a list of files, must have it in
     the same order, or examples are lost and others come twice.
     """
+    if any(getattr(n, "is_random", False) for n in nodes.walk(node)):
+        _LOG.warning(
+            "Every worker reads the whole loader and keeps its share of each batch, but "
+            "this one shuffles by itself, so workers would read different batches, and "
+            "examples would be lost and others come twice. Give it a generator with the "
+            "same seed on all workers, such as torch.Generator().manual_seed(0)."
+        )
     found = orders.Orders([node])
     told = notes.post(json.dumps(found.get_state()))
     found.set_state(json.loads(told[0]))

@@ -47,6 +47,11 @@ class TorchLoader(iterables.Loader):
         check_processes(self.source)
         return _Replayed(self)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether its order is another one in every program."""
+        return any(map(_is_random, _samplers(self.source)))
+
     def _structured(self, element: Any) -> Any:
         return structures.collated(element)
 
@@ -66,7 +71,7 @@ class _Replayed(cursors.Iterated):
         # The same one often belongs to the loader and to its sampler.
         unique = {id(g): g for g in found if hasattr(g, "get_state")}
         self._generators = list(unique.values())
-        self._is_random = any(map(_is_random, samplers))
+        self._is_random = node.is_random
         self._begin: list[str] = []
         self._is_lost = False
 
