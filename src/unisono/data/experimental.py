@@ -2,6 +2,7 @@
 
 from unisono._src.input.choices import (
     AutoShardPolicy,
+    AutotuneAlgorithm,
     AutotuneOptions,
     DistributeOptions,
     ExternalStatePolicy,
@@ -24,6 +25,7 @@ __all__ = [
     "SHARD_HINT",
     "UNKNOWN_CARDINALITY",
     "AutoShardPolicy",
+    "AutotuneAlgorithm",
     "AutotuneOptions",
     "DistributeOptions",
     "ExternalStatePolicy",

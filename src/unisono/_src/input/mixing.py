@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src import nest
+from unisono._src import errors, nest
 from unisono._src.input import cursors, elements, mapping, nodes, shuffling
 
 
@@ -389,7 +389,7 @@ class _Chosen(Parallel):
                 break
             index = int(choice[0])
             if not 0 <= index < len(self._sources) - 1:
-                raise ValueError(
+                raise errors.InvalidArgumentError(
                     f"choice_dataset named dataset {index}, but there are "
                     f"{len(self._sources) - 1}."
                 )
@@ -438,19 +438,45 @@ def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
     """The nodes in nested datasets, and the nest with their numbers in it.
 
     Raises:
-        TypeError: something in it is not a dataset.
+        TypeError: something in it is not a dataset; a list is an array elsewhere, and
+            not allowed here.
     """
     found: list[nodes.Node] = []
 
     def one(x: Any) -> int:
         node = getattr(x, "_node", None)
         if not isinstance(node, nodes.Node):
+            advice = " Use a tuple instead." if isinstance(x, list) else ""
             raise TypeError(
                 "The argument to `Dataset.zip()` must be a (potentially nested) "
-                f"structure of `Dataset` objects, received {type(x).__name__}."
+                "structure of `Dataset` objects in tuples and dicts, received "
+                f"{'None' if x is None else type(x).__name__}.{advice}"
             )
         found.append(node)
         return len(found) - 1
 
-    structure = nest.map_structure(one, datasets)
+    def numbered(x: Any) -> Any:
+        if elements.is_structure(x):
+            return nest.rebuild(x, [numbered(c) for c in nest.children(x)])
+        return one(x)
+
+    structure = numbered(datasets)
     return tuple(found), structure
+
+
+def check_alike(inputs: Sequence[nodes.Node], what: str) -> None:
+    """Raise `TypeError` unless elements of one kind come from all inputs."""
+    try:
+        found = [n.spec for n in inputs]
+    except Exception:
+        # A function that fails for the first element; iterating tells that better,
+        # and some datasets ignore it.
+        return
+    for number, spec in enumerate(found):
+        try:
+            joined_spec(found[0], spec)
+        except TypeError:
+            raise TypeError(
+                f"`{what}` must have elements of the same structure and types: those "
+                f"of dataset 0 are {found[0]}, those of dataset {number} are {spec}."
+            ) from None
