@@ -6,7 +6,7 @@ import functools
 import glob
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -336,9 +336,9 @@ class Dataset(buckets.Groupings):
     def __iter__(self) -> iterators.DatasetIterator:
         return iterators.iterate(self.prepared())
 
-    def as_numpy_iterator(self) -> Iterator[Any]:
+    def as_numpy_iterator(self) -> iterators.NumpyIterator:
         """An iterator whose elements are NumPy arrays and scalars."""
-        return iterators.NumpyIterator(iter(self))
+        return iterators.NumpyIterator(self)
 
     def get_single_element(self, name: str | None = None) -> Any:
         """The only element.
