@@ -203,6 +203,11 @@ class Transformations(abc.ABC):
         number = arguments.integer(index, "index")
         if (shards, number) == (selecting.SHARD_HINT, selecting.SHARD_HINT):
             return self._derive(selecting.Shard(self._node, shards, number))
+        if shards == selecting.SHARD_HINT:
+            raise errors.FailedPreconditionError(
+                "`shard(SHARD_HINT, SHARD_HINT)` marks where a distributed dataset is "
+                f"sharded; received {number} for `index`."
+            )
         if shards < 1:
             raise errors.InvalidArgumentError(
                 f"num_shards must be >= 1, received {num_shards}."
