@@ -17,6 +17,7 @@ from unisono._src.input import checksums, files
 
 TextLineDataset, TFRecordDataset = uni.data.TextLineDataset, uni.data.TFRecordDataset
 DataLossError = uni.errors.DataLossError
+InvalidArgumentError = uni.errors.InvalidArgumentError
 
 PACKED = {None: bytes, "GZIP": gzip.compress, "ZLIB": zlib.compress}
 RECORDS = [b"", b"a", b"bcd" * 5, b"\0\0", bytes(range(256)), b"end"]
@@ -96,7 +97,7 @@ def test_records_of_fixed_length_continue_too(tmp_path, chunk):
             next(iterator)
         assert read(resumed(make(), saved(iterator))) == whole[stop:]
     path.write_bytes(b"head" + bytes(20) + b"foot!")
-    with pytest.raises(DataLossError, match=r"fixed.*2 bytes at byte 22"):
+    with pytest.raises(InvalidArgumentError, match=r"fixed.*2 bytes at byte 22"):
         read(make())
 
 

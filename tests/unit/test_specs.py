@@ -60,3 +60,47 @@ def test_parts_that_a_signature_does_not_describe_are_refused():
     matrix = next(iter(strategy.distribute_datasets_from_function(lambda c: matrices)))
     with pytest.raises(TypeError, match="do not match PerReplicaSpec"):
         step(matrix)
+
+
+S = unisono.TensorSpec
+
+
+def test_a_spec_is_made_of_an_array_or_of_another_spec():
+    assert S.from_tensor(jnp.zeros([2, 3])) == S((2, 3), "float32")
+    assert S.from_tensor(np.array([b"text"], object), "x").name == "x"
+    assert S.from_tensor(np.array(["text"])) == S((1,), "string")
+    with pytest.raises(ValueError, match="list"):
+        S.from_tensor([1, 2])
+    named = S((1,), "int32", "a")
+    assert S.from_spec(named) == named and S.from_spec(named).name == "a"
+    assert S.from_spec(named, "b").name == "b"
+    with pytest.raises(TypeError, match="int"):
+        S.from_spec(3)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "want"),
+    [
+        (S([1]), S([None]), True),
+        (S([None]), S([1]), False),
+        (S([1]), S(None), True),
+        (S(None), S([1]), False),
+        (S(None), S(None), True),
+        (S([1]), S([1], "int32"), False),
+        (S([1], name="a"), S([1]), False),
+        (S([1]), S([1], name="a"), True),
+        (S([1], name="a"), S([1], name="b"), False),
+        (S([1, 2]), S([1]), False),
+        (S([1]), unisono.data.DatasetSpec(S([1])), False),
+    ],
+)
+def test_a_spec_may_be_a_special_case_of_another(one, other, want):
+    assert one.is_subtype_of(other) is want
+
+
+def test_a_spec_is_compatible_with_specs_that_may_mean_the_same():
+    assert S([None, 2]).is_compatible_with(S([3, None]))
+    assert S(None).is_compatible_with(S([3]))
+    assert not S([2]).is_compatible_with(S([3]))
+    assert not S([2]).is_compatible_with(S([2], "int32"))
+    assert not S([2]).is_compatible_with(unisono.data.DatasetSpec(S([2])))

@@ -35,18 +35,72 @@ class TensorSpec(TypeSpec):
         name: str | None = None,
     ) -> None:
         self.shape = None if shape is None else tuple(shape)
-        self.dtype = np.dtype(object if dtype in _TEXT else dtype)
+        self.dtype = _element_type(dtype)
         self.name = name
 
-    def is_compatible_with(self, value: Any) -> bool:
-        """Whether an array has this shape and element type.
+    @classmethod
+    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
+        """The exact description of an array.
 
-        Types are compared as JAX holds them: int64 is int32 unless 64-bit types are
-        enabled.
+        >>> TensorSpec.from_tensor(np.zeros((2, 3)))
+        TensorSpec(shape=(2, 3), dtype=float64, name=None)
+
+        Raises:
+            ValueError: it is none.
         """
+        if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
+            raise ValueError(
+                f"`tensor` must be an array, received {type(tensor).__name__}."
+            )
+        return cls(tensor.shape, tensor.dtype, name)
+
+    @classmethod
+    def from_spec(cls, spec: Any, name: str | None = None) -> TensorSpec:
+        """A copy, under another name if one is given.
+
+        Raises:
+            TypeError: it is no description of an array.
+        """
+        if not isinstance(spec, TensorSpec):
+            raise TypeError(
+                f"`spec` must be a TensorSpec, received {type(spec).__name__}."
+            )
+        return cls(spec.shape, spec.dtype, name or spec.name)
+
+    def is_subtype_of(self, other: Any) -> bool:
+        """Whether every array that this describes is described by `other`, too.
+
+        >>> TensorSpec((2,)).is_subtype_of(TensorSpec((None,)))
+        True
+        """
+        if not isinstance(other, TensorSpec) or self.dtype != other.dtype:
+            return False
+        if self.name and self.name != other.name:
+            return False
+        if other.shape is None or self.shape is None:
+            return other.shape is None
+        return _fits(other.shape, self.shape)
+
+    def is_compatible_with(self, value: Any) -> bool:
+        """Whether an array has this shape and element type, or a spec may mean one.
+
+        Types of arrays are compared as JAX holds them: int64 is int32 unless 64-bit
+        types are enabled.
+        """
+        if isinstance(value, TypeSpec):
+            return isinstance(value, TensorSpec) and self._may_be(value)
         is_text = self.dtype.kind == "O"
         kind = np.asarray(value).dtype if is_text else jnp.result_type(value)
         return self.describes(np.shape(value), kind)
+
+    def _may_be(self, other: TensorSpec) -> bool:
+        """Whether some array fits both."""
+        if self.dtype != other.dtype or self.shape is None or other.shape is None:
+            return self.dtype == other.dtype
+        return len(self.shape) == len(other.shape) and all(
+            None in (a, b) or a == b
+            for a, b in zip(self.shape, other.shape, strict=True)
+        )
 
     def describes(self, shape: Sequence[int], dtype: Any) -> bool:
         """Whether an array of this shape and element type is meant."""
@@ -109,7 +163,21 @@ class PerReplicaSpec(TypeSpec):
         return f"PerReplicaSpec({', '.join(map(repr, self.specs))})"
 
 
-def _fits(wanted: Sequence[int | None], shape: Sequence[int]) -> bool:
+def _element_type(given: Any) -> np.dtype:
+    """What names a type, as NumPy's; text is held as objects.
+
+    Raises:
+        TypeError: it names none.
+    """
+    if given is None:
+        raise TypeError("dtype must be a type of elements, received None.")
+    if given is float:
+        return np.dtype(np.float32)
+    found = np.dtype(object if given in _TEXT else given)
+    return np.dtype(object) if found.kind in "SU" else found
+
+
+def _fits(wanted: Sequence[int | None], shape: Sequence[int | None]) -> bool:
     return len(wanted) == len(shape) and all(
         w is None or w == s for w, s in zip(wanted, shape, strict=True)
     )

@@ -15,6 +15,7 @@ from unisono._src.input.file_datasets import (
     TFRecordDataset,
 )
 from unisono._src.input.iterators import DatasetIterator as Iterator
+from unisono._src.input.iterators import NumpyIterator
 from unisono._src.specs import DatasetSpec
 from unisono.data import experimental
 
@@ -27,6 +28,7 @@ __all__ = [
     "DatasetSpec",
     "FixedLengthRecordDataset",
     "Iterator",
+    "NumpyIterator",
     "Options",
     "ParquetDataset",
     "TFRecordDataset",

@@ -22,8 +22,6 @@ EXPECTED = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))["res
 # An error of TensorFlow, and the errors that stand for it here.
 ERRORS = {
     "AttributeError": {"InvalidArgumentError", "TypeError", "ValueError"},
-    "DataLossError": {"InvalidArgumentError", "ValueError"},
-    "FailedPreconditionError": {"InvalidArgumentError", "ValueError"},
     "IndexError": {"InvalidArgumentError", "ValueError"},
     "InvalidArgumentError": {"ValueError"},
     "NotFoundError": {"FileNotFoundError"},

@@ -8,10 +8,12 @@ from typing import Any
 
 from unisono._src import errors
 from unisono._src.input import (
+    arguments,
     batching,
     elements,
     grouping,
     nodes,
+    padding,
     sources,
     transforms,
 )
@@ -48,15 +50,15 @@ class Groupings(transforms.Transformations):
             window_size_func: the same for a key, instead of `window_size`.
             name: accepted for TensorFlow's sake.
         """
-        transforms.check_function(key_func, "key_func")
-        transforms.check_function(reduce_func, "reduce_func")
+        arguments.check_function(key_func, "key_func")
+        arguments.check_function(reduce_func, "reduce_func")
         if (window_size is None) == (window_size_func is None):
             raise ValueError(
                 "Either the `window_size` argument or the `window_size_func` argument "
                 "must be specified."
             )
         if window_size_func is None:
-            size = transforms.integer(window_size, "window_size")
+            size = arguments.integer(window_size, "window_size")
             window_size_func = _Always(size)
         return self._derive(
             grouping.GroupByWindow(
@@ -93,20 +95,20 @@ class Groupings(transforms.Transformations):
             drop_remainder: whether smaller last batches are dropped.
             name: accepted for TensorFlow's sake.
         """
-        transforms.check_function(element_length_func, "element_length_func")
+        arguments.check_function(element_length_func, "element_length_func")
         node = self._node
         buckets = _Buckets(
             element_length_func,
-            [int(edge) for edge in bucket_boundaries],
-            [int(size) for size in bucket_batch_sizes],
-            bool(pad_to_bucket_boundary),
-            bool(drop_remainder),
+            arguments.integers(bucket_boundaries, "bucket_boundaries"),
+            arguments.integers(bucket_batch_sizes, "bucket_batch_sizes"),
+            arguments.flag(pad_to_bucket_boundary, "pad_to_bucket_boundary"),
+            arguments.flag(drop_remainder, "drop_remainder"),
         )
         spec = node.spec
-        if not no_padding:
+        if not arguments.flag(no_padding, "no_padding"):
             certain = nodes.tells_spec(node)
-            padding = transforms.padding(spec, padded_shapes, padding_values, certain)
-            buckets.padding, spec = padding, padding[0]
+            found = padding.find(spec, padded_shapes, padding_values, certain)
+            buckets.padding, spec = found, found[0]
         made = grouping.GroupByWindow(
             node,
             buckets.key,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from unisono._src import specs
+from unisono._src import errors, specs
 from unisono._src.input import cursors, elements, nodes, structures
 
 
@@ -71,6 +73,17 @@ class Wrapped(cursors.Cursor):
             close()
 
 
+def _unreadable(paths: Sequence[str], kind: str, reason: Exception) -> Exception:
+    """The error that names the files which a library cannot read."""
+    missing = [path for path in paths if not os.path.exists(path)]
+    if missing:
+        return errors.NotFoundError(f"{missing[0]}: No such file or directory.")
+    return errors.DataLossError(
+        f"{', '.join(paths)}: cannot be read as {kind}: {reason}. The file is damaged, "
+        f"or is no {kind} file."
+    )
+
+
 class _Chained(cursors.Cursor):
     """Parquet files one after the other."""
 
@@ -87,11 +100,19 @@ class _Chained(cursors.Cursor):
             self._inner = Wrapped(iter(dataset))
         return self._inner
 
+    def _read(self, count: int) -> list[Any]:
+        try:
+            return self._open().read(count)
+        except Exception as e:
+            if not isinstance(e, OSError) and type(e).__module__ != "pyarrow.lib":
+                raise
+            raise _unreadable([self._files[self._file]], "Parquet", e) from e
+
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
         while len(found) < count and self._file < len(self._files):
             wanted = count - len(found)
-            more = self._open().read(wanted)
+            more = self._read(wanted)
             found.extend(more)
             if len(more) < wanted:
                 self.close()
@@ -142,20 +163,36 @@ class Parquet(nodes.Node):
 class _Records:
     """Records that can be read in any order."""
 
-    def __init__(self, source: Any) -> None:
-        self._source = source
+    def __init__(self, source: Any, paths: Sequence[str]) -> None:
+        self._source, self._paths = source, paths
 
     def at(self, index: int) -> Any:
-        return self._source[index]
+        return self._found([int(index)])[0]
+
+    def _found(self, indices: list[int]) -> list[bytes]:
+        try:
+            return self._source.__getitems__(indices)
+        except RuntimeError as e:
+            raise _unreadable(self._paths, "ArrayRecord", e) from e
 
     def take(self, indices: np.ndarray, blank: nodes.Blank = np.empty) -> Any:
-        found = self._source.__getitems__([int(i) for i in indices])
+        found = self._found([int(i) for i in indices])
         out = np.empty(len(found), object)
         out[:] = found
         return out
 
     def slice(self, start: int, stop: int) -> Any:
         return self.take(np.arange(start, stop))
+
+
+def _check_alone(path: str) -> None:
+    """Raise if it is this file that cannot be read."""
+    import grain
+
+    try:
+        grain.sources.ArrayRecordDataSource([path])
+    except RuntimeError as e:
+        raise _unreadable([path], "ArrayRecord", e) from e
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -169,7 +206,12 @@ class ArrayRecord(nodes.Node):
     def _source(self) -> Any:
         import grain
 
-        return grain.sources.ArrayRecordDataSource(list(self.files))
+        try:
+            return grain.sources.ArrayRecordDataSource(list(self.files))
+        except RuntimeError as e:
+            for path in self.files:
+                _check_alone(path)
+            raise _unreadable(self.files, "ArrayRecord", e) from e
 
     def cursor(self) -> cursors.Cursor:
         """Record after record."""
@@ -177,7 +219,7 @@ class ArrayRecord(nodes.Node):
 
     def rows(self) -> _Records:
         """Grain's source."""
-        return _Records(self._source)
+        return _Records(self._source, self.files)
 
     def indices(self) -> cursors.Cursor:
         """Every record."""

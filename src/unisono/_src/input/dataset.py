@@ -6,13 +6,14 @@ import functools
 import glob
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from unisono._src import errors, nest, specs
 from unisono._src.input import (
+    arguments,
     buckets,
     choices,
     elements,
@@ -22,11 +23,11 @@ from unisono._src.input import (
     mixing,
     nodes,
     resampling,
+    sampling,
     saved,
     shuffling,
     sources,
     stages,
-    transforms,
     workers,
 )
 
@@ -87,10 +88,16 @@ class Dataset(buckets.Groupings):
                 f"{type(generator).__name__}."
             )
         signature = _signature(output_types, output_shapes, output_signature)
-        given = [elements.to_array(a) for a in args or ()]
-        return Dataset(
-            sources.Generated(functools.partial(generator, *given), signature)
+        if args is not None and not isinstance(args, (Sequence, np.ndarray)):
+            raise TypeError(
+                "`args` must be a list of the arguments of `generator`, received "
+                f"{args!r}."
+            )
+        given = [elements.to_array(a) for a in (() if args is None else args)]
+        make = functools.partial(
+            arguments.call_generator, functools.partial(generator, *given)
         )
+        return Dataset(sources.Generated(make, signature))
 
     @staticmethod
     def range(*args: int, output_type: Any = np.int64, name: Any = None) -> Dataset:
@@ -100,7 +107,7 @@ class Dataset(buckets.Groupings):
                 f"Invalid `args`. The length of `args` should be between 1 and 3, "
                 f"received {len(args)}."
             )
-        numbers = [transforms.integer(a, "args") for a in args]
+        numbers = [arguments.integer(a, "args") for a in args]
         if len(numbers) == 3 and numbers[2] == 0:
             raise errors.InvalidArgumentError("The step of a range cannot be zero.")
         span = range(*numbers)
@@ -113,21 +120,24 @@ class Dataset(buckets.Groupings):
         start: int = 0, step: int = 1, dtype: Any = np.int64, name: Any = None
     ) -> Dataset:
         """Integers at the same distance, without end."""
-        first = transforms.integer(start, "start")
-        distance = transforms.integer(step, "step")
+        first = arguments.integer(start, "start")
+        distance = arguments.integer(step, "step")
         return Dataset(sources.Endless(first, sys.maxsize, distance, np.dtype(dtype)))
 
     @staticmethod
     def random(
         seed: int | None = None,
-        rerandomize_each_iteration: bool = False,
+        rerandomize_each_iteration: bool | None = None,
         name: Any = None,
     ) -> Dataset:
         """Endless random integers below 2**32, as int64."""
+        again = rerandomize_each_iteration is not None and arguments.flag(
+            rerandomize_each_iteration, "rerandomize_each_iteration"
+        )
         return Dataset(
             shuffling.RandomNumbers(
                 lambda generator, size: generator.integers(0, 1 << 32, size),
-                shuffling.Order(seed, rerandomize_each_iteration),
+                shuffling.Order(arguments.seed(seed), again),
             )
         )
 
@@ -142,14 +152,10 @@ class Dataset(buckets.Groupings):
 
         In random order unless `shuffle` is False; then sorted.
         """
-        patterns = elements.as_array(elements.to_array(file_pattern))
-        found = sorted(
-            path
-            for pattern in np.ravel(patterns)
-            for path in glob.glob(os.fsdecode(pattern))
-        )
+        patterns = arguments.paths(file_pattern, "file_pattern")
+        found = sorted(path for pattern in patterns for path in glob.glob(pattern))
         if not found:
-            told = ", ".join(os.fsdecode(p) for p in np.ravel(patterns))
+            told = ", ".join(patterns)
             raise errors.InvalidArgumentError(f"No files matched pattern: {told}.")
         made = Dataset(sources.Slices.of(found))
         return made if shuffle is False else made.shuffle(len(found), seed)
@@ -172,10 +178,10 @@ class Dataset(buckets.Groupings):
         stop_on_empty_dataset: bool = True,
     ) -> Dataset:
         """Each element from the dataset whose number `choice_dataset` gives."""
-        inputs, _ = mixing.structure_of(list(datasets))
-        return Dataset(
-            mixing.Choose(choice_dataset._node, inputs, stop_on_empty_dataset)
-        )
+        inputs = arguments.plans(datasets, "datasets")
+        choices = arguments.plan(choice_dataset, "choice_dataset")
+        stop = arguments.flag(stop_on_empty_dataset, "stop_on_empty_dataset")
+        return Dataset(sampling.chosen(inputs, choices, stop))
 
     @staticmethod
     def sample_from_datasets(
@@ -185,25 +191,24 @@ class Dataset(buckets.Groupings):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:
-        """Each element from a dataset drawn at random."""
-        given, count = list(datasets), len(datasets)
-        chances = np.full(count, 1 / count) if weights is None else np.asarray(weights)
-        if chances.shape != (count,):
-            raise ValueError(
-                f"weights must be one number per dataset, received {chances.shape} "
-                f"for {count} datasets."
-            )
-        # A dataset that is never drawn must not be waited for at the end.
-        given = [d for d, chance in zip(given, chances, strict=True) if chance > 0]
-        chances = chances[chances > 0] / chances.sum()
-        count = len(given)
-        chosen = shuffling.RandomNumbers(
-            lambda generator, size: generator.choice(count, size, p=chances),
-            shuffling.Order(seed, rerandomize_each_iteration is not False),
+        """Each element from a dataset drawn at random.
+
+        Args:
+            datasets: their elements must be of one kind.
+            weights: how often each is drawn, one number per dataset, or a dataset of
+                such arrays, one for each draw; all the same if it is None.
+            seed: of the random choices.
+            stop_on_empty_dataset: whether the first dataset that ends is the end.
+            rerandomize_each_iteration: whether each iteration draws anew; True unless
+                said otherwise.
+        """
+        inputs = arguments.plans(datasets, "datasets")
+        stop = arguments.flag(stop_on_empty_dataset, "stop_on_empty_dataset")
+        changes = rerandomize_each_iteration is None or arguments.flag(
+            rerandomize_each_iteration, "rerandomize_each_iteration"
         )
-        return Dataset.choose_from_datasets(
-            given, Dataset(chosen), stop_on_empty_dataset
-        )
+        order = shuffling.Order(arguments.seed(seed), changes)
+        return Dataset(sampling.sampled(inputs, weights, order, stop))
 
     @staticmethod
     def from_loader(loader: Any) -> Dataset:
@@ -235,7 +240,7 @@ class Dataset(buckets.Groupings):
         shards = saved.load(os.fsdecode(path), element_spec, compression, wait)
         given = Dataset(saved.Shards(tuple(map(Dataset, shards))))
         if reader_func is not None:
-            transforms.check_function(reader_func, "reader_func")
+            arguments.check_function(reader_func, "reader_func")
             return Dataset(mixing.plan_of(reader_func(given), "reader_func"))
         if len(shards) == 1:
             return Dataset(shards[0])
@@ -265,7 +270,7 @@ class Dataset(buckets.Groupings):
                 "their own."
             )
         if shard_func is not None:
-            transforms.check_function(shard_func, "shard_func")
+            arguments.check_function(shard_func, "shard_func")
         compression = saved.check_compression(compression)
         saved.save(self.prepared(), os.fsdecode(path), compression, shard_func)
 
@@ -288,7 +293,7 @@ class Dataset(buckets.Groupings):
             seed: of the random choices.
             name: accepted for TensorFlow's sake.
         """
-        transforms.check_function(class_func, "class_func")
+        arguments.check_function(class_func, "class_func")
         return resampling.resampled(self, class_func, target_dist, initial_dist, seed)
 
     # Looking at it.
@@ -331,9 +336,9 @@ class Dataset(buckets.Groupings):
     def __iter__(self) -> iterators.DatasetIterator:
         return iterators.iterate(self.prepared())
 
-    def as_numpy_iterator(self) -> Iterator[Any]:
+    def as_numpy_iterator(self) -> iterators.NumpyIterator:
         """An iterator whose elements are NumPy arrays and scalars."""
-        return iterators.NumpyIterator(iter(self))
+        return iterators.NumpyIterator(self)
 
     def get_single_element(self, name: str | None = None) -> Any:
         """The only element.
@@ -379,23 +384,17 @@ def _signature(types: Any, shapes: Any, signature: Any) -> Any:
         )
     if shapes is None:
         return elements.map_leaves(lambda t: specs.TensorSpec(None, t), types)
-    if elements.is_structure(types):
-        pairs = zip(elements.leaves(types), _shapes_like(types, shapes), strict=True)
-        made = iter([specs.TensorSpec(shape, kind) for kind, shape in pairs])
-        return elements.map_leaves(lambda _: next(made), types)
-    return specs.TensorSpec(shapes, types)
+    found = iter(_shapes_like(types, shapes))
+    return elements.map_leaves(lambda t: specs.TensorSpec(next(found), t), types)
 
 
-def _shapes_like(types: Any, shapes: Any) -> Iterator[Any]:
+def _shapes_like(types: Any, shapes: Any) -> list[Any]:
     """The shapes in the order of the types; a shape is itself a tuple."""
     if not elements.is_structure(types):
-        yield shapes
-    elif isinstance(types, dict):
-        for key in nest.keys(types):
-            yield from _shapes_like(types[key], shapes[key])
-    else:
-        for kind, shape in zip(types, shapes, strict=True):
-            yield from _shapes_like(kind, shape)
+        return [arguments.shape(shapes, "output_shapes")]
+    found = arguments.parts(types, shapes, "output_shapes", "output_types")
+    pairs = zip(nest.children(types), found, strict=True)
+    return [shape for t, s in pairs for shape in _shapes_like(t, s)]
 
 
 def cardinality(dataset: Dataset) -> np.int64:
@@ -405,5 +404,5 @@ def cardinality(dataset: Dataset) -> np.int64:
 
 def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset]:
     """For `Dataset.apply`: states how many elements there are; checked at the end."""
-    expected = int(expected_cardinality)
+    expected = arguments.integer(expected_cardinality, "expected_cardinality")
     return lambda dataset: Dataset(stages.AssertCardinality(dataset._node, expected))

@@ -372,7 +372,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
 
 def _made(dataset_fn: Any, context: choices.InputContext) -> nodes.Node:
-    made = dataset_fn(context)
+    made = choices.made_by(dataset_fn, context)
     if isinstance(made, DistributedDataset) or not (
         hasattr(made, "_node") or hasattr(made, "__iter__")
     ):

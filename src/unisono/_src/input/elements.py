@@ -168,9 +168,23 @@ def _from_sequence(x: Sequence[Any]) -> np.ndarray:
         ) from e
     if array.dtype.kind == "O":
         return _encoded(array)
-    if type(first) in (bool, int, float, complex) or first is x:
-        return array.astype(_type_of_python(array), copy=False)
-    return array
+    return array.astype(_type_of_list(x, first, array), copy=False)
+
+
+def _type_of_list(x: Sequence[Any], first: Any, array: np.ndarray) -> Any:
+    """TensorFlow's type of a list, by that of its first number or array.
+
+    Args:
+        x: the list.
+        first: its first number or array.
+        array: the list in the type that NumPy takes.
+    """
+    told = getattr(first, "dtype", None)
+    if told is None:
+        return _type_of_python(array)
+    if array.dtype.kind != "f" or all(getattr(v, "dtype", None) == told for v in x):
+        return array.dtype
+    return told if told.kind == "f" else np.float32
 
 
 def _has_arrays(x: Sequence[Any]) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, ClassVar
 
 import numpy as np
 
 from unisono._src.input import (
+    arguments,
     columnar,
     elements,
     files,
@@ -17,39 +17,19 @@ from unisono._src.input import (
 from unisono._src.input.dataset import Dataset
 
 
-def _names(filenames: Any) -> tuple[str, ...]:
-    array = elements.as_array(
-        elements.to_array(
-            [os.fspath(f) for f in filenames]
-            if isinstance(filenames, (list, tuple))
-            else os.fspath(filenames)
-            if isinstance(filenames, os.PathLike)
-            else filenames
-        )
-    )
-    if array.dtype.kind != "O":
-        raise TypeError(
-            "The `filenames` argument must contain text, received elements of type "
-            f"{array.dtype}."
-        )
-    return tuple(os.fsdecode(name) for name in np.ravel(array))
-
-
 class _FileDataset(Dataset):
     """Records of files; abstract."""
 
     def __init__(self, filenames: Any, reader: Any, parallel: int | None) -> None:
+        arguments.parallel(parallel, "num_parallel_reads")
         if not isinstance(filenames, Dataset):
-            names = _names(filenames)
+            names = arguments.paths(filenames, "filenames")
             if parallel is None:
                 super().__init__(reader(names))
                 return
-            filenames = Dataset.from_tensor_slices(list(names))
-        elif filenames.element_spec.dtype.kind != "O":
-            raise TypeError(
-                "The `filenames` argument must contain text, received a dataset of "
-                f"{filenames.element_spec}."
-            )
+            filenames = Dataset.from_tensor_slices(np.array(names, object))
+        else:
+            _check_names(filenames.element_spec)
         cycle = (
             mixing.default_cycle() if parallel == mapping.AUTOTUNE else parallel or 1
         )
@@ -60,6 +40,14 @@ class _FileDataset(Dataset):
                 cycle,
                 1 if parallel is not None else 0,
             )
+        )
+
+
+def _check_names(spec: Any) -> None:
+    is_text = not elements.is_structure(spec) and spec.dtype.kind == "O"
+    if not is_text or spec.shape not in ((), None):
+        raise TypeError(
+            f"The `filenames` argument must contain text, received a dataset of {spec}."
         )
 
 
@@ -77,6 +65,7 @@ class _RecordDataset(_FileDataset):
         name: str | None = None,
     ) -> None:
         packed = files.check_compression(compression_type)
+        arguments.natural(buffer_size, "buffer_size")
         kind = self._kind
         super().__init__(
             filenames,
@@ -124,7 +113,12 @@ class FixedLengthRecordDataset(_FileDataset):
         name: str | None = None,
     ) -> None:
         kind = files.check_compression(compression_type)
-        layout = (record_bytes, header_bytes or 0, footer_bytes or 0)
+        arguments.natural(buffer_size, "buffer_size")
+        layout = (
+            arguments.positive(record_bytes, "record_bytes"),
+            arguments.natural(header_bytes, "header_bytes"),
+            arguments.natural(footer_bytes, "footer_bytes"),
+        )
         super().__init__(
             filenames,
             lambda names: files.Files("FixedLengthRecord", names, kind, layout),

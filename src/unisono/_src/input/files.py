@@ -305,12 +305,17 @@ class _Fixed(Reader):
         if file.offset == 0 and header:
             while len(file.window) < header and file.extend():
                 pass
+            if len(file.window) < header:
+                raise errors.InvalidArgumentError(
+                    f"{file.path} has {len(file.window)} bytes, which is less than its "
+                    f"header of {header} bytes."
+                )
             file.use(header)
         while len(file.window) < size + footer and file.extend():
             pass
         count = max(0, len(file.window) - footer) // size
         if not count and len(file.window) > footer:
-            raise errors.DataLossError(
+            raise errors.InvalidArgumentError(
                 f"{file.path}: excess of {len(file.window) - footer} bytes at byte "
                 f"{file.offset}: records have {size} bytes."
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from unisono._src import ambient, errors, feeds, state
@@ -18,18 +18,25 @@ class Optional:
     3
     """
 
-    def __init__(self, value: Any, has_value: bool) -> None:
-        self._value, self._has = value, has_value
+    def __init__(
+        self, value: Any, has_value: bool, spec: Callable[[], Any] | None = None
+    ) -> None:
+        self._value, self._has, self._spec = value, has_value, spec
 
     @classmethod
     def from_value(cls, value: Any) -> Optional:
         """One that is there."""
-        return cls(value, True)
+        return cls(value, True, lambda: elements.spec_of(elements.convert(value)))
 
     @classmethod
     def empty(cls, element_spec: Any = None) -> Optional:
         """One that is missing."""
-        return cls(None, False)
+        return cls(None, False, lambda: element_spec)
+
+    @property
+    def element_spec(self) -> Any:
+        """Shape and type of the element, also of one that is missing."""
+        return None if self._spec is None else self._spec()
 
     def has_value(self, name: str | None = None) -> bool:
         """Whether there is an element."""
@@ -115,9 +122,12 @@ class PositionedIterator(feeds.HostIterator):
         if (ambient.current().state or state.EAGER).is_compiled:
             raise feeds.NeedsHost
         try:
-            return Optional.from_value(next(self))
+            return Optional(next(self), True, self._spec_of_elements)
         except StopIteration:
-            return Optional.empty()
+            return Optional(None, False, self._spec_of_elements)
+
+    def _spec_of_elements(self) -> Any:
+        return getattr(self, "element_spec", None)
 
     def close(self) -> None:
         """Give back threads, processes and files; there are no more elements."""
@@ -203,10 +213,10 @@ def iterate(node: nodes.Node) -> DatasetIterator:
 
 
 class NumpyIterator:
-    """Elements as NumPy arrays and scalars."""
+    """Iterates over a dataset; elements are NumPy arrays and scalars."""
 
-    def __init__(self, iterator: DatasetIterator) -> None:
-        self._iterator = iterator
+    def __init__(self, dataset: Iterable[Any]) -> None:
+        self._iterator = iter(dataset)
 
     def __iter__(self) -> NumpyIterator:
         return self

@@ -398,86 +398,49 @@ def default_cycle() -> int:
     return os.cpu_count() or 1
 
 
-class _Chosen(Parallel):
-    """Each element from the dataset that another dataset names."""
-
-    def __init__(
-        self, choices: cursors.Cursor, sources: Sequence[cursors.Cursor], stop: bool
-    ) -> None:
-        super().__init__([choices, *sources])
-        self._stop = stop
-        self._ended: set[int] = set()
-
-    def read(self, count: int) -> list[Any]:
-        found: list[Any] = []
-        while len(found) < count and not self._is_over():
-            choice = self._sources[0].read(1)
-            if not len(choice):
-                break
-            index = int(choice[0])
-            if not 0 <= index < len(self._sources) - 1:
-                raise ValueError(
-                    f"choice_dataset named dataset {index}, but there are "
-                    f"{len(self._sources) - 1}."
-                )
-            one = self._sources[1 + index].read(1)
-            if len(one):
-                found.append(one[0])
-            else:
-                self._ended.add(index)
-        return found
-
-    def _is_over(self) -> bool:
-        wanted = 1 if self._stop else len(self._sources) - 1
-        return len(self._ended) >= wanted
-
-    def get_state(self) -> dict[str, Any]:
-        return {"ended": sorted(self._ended), **super().get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._ended = set(state["ended"])
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Choose(nodes.Node):
-    """Elements from one of several datasets, as a dataset of numbers says."""
-
-    choices: nodes.Node
-    inputs: tuple[nodes.Node, ...]
-    stop: bool
-
-    @property
-    def parents(self) -> tuple[nodes.Node, ...]:
-        """The inputs, then the choices."""
-        return (*self.inputs, self.choices)
-
-    def cursor(self) -> cursors.Cursor:
-        """Follow the choices."""
-        sources = [n.cursor() for n in self.inputs]
-        return _Chosen(self.choices.cursor(), sources, self.stop)
-
-    def _spec(self) -> Any:
-        return Concatenate(self.inputs).spec
-
-
 def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
     """The nodes in nested datasets, and the nest with their numbers in it.
 
     Raises:
-        TypeError: something in it is not a dataset.
+        TypeError: something in it is not a dataset; a list is an array elsewhere, and
+            not allowed here.
     """
     found: list[nodes.Node] = []
 
     def one(x: Any) -> int:
         node = getattr(x, "_node", None)
         if not isinstance(node, nodes.Node):
+            advice = " Use a tuple instead." if isinstance(x, list) else ""
             raise TypeError(
                 "The argument to `Dataset.zip()` must be a (potentially nested) "
-                f"structure of `Dataset` objects, received {type(x).__name__}."
+                "structure of `Dataset` objects in tuples and dicts, received "
+                f"{'None' if x is None else type(x).__name__}.{advice}"
             )
         found.append(node)
         return len(found) - 1
 
-    structure = nest.map_structure(one, datasets)
+    def numbered(x: Any) -> Any:
+        if elements.is_structure(x):
+            return nest.rebuild(x, [numbered(c) for c in nest.children(x)])
+        return one(x)
+
+    structure = numbered(datasets)
     return tuple(found), structure
+
+
+def check_alike(inputs: Sequence[nodes.Node], what: str) -> None:
+    """Raise `TypeError` unless elements of one kind come from all inputs."""
+    try:
+        found = [n.spec for n in inputs]
+    except Exception:
+        # A function that fails for the first element; iterating tells that better,
+        # and some datasets ignore it.
+        return
+    for number, spec in enumerate(found):
+        try:
+            joined_spec(found[0], spec)
+        except TypeError:
+            raise TypeError(
+                f"`{what}` must have elements of the same structure and types: those "
+                f"of dataset 0 are {found[0]}, those of dataset {number} are {spec}."
+            ) from None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from unisono._src.input import (
+    choosing,
     filenames,
-    mapping,
-    mixing,
     nodes,
     resampling,
     selecting,
@@ -70,6 +69,8 @@ def _name(node: nodes.Node) -> str:
 
 def _resamples(node: nodes.Node) -> bool:
     """Whether this is the end of what `rejection_resample` is made of."""
-    if not isinstance(node, mixing.Choose) or not isinstance(node.choices, mapping.Map):
+    if not isinstance(node, choosing.Choose):
         return False
-    return isinstance(getattr(node.choices.fn, "__self__", None), resampling.Resampler)
+    fn = getattr(node.choices, "fn", None)
+    owner = getattr(fn, "__self__", None)
+    return isinstance(owner, resampling.Resampler)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src import errors
-from unisono._src.input import grouping, mapping
+from unisono._src.input import arguments, choosing, grouping, mapping
 
 _LOG = logging.getLogger("unisono")
 # Where the shares are estimated: as many elements of each class count as seen, and
@@ -24,16 +24,11 @@ def shares(given: Any, what: str, count: int | None = None) -> np.ndarray:
     """The share of each class, in float32.
 
     Raises:
+        TypeError: they are no numbers.
         ValueError: there is not one number per class, or one is negative.
     """
-    found = np.asarray(given, np.float32)
-    if found.ndim != 1 or not found.size or (count is not None and found.size != count):
-        raise ValueError(
-            f"{what} must have one number for each class"
-            f"{'' if count is None else f', of which there are {count}'}; received "
-            f"shape {found.shape}."
-        )
-    if not (found >= 0).all() or not found.sum() > 0:
+    found = arguments.shares(given, what, "class", count).astype(np.float32)
+    if not found.sum() > 0:
         raise ValueError(f"{what} must be shares, received {given!r}.")
     return found / found.sum()
 
@@ -125,6 +120,7 @@ def resampled(
 ) -> Any:
     """Pairs of a class and an element, in other shares; see `Dataset`."""
     wanted = shares(target, "target_dist")
+    seed = arguments.seed(seed)
     steps = Resampler(class_fn, wanted)
     original = dataset.map(steps.with_class)
     if initial is not None:
@@ -147,4 +143,6 @@ def resampled(
     kept = dataset.zip(found, chances(0), original).filter(steps.accepts)
     kept = kept.map(lambda _, __, pair: pair)
     chosen = dataset.zip(found, chances(1)).map(steps.source)
-    return dataset.choose_from_datasets([original, kept], chosen)
+    # Not by the public method, which would call `class_func` to see the types.
+    inputs = (original._node, kept._node)
+    return dataset._derive(choosing.Choose(chosen._node, inputs, True))

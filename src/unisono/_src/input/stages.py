@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono._src import errors
 from unisono._src.input import (
     ahead,
     choices,
@@ -62,12 +63,24 @@ class WithOptions(nodes.Selecting):
 
 
 def options_of(node: nodes.Node) -> choices.Options:
-    """The options that were set anywhere in a plan, merged; later ones win."""
-    merged = choices.Options()
-    for found in reversed(list(nodes.walk(node))):
-        if isinstance(found, WithOptions):
-            merged = merged.merged(found.options)
-    return merged
+    """The options that were set anywhere in a plan, merged; later ones win.
+
+    Of several inputs the last one counts as the latest.
+    """
+    known: dict[int, choices.Options] = {}
+
+    def found(n: nodes.Node) -> choices.Options:
+        # A dataset may be the input of several others.
+        if id(n) not in known:
+            merged = choices.Options()
+            for parent in n.parents:
+                merged = merged.merge(found(parent))
+            if isinstance(n, WithOptions):
+                merged = merged.merge(n.options)
+            known[id(n)] = merged
+        return known[id(n)]
+
+    return found(node)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -95,11 +108,16 @@ class _Counted(cursors.Derived):
     def read(self, count: int) -> Any:
         found = self._source.read(count)
         self._seen += len(found)
+        is_over = len(found) < count
+        if is_over and self._expected == nodes.INFINITE:
+            raise errors.FailedPreconditionError(
+                "Input dataset was expected to contain an infinite number of elements, "
+                f"but contained {self._seen}."
+            )
         if self._expected >= 0 and (
-            self._seen > self._expected
-            or (len(found) < count and self._seen < self._expected)
+            self._seen > self._expected or (is_over and self._seen < self._expected)
         ):
-            raise ValueError(
+            raise errors.FailedPreconditionError(
                 f"Input dataset was expected to contain {self._expected} elements, but "
                 f"contained {'more' if self._seen > self._expected else self._seen}."
             )
@@ -231,12 +249,9 @@ class _Scanned(cursors.Called):
         found, block = [], self._block(count)
         try:
             for element in block:
-                state, out = self._node.fn(self._state, element)
-                self._state = elements.convert(state)
-                made = elements.convert(out)
+                self._state, out = self._node.call(self._state, element)
+                found.append(results.settled(out, element))
                 del out
-                found.append(results.settled(made, element))
-                del made
         except BaseException:
             self._keep(block)
             raise
@@ -268,10 +283,25 @@ class Scan(nodes.Unary):
         """Carry the state along."""
         return _Scanned(self.parent.cursor(), self)
 
+    def call(self, state: Any, element: Any) -> tuple[Any, Any]:
+        """The next state, and what becomes of an element.
+
+        Raises:
+            TypeError: the function returned something else, or a state of other types.
+        """
+        made = mapping.call(self.fn, (state, element))
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise TypeError(
+                "`scan_func` must return a pair of the new state and the output, "
+                f"received {made!r}."
+            )
+        state_made = elements.convert(made[0])
+        elements.check_same_types(state, state_made, "The state of scan")
+        return state_made, elements.convert(made[1])
+
     def _spec(self) -> Any:
         def second(element: Any) -> Any:
-            _, out = self.fn(self.initial, element)
-            return elements.spec_of(elements.convert(out))
+            return elements.spec_of(self.call(self.initial, element)[1])
 
         return mapping.mapped_spec(second, self.parent)
 

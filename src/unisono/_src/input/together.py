@@ -152,10 +152,10 @@ def share_seeds(node: nodes.Node, notes: board.Board) -> None:
     """
     if any(getattr(n, "is_random", False) for n in nodes.walk(node)):
         _LOG.warning(
-            "Every worker reads the whole loader and keeps its share of each batch, but "
-            "this one shuffles by itself, so workers would read different batches, and "
-            "examples would be lost and others come twice. Give it a generator with the "
-            "same seed on all workers, such as torch.Generator().manual_seed(0)."
+            "Every worker reads the whole loader and keeps its share of each batch, "
+            "but this one shuffles by itself, so workers would read different batches, "
+            "and examples would be lost and others come twice. Give it a generator "
+            "with the same seed on all workers: torch.Generator().manual_seed(0)."
         )
     found = orders.Orders([node])
     told = notes.post(json.dumps(found.get_state()))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import abc
-import operator
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from unisono._src import errors, nest, specs
+from unisono._src import errors, specs
 from unisono._src.input import (
+    arguments,
     batching,
     cachefiles,
     choices,
@@ -20,6 +20,7 @@ from unisono._src.input import (
     memory,
     mixing,
     nodes,
+    padding,
     selecting,
     shuffling,
     sources,
@@ -58,13 +59,13 @@ class Transformations(abc.ABC):
             use_unbounded_threadpool: accepted for TensorFlow's sake.
             name: accepted for TensorFlow's sake.
         """
-        check_function(map_func, "map_func")
-        _check_parallel(num_parallel_calls)
-        return self._derive(mapping.Map(self._node, map_func, num_parallel_calls))
+        arguments.check_function(map_func, "map_func")
+        calls = arguments.parallel(num_parallel_calls)
+        return self._derive(mapping.Map(self._node, map_func, calls))
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """The elements for which `predicate` returns True."""
-        check_function(predicate, "predicate")
+        arguments.check_function(predicate, "predicate")
         return self._derive(mapping.Filter(self._node, predicate))
 
     def batch(
@@ -86,9 +87,11 @@ class Transformations(abc.ABC):
             deterministic: the order is kept whatever is said here.
             name: accepted for TensorFlow's sake.
         """
-        size = _positive(batch_size, "batch_size")
-        _check_parallel(num_parallel_calls)
-        made = batching.Batch(self._node, size, bool(drop_remainder))
+        size = arguments.positive(batch_size, "batch_size")
+        arguments.parallel(num_parallel_calls)
+        made = batching.Batch(
+            self._node, size, arguments.flag(drop_remainder, "drop_remainder")
+        )
         if num_parallel_calls is not None:
             return self._derive(stages.Opaque(made))
         return self._derive(made)
@@ -110,30 +113,36 @@ class Transformations(abc.ABC):
             drop_remainder: whether a smaller last batch is dropped.
             name: accepted for TensorFlow's sake.
         """
-        size = _positive(batch_size, "batch_size")
+        size = arguments.positive(batch_size, "batch_size")
         certain = nodes.tells_spec(self._node)
-        shapes, values = padding(
+        shapes, values = padding.find(
             self._node.spec, padded_shapes, padding_values, certain
         )
         return self._derive(
-            batching.PaddedBatch(self._node, size, bool(drop_remainder), shapes, values)
+            batching.PaddedBatch(
+                self._node,
+                size,
+                arguments.flag(drop_remainder, "drop_remainder"),
+                shapes,
+                values,
+            )
         )
 
     def unbatch(self, name: str | None = None) -> Any:
         """The rows of each element as elements."""
-        return self._derive(_checked(batching.Unbatch(self._node)))
+        made = _checked(batching.Unbatch(self._node))
+        if nodes.tells_spec(made):
+            _check_lengths(self._node.spec)
+        return self._derive(made)
 
     def rebatch(
         self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
     ) -> Any:
         """Batches cut to another size, or to several sizes in turn."""
-        sizes = tuple(int(s) for s in np.ravel(np.asarray(batch_size)))
-        if not sizes or min(sizes) < 0 or not any(sizes):
-            raise ValueError(
-                f"batch_size must be a positive number or several, received "
-                f"{batch_size!r}."
-            )
-        made = batching.Rebatch(self._node, sizes, bool(drop_remainder))
+        sizes = tuple(_sizes(batch_size))
+        made = batching.Rebatch(
+            self._node, sizes, arguments.flag(drop_remainder, "drop_remainder")
+        )
         return self._derive(_checked(made))
 
     def shuffle(
@@ -152,42 +161,53 @@ class Transformations(abc.ABC):
                 unless said otherwise.
             name: accepted for TensorFlow's sake.
         """
-        size = integer(buffer_size, "buffer_size")
+        size = arguments.integer(buffer_size, "buffer_size")
         if size == nodes.UNKNOWN:
             size = sys.maxsize
         if size < 1:
             raise errors.InvalidArgumentError(
                 f"buffer_size must be greater than zero, received {buffer_size}."
             )
-        given = None if seed is None else int(seed)
-        order = shuffling.Order(given, reshuffle_each_iteration is not False)
+        changes = reshuffle_each_iteration is None or arguments.flag(
+            reshuffle_each_iteration, "reshuffle_each_iteration"
+        )
+        order = shuffling.Order(arguments.seed(seed), changes)
         return self._derive(shuffling.Shuffle(self._node, size, order))
 
     def repeat(self, count: Any = None, name: str | None = None) -> Any:
         """The elements `count` times; without end if it is None or -1."""
         return self._derive(
             selecting.Repeat(
-                self._node, -1 if count is None else integer(count, "count")
+                self._node, -1 if count is None else arguments.integer(count, "count")
             )
         )
 
     def take(self, count: Any, name: str | None = None) -> Any:
         """The first `count` elements; all for -1."""
-        return self._derive(selecting.Take(self._node, integer(count, "count")))
+        return self._derive(
+            selecting.Take(self._node, arguments.integer(count, "count"))
+        )
 
     def skip(self, count: Any, name: str | None = None) -> Any:
         """All but the first `count` elements; none for -1."""
-        return self._derive(selecting.Skip(self._node, integer(count, "count")))
+        return self._derive(
+            selecting.Skip(self._node, arguments.integer(count, "count"))
+        )
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Any:
         """Every `num_shards`-th element, beginning with number `index`.
 
         With `experimental.SHARD_HINT` for both, `AutoShardPolicy.HINT` shards here.
         """
-        shards = integer(num_shards, "num_shards")
-        number = integer(index, "index")
+        shards = arguments.integer(num_shards, "num_shards")
+        number = arguments.integer(index, "index")
         if (shards, number) == (selecting.SHARD_HINT, selecting.SHARD_HINT):
             return self._derive(selecting.Shard(self._node, shards, number))
+        if shards == selecting.SHARD_HINT:
+            raise errors.FailedPreconditionError(
+                "`shard(SHARD_HINT, SHARD_HINT)` marks where a distributed dataset is "
+                f"sharded; received {number} for `index`."
+            )
         if shards < 1:
             raise errors.InvalidArgumentError(
                 f"num_shards must be >= 1, received {num_shards}."
@@ -201,7 +221,9 @@ class Transformations(abc.ABC):
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Any:
         """Read up to `buffer_size` elements ahead, in a thread."""
-        size = integer(buffer_size, "buffer_size")
+        size = mapping.AUTOTUNE
+        if buffer_size is not None:
+            size = arguments.integer(buffer_size, "buffer_size")
         if size < mapping.AUTOTUNE:
             raise errors.InvalidArgumentError(
                 f"buffer_size must be >= 0 or AUTOTUNE, received {buffer_size}."
@@ -229,22 +251,26 @@ class Transformations(abc.ABC):
             deterministic: the order is kept whatever is said here.
             name: accepted for TensorFlow's sake.
         """
-        check_function(map_func, "map_func")
-        _check_parallel(num_parallel_calls)
+        arguments.check_function(map_func, "map_func")
+        arguments.parallel(num_parallel_calls)
         cycle = mixing.default_cycle()
         if cycle_length not in (None, mapping.AUTOTUNE):
-            cycle = _positive(cycle_length, "cycle_length")
-        block = 1 if block_length is None else _positive(block_length, "block_length")
+            cycle = arguments.positive(cycle_length, "cycle_length")
+        block = (
+            1
+            if block_length is None
+            else arguments.positive(block_length, "block_length")
+        )
         return self._derive(mixing.Interleave(self._node, map_func, cycle, block))
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Any:
         """The elements of the datasets that `map_func` returns, one after the other."""
-        check_function(map_func, "map_func")
+        arguments.check_function(map_func, "map_func")
         return self._derive(mixing.Interleave(self._node, map_func, 1, 0))
 
     def concatenate(self, dataset: Any, name: str | None = None) -> Any:
         """The elements of this dataset, then those of another."""
-        (other,), _ = mixing.structure_of((dataset,))
+        other = arguments.plan(dataset, "dataset")
         mixing.joined_spec(self._node.spec, other.spec)
         return self._derive(mixing.Concatenate((self._node, other)))
 
@@ -256,7 +282,7 @@ class Transformations(abc.ABC):
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Any:
         """Pairs of a number and an element."""
-        first = integer(start, "start")
+        first = arguments.integer(start, "start")
         numbers = sources.Endless(first, sys.maxsize, 1, np.dtype(np.int64))
         return self._derive(mixing.Zip((numbers, self._node), (0, 1)))
 
@@ -269,13 +295,13 @@ class Transformations(abc.ABC):
         name: str | None = None,
     ) -> Any:
         """Datasets of neighbouring elements; nested as an element is."""
-        size = _positive(size, "size")
+        size = arguments.positive(size, "size")
         node = stages.Window(
             self._node,
             size,
-            size if shift is None else _positive(shift, "shift"),
-            _positive(stride, "stride"),
-            bool(drop_remainder),
+            size if shift is None else arguments.positive(shift, "shift"),
+            arguments.positive(stride, "stride"),
+            arguments.flag(drop_remainder, "drop_remainder"),
             self._wrap_window,
             self._wrap_window_spec,
         )
@@ -292,14 +318,14 @@ class Transformations(abc.ABC):
 
     def take_while(self, predicate: Callable[..., Any], name: Any = None) -> Any:
         """The elements before the first for which `predicate` is not True."""
-        check_function(predicate, "predicate")
+        arguments.check_function(predicate, "predicate")
         return self._derive(stages.TakeWhile(self._node, predicate))
 
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: Any = None
     ) -> Any:
         """A map that carries a state: ``scan_func(state, element)`` gives both."""
-        check_function(scan_func, "scan_func")
+        arguments.check_function(scan_func, "scan_func")
         initial = elements.convert(initial_state)
         return self._derive(stages.Scan(self._node, initial, scan_func))
 
@@ -313,6 +339,7 @@ class Transformations(abc.ABC):
 
     def apply(self, transformation_func: Callable[[Any], Any]) -> Any:
         """What a function makes of this dataset."""
+        arguments.check_function(transformation_func, "transformation_func")
         made = transformation_func(self)
         if not isinstance(made, Transformations):
             raise TypeError(
@@ -333,18 +360,6 @@ class Transformations(abc.ABC):
         )
 
 
-def integer(value: Any, what: str) -> int:
-    """A whole number, from Python, NumPy or JAX.
-
-    Raises:
-        TypeError: it is none.
-    """
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{what} must be a whole number, received {value!r}.") from None
-
-
 def _checked(node: nodes.Node) -> nodes.Node:
     """A node whose parent does not fit raises now, if the plan tells that."""
     if nodes.tells_spec(node):
@@ -352,118 +367,31 @@ def _checked(node: nodes.Node) -> nodes.Node:
     return node
 
 
-def _positive(value: Any, what: str) -> int:
-    number = integer(value, what)
-    if number < 1:
-        raise errors.InvalidArgumentError(
-            f"{what} must be greater than zero, received {value}."
-        )
-    return number
-
-
-def check_function(fn: Any, what: str) -> None:
-    """Raise `TypeError` unless it can be called."""
-    if not callable(fn):
-        raise TypeError(f"`{what}` must be a function, received {type(fn).__name__}.")
-
-
-def _check_parallel(count: Any) -> None:
-    if count is not None and count != mapping.AUTOTUNE and int(count) < 1:
-        raise errors.InvalidArgumentError(
-            f"num_parallel_calls must be a positive number or AUTOTUNE, received "
-            f"{count}."
-        )
-
-
-def _loose(shape: Any, certain: bool) -> Any:
-    """A shape of an element; that of a first one says nothing about the others."""
-    return shape if certain or shape is None else (None,) * len(shape)
-
-
-def padding(
-    spec: Any, shapes: Any, values: Any, certain: bool = True
-) -> tuple[Any, Any]:
-    """The padded shape and the value of every component, checked.
-
-    Raises:
-        ValueError: a shape is not known, or does not fit its component.
-        TypeError: a value cannot be of the type of its component.
-    """
-    found = list(elements.leaves(spec))
-    if shapes is None:
-        wanted = [_loose(s.shape, certain) for s in found]
-    else:
-        wanted = _flat_shapes(spec, shapes)
-    for s, shape in zip(found, wanted, strict=True):
-        if s.shape is None or shape is None:
-            raise ValueError(
-                "You must provide `padded_shapes` argument because component of "
-                f"unknown rank: {s}."
-            )
-        if len(shape) != len(s.shape):
-            raise ValueError(
-                f"The padded shape {tuple(shape)} is not compatible with the shape "
-                f"{s.shape} of the corresponding input component."
-            )
-    given = _flat_values(spec, values)
-    made = iter(
-        specs.TensorSpec([None if n in (None, -1) else n for n in shape], s.dtype)
-        for s, shape in zip(found, wanted, strict=True)
-    )
-    filler = iter(given)
-    return (
-        elements.map_leaves(lambda _: next(made), spec),
-        elements.map_leaves(lambda _: next(filler), spec),
-    )
-
-
-def _flat_shapes(spec: Any, shapes: Any) -> list[Any]:
-    if not elements.is_structure(spec):
-        return [shapes if not isinstance(shapes, int) else (shapes,)]
-    if isinstance(spec, dict):
-        parts = [_flat_shapes(spec[key], shapes[key]) for key in nest.keys(spec)]
-    else:
-        parts = [_flat_shapes(s, p) for s, p in zip(spec, shapes, strict=True)]
-    return [shape for part in parts for shape in part]
-
-
-def _spread_values(spec: Any, values: Any) -> list[Any]:
-    """The value for every component; one value stands for all below it."""
-    if not elements.is_structure(spec):
-        return [values]
-    if not elements.is_structure(values):
-        parts = [values] * len(spec)
-    elif isinstance(spec, dict) and isinstance(values, dict):
-        if values.keys() != spec.keys():
-            raise ValueError(
-                f"padding_values has the components {sorted(values)}, and elements "
-                f"have {sorted(spec)}."
-            )
-        parts = nest.children(values)
-    elif isinstance(spec, dict) or isinstance(values, dict) or len(values) != len(spec):
+def _check_lengths(spec: Any) -> None:
+    """Raise `ValueError` if components surely have different numbers of rows."""
+    found = {
+        s.shape[0]: path
+        for path, s in elements.paths(spec)
+        if s.shape and s.shape[0] is not None
+    }
+    if len(found) > 1:
+        told = ", ".join(f"{path}: {size}" for size, path in found.items())
         raise ValueError(
-            f"padding_values must have the structure of an element, {spec}, or be one "
-            f"value, received {values!r}."
+            "`unbatch()` needs components with the same number of rows, received "
+            f"{told}."
         )
-    else:
-        parts = list(values)
-    pairs = zip(nest.children(spec), parts, strict=True)
-    return [value for s, v in pairs for value in _spread_values(s, v)]
 
 
-def _flat_values(structure: Any, values: Any) -> list[Any]:
-    flat = _spread_values(structure, values)
-    made = []
-    for spec, value in zip(elements.leaves(structure), flat, strict=True):
-        if value is None:
-            value = b"" if spec.dtype.kind == "O" else np.zeros((), spec.dtype)[()]
-        array = elements.as_array(elements.to_array(value))
-        is_python = isinstance(value, (int, float)) and spec.dtype.kind in "iuf"
-        if array.dtype != spec.dtype and not is_python:
-            raise TypeError(
-                f"Value to be padded with ({value!r}) does not match the type of its "
-                f"component, {spec.dtype}."
-            )
-        is_text = spec.dtype.kind == "O"
-        made.append(array[()] if is_text else np.asarray(value, spec.dtype))
-    return made
+def _sizes(given: Any) -> list[int]:
+    """The size of a batch, or several that take turns."""
+    many = hasattr(given, "__len__") and np.ndim(given) == 1
+    sizes = (
+        arguments.integers(given, "batch_size")
+        if many
+        else [arguments.integer(given, "batch_size")]
+    )
+    if not sizes or min(sizes) < 0 or not any(sizes):
+        raise ValueError(
+            f"batch_size must be a positive number or several, received {given!r}."
+        )
+    return sizes

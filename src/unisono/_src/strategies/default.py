@@ -24,7 +24,8 @@ class _DefaultExtended(local.SingleExtended):
         return dataset
 
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
-        return dataset_fn(pipelines.choices.InputContext())
+        choices = pipelines.choices
+        return choices.made_by(dataset_fn, choices.InputContext())
 
     @property
     def worker_devices(self) -> Sequence[str]:

@@ -1,0 +1,24 @@
+"""TensorFlow's names of element types, as NumPy's."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+bfloat16 = np.dtype(jnp.bfloat16)
+bool = np.dtype(np.bool_)
+complex64 = np.dtype(np.complex64)
+complex128 = np.dtype(np.complex128)
+float16 = np.dtype(np.float16)
+float32 = np.dtype(np.float32)
+float64 = np.dtype(np.float64)
+int8 = np.dtype(np.int8)
+int16 = np.dtype(np.int16)
+int32 = np.dtype(np.int32)
+int64 = np.dtype(np.int64)
+uint8 = np.dtype(np.uint8)
+uint16 = np.dtype(np.uint16)
+uint32 = np.dtype(np.uint32)
+uint64 = np.dtype(np.uint64)
+# Text is `bytes`; an array of it holds objects.
+string = np.dtype(np.object_)
