@@ -47,6 +47,14 @@ class TorchLoader(iterables.Loader):
         check_processes(self.source)
         return _Replayed(self)
 
+    def _is_exact(self) -> bool:
+        # PyTorch's own samplers count; those of a user, and iterables, may guess.
+        data = sys.modules["torch"].utils.data
+        return not isinstance(self.source.dataset, data.IterableDataset) and all(
+            type(sampler).__module__.startswith("torch.")
+            for sampler in _samplers(self.source)
+        )
+
     def _structured(self, element: Any) -> Any:
         return structures.collated(element)
 
