@@ -92,3 +92,22 @@ def test_workers_are_told_of_a_loader_that_shuffles_by_itself(caplog, seeded):
     )
     together.share_seeds(loaders.to_node(loader), Notes())
     assert ("shuffles by itself" in caplog.text) != seeded
+
+
+def test_a_dataset_that_raises_stop_iteration_does_not_end_the_data():
+    class Rows(data.Dataset):
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, index):
+            if index == 3:
+                raise StopIteration
+            return index
+
+    iterator = iter(distributed(2, data.DataLoader(Rows(), batch_size=2)))
+    assert flat(2, [next(iterator)]) == [0, 1]
+    with pytest.raises(RuntimeError, match="Making batch 1 raised StopIteration"):
+        next(iterator)
+    state = saved(iterator)
+    assert flat(2, iterator) == list(range(4, 10))
+    assert flat(2, resumed(iterator, state)) == list(range(4, 10))

@@ -18,6 +18,7 @@ class Elements(Iterator[Any]):
         iterator: what is gone through.
         convert: called with each element.
         total: how many there are, if that is known.
+        is_exact: whether an earlier end can only be a mistake.
     """
 
     def __init__(
@@ -25,8 +26,10 @@ class Elements(Iterator[Any]):
         iterator: Iterator[Any],
         convert: Callable[[Any], Any],
         total: int | None = None,
+        is_exact: bool = False,
     ) -> None:
-        self._iterator, self._convert, self._total = iterator, convert, total
+        self._iterator, self._convert = iterator, convert
+        self._total, self._is_exact = total, is_exact
         self._taken = 0
         # What the iterator raised, if nothing came since.
         self._failure: str | None = None
@@ -35,8 +38,13 @@ class Elements(Iterator[Any]):
         failure, self._failure = self._failure, None
         try:
             element = next(self._iterator)
-        except StopIteration:
-            if failure is None or self._taken == self._total:
+        except StopIteration as e:
+            if self._taken == self._total:
+                raise
+            if self._is_exact:
+                self._taken += 1
+                raise stopped(f"Making batch {self._taken - 1}") from e
+            if failure is None:
                 raise
             raise _ended(failure) from None
         except Exception as e:
@@ -162,7 +170,12 @@ class Loader(nodes.Node):
     def _elements(self) -> Iterator[Any]:
         count = self.cardinality
         total = None if count == nodes.UNKNOWN else count
-        return Elements(iter(self.source), self._converted, total)
+        exact = total is not None and self._is_exact()
+        return Elements(iter(self.source), self._converted, total, exact)
+
+    def _is_exact(self) -> bool:
+        """Whether its length is a promise."""
+        return False
 
     def _converted(self, element: Any) -> Any:
         found = elements.convert(self._structured(element))

@@ -52,6 +52,14 @@ class TorchLoader(iterables.Loader):
         """Whether its order is another one in every program."""
         return any(map(_is_random, _samplers(self.source)))
 
+    def _is_exact(self) -> bool:
+        # PyTorch's own samplers count; those of a user, and iterables, may guess.
+        data = sys.modules["torch"].utils.data
+        return not isinstance(self.source.dataset, data.IterableDataset) and all(
+            type(sampler).__module__.startswith("torch.")
+            for sampler in _samplers(self.source)
+        )
+
     def _structured(self, element: Any) -> Any:
         return structures.collated(element)
 
