@@ -18,8 +18,10 @@ import unisono
 SOURCE = str(pathlib.Path(unisono.__file__).resolve().parents[1])
 MARK = "UNISONO_TEST_MARK"
 # The command line by itself, without `import unisono` and JAX, which take a second.
+# Whoever runs the tests may have told them to ignore the end of a terminal.
 MAIN = f"""
-import sys, types
+import signal, sys, types
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 sys.modules["unisono"] = types.ModuleType("unisono")
 sys.modules["unisono"].__path__ = [{SOURCE + "/unisono"!r}]
 from unisono._src.cli.main import main
