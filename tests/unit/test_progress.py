@@ -52,7 +52,8 @@ def test_a_loop_over_a_distributed_dataset_is_shown_in_lines():
         r"dispatch [\d.]+ \w+, compute [\d.]+ \w+; loss 54",
         line,
     )
-    assert progress.times.samples == 3  # The first step compiles.
+    # The first step compiles, and a step that follows too soon is not looked at.
+    assert 1 <= progress.times.samples <= 3
 
 
 def test_a_terminal_gets_a_bar_and_no_thread():
