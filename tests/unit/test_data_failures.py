@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import unisono as uni
 from tests.unit.pipelines import Dataset
 
 PROPERTY = settings(max_examples=80, deadline=None, derandomize=True)
@@ -141,3 +142,54 @@ def test_a_function_cannot_end_the_data_by_accident(transformed, tmp_path):
         list(dataset)
     with pytest.raises(RuntimeError, match="raised StopIteration"):
         dataset.save(tmp_path)
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize("kind", ["generator", "map"])
+def test_what_is_incomplete_is_not_kept(tmp_path, in_file, kind):
+    failing = [True]
+
+    def once(x):
+        if x == 3 and failing[0]:
+            raise OSError("network")
+        return x
+
+    def numbers():
+        yield from map(once, range(6))
+
+    if kind == "map":
+        dataset = Dataset.range(6).map(once)
+    else:
+        spec = uni.TensorSpec((), np.int64)
+        dataset = Dataset.from_generator(numbers, output_signature=spec)
+    cached = dataset.cache(tmp_path / "c" if in_file else "")
+    iterator = iter(cached)
+    with pytest.raises(OSError, match="network"):
+        list(iterator)
+    # Whoever goes on comes to an end, which is not that of all elements.
+    list(iterator)
+    iterator.close()
+    failing[0] = False
+    assert [int(x) for x in cached] == list(range(6))
+    assert [int(x) for x in cached] == list(range(6))
+
+
+def test_threads_give_what_comes_before_an_exception_of_the_source():
+    def fails(x):
+        if x == 3:
+            raise OSError("no 3")
+        return x
+
+    def made():
+        return Dataset.range(10).map(fails).map(abs, num_parallel_calls=4)
+
+    whole = [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert [int(x) for x in made().ignore_errors()] == whole
+    iterator, seen = iter(made()), []
+    while len(seen) < len(whole):
+        try:
+            seen.append(int(next(iterator)))
+        except OSError:
+            assert seen == [0, 1, 2]
+    assert seen == whole
+    iterator.close()

@@ -102,3 +102,35 @@ def test_what_a_process_raises_costs_its_element_only():
     assert [type(e) for e in told] == [OSError, RuntimeError]
     assert "failing" in told[0].__notes__[0]
     assert ended()
+
+
+def even(x):
+    if x == 3:
+        raise OSError("no 3")
+    return True
+
+
+def gone(x):
+    if x == 5:
+        os._exit(3)
+    return x
+
+
+@pytest.mark.parametrize("how", ["source", "process"])
+def test_processes_that_cannot_go_on_say_so(how):
+    options = uni.data.Options()
+    options.worker_processes = 2
+    dataset = Dataset.range(12)
+    dataset = dataset.filter(even) if how == "source" else dataset.map(gone, 2)
+    dataset = dataset.map(abs, 2) if how == "source" else dataset
+    iterator, seen = iter(dataset.with_options(options)), []
+    with pytest.raises((OSError, RuntimeError)):
+        while True:
+            seen.append(int(next(iterator)))
+    # Not the end: that would be a lie.
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="cannot go on"):
+            next(iterator)
+    assert seen == [0, 1, 2, 3, 4][: len(seen)]
+    iterator.close()
+    assert ended()

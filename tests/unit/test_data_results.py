@@ -91,3 +91,21 @@ def test_new_arrays_and_those_given_are_not_copied(function, nested):
 
     made = mapping.apply(noted, np.arange(6.0))
     assert address(made["a"][0] if nested else made) == where[0]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        np.zeros(4).reshape(2, 2),
+        np.zeros(5)[1:],
+        np.frombuffer(bytearray(32), np.float64),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_view_that_is_filled_again_and_again(kept, nested):
+    def fill(i):
+        kept[:] = i
+        return {"a": kept} if nested else kept
+
+    found = list(Dataset.range(4).map(fill))
+    assert [float((x["a"] if nested else x).flat[0]) for x in found] == [0, 1, 2, 3]

@@ -246,3 +246,14 @@ def test_a_cache_of_another_dataset_is_refused(tmp_path):
     list(Dataset.range(3).cache(tmp_path / "c"))
     with pytest.raises(uni.errors.InvalidArgumentError, match="by another dataset"):
         list(Dataset.from_tensor_slices(["a"]).cache(tmp_path / "c"))
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_the_end_is_a_position_too(tmp_path, compression):
+    Dataset.range(5).save(tmp_path / "s", compression)
+    cached = Dataset.range(5).cache(tmp_path / "c")
+    list(cached)
+    for dataset in (cached, Dataset.load(tmp_path / "s"), cached.map(abs).batch(2)):
+        iterator = iter(dataset)
+        list(iterator)
+        assert list(resumed(dataset, saved(iterator))) == []

@@ -78,8 +78,14 @@ class _Tank:
         except BaseException as e:
             self.ready.put((_Failure(e), self.given))
         finally:
-            if self.closes is not None:
-                self.closes()
+            self.close_source()
+
+    def close_source(self) -> None:
+        """Close it, if that was asked for and has not been done."""
+        with self.counting:
+            closes, self.closes = self.closes, None
+        if closes is not None:
+            closes()
 
     def read_on(self) -> None:
         """Read until told to stop, or until the end."""
@@ -322,18 +328,20 @@ class Ahead(cursors.Cursor):
 
     def close(self) -> None:
         """End the thread, and give no element any more."""
+        if self._is_closed:
+            return
         self._is_closed = True
         tank, thread = self._tank, self._thread
-        if tank is not None:
-            if tank.trail.has_marks:
-                self._closed = (tank.trail, tank.given)
-            if thread is not None and thread.is_alive():
-                # It may sit in a user's code, where nothing can be closed.
-                tank.closes = self._source.close
-                self.stop()
-                return
+        if tank is not None and tank.trail.has_marks:
+            self._closed = (tank.trail, tank.given)
+        if tank is None or thread is None:
+            self._source.close()
+            return
+        tank.closes = self._source.close
         self.stop()
-        self._source.close()
+        if not thread.is_alive():
+            # Else it sits in a user's code, where nothing can be closed.
+            tank.close_source()
 
     def __del__(self, _is_ending: Any = sys.is_finalizing) -> None:
         # When the interpreter ends, its modules are gone, and the thread with it.

@@ -19,15 +19,12 @@ class _Stacked(cursors.Derived):
         super().__init__(source)
         self._size, self._drop = size, drop
         self._buffers = buffers.Buffers()
-        # That of the batches which a position counts; it may be another program's.
-        self._counted = size
 
     def _make(self, block: Any) -> Any:
         return elements.stack(block, self._buffers.blank)
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
-        self._counted = self._size
         while len(found) < count:
             block = self._source.read(self._size)
             if not len(block) or (self._drop and len(block) < self._size):
@@ -38,16 +35,20 @@ class _Stacked(cursors.Derived):
         return found
 
     def skip(self, count: int) -> int:
-        size = self._counted
-        whole, rest = divmod(self._source.skip(count * size), size)
+        whole, rest = divmod(self._source.skip(count * self._size), self._size)
         return whole if self._drop or not rest else whole + 1
 
     def get_state(self) -> dict[str, Any]:
         return {"size": self._size, **super().get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
+        if state["size"] != self._size:
+            raise ValueError(
+                f"The position was saved with batches of {state['size']}, and counts "
+                f"them; this dataset has batches of {self._size}. Continue with the "
+                "same batch size."
+            )
         super().set_state(state)
-        self._counted = state["size"]
 
 
 class _Gathered(_Stacked):

@@ -16,7 +16,7 @@ import numpy as np
 from unisono._src import errors
 from unisono._src.input import cursors, elements, files, layouts, nodes
 
-_MAGIC = b"unisono-cache-1\n"
+_MAGIC = b"unisono-cache-2\n"
 # What reading a damaged file may raise; of OSErrors only that of gzip.
 _DAMAGES = (ValueError, EOFError, gzip.BadGzipFile, zlib.error)
 
@@ -103,7 +103,7 @@ class Reading(cursors.Cursor):
         self._path, self._compression = path, compression
         self._like, self._check = like, check
         self._file: Any = None
-        self._next = 0
+        self._next = self._at = 0
         self._over = False
 
     def _open(self) -> Any:
@@ -123,7 +123,7 @@ class Reading(cursors.Cursor):
         file = self._open()
         found: list[Any] = []
         while len(found) < count and not self._over:
-            at = file.tell()
+            at = self._at = file.tell()
             try:
                 element = self._one(file)
             except _DAMAGES as e:
@@ -158,8 +158,11 @@ class Reading(cursors.Cursor):
         return elements.map_leaves(lambda _: next(values), self._like())
 
     def get_state(self) -> dict[str, Any]:
-        is_plain = self._file is not None and not self._compression
-        return {"next": self._next, "at": self._file.tell() if is_plain else None}
+        if self._file is None or self._compression:
+            return {"next": self._next, "at": None}
+        # At the end, where the mark is that tells it.
+        at = self._at if self._over else self._file.tell()
+        return {"next": self._next, "at": at}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.close()
@@ -190,11 +193,13 @@ class _Filling(cursors.Cursor):
         self._file: Writing | None = None
         self._next = 0
         self._over = False
+        # What is missing some elements must not be taken for all of them.
+        self._has_failed = False
 
     def read(self, count: int) -> Any:
         if self._over:
             return []
-        if self._file is None:
+        if self._file is None and not self._has_failed:
             try:
                 self._file = Writing(self._aside)
             except FileNotFoundError as e:
@@ -203,19 +208,26 @@ class _Filling(cursors.Cursor):
                     f"Cannot keep a dataset in {self._node.path}: there is no folder "
                     f"{folder}. Make it first."
                 ) from e
-        found = self._source.read(count)
-        for element in found:
-            self._file.write(element)
+        try:
+            found = self._source.read(count)
+        except BaseException:
+            self._has_failed = True
+            self._drop()
+            raise
+        if self._file is not None:
+            for element in found:
+                self._file.write(element)
         self._next += len(found)
         if len(found) < count:
             self._finish()
         return found
 
     def _finish(self) -> None:
-        assert self._file is not None
-        self._file.finish()
-        self._file, self._over = None, True
-        os.replace(self._aside, self._node.path)
+        self._over = True
+        if self._file is not None:
+            self._file.finish()
+            self._file = None
+            os.replace(self._aside, self._node.path)
 
     def get_state(self) -> dict[str, Any]:
         return {"next": self._next, "origin": self._origin}
@@ -223,7 +235,7 @@ class _Filling(cursors.Cursor):
     def set_state(self, state: dict[str, Any]) -> None:
         self._drop()
         self._source.set_state(state.get("origin", self._origin))
-        self._next, self._over = 0, False
+        self._next, self._over, self._has_failed = 0, False, False
         self.skip(state["next"])
 
     def _drop(self) -> None:

@@ -301,7 +301,10 @@ class Trail:
 
     def remembered(self, index: int) -> dict[str, Any]:
         """As `before`, without a look at the source, which another thread may read."""
-        start, state = next(m for m in reversed(list(self._marks)) if m[0] <= index)
+        marks = [m for m in list(self._marks) if m[0] <= index]
+        if not marks:
+            raise RuntimeError("This position is too far back to be told any more.")
+        start, state = marks[-1]
         if isinstance(state, _Untold):
             raise RuntimeError(
                 "The position cannot be told: what is read does not tell its own."
@@ -322,7 +325,6 @@ class Trail:
         if passed < state["pass"]:
             raise _fewer(state["index"], self.read_so_far + passed)
         self.read_so_far += passed
-        # What is read from here on may be counted otherwise: in larger batches.
         self._mark()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -69,6 +70,8 @@ class PositionedIterator(feeds.HostIterator):
     def __init__(self, cursor: cursors.Cursor, kind: str) -> None:
         self._trail = cursors.Trail(cursor, 64)
         self._is_closed = False
+        # The position of one that is closed.
+        self._last: dict[str, Any] | None = None
         self._cursor = cursor
         self._kind = kind
         super().__init__(_Reads(self._trail))
@@ -78,6 +81,8 @@ class PositionedIterator(feeds.HostIterator):
 
         It counts what was taken from this iterator, not what was read ahead.
         """
+        if self._last is not None:
+            return self._last
         index = self._trail.read_so_far - len(self._returned)
         return {
             "kind": self._kind,
@@ -184,6 +189,14 @@ class DatasetIterator(PositionedIterator):
     def __init__(self, node: nodes.Node) -> None:
         super().__init__(node.cursor(), "dataset")
         self._node = node
+
+    def close(self) -> None:
+        """Give back threads, processes and files; there are no more elements."""
+        if not self._is_closed:
+            with contextlib.suppress(Exception):
+                # What is closed may not tell it any more.
+                self._last = self.get_state()
+        super().close()
 
     @property
     def element_spec(self) -> Any:

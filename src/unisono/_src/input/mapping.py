@@ -62,6 +62,21 @@ class _Mapped(cursors.Called):
             raise
 
 
+class _Unread:
+    """What the source raised instead of an element, until its turn comes."""
+
+    def __init__(self, exception: Exception) -> None:
+        self._exception = exception
+
+    def result(self) -> Any:
+        """Raise it."""
+        try:
+            raise self._exception
+        finally:
+            # Else the exception would keep itself alive, and the threads.
+            del self
+
+
 class _Threaded(cursors.Cursor):
     """Several at a time in threads, in the order of the source."""
 
@@ -86,7 +101,8 @@ class _Threaded(cursors.Cursor):
             self._submit(min(count - len(found), self._threads) + self._threads)
             if not self._waiting:
                 break
-            self._given += 1
+            # What the source raised instead of an element is not counted there.
+            self._given += not isinstance(self._waiting[0], _Unread)
             # In no variable: what it raises would keep this frame and the threads.
             found.append(self._waiting.popleft().result())
         self._trail.forget_before(self._given)
@@ -96,8 +112,16 @@ class _Threaded(cursors.Cursor):
         assert self._pool is not None
         if len(self._waiting) > self._threads:
             return
-        for element in self._trail.read(wanted - len(self._waiting)):
-            self._waiting.append(self._pool.submit(apply, self._fn, element))
+        for _ in range(wanted - len(self._waiting)):
+            try:
+                block = self._trail.read(1)
+            except Exception as e:
+                # In its turn: what was read before it is not lost.
+                self._waiting.append(_Unread(e))
+                return
+            if not len(block):
+                return
+            self._waiting.append(self._pool.submit(apply, self._fn, block[0]))
 
     def get_state(self) -> dict[str, Any]:
         return {"trail": self._trail.before(self._given)}

@@ -54,6 +54,8 @@ class _Cached(cursors.Cursor):
         self._origin: dict[str, Any] | None = None
         self._seen: list[Any] = []
         self._next = 0
+        # What is missing some elements must not be taken for all of them.
+        self._has_failed = False
 
     def _open(self) -> cursors.Cursor:
         if self._source is None:
@@ -67,15 +69,22 @@ class _Cached(cursors.Cursor):
     def read(self, count: int) -> Any:
         kept = self._kept()
         if kept is None and self._next == len(self._seen):
-            found = [_frozen(e) for e in self._open().read(count)]
+            found = self._more(count)
             self._seen.extend(found)
-            if len(found) < count:
+            if len(found) < count and not self._has_failed:
                 self._store.fill(self._seen, self._origin)
         else:
             kept = self._seen if kept is None else kept
             found = kept[self._next : self._next + count]
         self._next += len(found)
         return found
+
+    def _more(self, count: int) -> list[Any]:
+        try:
+            return [_frozen(e) for e in self._open().read(count)]
+        except BaseException:
+            self._has_failed = True
+            raise
 
     def _kept(self) -> list[Any] | None:
         """What the store holds, unless this pass began before it was filled."""
@@ -90,6 +99,7 @@ class _Cached(cursors.Cursor):
     def set_state(self, state: dict[str, Any]) -> None:
         self.close()
         self._origin, self._seen, self._next = state["origin"], [], 0
+        self._has_failed = False
         if not self._store.hold(state["origin"]):
             self.skip(state["next"])
         self._next = state["next"]

@@ -25,7 +25,7 @@ def settled(made: Any, given: Any) -> Any:
     """
     if type(made) is np.ndarray:
         held = sys.getrefcount(made) > _PLAIN
-        return _copied(made, given) if held or made.base is not None else made
+        return _copied(made, held, given) if held or made.base is not None else made
     if not elements.is_structure(made):
         return made
     return elements.map_leaves(lambda x: _settled_leaf(x, given), made)
@@ -35,16 +35,16 @@ def _settled_leaf(x: Any, given: Any) -> Any:
     if type(x) is not np.ndarray:
         return x
     held = sys.getrefcount(x) > _NESTED
-    return _copied(x, given) if held or x.base is not None else x
+    return _copied(x, held, given) if held or x.base is not None else x
 
 
-def _copied(x: np.ndarray, given: Any) -> np.ndarray:
+def _copied(x: np.ndarray, held: bool, given: Any) -> np.ndarray:
     """A copy, unless the array is one of those given, or a view that no one shares."""
     owner = x if x.base is None else x.base
     if not isinstance(owner, np.ndarray):
-        # Memory of JAX or of a file.
-        return x
-    if owner is not x and sys.getrefcount(owner) <= _OWNER:
+        # Memory of JAX, which no one writes into, or of something else.
+        return x.copy() if x.flags.writeable else x
+    if not held and sys.getrefcount(owner) <= _OWNER:
         return x
     if any(_owner(g) is owner for g in elements.leaves(given)):
         return x
@@ -67,7 +67,7 @@ def _count_nested(x: Any, given: Any) -> int:
     return sys.getrefcount(x)
 
 
-def _count_owner(x: np.ndarray, given: Any) -> int:
+def _count_owner(x: np.ndarray, held: bool, given: Any) -> int:
     owner = x if x.base is None else x.base
     return sys.getrefcount(owner)
 
@@ -77,12 +77,12 @@ def _measure() -> tuple[int, int, int]:
         made = elements.convert(np.empty(1))
         return _count_plain(made)
 
-    def nested(count: Any) -> int:
+    def nested(count: Any, *more: Any) -> int:
         made = elements.convert((np.empty(2)[1:],))
-        found = elements.map_leaves(lambda x: count(x, None), made)
+        found = elements.map_leaves(lambda x: count(x, *more), made)
         return found[0]
 
-    return plain(), nested(_count_nested), nested(_count_owner)
+    return plain(), nested(_count_nested, None), nested(_count_owner, False, None)
 
 
 _PLAIN, _NESTED, _OWNER = _measure()

@@ -175,7 +175,8 @@ class _ShuffledIndices(_Shuffled):
 
     def _pull(self, count: int) -> list[int]:
         found: Any = self._source.read(count)
-        return found.tolist() if isinstance(found, np.ndarray) else list(found)
+        # Plain numbers, for positions.
+        return found.tolist() if isinstance(found, np.ndarray) else [*map(int, found)]
 
     def _whole_state(self) -> dict[str, Any]:
         return {"buffer": list(self._buffer), "source": self._source.get_state()}

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import traceback
+from collections.abc import Callable
 from multiprocessing import reduction
 from typing import Any
 
 from unisono._src.input import columnar, cursors, elements, mapping, nodes, selecting
+
+
+def _made(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
+    """In a process: what a function makes of the next element, or what was raised.
+
+    Grain would end a process that raises, and with it what is left for it.
+    """
+    try:
+        element = next(source)
+    except StopIteration:
+        raise
+    except Exception as e:
+        # Every process reads the source, and they may not be in step any more.
+        return Raised(e, is_last=True)
+    try:
+        return mapping.apply(fn, element)
+    except Exception as e:
+        return Raised(e)
 
 
 @functools.cache
@@ -20,18 +38,12 @@ def _plan_dataset() -> type:
     class PlanIterator(grain.DatasetIterator):
         """A cursor in a worker process."""
 
-        def __init__(self, cursor: cursors.Cursor) -> None:
+        def __init__(self, cursor: cursors.Cursor, fn: Callable[..., Any]) -> None:
             super().__init__()
-            self._cursor = cursor
+            self._cursor, self._fn = cursor, fn
 
         def __next__(self) -> Any:
-            try:
-                return next(self._cursor)
-            except StopIteration:
-                raise
-            except Exception as e:
-                # Grain would end the worker, and with it what is left for it.
-                return Raised(e)
+            return _made(self._cursor, self._fn)
 
         def get_state(self) -> dict[str, Any]:
             return self._cursor.get_state()
@@ -54,7 +66,7 @@ def _plan_dataset() -> type:
             source = self._node.parent.cursor()
             source.set_state(self._begin)
             shard = selecting._Shard(source, *self._share)
-            return PlanIterator(mapping._Mapped(shard, self._node.fn))
+            return PlanIterator(shard, self._node.fn)
 
     return PlanDataset
 
@@ -62,7 +74,8 @@ def _plan_dataset() -> type:
 class Raised:
     """What a worker process sends instead of an element that it could not make."""
 
-    def __init__(self, exception: Exception) -> None:
+    def __init__(self, exception: Exception, is_last: bool = False) -> None:
+        self.is_last = is_last
         trace = "".join(traceback.format_exception(exception))
         try:
             exception.add_note(f"In a worker process:\n{trace}")
@@ -78,21 +91,45 @@ class _Sent(columnar.Wrapped):
     """What worker processes send: elements, and what they raised."""
 
     def read(self, count: int) -> list[Any]:
-        sent = itertools.islice(self._iterator, count)
-        return [x if isinstance(x, Raised) else elements.convert(x) for x in sent]
+        found: list[Any] = []
+        while len(found) < count:
+            try:
+                one = next(self._iterator)
+            except StopIteration:
+                break
+            except Exception as e:
+                # A process is gone, and what it would have made.
+                one = Raised(e, is_last=True)
+            found.append(one if isinstance(one, Raised) else elements.convert(one))
+            if isinstance(one, Raised) and one.is_last:
+                break
+        return found
 
 
 class _Unpacked(cursors.Called):
     """Elements from worker processes; what was raised there is raised here."""
 
+    _last: Exception | None = None
+
     def read(self, count: int) -> list[Any]:
+        if self._last is not None:
+            raise RuntimeError(
+                "Worker processes cannot go on after what they read has raised an "
+                "exception, or one of them has ended. Begin another iteration."
+            ) from self._last
         found, block = [], self._block(count)
         for element in block:
             if isinstance(element, Raised):
                 self._keep(block)
+                self._last = element.exception if element.is_last else None
                 raise element.exception
             found.append(element)
         return found
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Begin anew at a position."""
+        super().set_state(state)
+        self._last = None
 
 
 class InProcesses(cursors.Cursor):
