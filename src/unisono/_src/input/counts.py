@@ -215,9 +215,7 @@ def may_drop_unseen(node: nodes.Node) -> bool:
             return True
         if isinstance(n, mixing.Interleave):
             inner = filenames.made(n)
-            if inner is None or any(
-                getattr(i, "drop", False) for i in nodes.walk(inner)
-            ):
+            if inner is None or _drops(inner):
                 return True
     return False
 

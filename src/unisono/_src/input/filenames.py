@@ -122,8 +122,8 @@ def names_of(node: nodes.Node) -> Names | None:
 
 def _listed(node: Any) -> Names | None:
     if isinstance(node, saved.Shards):
-        paths = [p for d in node.datasets for p in _paths(d._node)]
-        return Names(tuple(paths)) if len(paths) == len(node.datasets) else None
+        paths = [p for d in node.items for p in _paths(d._node)]
+        return Names(tuple(paths)) if len(paths) == len(node.items) else None
     given = node.arrays if isinstance(node, sources.Slices) else node.element
     if elements.is_structure(given):
         return None

@@ -22,6 +22,7 @@ from unisono._src.input import (
     mapping,
     mixing,
     nodes,
+    sources,
 )
 
 _LOG = logging.getLogger("unisono")
@@ -286,20 +287,5 @@ class SavedShard(nodes.Node):
         return f"Saved({self.path})"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Shards(nodes.Node):
+class Shards(sources.Listed):
     """A dataset of datasets, one for each file."""
-
-    datasets: tuple[Any, ...]
-
-    def cursor(self) -> cursors.Cursor:
-        """One after the other."""
-        return cursors.Iterated(self.datasets.__iter__)
-
-    @property
-    def cardinality(self) -> int:
-        """How many files there are."""
-        return len(self.datasets)
-
-    def _spec(self) -> Any:
-        return specs.DatasetSpec(self.datasets[0].element_spec)
