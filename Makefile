@@ -2,7 +2,7 @@
 # versions in constraints.txt. Needed beforehand: Python 3.11 or newer, and make.
 
 PYTHON ?= python3
-VENV   := .venv
+VENV   ?= .venv
 BIN    := $(VENV)/bin
 RUN    := $(BIN)/python
 

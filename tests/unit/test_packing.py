@@ -26,7 +26,9 @@ def reduced(op, arrays, size):
         jax.shard_map, mesh=mesh, in_specs=split, out_specs=same, check_vma=False
     )
     def body(own):
-        return packing.reduce_together(op, [x[0] for x in own], REPLICAS, size)
+        # Empty arrays are made here: no program of the library lets them in.
+        own = [x[0] if x.size else jnp.zeros(x.shape[1:], x.dtype) for x in own]
+        return packing.reduce_together(op, own, REPLICAS, size)
 
     return jax.jit(body)(arrays), jax.make_jaxpr(body)(arrays)
 

@@ -24,6 +24,7 @@ from unisono._src import (
     companions,
     contexts,
     copies,
+    detours,
     errors,
     feeds,
     guard,
@@ -167,6 +168,7 @@ def _pruned(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> Trace:
     mesh = _one_mesh(mesh or frame.topology, [*read, *seen["written"]])
     if mesh is not None and mesh.spans:
         partitioning.check(jaxpr)
+    jaxpr = detours.rewrite(jaxpr)
     split = {c for c in (*read, *seen["written"]) if c.split is not None}
     return Trace(
         jaxpr,
