@@ -25,6 +25,7 @@ from unisono._src.input import (
     resampling,
     sampling,
     saved,
+    saved_shards,
     shuffling,
     sources,
     stages,
@@ -238,7 +239,7 @@ class Dataset(buckets.Groupings):
             wait: whether a dataset that is not there yet is waited for, ten minutes.
         """
         shards = saved.load(os.fsdecode(path), element_spec, compression, wait)
-        given = Dataset(saved.Shards(tuple(map(Dataset, shards))))
+        given = Dataset(saved_shards.Shards(tuple(map(Dataset, shards))))
         if reader_func is not None:
             arguments.check_function(reader_func, "reader_func")
             return Dataset(mixing.plan_of(reader_func(given), "reader_func"))

@@ -13,7 +13,7 @@ from unisono._src.input import (
     memory,
     mixing,
     nodes,
-    saved,
+    saved_shards,
     selecting,
     shuffling,
     sources,
@@ -78,7 +78,7 @@ def reading(node: nodes.Node) -> Reading:
 def _paths(node: nodes.Node) -> tuple[str, ...]:
     if isinstance(node, FILES):
         return node.files
-    return (node.path,) if isinstance(node, saved.SavedShard) else ()
+    return (node.path,) if isinstance(node, saved_shards.SavedShard) else ()
 
 
 def made(node: mixing.Interleave) -> nodes.Node | None:
@@ -104,7 +104,7 @@ def _opened(node: mixing.Interleave) -> Names | None:
 
 def names_of(node: nodes.Node) -> Names | None:
     """The file names that are the elements of a plan, if it tells them."""
-    if isinstance(node, (sources.Slices, sources.Tensors, saved.Shards)):
+    if isinstance(node, (sources.Slices, sources.Tensors, saved_shards.Shards)):
         return _listed(node)
     if isinstance(node, mixing.Concatenate):
         return _joined([names_of(n) for n in node.inputs])
@@ -121,7 +121,7 @@ def names_of(node: nodes.Node) -> Names | None:
 
 
 def _listed(node: Any) -> Names | None:
-    if isinstance(node, saved.Shards):
+    if isinstance(node, saved_shards.Shards):
         paths = [p for d in node.items for p in _paths(d._node)]
         return Names(tuple(paths)) if len(paths) == len(node.items) else None
     given = node.arrays if isinstance(node, sources.Slices) else node.element

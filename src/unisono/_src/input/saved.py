@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import logging
 import os
@@ -15,14 +14,13 @@ from typing import Any
 from unisono._src import errors, specs
 from unisono._src.input import (
     cachefiles,
-    cursors,
     elements,
     grouping,
     layouts,
     mapping,
     mixing,
     nodes,
-    sources,
+    saved_shards,
 )
 
 _LOG = logging.getLogger("unisono")
@@ -191,7 +189,9 @@ def _index(path: str) -> Any:
     return index
 
 
-def load(path: str, spec: Any, compression: Any, wait: bool) -> list[SavedShard]:
+def load(
+    path: str, spec: Any, compression: Any, wait: bool
+) -> list[saved_shards.SavedShard]:
     """The shards that were saved.
 
     Raises:
@@ -212,7 +212,9 @@ def load(path: str, spec: Any, compression: Any, wait: bool) -> list[SavedShard]
             f"{index['compression']!r}, received {compression!r}."
         )
     return [
-        SavedShard(os.path.join(path, name), index["compression"], count, spec or found)
+        saved_shards.SavedShard(
+            os.path.join(path, name), index["compression"], count, spec or found
+        )
         for name, count in index["shards"]
     ]
 
@@ -244,48 +246,3 @@ def _check_same(given: Any, found: Any, path: str) -> None:
             f"The dataset at {path} has elements of {found}, which do not fit the "
             f"given element_spec {given}."
         )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SavedShard(nodes.Node):
-    """The elements of one file of a saved dataset.
-
-    Attributes:
-        path: the file.
-        compression: None or "GZIP".
-        count: how many elements it has.
-        signature: their spec.
-    """
-
-    path: str
-    compression: str | None
-    count: int
-    signature: Any
-
-    def cursor(self) -> cursors.Cursor:
-        """From the file.
-
-        Raises:
-            NotFoundError: it was replaced since the dataset was loaded.
-        """
-        if not os.path.exists(self.path):
-            raise errors.NotFoundError(
-                f"{self.path} is gone: the dataset was saved anew since it was loaded. "
-                "Load it again."
-            )
-        return cachefiles.Reading(self.path, self.compression, lambda: self.signature)
-
-    @property
-    def cardinality(self) -> int:
-        """How many there are."""
-        return self.count
-
-    def _spec(self) -> Any:
-        return self.signature
-
-    def __str__(self) -> str:
-        return f"Saved({self.path})"
-
-
-class Shards(sources.Listed):
-    """A dataset of datasets, one for each file."""
