@@ -51,7 +51,7 @@ def jax_pair() -> dict[str, list[float]]:
     from jax.sharding import PartitionSpec as P
 
     import unisono as uni
-    from unisono._src import guard
+    from unisono._src.workers import watchdog
 
     strategy = uni.distribute.MultiWorkerMirroredStrategy()
     worker = strategy.cluster_resolver.task_id
@@ -98,7 +98,7 @@ def jax_pair() -> dict[str, list[float]]:
         watching.is_strict = False
         return loss
 
-    watching = guard.CURRENT.guard
+    watching = watchdog.CURRENT.guard
     programs = {"jax": raw, "unisono": lambda: step(*parts), "unisono, strict": strict}
     times: dict[str, list[float]] = {name: [] for name in programs}
     for i in range(ROUNDS + 2):

@@ -8,9 +8,11 @@ distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 import typing as _typing
 
 from unisono import compat, config, distribute, errors, metrics, nn, optimizers
-from unisono._src import later as _later
-from unisono._src.creation import variable_creator_scope
-from unisono._src.dtypes import (
+from unisono._src.execution.function import Function, function
+from unisono._src.execution.gradients import grad, value_and_grad
+from unisono._src.execution.specs import TensorSpec, TypeSpec
+from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.foundation.dtypes import (
     bfloat16,
     bool,
     complex64,
@@ -28,18 +30,13 @@ from unisono._src.dtypes import (
     uint32,
     uint64,
 )
-from unisono._src.errors import (
-    FailedPreconditionError,
-    InvalidArgumentError,
-)
-from unisono._src.function import Function, function
-from unisono._src.gradients import grad, value_and_grad
-from unisono._src.integrations import companions as _companions
+from unisono._src.foundation.errors import FailedPreconditionError, InvalidArgumentError
+from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import jax_arrays as _jax_arrays
-from unisono._src.options import VariableAggregation, VariableSynchronization
-from unisono._src.slices import IndexedSlices
-from unisono._src.specs import TensorSpec, TypeSpec
-from unisono._src.variables import Variable
+from unisono._src.integrations import libraries as _libraries
+from unisono._src.state.creation import variable_creator_scope
+from unisono._src.state.variables import Variable
+from unisono._src.values.indexed_slices import IndexedSlices
 
 if _typing.TYPE_CHECKING:
     from unisono import (
@@ -54,23 +51,23 @@ if _typing.TYPE_CHECKING:
         tpu,
         train,
     )
-    from unisono._src.checkpoint.module import Module
-    from unisono._src.cli.calls import launch
+    from unisono._src.cli.launch.calls import launch
+    from unisono._src.saving.checkpoint.module import Module
 
-_companions.install()
+_libraries.install()
 _jax_arrays.install()
 
 # Loaded on first use: not every program reads, saves or launches.
-__getattr__, __dir__ = _later.names(
+__getattr__, __dir__ = _lazy_names.names(
     "unisono",
     {
-        "Module": "unisono._src.checkpoint.module",
+        "Module": "unisono._src.saving.checkpoint.module",
         "data": "unisono",
         "estimator": "unisono",
         "experimental": "unisono",
         "io": "unisono",
         "keras": "unisono",
-        "launch": "unisono._src.cli.calls",
+        "launch": "unisono._src.cli.launch.calls",
         "profiler": "unisono",
         "saved_model": "unisono",
         "summary": "unisono",

@@ -2,19 +2,20 @@
 
 import typing as _typing
 
-from unisono._src import later as _later
-from unisono._src.devices import (
+from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.machines.devices import (
     LogicalDevice,
     list_logical_devices,
     set_virtual_devices,
 )
 
 if _typing.TYPE_CHECKING:
-    from unisono._src.tpu.system import experimental_connect_to_cluster
+    from unisono._src.workers.tpu_system import experimental_connect_to_cluster
 
 # Loaded on first use: not every program has a TPU.
-__getattr__, __dir__ = _later.names(
-    "unisono.config", {"experimental_connect_to_cluster": "unisono._src.tpu.system"}
+__getattr__, __dir__ = _lazy_names.names(
+    "unisono.config",
+    {"experimental_connect_to_cluster": "unisono._src.workers.tpu_system"},
 )
 
 __all__ = [

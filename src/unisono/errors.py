@@ -1,6 +1,6 @@
 """Exceptions, at TensorFlow's names."""
 
-from unisono._src.errors import (
+from unisono._src.foundation.errors import (
     DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,

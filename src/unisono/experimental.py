@@ -1,5 +1,5 @@
 """Names that TensorFlow keeps under ``tf.experimental``."""
 
-from unisono._src.input.iterators import Optional
+from unisono._src.input.api.iterators import Optional
 
 __all__ = ["Optional"]

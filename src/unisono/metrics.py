@@ -1,18 +1,18 @@
 """Metrics whose state is kept per replica and added up when read."""
 
-from unisono._src.metrics import (
+from unisono._src.training.metrics import (
     Mean,
     MeanMetricWrapper,
     Metric,
     RootMeanSquaredError,
     Sum,
 )
-from unisono._src.metrics import accuracy as Accuracy
-from unisono._src.metrics import binary_accuracy as BinaryAccuracy
-from unisono._src.metrics import categorical_accuracy as CategoricalAccuracy
-from unisono._src.metrics import mean_absolute_error as MeanAbsoluteError
-from unisono._src.metrics import mean_squared_error as MeanSquaredError
-from unisono._src.metrics import (
+from unisono._src.training.metrics import accuracy as Accuracy
+from unisono._src.training.metrics import binary_accuracy as BinaryAccuracy
+from unisono._src.training.metrics import categorical_accuracy as CategoricalAccuracy
+from unisono._src.training.metrics import mean_absolute_error as MeanAbsoluteError
+from unisono._src.training.metrics import mean_squared_error as MeanSquaredError
+from unisono._src.training.metrics import (
     sparse_categorical_accuracy as SparseCategoricalAccuracy,
 )
 

@@ -1,5 +1,5 @@
 """Optimizers over variables, built on Optax."""
 
-from unisono._src.optimizers import Optimizer
+from unisono._src.training.optimizers import Optimizer
 
 __all__ = ["Optimizer"]

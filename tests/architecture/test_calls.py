@@ -44,9 +44,10 @@ def upward_calls():
         path = frame.f_code.co_filename
         if not path.startswith(INTERNALS):
             return None
-        return (
-            pathlib.PurePath(path.removeprefix(INTERNALS)).parts[0].removesuffix(".py")
-        )
+        return pathlib.PurePath(path.removeprefix(INTERNALS)).parts[0]
+
+    def is_nest(frame):
+        return frame.f_code.co_filename == INTERNALS + "foundation/nest.py"
 
     def is_protocol(frame):
         name = frame.f_code.co_name
@@ -56,7 +57,9 @@ def upward_calls():
         if event != "call" or frame.f_back is None:
             return
         callee, caller = room_of(frame), room_of(frame.f_back)
-        if callee is None or caller in (None, "nest") or is_protocol(frame):
+        if callee is None or caller is None or is_protocol(frame):
+            return
+        if is_nest(frame.f_back):
             return
         if heights.get(callee, 0) > heights.get(caller, 0):
             found.add(

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import unisono as uni
-from unisono._src.estimator import saving
+from unisono._src.estimator import checkpointing
 
 hypothesis = pytest.importorskip("hypothesis")
 st = hypothesis.strategies
@@ -568,4 +568,4 @@ def test_a_variable_that_the_model_function_did_not_make_is_refused(tmp_path):
 
 @hypothesis.given(st.text("ab./S_0", min_size=1, max_size=12))
 def test_names_are_found_again_in_the_keys_of_checkpoints(name):
-    assert saving.name_of(saving.key_of(name)) == name
+    assert checkpointing.name_of(checkpointing.key_of(name)) == name

@@ -12,7 +12,9 @@ import unisono as uni
 from tests.integration.programs import difference, examples, mirrored
 
 keras = pytest.importorskip("keras")
-keras_distribution = pytest.importorskip("unisono._src.integrations.keras_distribution")
+keras_distribution = pytest.importorskip(
+    "unisono._src.integrations.keras.strategy_distribution"
+)
 layers = keras.layers
 BackupAndRestore = uni.keras.callbacks.BackupAndRestore
 EPOCHS = 3

@@ -503,12 +503,12 @@ def test_a_callback_may_run_replicas_while_fit_goes_on():
 
 
 def test_keras_imported_too_late_is_reported(monkeypatch, caplog):
-    from unisono._src import companions
+    from unisono._src.foundation import library_hooks
 
-    known = dict(companions._known)
-    monkeypatch.setattr(companions, "_known", {})
+    known = dict(library_hooks._known)
+    monkeypatch.setattr(library_hooks, "_known", {})
     with mirrored(2).scope():
-        monkeypatch.setattr(companions, "_known", known)
+        monkeypatch.setattr(library_hooks, "_known", known)
     assert "keras was imported inside a strategy's scope" in caplog.text
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import optax
 
 import unisono as tf
-from unisono._src import board
+from unisono._src.workers import worker_notes
 
 SUM, MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
 AGG, SYN = tf.VariableAggregation, tf.VariableSynchronization
@@ -438,7 +438,7 @@ def cross_program(s, w):
 def notes(s, w, rounds=20):
     """Threads of all workers agree while their main threads take steps."""
     found = []
-    counter = board.Board(s.extended._topology, f"notes of {rounds}", 20.0)
+    counter = worker_notes.Board(s.extended._topology, f"notes of {rounds}", 20.0)
 
     def agree():
         for k in range(rounds):
@@ -448,7 +448,7 @@ def notes(s, w, rounds=20):
     thread.start()
     totals = [plain(s.reduce("SUM", s.run(number), None)) for _ in range(5)]
     thread.join(30.0)
-    late = board.Board(s.extended._topology, f"late {rounds}", 1.0)
+    late = worker_notes.Board(s.extended._topology, f"late {rounds}", 1.0)
     alone = attempt(lambda: late.post("x")) if w == 0 else None
     return [[[json.loads(n) for n in r] for r in found], len(set(totals)), alone]
 

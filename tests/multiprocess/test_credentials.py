@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from tests.multiprocess import harness
-from unisono._src import credentials
+from unisono._src.workers import credentials
 
 HAS_MTLS = hasattr(jax.config, "jax_mtls_cert_file")
 with_mtls = pytest.mark.skipif(not HAS_MTLS, reason="this JAX has no mutual TLS")

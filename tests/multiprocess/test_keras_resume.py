@@ -18,7 +18,7 @@ import pytest
 
 import unisono
 from tests.integration.conftest import quick_programs  # noqa: F401
-from unisono._src.capsule import files
+from unisono._src.saving.format import checksummed_files
 
 keras = pytest.importorskip("keras")
 
@@ -83,7 +83,10 @@ def test_a_fit_killed_at_random_moments_ends_where_a_calm_one_does(
         process = start(killed, how, environment)
         steps, seconds = choose.randint(3, 5), choose.uniform(0.0, 0.1)
         codes.append(kill_after(process, steps, seconds))
-        found = [files.read_verified(p).header.number for p in killed.glob("backup-*")]
+        found = [
+            checksummed_files.read_verified(p).header.number
+            for p in killed.glob("backup-*")
+        ]
         backups.append(max(found))
     assert codes == [-signal.SIGKILL] * KILLS
     assert backups == sorted(set(backups)), "each run goes on where the last one was"

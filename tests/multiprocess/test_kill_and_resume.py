@@ -15,7 +15,7 @@ import threading
 import pytest
 
 import unisono as uni
-from unisono._src.capsule import files
+from unisono._src.saving.format import checksummed_files
 
 PROGRAM = pathlib.Path(__file__).with_name("training.py")
 KILLS = int(os.environ.get("UNISONO_KILLS", "3"))
@@ -62,7 +62,7 @@ def kill_within(directory, replicas, optimizer, seconds):
 def check_all_readable(directory):
     visible = [p for p in directory.iterdir() if p.name.startswith("ckpt-")]
     for path in visible:
-        files.read_verified(path)
+        checksummed_files.read_verified(path)
     return visible
 
 
@@ -112,7 +112,7 @@ uni.train.Checkpoint(v=v).save({str(tmp_path)!r} + "/c", options=options)
 def test_a_save_that_fails_at_the_end_of_a_program_is_seen(tmp_path):
     code = f"""
 import unisono as uni
-from unisono._src.checkpoint import arrays
+from unisono._src.saving.checkpoint import arrays
 def fail(*_):
     raise OSError(28, "No space left on device")
 arrays.write = fail

@@ -13,7 +13,7 @@ from tests.parity.programs import (
     mirrored,
     plain,
 )
-from unisono._src.specs import PerReplicaSpec
+from unisono._src.execution.specs import PerReplicaSpec
 
 D = tf.distribute
 Policy = tf.data.experimental.AutoShardPolicy

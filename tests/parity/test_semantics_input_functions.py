@@ -5,7 +5,7 @@ import pytest
 
 import unisono as tf
 from tests.parity.programs import kind, local, mirrored, plain
-from unisono._src.specs import PerReplicaSpec
+from unisono._src.execution.specs import PerReplicaSpec
 
 D = tf.distribute
 Dataset = tf.data.Dataset

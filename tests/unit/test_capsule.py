@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 
 import unisono as uni
 from tests.parity.programs import plain
-from unisono._src.capsule import dtypes, files, manifest, shelf
-from unisono._src.capsule import plain as plain_data
+from unisono._src.saving.format import (
+    array_types,
+    checkpoint_directory,
+    checksummed_files,
+    manifest,
+    plain_data,
+)
 from unisono.train import Checkpoint, CheckpointManager, latest_checkpoint
 
 
@@ -149,9 +154,9 @@ def test_an_unfinished_checkpoint_is_never_offered_and_is_cleared_away(saved):
 
 
 def test_what_a_living_writer_writes_is_left_alone(tmp_path):
-    draft = shelf.Draft(tmp_path / "c-1")
+    draft = checkpoint_directory.Draft(tmp_path / "c-1")
     (draft.directory / "x").write_bytes(b"1")
-    shelf.sweep(tmp_path)
+    checkpoint_directory.sweep(tmp_path)
     assert (draft.directory / "x").exists()
     draft.discard()
     assert list(tmp_path.iterdir()) == []
@@ -180,7 +185,7 @@ def test_a_disk_that_fails_while_arrays_are_written_is_explained(saved, monkeypa
     def fail(*_):
         raise ValueError("RESOURCE_EXHAUSTED: No space left on device\n" + "x" * 9999)
 
-    monkeypatch.setattr("unisono._src.checkpoint.arrays.write", fail)
+    monkeypatch.setattr("unisono._src.saving.checkpoint.array_io.write", fail)
     with pytest.raises(uni.errors.SaveError, match="No space left on device") as caught:
         checkpoint.save(directory / "c")
     assert len(str(caught.value)) < 800
@@ -229,7 +234,7 @@ def test_permission_errors_are_told_in_words(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(shelf, "Draft", refuse)
+    monkeypatch.setattr(checkpoint_directory, "Draft", refuse)
     with pytest.raises(uni.errors.SaveError, match="no permission to write in"):
         Checkpoint(v=uni.Variable(1.0)).save(tmp_path / "c")
 
@@ -237,7 +242,7 @@ def test_permission_errors_are_told_in_words(tmp_path, monkeypatch):
 def test_a_directory_deleted_under_us_is_made_again(saved):
     checkpoint, directory = saved
     for name in ("c-1", "c-2"):
-        shelf.remove(directory / name)
+        checkpoint_directory.remove(directory / name)
     directory.rmdir()
     path = checkpoint.save(directory / "c")
     assert latest_checkpoint(directory) == path
@@ -249,7 +254,7 @@ def test_a_directory_deleted_while_we_write_is_an_error(saved, monkeypatch):
 
     def remove_first(where, made):
         for path in directory.iterdir():
-            shelf.remove(path)
+            checkpoint_directory.remove(path)
         directory.rmdir()
         real(where, made)
 
@@ -395,7 +400,7 @@ def stored_as(directory, **how):
     def change(header, body):
         body["files"] = {
             f"arrays/{name}": [f.size, f.crc32]
-            for name, f in files.checksums(where).items()
+            for name, f in checksummed_files.checksums(where).items()
         }
 
     forge(path, change)
@@ -481,10 +486,14 @@ def test_plain_data_survives_json_exactly(data):
     assert plain_data.is_plain(data)
 
 
-@given(st.sampled_from(sorted(dtypes.KNOWN)), st.lists(st.integers(0, 3), max_size=3))
+@given(
+    st.sampled_from(sorted(array_types.KNOWN)), st.lists(st.integers(0, 3), max_size=3)
+)
 @settings(max_examples=60, deadline=None)
 def test_arrays_in_plain_data_survive(name, shape):
-    array = np.arange(int(np.prod(shape))).reshape(shape).astype(dtypes.KNOWN[name])
+    array = (
+        np.arange(int(np.prod(shape))).reshape(shape).astype(array_types.KNOWN[name])
+    )
     back = plain_data.decode(plain_data.encode(array, "x"))
     assert back.dtype == array.dtype
     assert back.shape == array.shape
@@ -523,7 +532,7 @@ def grow(tree, blank=False):
 @settings(max_examples=25, deadline=None)
 def test_any_tree_of_state_comes_back(tmp_path_factory, tree):
     path = Checkpoint(**grow(tree)).write(tmp_path_factory.mktemp("tree") / "c")
-    files.read_verified(path := pathlib.Path(path))
+    checksummed_files.read_verified(path := pathlib.Path(path))
     blank = Checkpoint(**grow(tree, blank=True))
     blank.read(path).assert_consumed()
     assert plain({k: getattr(blank, k) for k in tree}) == tree

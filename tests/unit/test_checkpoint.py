@@ -141,7 +141,9 @@ def test_a_save_at_the_very_end_of_a_program_is_read_like_any_other(
         "d": jnp.ones(5, jnp.bfloat16), "e": np.zeros((0, 2)), "f": np.ones(1 << 19),
         "g": jnp.ones(3, jnp.float8_e5m2), "h": jnp.ones(3, jnp.complex64),
     }  # fmt: skip
-    monkeypatch.setattr("unisono._src.checkpoint.background.Ending.has_begun", True)
+    monkeypatch.setattr(
+        "unisono._src.saving.checkpoint.background.Ending.has_begun", True
+    )
     path = Checkpoint(**values).write(tmp_path / "c")
     monkeypatch.undo()
     found = Checkpoint(**{k: x * 0 for k, x in values.items()})
@@ -467,7 +469,9 @@ def test_a_partial_restore_is_logged_unless_it_is_expected(tmp_path, caplog):
 def test_every_n_hours_one_checkpoint_is_kept_for_good(tmp_path, monkeypatch):
     hour = 3600 * 10**9
     now = [10**18]
-    monkeypatch.setattr("unisono._src.capsule.shelf.time.time_ns", lambda: now[0])
+    monkeypatch.setattr(
+        "unisono._src.saving.format.checkpoint_directory.time.time_ns", lambda: now[0]
+    )
     checkpoint = Checkpoint(v=uni.Variable(0.0))
 
     def manager():
@@ -487,7 +491,10 @@ def test_the_latest_is_the_last_saved_even_when_a_clock_goes_back(
     tmp_path, monkeypatch
 ):
     times = iter([3 * 10**18, 10**18])
-    monkeypatch.setattr("unisono._src.capsule.shelf.time.time_ns", lambda: next(times))
+    monkeypatch.setattr(
+        "unisono._src.saving.format.checkpoint_directory.time.time_ns",
+        lambda: next(times),
+    )
     checkpoint = Checkpoint(v=uni.Variable(0.0))
     checkpoint.save(tmp_path / "c")
     assert checkpoint.save(tmp_path / "c") == uni.train.latest_checkpoint(tmp_path)
@@ -509,7 +516,9 @@ def test_without_exchange_of_names_a_path_is_written_again_too(tmp_path, monkeyp
     def refuse(*_):
         raise OSError(38, "not here")
 
-    monkeypatch.setattr("unisono._src.capsule.shelf._exchange", refuse)
+    monkeypatch.setattr(
+        "unisono._src.saving.format.checkpoint_directory._exchange", refuse
+    )
     test_a_path_that_is_written_again_holds_the_new_value(tmp_path)
 
 
@@ -534,7 +543,7 @@ def test_a_failed_background_save_is_reported_and_harms_nothing(tmp_path, monkey
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("unisono._src.checkpoint.arrays.write", fail)
+        patch.setattr("unisono._src.saving.checkpoint.array_io.write", fail)
         checkpoint.save(tmp_path / "c", options=ASYNC)
         with pytest.raises(uni.errors.SaveError, match="No space left") as caught:
             checkpoint.sync()
@@ -545,11 +554,11 @@ def test_a_failed_background_save_is_reported_and_harms_nothing(tmp_path, monkey
 
 def test_waiting_for_a_background_save_has_a_bound(tmp_path, monkeypatch):
     release = threading.Event()
-    from unisono._src.checkpoint import arrays
+    from unisono._src.saving.checkpoint import array_io
 
-    real = arrays.write
+    real = array_io.write
     monkeypatch.setattr(
-        "unisono._src.checkpoint.arrays.write",
+        "unisono._src.saving.checkpoint.array_io.write",
         lambda *args: release.wait(30) and real(*args),
     )
     checkpoint = Checkpoint(v=uni.Variable(1.0))

@@ -8,9 +8,9 @@ import pytest
 
 import unisono
 from tests.parity.programs import central, copies, kind, mirrored, one_device, variable
-from unisono._src import creation
-from unisono._src.options import VariableSynchronization as Synchronization
-from unisono._src.state import Policy
+from unisono._src.foundation.options import VariableSynchronization as Synchronization
+from unisono._src.state import creation
+from unisono._src.state.frames import Policy
 
 
 @pytest.mark.feature("B05", "T04", "T05")

@@ -9,7 +9,8 @@ import pytest
 import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.pipelines import Dataset
-from unisono._src.input import distributing, steps, tables
+from unisono._src.input.description import batch_table
+from unisono._src.input.distribution import sharding_rule, steps
 
 Policy = uni.data.experimental.AutoShardPolicy
 HINT = uni.data.experimental.SHARD_HINT
@@ -23,8 +24,8 @@ def with_policy(dataset, policy):
 
 def on_two_workers(dataset, policy, replicas=2):
     node = dataset._node
-    decision = distributing.decide(node, policy)
-    return tables.describe_batches(node, decision, steps.Share(replicas, 2, 0))
+    decision = sharding_rule.decide(node, policy)
+    return batch_table.describe_batches(node, decision, steps.Share(replicas, 2, 0))
 
 
 def described(n, dataset):
@@ -75,13 +76,13 @@ def test_files_are_named_and_dealt(tmp_path):
 
     node = dataset._node
     share = steps.Share(4, 2, 0)
-    decision = distributing.decide(node, Policy.AUTO)
-    both = tables.describe_batches(node, decision, share).rows
+    decision = sharding_rule.decide(node, Policy.AUTO)
+    both = batch_table.describe_batches(node, decision, share).rows
     assert [row.worker for row in both] == [0, 1]
     assert both[0].reads == f"4 files: {', '.join(paths[::2])}"
     assert both[1].reads == f"3 files: {', '.join(paths[1::2])}"
-    data = distributing.decide(node, Policy.DATA)
-    both = tables.describe_batches(node, data, share).rows
+    data = sharding_rule.decide(node, Policy.DATA)
+    both = batch_table.describe_batches(node, data, share).rows
     assert all(row.reads.endswith("and keeps its chunks") for row in both)
     assert [row.parts for row in both] == [
         "rows [0:1], [2:3] of 4",
@@ -95,9 +96,9 @@ def test_the_files_of_each_source_are_dealt_by_themselves(tmp_path):
     paths = [str(tmp_path / name) for name in "abc"]
     several = uni.data.TextLineDataset(paths)
     dataset = Dataset.zip(several, several).batch(2)
-    decision = distributing.decide(dataset._node, Policy.AUTO)
+    decision = sharding_rule.decide(dataset._node, Policy.AUTO)
     share = steps.Share(2, 2, 0)
-    rows = tables.describe_batches(dataset._node, decision, share).rows
+    rows = batch_table.describe_batches(dataset._node, decision, share).rows
     first, second, third = paths
     assert rows[0].reads == f"4 files: {first}, {third}, {first}, {third}"
     assert rows[1].reads == f"2 files: {second}, {second}"
@@ -288,9 +289,9 @@ def test_names_are_followed_to_the_worker_that_reads_them(folder, choose, expect
     dataset = names.interleave(uni.data.TextLineDataset, cycle_length=1)
     rows = on_two_workers(dataset.batch(1), Policy.AUTO).rows
     assert [named(row.reads) for row in rows] == expected
-    node, decision = dataset._node, distributing.decide(dataset._node, Policy.AUTO)
+    node, decision = dataset._node, sharding_rule.decide(dataset._node, Policy.AUTO)
     for worker, files in enumerate(expected):
-        own = distributing.for_worker(node, decision, 2, worker).cursor()
+        own = sharding_rule.for_worker(node, decision, 2, worker).cursor()
         assert {int(line) // 10 for line in own.read(30)} == set(files)
         own.close()
 

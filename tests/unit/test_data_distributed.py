@@ -21,7 +21,7 @@ from tests.unit.pipelines import (
     saved,
     write_numbers,
 )
-from unisono._src.input import distributing, plan
+from unisono._src.input.distribution import chunks, sharding_rule
 
 PROPERTY = settings(max_examples=40, deadline=None, derandomize=True)
 Policy = uni.data.experimental.AutoShardPolicy
@@ -44,9 +44,9 @@ def by_batch(n, make):
 def expected_sizes(size, rows, n, in_chunks):
     """The parts of a batch of `rows`, where a full one has `size`."""
     if in_chunks:
-        return [stop - start for start, stop in plan.chunks(rows, n)]
+        return [stop - start for start, stop in chunks.chunks(rows, n)]
     left, found = rows, []
-    for wanted in plan.sizes_of_worker(size, n, 1, 0):
+    for wanted in chunks.sizes_of_worker(size, n, 1, 0):
         found.append(min(wanted, left))
         left -= found[-1]
     return found
@@ -65,7 +65,7 @@ def test_every_example_goes_to_one_replica_in_order(paths, pipeline, batching, n
         assert steps == [[batch] for batch in batches]
         return
     assert [[x for part in step for x in part] for step in steps] == batches
-    size = distributing.decide(make()._node, batching[-1]).size
+    size = sharding_rule.decide(make()._node, batching[-1]).size
     for step, batch in zip(steps, batches):
         sizes = expected_sizes(batching[0], len(batch), n, size is None)
         assert [len(part) for part in step] == sizes

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import unisono as uni
 from tests.unit.pipelines import crc32c, resumed, saved, tfrecords
-from unisono._src.input import checksums, files
+from unisono._src.input.sources import crc32c as checksums
+from unisono._src.input.sources import files
 
 TextLineDataset, TFRecordDataset = uni.data.TextLineDataset, uni.data.TFRecordDataset
 DataLossError = uni.errors.DataLossError

@@ -12,7 +12,7 @@ import pytest
 import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.pipelines import COUNTS, Dataset, flat, parts, resumed, saved
-from unisono._src.input import ahead
+from unisono._src.input.stages import prefetch
 
 IO = uni.distribute.InputOptions
 PER_REPLICA = uni.distribute.InputReplicationMode.PER_REPLICA
@@ -357,7 +357,7 @@ def test_another_strategy_may_not_iterate():
 
 
 def test_a_loader_that_is_busy_is_closed_when_it_comes_back(monkeypatch):
-    monkeypatch.setattr(ahead, "_GOODBYE", 0.05)
+    monkeypatch.setattr(prefetch, "_GOODBYE", 0.05)
     closed = []
 
     def batches():

@@ -6,7 +6,8 @@ import pytest
 
 from tests.unit.pipelines import flat, resumed, saved
 from tests.unit.test_data_loaders import distributed
-from unisono._src.input import loaders, together
+from unisono._src.input.distribution import worker_agreement
+from unisono._src.input.loaders import dispatch
 
 torch = pytest.importorskip("torch")
 data = torch.utils.data
@@ -90,7 +91,7 @@ def test_workers_are_told_of_a_loader_that_shuffles_by_itself(caplog, seeded):
         shuffle=True,
         generator=generator,
     )
-    together.share_seeds(loaders.to_node(loader), Notes())
+    worker_agreement.share_seeds(dispatch.to_node(loader), Notes())
     assert ("shuffles by itself" in caplog.text) != seeded
 
 

@@ -10,7 +10,8 @@ import pytest
 import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.pipelines import Dataset
-from unisono._src.input import buffers, transfers
+from unisono._src.input.distribution import device_put
+from unisono._src.input.plan import host_buffers
 
 ROWS, WIDTH = 64, 512
 
@@ -80,7 +81,7 @@ def test_memory_is_used_again_when_no_one_has_the_batch():
 
 
 def test_a_view_keeps_the_memory():
-    memory = buffers.Buffers()
+    memory = host_buffers.Buffers()
     whole = memory.blank((64, 512), np.float32)
     whole[:] = 1
     row = whole[3]
@@ -92,7 +93,7 @@ def test_a_view_keeps_the_memory():
 
 
 def test_arrays_begin_where_cpu_devices_read_them_in_place():
-    memory = buffers.Buffers()
+    memory = host_buffers.Buffers()
     for _ in range(5):
         array = memory.blank((3, 5, 4096), np.int16)
         array[:] = 7
@@ -101,7 +102,7 @@ def test_arrays_begin_where_cpu_devices_read_them_in_place():
 
 
 def test_memory_comes_back_from_every_thread():
-    memory = buffers.Buffers()
+    memory = host_buffers.Buffers()
     wrong = []
 
     def work(number):
@@ -133,7 +134,7 @@ def test_a_jax_without_the_short_way_gives_the_same(monkeypatch, n, size):
         ]
 
     quick = seen()
-    monkeypatch.setattr(transfers, "_put", None)
+    monkeypatch.setattr(device_put, "_put", None)
     for batch, other in zip(quick, seen(), strict=True):
         for (a, kind, shape), (b, *same) in zip(batch, other, strict=True):
             assert [kind, shape] == same

@@ -5,7 +5,7 @@ import pytest
 
 import unisono as uni
 from tests.unit.pipelines import Dataset, resumed, saved
-from unisono._src.input import resampling
+from unisono._src.input.stages import resampling
 
 hypothesis = pytest.importorskip("hypothesis")
 st = hypothesis.strategies

@@ -5,7 +5,7 @@ import pytest
 
 from tests.parity.programs import mirrored
 from tests.unit.pipelines import Dataset, flat
-from unisono._src.input import mapping
+from unisono._src.input.stages import mapping
 
 
 def refilled(shape):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import unisono as uni
 from tests.unit.pipelines import Dataset
-from unisono._src.input import distributing, plan, steps
+from unisono._src.input.distribution import chunks, sharding_rule, steps
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 Policy = uni.data.experimental.AutoShardPolicy
@@ -27,9 +27,11 @@ def lists(found):
 
 def of_worker(dataset, policy, share):
     """What the replicas of one worker get, step by step."""
-    decision = distributing.decide(dataset._node, policy)
-    node = distributing.for_worker(dataset._node, decision, share.workers, share.worker)
-    is_common = decision.kind == distributing.Policy.DATA
+    decision = sharding_rule.decide(dataset._node, policy)
+    node = sharding_rule.for_worker(
+        dataset._node, decision, share.workers, share.worker
+    )
+    is_common = decision.kind == sharding_rule.Policy.DATA
     cursor = steps.Cut(node.cursor(), share, decision.size, is_common)
     return [lists(step.parts()) for step in cursor]
 
@@ -71,7 +73,7 @@ def test_chunks_of_all_workers_are_the_batch(rows, size, count, local):
 @given(st.integers(1, 40), workers, locals_)
 def test_sizes_of_all_workers_take_a_whole_batch(size, count, local):
     replicas = count * local
-    taken = [plan.sizes_of_worker(size, replicas, count, w) for w in range(count)]
+    taken = [chunks.sizes_of_worker(size, replicas, count, w) for w in range(count)]
     for turn in range(0, replicas, local):
         together = [n for each in taken for n in each[turn : turn + local]]
         assert sum(together) == size
@@ -158,13 +160,15 @@ def test_chunks_are_dealt_in_turn(rows, size, count, local, expected):
 def test_fixed_sizes_are_rotated_by_the_place_of_the_worker(
     size, count, local, expected
 ):
-    found = [plan.sizes_of_worker(size, count * local, count, w) for w in range(count)]
+    found = [
+        chunks.sizes_of_worker(size, count * local, count, w) for w in range(count)
+    ]
     assert found == expected
 
 
 def own_batches(dataset, policy, worker, count=2):
-    decision = distributing.decide(dataset._node, policy)
-    node = distributing.for_worker(dataset._node, decision, count, worker)
+    decision = sharding_rule.decide(dataset._node, policy)
+    node = sharding_rule.for_worker(dataset._node, decision, count, worker)
     return lists(node.cursor())
 
 

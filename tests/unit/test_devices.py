@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import unisono
-from unisono._src import devices
+from unisono._src.machines import devices
 
 FULL = "/job:localhost/replica:0/task:0/device:{}"
 

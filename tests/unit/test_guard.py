@@ -6,7 +6,7 @@ import time
 import pytest
 
 import unisono
-from unisono._src import guard
+from unisono._src.workers import watchdog
 
 
 class Store:
@@ -36,7 +36,7 @@ class Store:
 def pair():
     """Returns two guards that are not started: they look when they are told."""
     store = Store()
-    made = [guard.Guard(store, i, 2, guard.ASYNC, 30.0) for i in range(2)]
+    made = [watchdog.Guard(store, i, 2, watchdog.ASYNC, 30.0) for i in range(2)]
     for g in made:
         g._publish()
     return made
@@ -84,7 +84,7 @@ def test_an_exception_reaches_the_other_with_its_traceback(pair):
 def test_the_worker_that_began_it_is_blamed():
     store = Store()
     watching, first, second = (
-        guard.Guard(store, i, 3, guard.ASYNC, 30.0) for i in range(3)
+        watchdog.Guard(store, i, 3, watchdog.ASYNC, 30.0) for i in range(3)
     )
     first.fail(unisono.errors.WorkerFailedError("worker 2 failed", 2))
     second.fail(ValueError("the origin"))
@@ -96,7 +96,7 @@ def test_the_worker_that_began_it_is_blamed():
 def test_a_worker_that_left_is_missed_only_by_those_who_go_on(pair):
     for g in pair:
         g.enter("step")
-    pair[1]._state = guard.LEFT
+    pair[1]._state = watchdog.LEFT
     pair[1]._publish()
     look(pair[0])
     assert pair[0].verdict is None
@@ -155,8 +155,8 @@ def test_what_has_nothing_to_do_with_workers_stays_as_it_is(pair):
 
 def test_strict_workers_find_a_difference_before_the_step():
     store = Store()
-    guards = [guard.Guard(store, i, 2, guard.STRICT, 30.0) for i in range(2)]
-    store.key_value_set("unisono/guard/step/1/1", guard._short("theirs"))
+    guards = [watchdog.Guard(store, i, 2, watchdog.STRICT, 30.0) for i in range(2)]
+    store.key_value_set("unisono/guard/step/1/1", watchdog._short("theirs"))
     with pytest.raises(unisono.errors.WorkerMismatchError, match="theirs"):
         guards[0].enter("mine")
 

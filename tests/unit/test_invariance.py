@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from unisono._src import invariance
+from unisono._src.execution import replica_invariance
 
 AXIS = "replica"
 
@@ -12,7 +12,7 @@ AXIS = "replica"
 def equal_on_all(fn):
     """Whether ``fn(shared, own)`` is equal on all replicas."""
     made = jax.make_jaxpr(fn, axis_env=[(AXIS, 2)])(jnp.ones(3), jnp.ones(3))
-    return invariance.Invariance().outputs(made.jaxpr, [True, False])
+    return replica_invariance.Invariance().outputs(made.jaxpr, [True, False])
 
 
 def reduce(x):

@@ -4,7 +4,7 @@ import collections
 
 import pytest
 
-from unisono._src import nest
+from unisono._src.foundation import nest
 
 Pair = collections.namedtuple("Pair", "a b")
 

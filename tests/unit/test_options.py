@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from unisono._src import options
+from unisono._src.foundation import options
 
 
 @pytest.mark.feature("F09")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 
-from unisono._src import packing
-from unisono._src.options import ReduceOp
+from unisono._src.foundation.options import ReduceOp
+from unisono._src.values import gradient_packing
 
 REPLICAS = 4
 SHAPES = st.lists(st.integers(0, 3), max_size=3).map(tuple)
@@ -28,7 +28,7 @@ def reduced(op, arrays, size):
     def body(own):
         # Empty arrays are made here: no program of the library lets them in.
         own = [x[0] if x.size else jnp.zeros(x.shape[1:], x.dtype) for x in own]
-        return packing.reduce_together(op, own, REPLICAS, size)
+        return gradient_packing.reduce_together(op, own, REPLICAS, size)
 
     return jax.jit(body)(arrays), jax.make_jaxpr(body)(arrays)
 

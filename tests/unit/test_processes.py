@@ -5,7 +5,7 @@ import json
 import pytest
 
 import unisono
-from unisono._src import processes
+from unisono._src.workers import process_group
 
 CLUSTER = {
     "worker": ["a:1", "b:2"],
@@ -17,17 +17,17 @@ CLUSTER = {
 
 @pytest.mark.feature("U01", "N06")
 def test_the_chief_is_the_first_of_the_group():
-    group = processes.group_of(CLUSTER, "chief", 0)
+    group = process_group.group_of(CLUSTER, "chief", 0)
     assert group.tasks == (("chief", 0), ("worker", 0), ("worker", 1))
     assert group.addresses == ("c:3", "a:1", "b:2")
     assert (group.index, group.is_chief, group.size) == (0, True, 3)
-    worker = processes.group_of(CLUSTER, "worker", 1)
+    worker = process_group.group_of(CLUSTER, "worker", 1)
     assert (worker.index, worker.is_chief) == (2, False)
 
 
 @pytest.mark.feature("U01")
 def test_without_a_chief_worker_0_is_the_chief():
-    group = processes.group_of({"worker": {1: "b:2", 0: "a:1"}}, "worker", 0)
+    group = process_group.group_of({"worker": {1: "b:2", 0: "a:1"}}, "worker", 0)
     assert group.is_chief
     assert group.addresses == ("a:1", "b:2")
 
@@ -36,14 +36,14 @@ def test_without_a_chief_worker_0_is_the_chief():
     "cluster, task", [({}, None), (CLUSTER, None), (CLUSTER, "evaluator")]
 )
 def test_nobody_computes_with_an_evaluator_or_without_a_cluster(cluster, task):
-    assert processes.group_of(cluster, task, 0) is processes.ALONE
+    assert process_group.group_of(cluster, task, 0) is process_group.ALONE
 
 
 def test_a_task_outside_the_cluster_is_refused_by_name():
     with pytest.raises(ValueError, match=r"task 2 of the job 'worker'.*chief:0, w"):
-        processes.group_of(CLUSTER, "worker", 2)
+        process_group.group_of(CLUSTER, "worker", 2)
     with pytest.raises(ValueError, match="job 'ps' cannot run this strategy"):
-        processes.group_of(CLUSTER, "ps", 0)
+        process_group.group_of(CLUSTER, "ps", 0)
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_a_task_outside_the_cluster_is_refused_by_name():
 )
 def test_the_coordinator_listens_only_where_it_is_known(address, bound, monkeypatch):
     monkeypatch.delenv("JAX_COORDINATOR_BIND_ADDRESS", raising=False)
-    assert processes._bind_address(address) == bound
+    assert process_group._bind_address(address) == bound
 
 
 def test_where_the_coordinator_listens_can_be_said(monkeypatch):
     monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", "0.0.0.0:9")
-    assert processes._bind_address("10.1.2.3:7") == "0.0.0.0:9"
+    assert process_group._bind_address("10.1.2.3:7") == "0.0.0.0:9"
 
 
 def _is_whole(strategy, replicas):

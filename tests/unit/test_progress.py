@@ -11,7 +11,7 @@ import pytest
 import rich.console
 
 import unisono as uni
-from unisono._src import processes
+from unisono._src.workers import process_group
 
 Progress = uni.train.Progress
 
@@ -114,8 +114,8 @@ def test_the_bar_is_closed_when_the_loop_is_left_early():
 
 
 def test_only_the_first_worker_shows_and_waits(monkeypatch):
-    group = processes.Group((("worker", 0), ("worker", 1)), ("", ""), 1)
-    monkeypatch.setattr(processes, "current", lambda: group)
+    group = process_group.Group((("worker", 0), ("worker", 1)), ("", ""), 1)
+    monkeypatch.setattr(process_group, "current", lambda: group)
     out = console()
     progress = Progress(range(3), sample_seconds=1e-6, console=out)
     assert [progress.show(x=i) or i for i in progress] == [0, 1, 2]

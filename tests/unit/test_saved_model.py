@@ -20,7 +20,7 @@ from tests.parity.programs import (
     plain,
     variable,
 )
-from unisono._src.saved_model import description
+from unisono._src.saving.export import model_description
 
 SCALAR = [uni.TensorSpec([], "float32")]
 
@@ -225,7 +225,12 @@ def test_a_bit_flipped_in_any_file_of_a_model_is_noticed(tmp_path):
     path = tmp_path / "m"
     uni.saved_model.save(Scale(uni.Variable(3.0)), path)
     found = sorted(p for p in path.rglob("*") if p.is_file())
-    assert {p.name for p in found} >= {description.NAME, "f0", "f1", "capsule.json"}
+    assert {p.name for p in found} >= {
+        model_description.NAME,
+        "f0",
+        "f1",
+        "capsule.json",
+    }
     for file in found:
         before = file.read_bytes()
         for position in range(0, len(before), max(1, len(before) // 5)):
@@ -260,14 +265,14 @@ HOSTILE = {
 def test_a_hostile_description_is_refused(tmp_path, what):
     path = tmp_path / "m"
     uni.saved_model.save(Scale(uni.Variable(3.0)), path)
-    file = path / description.NAME
+    file = path / model_description.NAME
     fields = json.loads(file.read_bytes().partition(b"\n")[2])
     HOSTILE[what](fields)
     file.unlink()
-    from unisono._src.capsule import signed
+    from unisono._src.saving.format import signed_text
 
-    signed.write(file, json.dumps(fields).encode())
-    with pytest.raises(uni.errors.DataLossError, match=description.NAME):
+    signed_text.write(file, json.dumps(fields).encode())
+    with pytest.raises(uni.errors.DataLossError, match=model_description.NAME):
         uni.saved_model.load(path)
 
 
@@ -282,9 +287,9 @@ def test_a_program_that_calls_out_of_xla_is_refused(tmp_path, monkeypatch):
     out = uni.saved_model.load(tmp_path / "m")(jnp.eye(2))
     assert plain(out) == [[1.0, 0.0], [0.0, 1.0]]
     # The same program, had Cholesky not been on the list.
-    from unisono._src.saved_model import loading
+    from unisono._src.saving.export import loader
 
-    monkeypatch.setattr(loading, "_SAFE_CALLS", loading.re.compile("nothing"))
+    monkeypatch.setattr(loader, "_SAFE_CALLS", loader.re.compile("nothing"))
     with pytest.raises(uni.errors.DataLossError, match="calls 'lapack_spotrf_ffi'"):
         uni.saved_model.load(tmp_path / "m")
 

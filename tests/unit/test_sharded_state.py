@@ -12,7 +12,8 @@ import optax
 import pytest
 
 import unisono as tf
-from unisono._src import layouts, partwise
+from unisono._src.execution import sharded_update
+from unisono._src.machines import partition
 
 SUM = tf.VariableAggregation.SUM
 WIDE = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -253,17 +254,17 @@ def test_it_is_known_which_optimizers_can_update_parts(name):
     leaves, treedef = jax.tree.flatten(slots)
     every = [*shapes, *leaves, *shapes]
     topology = make(4).extended._topology
-    cuts = [layouts.choose(topology, 8, x.shape) for x in every]
+    cuts = [partition.choose(topology, 8, x.shape) for x in every]
 
     def change(inputs):
         found, new = tx.update(inputs[-3:], treedef.unflatten(inputs[3:-3]), inputs[:3])
         return [*optax.apply_updates(inputs[:3], found), *jax.tree.leaves(new)]
 
     if name in BY_PARTS:
-        partwise.Update(change, every, cuts, cuts[:-3])
+        sharded_update.Update(change, every, cuts, cuts[:-3])
     else:
-        with pytest.raises(partwise.NotByParts):
-            partwise.Update(change, every, cuts, cuts[:-3])
+        with pytest.raises(sharded_update.NotByParts):
+            sharded_update.Update(change, every, cuts, cuts[:-3])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import unisono
-from unisono._src import signature
+from unisono._src.execution import signature
 
 Pair = collections.namedtuple("Pair", "a b")
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import unisono
-from unisono._src import slices
+from unisono._src.values import indexed_slices
 
 
 @pytest.fixture
@@ -46,10 +46,10 @@ def test_rows_pass_through_jax_transformations(rows):
 
 @pytest.mark.feature("O07")
 def test_parts_are_concatenated_and_scaled(rows):
-    both = slices.concatenate([rows, rows], None)
+    both = indexed_slices.concatenate([rows, rows], None)
     assert both.indices.tolist() == [2, 0, 2, 2, 0, 2]
     assert both.to_dense().tolist() == [[4.0], [0.0], [10.0], [0.0]]
-    mean = slices.concatenate([rows, rows], 2.0)
+    mean = indexed_slices.concatenate([rows, rows], 2.0)
     assert mean.to_dense().tolist() == rows.to_dense().tolist()
 
 

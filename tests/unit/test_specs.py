@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import unisono
-from unisono._src.specs import PerReplicaSpec
+from unisono._src.execution.specs import PerReplicaSpec
 
 
 @pytest.mark.parametrize(

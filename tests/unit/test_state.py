@@ -21,7 +21,7 @@ from tests.parity.programs import (
     plain,
     variable,
 )
-from unisono._src import state
+from unisono._src.state import frames
 
 
 def test_a_cell_stores_one_array_whatever_the_number_of_replicas():
@@ -39,7 +39,7 @@ def test_a_variable_that_nobody_holds_is_gone():
     def use():
         v = variable(mirrored(2), jnp.ones(3), "SUM")
         unisono.function(lambda: mirrored(2).run(lambda: v.assign_add(v * number())))()
-        assert v._cell in state.live_cells()
+        assert v._cell in frames.live_cells()
         return weakref.ref(v._cell), weakref.ref(v._cell.array)
 
     cell, array = use()
@@ -50,7 +50,7 @@ def test_a_variable_that_nobody_holds_is_gone():
 def test_a_look_at_a_value_keeps_it_in_place():
     v = variable(mirrored(2), [1.0, 2.0])
     before = v._cell.escaped
-    assert state.peek(v._cell).tolist() == [1.0, 2.0]
+    assert frames.peek(v._cell).tolist() == [1.0, 2.0]
     assert v._cell.escaped == before
 
 

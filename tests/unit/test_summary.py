@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 import unisono as uni
-from unisono._src import processes
-from unisono._src.input import writers
+from unisono._src.input.sources import tfrecord_writer
+from unisono._src.workers import process_group
 
 summary = uni.summary
 
@@ -108,8 +108,8 @@ def test_what_is_no_scalar_is_refused(tmp_path):
 
 
 def test_only_the_first_worker_writes_unless_told(tmp_path, monkeypatch):
-    group = processes.Group((("worker", 0), ("worker", 1)), ("", ""), 1)
-    monkeypatch.setattr(processes, "current", lambda: group)
+    group = process_group.Group((("worker", 0), ("worker", 1)), ("", ""), 1)
+    monkeypatch.setattr(process_group, "current", lambda: group)
     with summary.create_file_writer(tmp_path / "a").as_default():
         assert not summary.scalar("x", 1.0, step=0)
     assert not (tmp_path / "a").exists()
@@ -190,7 +190,7 @@ def test_what_is_no_number_is_refused(tmp_path):
 def test_threads_write_one_after_the_other(tmp_path, monkeypatch):
     inside, most = [], []
 
-    class Slow(writers.TFRecordWriter):
+    class Slow(tfrecord_writer.TFRecordWriter):
         def write(self, record):
             inside.append(record)
             most.append(len(inside))
@@ -198,7 +198,7 @@ def test_threads_write_one_after_the_other(tmp_path, monkeypatch):
             super().write(record)
             inside.pop()
 
-    monkeypatch.setattr(writers, "TFRecordWriter", Slow)
+    monkeypatch.setattr(tfrecord_writer, "TFRecordWriter", Slow)
     writer = summary.create_file_writer(tmp_path)
 
     def write(number):

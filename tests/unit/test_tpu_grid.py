@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import unisono
-from unisono._src.tpu import system
+from unisono._src.workers import tpu_system
 from unisono.tpu.experimental import DeviceAssignment, Topology
 
 V3_8 = [2, 2, 1, 2]
@@ -232,9 +232,9 @@ def test_without_a_tpu_the_grid_is_made_of_the_devices_there_are():
 @hypothesis.given(count=st.integers(1, 256))
 @hypothesis.settings(deadline=None)
 def test_a_grid_has_room_for_exactly_its_devices(count):
-    shape = system.grid_shape(count)
+    shape = tpu_system.grid_shape(count)
     assert math.prod(shape) == count
-    assert len({tuple(p) for p in system._in_order(np.array(shape))}) == count
+    assert len({tuple(p) for p in tpu_system._in_order(np.array(shape))}) == count
 
 
 class Chip:
@@ -249,12 +249,12 @@ class Chip:
 
 def test_on_a_tpu_devices_stand_where_the_hardware_says():
     chips = [Chip((x, y, 0), c, x) for x in range(2) for y in (4, 5) for c in range(2)]
-    topology = system.topology_of(chips)
+    topology = tpu_system.topology_of(chips)
     assert topology.mesh_shape.tolist() == V3_8
     assert topology.num_tasks == 2
     assert topology.tpu_device_name_at_coordinates([1, 1, 0, 1]).endswith("TPU:3")
     with pytest.raises(ValueError, match="different numbers of devices"):
-        system.topology_of(chips[:-1])
+        tpu_system.topology_of(chips[:-1])
 
 
 def test_the_system_is_not_started_inside_a_function():

@@ -1,6 +1,6 @@
 """Names of TensorFlow 1 that programs with strategies use."""
 
 from unisono import distribute
-from unisono._src.variables import Variable, get_variable
+from unisono._src.state.variables import Variable, get_variable
 
 __all__ = ["Variable", "distribute", "get_variable"]

@@ -1,9 +1,9 @@
 """Names of TensorFlow 2 under their compat path."""
 
 from unisono import distribute
-from unisono._src.function import function
-from unisono._src.options import VariableAggregation, VariableSynchronization
-from unisono._src.variables import Variable
+from unisono._src.execution.function import function
+from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.state.variables import Variable
 
 __all__ = [
     "Variable",

@@ -1,22 +1,22 @@
 """Datasets: tf.data's everyday surface."""
 
-from unisono._src.input.choices import Options, ThreadingOptions
-from unisono._src.input.dataset import (
+from unisono._src.execution.specs import DatasetSpec
+from unisono._src.input.api.dataset import (
     AUTOTUNE,
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     Dataset,
 )
-from unisono._src.input.file_datasets import (
+from unisono._src.input.api.file_datasets import (
     ArrayRecordDataset,
     FixedLengthRecordDataset,
     ParquetDataset,
     TextLineDataset,
     TFRecordDataset,
 )
-from unisono._src.input.iterators import DatasetIterator as Iterator
-from unisono._src.input.iterators import NumpyIterator
-from unisono._src.specs import DatasetSpec
+from unisono._src.input.api.iterators import DatasetIterator as Iterator
+from unisono._src.input.api.iterators import NumpyIterator
+from unisono._src.input.stages.dataset_options import Options, ThreadingOptions
 from unisono.data import experimental
 
 __all__ = [

@@ -1,22 +1,13 @@
 """Names that TensorFlow keeps under ``tf.data.experimental``."""
 
-from unisono._src.input.choices import (
-    AutoShardPolicy,
-    AutotuneAlgorithm,
-    AutotuneOptions,
-    DistributeOptions,
-    ExternalStatePolicy,
-    OptimizationOptions,
-    ThreadingOptions,
-)
-from unisono._src.input.dataset import (
+from unisono._src.input.api.dataset import (
     AUTOTUNE,
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     assert_cardinality,
     cardinality,
 )
-from unisono._src.input.functional import (
+from unisono._src.input.api.experimental import (
     Counter,
     TFRecordWriter,
     bucket_by_sequence_length,
@@ -35,8 +26,17 @@ from unisono._src.input.functional import (
     unbatch,
     unique,
 )
-from unisono._src.input.iterators import Optional
-from unisono._src.input.selecting import SHARD_HINT
+from unisono._src.input.api.iterators import Optional
+from unisono._src.input.stages.dataset_options import (
+    AutoShardPolicy,
+    AutotuneAlgorithm,
+    AutotuneOptions,
+    DistributeOptions,
+    ExternalStatePolicy,
+    OptimizationOptions,
+    ThreadingOptions,
+)
+from unisono._src.input.stages.selecting import SHARD_HINT
 
 __all__ = [
     "AUTOTUNE",

@@ -2,9 +2,9 @@
 
 import typing as _typing
 
-from unisono._src import later as _later
-from unisono._src.contexts import ReplicaContext
-from unisono._src.options import ReduceOp, RunOptions
+from unisono._src.execution.contexts import ReplicaContext
+from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.foundation.options import ReduceOp, RunOptions
 from unisono._src.strategies.base import Strategy, ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.cross_device_ops import (
@@ -25,31 +25,31 @@ from unisono._src.strategies.mirrored import MirroredStrategy
 from unisono._src.strategies.multi_worker import MultiWorkerMirroredStrategy
 from unisono._src.strategies.multistep import MultiStepContext
 from unisono._src.strategies.one_device import OneDeviceStrategy
-from unisono._src.values import DistributedValues, Mirrored, PerReplica
+from unisono._src.values.distributed import DistributedValues, Mirrored, PerReplica
 from unisono.distribute import experimental
 
 if _typing.TYPE_CHECKING:
-    from unisono._src.input.choices import (
+    from unisono._src.input.api.distributed_dataset import (
+        DistributedDataset,
+        DistributedIterator,
+    )
+    from unisono._src.input.stages.dataset_options import (
         InputContext,
         InputOptions,
         InputReplicationMode,
-    )
-    from unisono._src.input.distributed import (
-        DistributedDataset,
-        DistributedIterator,
     )
     from unisono._src.strategies.tpu import TPUStrategy
     from unisono.distribute import cluster_resolver
 
 # Loaded on first use: not every program reads data, names a resolver or has a TPU.
-__getattr__, __dir__ = _later.names(
+__getattr__, __dir__ = _lazy_names.names(
     "unisono.distribute",
     {
-        "DistributedDataset": "unisono._src.input.distributed",
-        "DistributedIterator": "unisono._src.input.distributed",
-        "InputContext": "unisono._src.input.choices",
-        "InputOptions": "unisono._src.input.choices",
-        "InputReplicationMode": "unisono._src.input.choices",
+        "DistributedDataset": "unisono._src.input.api.distributed_dataset",
+        "DistributedIterator": "unisono._src.input.api.distributed_dataset",
+        "InputContext": "unisono._src.input.stages.dataset_options",
+        "InputOptions": "unisono._src.input.stages.dataset_options",
+        "InputReplicationMode": "unisono._src.input.stages.dataset_options",
         "TPUStrategy": "unisono._src.strategies.tpu",
         "cluster_resolver": "unisono.distribute",
     },

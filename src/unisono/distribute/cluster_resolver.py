@@ -1,5 +1,6 @@
 """Which processes a job has and which of them this one is, by environment."""
 
+from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.cluster.explanation import Explanation
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.gce import GCEClusterResolver
@@ -13,13 +14,10 @@ from unisono._src.cluster.resolvers.simple import (
     SimpleClusterResolver,
     UnionClusterResolver,
 )
-from unisono._src.cluster.resolvers.simple import (
-    UnionClusterResolver as UnionResolver,
-)
+from unisono._src.cluster.resolvers.simple import UnionClusterResolver as UnionResolver
 from unisono._src.cluster.resolvers.slurm import SlurmClusterResolver
 from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
-from unisono._src.cluster.spec import ClusterSpec
 
 __all__ = [
     "ClusterResolver",

@@ -2,15 +2,15 @@
 
 import typing as _typing
 
-from unisono._src import later as _later
-from unisono._src.options import (
+from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.foundation.options import (
     CommunicationImplementation,
     CommunicationOptions,
 )
-from unisono._src.options import (
+from unisono._src.foundation.options import (
     CommunicationImplementation as CollectiveCommunication,
 )
-from unisono._src.options import collective_hints as CollectiveHints
+from unisono._src.foundation.options import collective_hints as CollectiveHints
 from unisono._src.strategies.base import ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.multi_worker import (
@@ -18,16 +18,19 @@ from unisono._src.strategies.multi_worker import (
 )
 
 if _typing.TYPE_CHECKING:
-    from unisono._src.preemption import PreemptionCheckpointHandler, TerminationConfig
+    from unisono._src.saving.preemption import (
+        PreemptionCheckpointHandler,
+        TerminationConfig,
+    )
     from unisono._src.strategies.tpu import experimental_tpu as TPUStrategy
 
 # Loaded on first use: not every program saves when it is preempted, or has a TPU.
-__getattr__, __dir__ = _later.names(
+__getattr__, __dir__ = _lazy_names.names(
     "unisono.distribute.experimental",
     {
-        "PreemptionCheckpointHandler": "unisono._src.preemption",
+        "PreemptionCheckpointHandler": "unisono._src.saving.preemption",
         "TPUStrategy": "unisono._src.strategies.tpu:experimental_tpu",
-        "TerminationConfig": "unisono._src.preemption",
+        "TerminationConfig": "unisono._src.saving.preemption",
     },
 )
 

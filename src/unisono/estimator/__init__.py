@@ -2,6 +2,7 @@
 
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.estimator import Estimator
+from unisono._src.estimator.estimator_spec import EstimatorSpec, ModeKeys, minimize
 from unisono._src.estimator.hooks import (
     CheckpointSaverListener,
     NanLossDuringTrainingError,
@@ -11,7 +12,6 @@ from unisono._src.estimator.hooks import (
     SessionRunValues,
     StopAtStepHook,
 )
-from unisono._src.estimator.spec import EstimatorSpec, ModeKeys, minimize
 from unisono._src.estimator.training import (
     EvalSpec,
     Exporter,

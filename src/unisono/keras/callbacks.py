@@ -2,15 +2,15 @@
 
 import typing as _typing
 
-from unisono._src import later as _later
+from unisono._src.foundation import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
-    from unisono._src.integrations.keras_backup import BackupAndRestore
+    from unisono._src.integrations.keras.backup import BackupAndRestore
 
 # Loaded on first use: it imports Keras.
-__getattr__, __dir__ = _later.names(
+__getattr__, __dir__ = _lazy_names.names(
     "unisono.keras.callbacks",
-    {"BackupAndRestore": "unisono._src.integrations.keras_backup"},
+    {"BackupAndRestore": "unisono._src.integrations.keras.backup"},
 )
 
 __all__ = ["BackupAndRestore"]

@@ -1,6 +1,6 @@
 """Scalars for TensorBoard: TensorFlow's ``tf.summary``."""
 
-from unisono._src.summary import (
+from unisono._src.training.tensorboard.summary import (
     SummaryWriter,
     create_file_writer,
     create_noop_writer,

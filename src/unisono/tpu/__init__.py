@@ -1,6 +1,6 @@
 """TPUs, and grids of other devices."""
 
-from unisono._src.options import XLAOptions
+from unisono._src.foundation.options import XLAOptions
 from unisono.tpu import experimental
 
 __all__ = ["XLAOptions", "experimental"]

@@ -1,8 +1,8 @@
 """Names that TensorFlow keeps under ``tf.tpu.experimental``."""
 
-from unisono._src.tpu.assignment import DeviceAssignment
-from unisono._src.tpu.system import initialize_tpu_system, shutdown_tpu_system
-from unisono._src.tpu.topology import Topology
+from unisono._src.machines.tpu.core_grid import Topology
+from unisono._src.machines.tpu.device_assignment import DeviceAssignment
+from unisono._src.workers.tpu_system import initialize_tpu_system, shutdown_tpu_system
 
 __all__ = [
     "DeviceAssignment",

@@ -1,16 +1,18 @@
 """What a training program needs around its steps, at TensorFlow's names."""
 
-from unisono._src.checkpoint.checkpoint import Checkpoint, CheckpointOptions
-from unisono._src.checkpoint.manager import CheckpointManager
-from unisono._src.checkpoint.reading import (
+from unisono._src.cluster.cluster_tasks import ClusterSpec
+from unisono._src.estimator.variable_store import get_global_step
+from unisono._src.estimator.variable_store import (
+    get_global_step as get_or_create_global_step,
+)
+from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOptions
+from unisono._src.saving.checkpoint.manager import CheckpointManager
+from unisono._src.saving.checkpoint.reading import (
     latest_checkpoint,
     list_variables,
     load_variable,
 )
-from unisono._src.cluster.spec import ClusterSpec
-from unisono._src.estimator.store import get_global_step
-from unisono._src.estimator.store import get_global_step as get_or_create_global_step
-from unisono._src.progress import Progress, StepTimes
+from unisono._src.training.progress import Progress, StepTimes
 
 __all__ = [
     "Checkpoint",

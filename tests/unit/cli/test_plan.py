@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from unisono._src.cli import allocation, plan, runs
+from unisono._src.cli.launch import allocation, launch_plan, runs
 from unisono._src.cluster import accelerators
 
 pytestmark = pytest.mark.feature("U01")
@@ -24,8 +24,8 @@ def plain_environment(monkeypatch):
 # --------------------------------------------------------------------------- devices
 
 
-def environments(count, platform=plan.Platform.AUTO, each=None):
-    return plan.Devices(platform, each).environments(count, os.environ)
+def environments(count, platform=launch_plan.Platform.AUTO, each=None):
+    return launch_plan.Devices(platform, each).environments(count, os.environ)
 
 
 def test_without_wishes_and_gpus_the_environment_stays():
@@ -61,14 +61,14 @@ def test_gpus_are_shared_out(monkeypatch):
 
 def test_gpus_are_left_alone_when_the_cpu_is_asked_for(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert environments(1, plan.Platform.CPU) == [{"JAX_PLATFORMS": "cpu"}]
+    assert environments(1, launch_plan.Platform.CPU) == [{"JAX_PLATFORMS": "cpu"}]
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     assert environments(1) == [{}]
 
 
 def test_gpus_that_are_not_there_are_not_promised():
     with pytest.raises(ValueError, match="but 0 can be seen here"):
-        environments(1, plan.Platform.GPU)
+        environments(1, launch_plan.Platform.GPU)
 
 
 def test_the_tpu_of_a_machine_is_not_divided(monkeypatch, tmp_path):
@@ -80,7 +80,7 @@ def test_the_tpu_of_a_machine_is_not_divided(monkeypatch, tmp_path):
     for count, each in ((2, None), (1, 1)):
         with pytest.raises(ValueError, match="belong to one worker"):
             environments(count, each=each)
-    assert environments(2, plan.Platform.CPU, 1)[0]["JAX_NUM_CPU_DEVICES"] == "1"
+    assert environments(2, launch_plan.Platform.CPU, 1)[0]["JAX_NUM_CPU_DEVICES"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_visible_gpus_are_read_as_cuda_reads_them(monkeypatch, value, found):
 
 
 def test_a_local_group_has_ports_of_its_own_on_loopback():
-    placement = plan.local_placement(20)
+    placement = launch_plan.local_placement(20)
     addresses = placement.cluster.job_tasks("worker")
     assert len(set(addresses)) == 20 == placement.count
     assert all(a.startswith("127.0.0.1:") for a in addresses)
@@ -106,12 +106,16 @@ def test_a_local_group_has_ports_of_its_own_on_loopback():
 @pytest.mark.parametrize("count", [0, -1, 1025])
 def test_a_local_group_is_neither_empty_nor_huge(count):
     with pytest.raises(ValueError, match="1 to 1024 workers can be started here"):
-        plan.local_placement(count)
+        launch_plan.local_placement(count)
 
 
 def test_a_command_has_the_task_in_its_environment():
-    made = plan.commands(
-        ("prog", "x"), plan.local_placement(2), plan.Devices(), 3, [(7,), (8,)]
+    made = launch_plan.commands(
+        ("prog", "x"),
+        launch_plan.local_placement(2),
+        launch_plan.Devices(),
+        3,
+        [(7,), (8,)],
     )
     for index, command in enumerate(made):
         assert json.loads(command.env["TF_CONFIG"])["task"] == {
@@ -171,7 +175,7 @@ def test_a_slurm_task_shares_its_own_gpus_among_its_workers(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     slurm_step(monkeypatch, 3, "2(x2)")
     placement = allocation.place(allocation.Attach.AUTO, 2)
-    made = plan.commands(("x",), placement, plan.Devices())
+    made = launch_plan.commands(("x",), placement, launch_plan.Devices())
     assert [c.env["CUDA_VISIBLE_DEVICES"] for c in made] == ["4,5", "6,7"]
 
 

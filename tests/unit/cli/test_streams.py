@@ -5,8 +5,8 @@ import os
 import hypothesis
 from hypothesis import strategies as st
 
-from unisono._src.cli import streams
-from unisono._src.cluster import progress
+from unisono._src.cli.launch import streams
+from unisono._src.cluster import launcher_progress
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=20)
 
@@ -68,7 +68,11 @@ def test_a_chain_of_tracebacks_is_one():
 
 
 def test_a_traceback_that_quotes_another_is_one():
-    lines = [START, "unisono._src.errors.WorkerError: worker 1 failed:", *TRACEBACK]
+    lines = [
+        START,
+        "unisono._src.foundation.errors.WorkerError: worker 1 failed:",
+        *TRACEBACK,
+    ]
     finder = streams.TracebackFinder()
     for line in lines:
         finder.add(line, 5.0)
@@ -83,20 +87,22 @@ def test_a_traceback_long_ago_is_forgotten():
 
 def test_an_error_about_a_peer_is_told_from_one_s_own():
     start = TRACEBACK[:2]
-    assert find(*start, "unisono._src.errors.WorkerError: x").is_about_a_peer
-    assert find(*start, "unisono._src.errors.WorkerMismatchError: x").is_about_a_peer
+    assert find(*start, "unisono._src.foundation.errors.WorkerError: x").is_about_a_peer
+    assert find(
+        *start, "unisono._src.foundation.errors.WorkerMismatchError: x"
+    ).is_about_a_peer
     assert not find(*start, "ValueError: WorkerError").is_about_a_peer
     assert not find(*start, "WorkersUnionError: x").is_about_a_peer
 
 
 def test_progress_is_told_to_the_launcher_and_to_nobody_else(monkeypatch):
-    monkeypatch.delenv(progress.VARIABLE, raising=False)
-    progress.report(1)
+    monkeypatch.delenv(launcher_progress.VARIABLE, raising=False)
+    launcher_progress.report(1)
     reader, writer = os.pipe()
-    monkeypatch.setenv(progress.VARIABLE, str(writer))
-    progress.report(2, 10)
+    monkeypatch.setenv(launcher_progress.VARIABLE, str(writer))
+    launcher_progress.report(2, 10)
     assert os.read(reader, 100) == b'{"step": 2, "total": 10}\n'
     os.close(reader)
-    progress.report(3, 10)  # Nobody listens any more.
-    assert progress.VARIABLE not in os.environ
+    launcher_progress.report(3, 10)  # Nobody listens any more.
+    assert launcher_progress.VARIABLE not in os.environ
     os.close(writer)

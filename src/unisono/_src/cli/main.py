@@ -11,8 +11,8 @@ import typer.main
 
 # A command's module has `app()`, which makes a `typer.Typer`.
 _COMMANDS = {
-    "checkpoint": "unisono._src.cli.checkpoint",
-    "launch": "unisono._src.cli.launch",
+    "checkpoint": "unisono._src.cli.checkpoint_command",
+    "launch": "unisono._src.cli.launch.command",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster import cluster_tasks, untrusted
 
 _LISTED = 8
 
@@ -60,7 +60,7 @@ class Explanation:
         return captured.get()
 
 
-def cluster_findings(cluster: spec.ClusterSpec, source: str) -> list[Finding]:
+def cluster_findings(cluster: cluster_tasks.ClusterSpec, source: str) -> list[Finding]:
     """One finding per task; of large jobs the first ones and their number."""
     if not cluster.jobs:
         return [Finding("cluster", "(none: a single process)", source)]

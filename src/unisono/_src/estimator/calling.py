@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from unisono._src.estimator.config import RunConfig
-from unisono._src.estimator.spec import EstimatorSpec
+from unisono._src.estimator.estimator_spec import EstimatorSpec
 
 _MODEL_ARGUMENTS = ("features", "labels", "mode", "params", "config")
 

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import Any
 
-from unisono._src import processes
+from unisono._src.workers import process_group
 
 _DEFAULT_SECONDS = 600
 _UNSET: Any = "default"
@@ -104,21 +104,21 @@ class RunConfig:
     @property
     def is_chief(self) -> bool:
         """Whether this worker writes checkpoints and summaries."""
-        return processes.current().is_chief
+        return process_group.current().is_chief
 
     @property
     def task_type(self) -> str:
         """The job of this worker."""
-        group = processes.current()
+        group = process_group.current()
         return group.tasks[group.index][0]
 
     @property
     def task_id(self) -> int:
         """The number of this worker in its job."""
-        group = processes.current()
+        group = process_group.current()
         return group.tasks[group.index][1]
 
     @property
     def num_worker_replicas(self) -> int:
         """How many workers there are."""
-        return processes.current().size
+        return process_group.current().size

@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src import devices, errors, processes
-from unisono._src.checkpoint import reading
-from unisono._src.estimator import calling, exporting, loops, saving
+from unisono._src.estimator import calling, checkpointing, exporting, loops
+from unisono._src.estimator import compiled_steps as steps_lib
 from unisono._src.estimator import hooks as hooks_lib
-from unisono._src.estimator import steps as steps_lib
 from unisono._src.estimator.config import RunConfig
-from unisono._src.estimator.spec import ModeKeys
+from unisono._src.estimator.estimator_spec import ModeKeys
+from unisono._src.foundation import errors
+from unisono._src.machines import devices
+from unisono._src.saving.checkpoint import reading
 from unisono._src.strategies import current, one_device
+from unisono._src.workers import process_group
 
 _LOG = logging.getLogger("unisono")
 _KINDS: dict[str, Any] = {
@@ -116,7 +118,7 @@ class Estimator:
     def get_variable_names(self) -> list[str]:
         """The names of all variables in the newest checkpoint."""
         listed = reading.list_variables(self._required_checkpoint())
-        names = (saving.name_of(key) for key, _ in listed)
+        names = (checkpointing.name_of(key) for key, _ in listed)
         return sorted(name for name in names if name is not None)
 
     def get_variable_value(self, name: str) -> np.ndarray:
@@ -131,7 +133,7 @@ class Estimator:
                 f"are {', '.join(self.get_variable_names())}."
             )
         path = self._required_checkpoint()
-        return np.asarray(reading.load_variable(path, saving.key_of(name)))
+        return np.asarray(reading.load_variable(path, checkpointing.key_of(name)))
 
     def _required_checkpoint(self) -> str:
         found = self.latest_checkpoint()
@@ -174,13 +176,13 @@ class Estimator:
         _check_steps(steps, max_steps)
         _check_context("train")
         loop = hooks_lib.Hooks(hooks_lib.check(hooks))
-        latest = saving.agreed_latest(self.model_dir)
-        if max_steps is not None and saving.step_of(latest) >= max_steps:
+        latest = checkpointing.agreed_latest(self.model_dir)
+        if max_steps is not None and checkpointing.step_of(latest) >= max_steps:
             _LOG.info("Skipping training since max_steps has already been reached.")
             return self
         last = math.inf if max_steps is None else max_steps
         with self._built_for(ModeKeys.TRAIN, latest) as built:
-            saver = saving.Saver(built.store, self._config, saving_listeners)
+            saver = checkpointing.Saver(built.store, self._config, saving_listeners)
             with self._iterating(built, input_fn, ModeKeys.TRAIN) as iterator:
                 self._train(built, iterator, loop, saver, latest, (steps, last))
         return self
@@ -190,7 +192,7 @@ class Estimator:
         built: Any,
         iterator: Any,
         loop: hooks_lib.Hooks,
-        saver: saving.Saver,
+        saver: checkpointing.Saver,
         latest: str | None,
         until: tuple[int | None, float],
     ) -> None:
@@ -200,7 +202,7 @@ class Estimator:
         loop.add(built.hooks)
         saver.restore(latest, iterator)
         if latest is None and self._warm_start is not None:
-            saving.warm_start(built.store, _checkpoint_at(self._warm_start))
+            checkpointing.warm_start(built.store, _checkpoint_at(self._warm_start))
         step = int(np.asarray(built.store.global_step))
         saver.begin(step, latest)
         loop.ready()
@@ -410,11 +412,11 @@ class Estimator:
     def _checkpoint_or_latest(self, given: Any) -> str | None:
         if given is not None:
             return os.fspath(given)
-        return saving.agreed_latest(self.model_dir)
+        return checkpointing.agreed_latest(self.model_dir)
 
     def _restore(self, built: Any, path: str | None) -> None:
         if path is not None:
-            saving.restore(built, path, self.model_dir)
+            checkpointing.restore(built, path, self.model_dir)
             return
         _LOG.info(
             "Could not find trained model in model_dir: %s, the model is as it was "
@@ -422,7 +424,7 @@ class Estimator:
             self.model_dir,
         )
         if self._warm_start is not None:
-            saving.warm_start(built.store, _checkpoint_at(self._warm_start))
+            checkpointing.warm_start(built.store, _checkpoint_at(self._warm_start))
 
     def __repr__(self) -> str:
         return f"<Estimator of {self._model_fn!r} in {self.model_dir}>"
@@ -438,7 +440,7 @@ def _with_directory(config: RunConfig, model_dir: Any) -> RunConfig:
         )
     found = given or config.model_dir
     if found is None:
-        if processes.current().size > 1:
+        if process_group.current().size > 1:
             raise ValueError(
                 "Several workers need one `model_dir` that all of them see; give it "
                 "to the Estimator or to its RunConfig."

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from unisono._src import function, nest, specs
-from unisono._src.checkpoint import team
-from unisono._src.checkpoint.module import Module
-from unisono._src.saved_model import saving
+from unisono._src.execution import function, specs
+from unisono._src.foundation import nest
+from unisono._src.saving.checkpoint import worker_meeting
+from unisono._src.saving.checkpoint.module import Module
+from unisono._src.saving.export import saver
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +79,7 @@ def export(built: Any, receiver: ServingInputReceiver, base: str) -> str:
         name: function.Function(_only(built, name), [receiver.features])
         for name in dict.fromkeys(built.outputs)
     }
-    saving.save(Exported(built.store.variables), path, signatures)
+    saver.save(Exported(built.store.variables), path, signatures)
     return path
 
 
@@ -91,9 +92,9 @@ def _only(built: Any, name: str) -> Callable[[Any], Any]:
 
 def _agreed_name(base: str) -> str:
     """A name that is free in a directory of the chief's, the same on every worker."""
-    meeting = team.Meeting("a choice of the directory of an exported model")
+    meeting = worker_meeting.Meeting("a choice of the directory of an exported model")
     with meeting.telling():
-        own = _free_name(base) if team.is_writer() else ""
+        own = _free_name(base) if worker_meeting.is_writer() else ""
     name = meeting.from_chief(own)
     meeting.end()
     return name

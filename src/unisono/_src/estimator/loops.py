@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from unisono._src import summary
+from unisono._src.estimator.checkpointing import Saver
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.hooks import Hooks, NanLossDuringTrainingError
-from unisono._src.estimator.saving import Saver
+from unisono._src.training.tensorboard import summary
 
 _LOG = logging.getLogger("unisono")
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from unisono._src import processes
+from unisono._src.estimator import checkpointing
 from unisono._src.estimator import hooks as hooks_lib
-from unisono._src.estimator import saving
 from unisono._src.estimator.estimator import Estimator
+from unisono._src.workers import process_group
 
 
 class Exporter(abc.ABC):
@@ -77,7 +77,7 @@ class LatestExporter(Exporter):
         made = estimator.export_saved_model(
             export_path, self._receiver_fn, checkpoint_path=checkpoint_path
         )
-        if self._keep is not None and processes.current().is_chief:
+        if self._keep is not None and process_group.current().is_chief:
             there = sorted(
                 (d for d in os.listdir(export_path) if d.isdecimal()), key=int
             )
@@ -256,9 +256,9 @@ class _Ending(hooks_lib.SessionRunHook):
 
 
 def _all_agree(answer: bool) -> bool:
-    if processes.current().size == 1:
+    if process_group.current().size == 1:
         return answer
-    return saving.chief_says(answer, "evaluate the checkpoint")
+    return checkpointing.chief_says(answer, "evaluate the checkpoint")
 
 
 def train_and_evaluate(
@@ -285,7 +285,7 @@ def train_and_evaluate(
             )
     if not isinstance(estimator, Estimator):
         raise TypeError(f"Expected an Estimator, received {type(estimator).__name__}.")
-    before = saving.step_of(estimator._checkpoint_or_latest(None))
+    before = checkpointing.step_of(estimator._checkpoint_or_latest(None))
     evaluator = _Evaluator(estimator, eval_spec, before)
     listeners = [*(train_spec.saving_listeners or ()), evaluator]
     estimator.train(
@@ -295,5 +295,5 @@ def train_and_evaluate(
         saving_listeners=listeners,
     )
     latest = estimator._checkpoint_or_latest(None)
-    evaluator.evaluate(saving.step_of(latest), is_last=True)
+    evaluator.evaluate(checkpointing.step_of(latest), is_last=True)
     return evaluator.result, evaluator.exports

@@ -1,18 +1,26 @@
 """Feeding replicas: datasets, how they are split, and where the parts go.
 
-The modules of this room are loaded on first use: ``import unisono`` does without them.
+From the ground up: plan, sources, stages, loaders, distribution, description, api. The
+modules below are loaded on first use: ``import unisono`` does without them.
 """
 
 import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from unisono._src.input import choices, dataset, distributed
+    from unisono._src.input.api import dataset, distributed_dataset
+    from unisono._src.input.stages import dataset_options
 
-__all__ = ["choices", "dataset", "distributed"]
+__all__ = ["dataset", "dataset_options", "distributed_dataset"]
+
+_MODULES = {
+    "dataset": "unisono._src.input.api.dataset",
+    "dataset_options": "unisono._src.input.stages.dataset_options",
+    "distributed_dataset": "unisono._src.input.api.distributed_dataset",
+}
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.{name}")
+    return importlib.import_module(_MODULES[name])

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jax._src.array import ArrayImpl
 
-from unisono._src import guard
+from unisono._src.workers import watchdog
 
 
 def _numpy(self: ArrayImpl) -> np.ndarray:
@@ -38,7 +38,7 @@ def _explaining(read: Any) -> Any:
         try:
             return read(self)
         except (RuntimeError, ValueError) as error:
-            explained = guard.explain(error)
+            explained = watchdog.explain(error)
             if explained is error:
                 raise
             raise explained from error

@@ -11,18 +11,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src import (
-    ambient,
-    assignment,
-    collectives,
-    companions,
-    errors,
-    function,
-    options,
-    reports,
-)
+from unisono._src.execution import function
+from unisono._src.foundation import ambient, errors, library_hooks, options
+from unisono._src.state import assignment, description
 from unisono._src.strategies import extended as extended_lib
 from unisono._src.strategies import run_options
+from unisono._src.values import collectives
 
 
 class ValueContext:
@@ -74,15 +68,15 @@ class _Scope:
         check_scope(self._strategy)
         with contextlib.ExitStack() as stack:
             stack.enter_context(extended_lib.scope_of(self._strategy))
-            stack.enter_context(companions.entered())
+            stack.enter_context(library_hooks.entered())
             self._open.append(stack.pop_all())
-        self._loaded = companions.loaded()
+        self._loaded = library_hooks.loaded()
         return self._strategy
 
     def __exit__(self, *exc: Any) -> None:
         self._left = True
         self._open.pop().__exit__(*exc)
-        companions.check_known(self._loaded)
+        library_hooks.check_known(self._loaded)
 
 
 def check_scope(strategy: Any) -> None:
@@ -168,7 +162,7 @@ class Strategy:
         return self._run(function.python_function(fn), tuple(args), kwargs)
 
     def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with extended_lib.scope_of(self), companions.entered():
+        with extended_lib.scope_of(self), library_hooks.entered():
             return self._extended._call_for_each_replica(fn, args, kwargs)
 
     def experimental_run_v2(
@@ -268,7 +262,7 @@ class Strategy:
         """A dataset of the rows of arrays, to be batched and distributed."""
         return self._extended.experimental_make_numpy_dataset(numpy_input)
 
-    def describe(self, tree: Any) -> reports.Description:
+    def describe(self, tree: Any) -> description.Description:
         """Where each variable of `tree` lives and how many bytes it takes.
 
         Args:
@@ -278,7 +272,7 @@ class Strategy:
         Returns:
             A `Description`, which prints as a table.
         """
-        return reports.describe(tree)
+        return description.describe(tree)
 
     def __copy__(self) -> Any:
         raise RuntimeError(

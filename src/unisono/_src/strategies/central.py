@@ -7,9 +7,10 @@ from typing import Any
 
 import jax
 
-from unisono._src import devices, state
+from unisono._src.machines import devices
+from unisono._src.machines.topology import Topology
+from unisono._src.state import frames
 from unisono._src.strategies import base, replicated
-from unisono._src.topology import Topology
 
 
 class CentralStorageStrategy(base.Strategy):
@@ -34,8 +35,8 @@ class CentralStorageStrategy(base.Strategy):
         if parameter_device is None:
             parameter_device = topology.names[0] if topology.replicas == 1 else "CPU:0"
         names, found = devices.resolve([parameter_device])
-        placement = state.Placement(
-            self, topology, state.Policy.CENTRAL, found[0], names[0]
+        placement = frames.Placement(
+            self, topology, frames.Policy.CENTRAL, found[0], names[0]
         )
         super().__init__(replicated.ReplicatedExtended(self, placement))
 

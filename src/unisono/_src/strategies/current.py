@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono._src import ambient, contexts
+from unisono._src.execution import contexts
+from unisono._src.foundation import ambient
 from unisono._src.strategies import base, default, extended
 
 

@@ -6,8 +6,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from unisono._src import ambient, contexts
 from unisono._src import input as pipelines
+from unisono._src.execution import contexts
+from unisono._src.foundation import ambient
 from unisono._src.strategies import base, local
 
 
@@ -24,8 +25,8 @@ class _DefaultExtended(local.SingleExtended):
         return dataset
 
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
-        choices = pipelines.choices
-        return choices.made_by(dataset_fn, choices.InputContext())
+        options = pipelines.dataset_options
+        return options.made_by(dataset_fn, options.InputContext())
 
     @property
     def worker_devices(self) -> Sequence[str]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 
-from unisono._src import collectives, devices, values
-from unisono._src.topology import Topology
+from unisono._src.machines import devices
+from unisono._src.machines.topology import Topology
+from unisono._src.values import collectives, distributed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Target:
 
     def deliver(self, value: Any) -> Any:
         """`value` there: an array, or a `Mirrored` on several devices."""
-        traced = values.is_traced(value)
+        traced = distributed.is_traced(value)
         if self.topology is None or self.topology.replicas == 1:
             device = self.device
             if self.topology is not None:
@@ -28,7 +29,7 @@ class Target:
             return collectives.place(value, device)
         if not traced:
             value = jax.tree.map(self.topology.spread, value)
-        return values.Mirrored.of(value, self.topology.replicas)
+        return distributed.Mirrored.of(value, self.topology.replicas)
 
 
 def one_device(device: jax.Device) -> Target:
@@ -53,7 +54,7 @@ def parse(where: Any, topology: Topology, is_central: bool) -> Target:
         if not where:
             raise ValueError("destinations can not be empty")
         return Target(devices.resolve([where])[1][0])
-    if isinstance(where, values.DistributedValues):
+    if isinstance(where, distributed.DistributedValues):
         return Target(None, topology)
     cell = getattr(where, "_cell", None)
     if cell is not None:

@@ -11,9 +11,10 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from unisono._src import ambient, errors, nest, options, values
 from unisono._src import input as pipelines
+from unisono._src.foundation import ambient, errors, nest, options
 from unisono._src.strategies import multistep
+from unisono._src.values import distributed
 
 
 def require_cross_replica(strategy: Any, method: str | None = None) -> None:
@@ -383,5 +384,5 @@ def custom_creators(extended: StrategyExtended) -> tuple[Any, ...]:
 def single_result(result: Any, group: bool) -> Any:
     """What an update of one copy gives back."""
     if group:
-        return values.regroup([result])
-    return nest.map_structure(lambda x: (x,), values.regroup([result]))
+        return distributed.regroup([result])
+    return nest.map_structure(lambda x: (x,), distributed.regroup([result]))

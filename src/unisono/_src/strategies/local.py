@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono._src import ambient, collectives, contexts, options, values
 from unisono._src import input as pipelines
+from unisono._src.execution import contexts
+from unisono._src.foundation import ambient, options
+from unisono._src.machines.topology import Topology
 from unisono._src.strategies import base, extended
-from unisono._src.topology import Topology
+from unisono._src.values import collectives, distributed
 
 
 class LocalExtended(extended.StrategyExtended):
@@ -22,13 +24,13 @@ class LocalExtended(extended.StrategyExtended):
 
     def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
         owner = self._container_strategy()
-        return pipelines.distributed.DistributedDataset(
+        return pipelines.distributed_dataset.DistributedDataset(
             dataset, self._topology, options, owner
         )
 
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
         owner = self._container_strategy()
-        return pipelines.distributed.DistributedDatasetsFromFunction(
+        return pipelines.distributed_dataset.DistributedDatasetsFromFunction(
             dataset_fn, self._topology, options, owner
         )
 
@@ -63,7 +65,7 @@ class SingleExtended(LocalExtended):
         port = collectives.Solo()
         strategy = self._container_strategy()
         context = contexts.ReplicaContext(strategy, contexts.replica_id(0), port)
-        args, kwargs = values.unwrap((args, kwargs), 0, 1)
+        args, kwargs = distributed.unwrap((args, kwargs), 0, 1)
         args, kwargs = self._placed((args, kwargs))
         with self._entered(mode=ambient.REPLICA, replica=context, port=port):
             return fn(*args, **kwargs)

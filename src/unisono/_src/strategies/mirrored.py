@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from unisono._src import devices, layouts
-from unisono._src.state import Placement, Policy
+from unisono._src.machines import devices, partition
+from unisono._src.machines.topology import Topology
+from unisono._src.state.frames import Placement, Policy
 from unisono._src.strategies import base, cross_device_ops, replicated
-from unisono._src.topology import Topology
 
 
 class MirroredStrategy(base.Strategy):
@@ -56,4 +56,4 @@ class MirroredStrategy(base.Strategy):
 
 _all_devices = devices.default_names
 _check_ops = cross_device_ops.check
-_split_above = layouts.above
+_split_above = partition.above

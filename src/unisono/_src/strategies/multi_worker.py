@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono._src import devices, guard, options, processes, state
 from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
+from unisono._src.foundation import options
+from unisono._src.machines import devices
+from unisono._src.machines.topology import Topology
+from unisono._src.state import frames
 from unisono._src.strategies import base, replicated
-from unisono._src.topology import Topology
+from unisono._src.workers import process_group, watchdog
 
 _STALL_SECONDS = 30.0
-_check_mode = guard.check_mode
+_check_mode = watchdog.check_mode
 
 
 class MultiWorkerMirroredStrategy(base.Strategy):
@@ -49,8 +52,8 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         stall = wanted.timeout_seconds or _STALL_SECONDS
         resolver = cluster_resolver or TFConfigClusterResolver()
         spec, job = resolver.cluster_spec(), resolver.task_type
-        group = processes.group_of(spec.as_dict(), job, resolver.task_id)
-        processes.start(group, mode, stall)
+        group = process_group.group_of(spec.as_dict(), job, resolver.task_id)
+        process_group.start(group, mode, stall)
         if group.size == 1:
             names = devices.default_names()
             is_alone = not spec.as_dict() and "CPU" in names[0]
@@ -58,10 +61,10 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         else:
             topology = Topology.over_workers(group.tasks, group.index)
         self._resolver = resolver
-        placement = state.Placement(
+        placement = frames.Placement(
             self,
             topology,
-            state.Policy.MIRRORED,
+            frames.Policy.MIRRORED,
             topology.home,
             topology.local_names[0],
         )

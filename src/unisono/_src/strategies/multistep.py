@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from unisono._src import ambient, options
+from unisono._src.foundation import ambient, options
 
 
 class MultiStepContext:

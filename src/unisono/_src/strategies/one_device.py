@@ -8,9 +8,11 @@ from typing import Any
 
 import jax
 
-from unisono._src import ambient, collectives, nest, state
+from unisono._src.foundation import ambient, nest
+from unisono._src.machines.topology import Topology
+from unisono._src.state import frames
 from unisono._src.strategies import base, local
-from unisono._src.topology import Topology
+from unisono._src.values import collectives
 
 
 class _OneDeviceExtended(local.SingleExtended):
@@ -19,10 +21,10 @@ class _OneDeviceExtended(local.SingleExtended):
     def __init__(self, container_strategy: Any, topology: Topology) -> None:
         super().__init__(container_strategy)
         self._topology = topology
-        self.__placement = state.Placement(
+        self.__placement = frames.Placement(
             container_strategy,
             topology,
-            state.Policy.PLAIN,
+            frames.Policy.PLAIN,
             topology.devices[0],
             topology.names[0],
         )
@@ -31,20 +33,20 @@ class _OneDeviceExtended(local.SingleExtended):
         type(self).__init__(self, container, self._topology)
 
     @property
-    def _placement(self) -> state.Placement:
+    def _placement(self) -> frames.Placement:
         return self.__placement
 
     @contextlib.contextmanager
     def _entered(self, **changes: Any) -> Iterator[None]:
         with ambient.pushed(copy=0, **changes):
-            if state.frame().is_compiled:
+            if frames.frame().is_compiled:
                 yield
             else:
                 with jax.default_device(self._topology.devices[0]):
                     yield
 
     def _placed(self, tree: Any) -> Any:
-        if state.frame().is_compiled:
+        if frames.frame().is_compiled:
             return tree
         device = self._topology.devices[0]
         return nest.map_structure(lambda x: collectives.follow(x, device), tree)

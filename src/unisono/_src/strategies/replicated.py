@@ -15,23 +15,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from unisono._src import (
-    ambient,
-    assignment,
-    collectives,
-    contexts,
-    lockstep,
-    nest,
-    options,
-    packing,
-    spmd,
-    state,
-    values,
-    variables,
-)
-from unisono._src.slices import IndexedSlices
-from unisono._src.state import Policy
+from unisono._src.execution import contexts, lockstep, spmd
+from unisono._src.foundation import ambient, nest, options
+from unisono._src.state import assignment, frames, variables
+from unisono._src.state.frames import Policy
 from unisono._src.strategies import base, destinations, extended, local, updates
+from unisono._src.values import collectives, distributed, gradient_packing
+from unisono._src.values.indexed_slices import IndexedSlices
 
 _log = logging.getLogger("unisono")
 
@@ -39,7 +29,7 @@ _log = logging.getLogger("unisono")
 class ReplicatedExtended(local.LocalExtended):
     """Several replicas, each on a device of the topology; some may be elsewhere."""
 
-    def __init__(self, container_strategy: Any, placement: state.Placement) -> None:
+    def __init__(self, container_strategy: Any, placement: frames.Placement) -> None:
         super().__init__(container_strategy)
         self.__placement = placement
         self._topology = placement.topology
@@ -49,12 +39,12 @@ class ReplicatedExtended(local.LocalExtended):
         return self._topology.position(replica_id)
 
     @property
-    def _placement(self) -> state.Placement:
+    def _placement(self) -> frames.Placement:
         return self.__placement
 
     def _rebind(self, container: Any) -> None:
         kind, old = type(self), self.__placement
-        moved = state.Placement(
+        moved = frames.Placement(
             container,
             old.topology,
             old.kind,
@@ -80,9 +70,9 @@ class ReplicatedExtended(local.LocalExtended):
             return self._run_nested(frame.port, fn, args, kwargs)
         if self._topology.replicas == 1:
             return self._run_alone(fn, args, kwargs)
-        compiled = state.frame().is_compiled
+        compiled = frames.frame().is_compiled
         if compiled:
-            state.frame().note_topology(self._topology)
+            frames.frame().note_topology(self._topology)
         if compiled and self._is_even((args, kwargs)):
             try:
                 return spmd.run(self.__placement, fn, args, kwargs)
@@ -98,9 +88,9 @@ class ReplicatedExtended(local.LocalExtended):
         )
 
     def _run_alone(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        own = values.unwrap((args, kwargs), 0, 1)
-        if self._topology.spans and state.frame().is_compiled:
-            state.frame().note_topology(self._topology)
+        own = distributed.unwrap((args, kwargs), 0, 1)
+        if self._topology.spans and frames.frame().is_compiled:
+            frames.frame().note_topology(self._topology)
         elif self._topology.spans:
             first = self._topology.devices[0]
             own = nest.map_structure(lambda x: collectives.follow(x, first), own)
@@ -110,11 +100,11 @@ class ReplicatedExtended(local.LocalExtended):
             port = collectives.Solo()
             with contexts.replica_frame(self.__placement, replica_id, port, copy=0):
                 result = fn(*args, **kwargs)
-        return values.regroup([result])
+        return distributed.regroup([result])
 
     @contextlib.contextmanager
     def _on_device(self, index: int) -> Iterator[None]:
-        if state.frame().is_compiled:
+        if frames.frame().is_compiled:
             yield
         else:
             with jax.default_device(self._topology.devices[index]):
@@ -133,19 +123,19 @@ class ReplicatedExtended(local.LocalExtended):
         turns = lockstep.turns_of(self._topology)
 
         def call(index: int) -> Callable[[], Any]:
-            own = values.unwrap((args, kwargs), index, count)
-            if not state.frame().is_compiled:
+            own = distributed.unwrap((args, kwargs), index, count)
+            if not frames.frame().is_compiled:
                 device = self._topology.devices[index]
                 own = nest.map_structure(lambda x: collectives.follow(x, device), own)
             own_args, own_kwargs = own
             return lambda: fn(*own_args, **own_kwargs)
 
         results = lockstep.run(self.__placement, [call(i) for i in turns])
-        return values.regroup(results, self._per_replica)
+        return distributed.regroup(results, self._per_replica)
 
     @property
-    def _per_replica(self) -> Callable[[Sequence[Any]], values.PerReplica]:
-        return functools.partial(values.PerReplica, topology=self._topology)
+    def _per_replica(self) -> Callable[[Sequence[Any]], distributed.PerReplica]:
+        return functools.partial(distributed.PerReplica, topology=self._topology)
 
     # Reducing.
 
@@ -160,9 +150,9 @@ class ReplicatedExtended(local.LocalExtended):
     def _batch_reduce_to(self, op: Any, pairs: Any, options: Any) -> list[Any]:
         pairs = list(pairs)
         own = [i for i, (value, _) in enumerate(pairs) if _is_own_array(value)]
-        if len(own) < 2 or not packing.pays(self._topology):
+        if len(own) < 2 or not gradient_packing.pays(self._topology):
             return super()._batch_reduce_to(op, pairs, options)
-        totals = packing.reduce_together(
+        totals = gradient_packing.reduce_together(
             op,
             [pairs[i][0].local for i in own],
             self._topology.replicas,
@@ -183,22 +173,22 @@ class ReplicatedExtended(local.LocalExtended):
         count = self._topology.replicas
         if _is_on_read(value):
             return target.deliver(self._reduce_cell(op, value._cell))
-        if isinstance(value, (values.Mirrored, variables.MirroredVariable)):
+        if isinstance(value, (distributed.Mirrored, variables.MirroredVariable)):
             if op is options.ReduceOp.SUM:
                 raise AssertionError(
                     "A mirrored value has the same value on every replica; its SUM "
                     f"over {count} replicas is refused. Use MEAN, or multiply it."
                 )
             return target.deliver(value.__jax_array__())
-        if not isinstance(value, values.PerReplica):
+        if not isinstance(value, distributed.PerReplica):
             if self._topology.is_spread:
                 return target.deliver(self._reduce_workers(op, value))
             plain = base.reduce_plain(op, value, count)
             return target.deliver(plain) if isinstance(plain, jax.Array) else plain
         return target.deliver(self._reduce_per_replica(op, value))
 
-    def _reduce_cell(self, op: options.ReduceOp, cell: state.Cell) -> Any:
-        source, port = state.frame(), ambient.current().port
+    def _reduce_cell(self, op: options.ReduceOp, cell: frames.Cell) -> Any:
+        source, port = frames.frame(), ambient.current().port
         if cell.copies == 1:
             return source.copy(cell, 0)
         if port is not None and port.is_spmd:
@@ -216,11 +206,11 @@ class ReplicatedExtended(local.LocalExtended):
         if op is options.ReduceOp.SUM and topology.copies > 1:
             return base.reduce_plain(op, value, topology.replicas)
         value = collectives.as_array(base.read_plain(value))
-        if not state.frame().is_compiled:
+        if not frames.frame().is_compiled:
             point = f"reduce {op.value} of a plain value"
             every = self._all_parts([value], point)
             return collectives.reduce_parts(op, every, self._home())
-        state.frame().note_topology(topology)
+        frames.frame().note_topology(topology)
         combine = functools.partial(collectives.reduce_local, op)
         count = topology.replicas
         return collectives.over_workers(value, lambda x: combine(x, count), topology)
@@ -229,11 +219,11 @@ class ReplicatedExtended(local.LocalExtended):
         count = self._topology.replicas
         if value.local is not None:
             return collectives.reduce_local(op, value.local, count)
-        values.check_count(value, count)
+        distributed.check_count(value, count)
         if count == 1:
             return collectives.as_array(value.values[0])
-        if state.frame().is_compiled:
-            state.frame().note_topology(self._topology)
+        if frames.frame().is_compiled:
+            frames.frame().note_topology(self._topology)
             stacked = value.stacked(self._topology)
             if stacked is not None and not _is_numpy(stacked):
                 return collectives.reduce_stacked(op, stacked, self._topology)
@@ -241,22 +231,22 @@ class ReplicatedExtended(local.LocalExtended):
         return collectives.reduce_parts(op, parts, self._home())
 
     def _home(self) -> Any:
-        return None if state.frame().is_compiled else self._topology.home
+        return None if frames.frame().is_compiled else self._topology.home
 
     def _gather(self, value: Any, axis: int) -> Any:
         return nest.map_structure(lambda x: self._gather_leaf(x, axis), value)
 
     def _gather_leaf(self, value: Any, axis: int) -> Any:
-        if not isinstance(value, values.DistributedValues):
+        if not isinstance(value, distributed.DistributedValues):
             return self._gather_workers(value, axis)
-        if isinstance(value, values.PerReplica):
+        if isinstance(value, distributed.PerReplica):
             if value.local is not None:
                 return collectives.gather_local(value.local, axis)
-            values.check_count(value, self._topology.replicas)
-            if state.frame().is_compiled:
-                state.frame().note_topology(self._topology)
+            distributed.check_count(value, self._topology.replicas)
+            if frames.frame().is_compiled:
+                frames.frame().note_topology(self._topology)
         if hasattr(value, "_cell"):
-            source = state.frame()
+            source = frames.frame()
             turns = lockstep.turns_of(self._topology)
             parts = tuple(source.copy(value._cell, i) for i in turns)
         else:
@@ -275,28 +265,28 @@ class ReplicatedExtended(local.LocalExtended):
             return value
         value = collectives.as_array(base.read_plain(value))
         collectives.check_gather(value.shape, axis)
-        if not state.frame().is_compiled:
+        if not frames.frame().is_compiled:
             every = self._all_parts([value], "gather")
             return collectives.gather_parts(every, axis, self._home())
-        state.frame().note_topology(topology)
+        frames.frame().note_topology(topology)
         combine = functools.partial(collectives.gather_local, axis=axis)
         return collectives.over_workers(value, combine, topology)
 
     def _broadcast_to(self, tensor: Any, destinations_: Any) -> Any:
-        if isinstance(tensor, (int, float, values.PerReplica)):
+        if isinstance(tensor, (int, float, distributed.PerReplica)):
             return tensor
         target = destinations.parse(destinations_, self._topology, self._is_central)
         return target.deliver(collectives.as_array(base.read_plain(tensor)))
 
     def _local_results(self, value: Any) -> tuple[Any, ...]:
-        if isinstance(value, values.DistributedValues):
+        if isinstance(value, distributed.DistributedValues):
             return tuple(value.values)
         if not nest.is_nested(value):
             return (value,)
         per_leaf = {
             id(x): x.values
             for x in nest.leaves(value)
-            if isinstance(x, values.DistributedValues)
+            if isinstance(x, distributed.DistributedValues)
         }
 
         def of_replica(index: int) -> Any:
@@ -309,7 +299,7 @@ class ReplicatedExtended(local.LocalExtended):
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas
         made = [value_fn(base.ValueContext(i, count)) for i in self._topology.local]
-        return values.regroup(made, self._per_replica, always_wrap=True)
+        return distributed.regroup(made, self._per_replica, always_wrap=True)
 
     # Updating.
 
@@ -324,7 +314,7 @@ class ReplicatedExtended(local.LocalExtended):
     ) -> Any:
         if self._is_central:
             return self._update_central(var, fn, args, kwargs, group)
-        if not isinstance(var, values.DistributedValues):
+        if not isinstance(var, distributed.DistributedValues):
             raise AssertionError(
                 "update expects a variable made in the scope of a mirrored strategy, "
                 f"received {var!r}."
@@ -340,11 +330,11 @@ class ReplicatedExtended(local.LocalExtended):
         self, var: Any, fn: Any, args: Any, kwargs: Any, group: Any
     ) -> Any:
         def first(x: Any) -> Any:
-            if isinstance(x, values.PerReplica) and x.local is not None:
+            if isinstance(x, distributed.PerReplica) and x.local is not None:
                 return collectives.pick_local(x.local, 0)
             return (
                 x.values[0]
-                if isinstance(x, (values.PerReplica, values.Mirrored))
+                if isinstance(x, (distributed.PerReplica, distributed.Mirrored))
                 else x
             )
 
@@ -389,7 +379,7 @@ class ReplicatedExtended(local.LocalExtended):
 
     def value_container(self, value: Any) -> Any:
         """The variable that a component belongs to; other values themselves."""
-        container = values.container_of(value)
+        container = distributed.container_of(value)
         return value if container is None else container
 
     def read_var(self, v: Any) -> Any:
@@ -409,11 +399,13 @@ class ReplicatedExtended(local.LocalExtended):
 
 
 def _is_per_replica(x: Any) -> bool:
-    return isinstance(x, values.PerReplica)
+    return isinstance(x, distributed.PerReplica)
 
 
 def _is_own_array(value: Any) -> bool:
-    return isinstance(value, values.PerReplica) and isinstance(value.local, jax.Array)
+    return isinstance(value, distributed.PerReplica) and isinstance(
+        value.local, jax.Array
+    )
 
 
 def _is_on_read(value: Any) -> bool:

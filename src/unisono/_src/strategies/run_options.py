@@ -6,7 +6,8 @@ from typing import Any
 
 import jax
 
-from unisono._src import options, values
+from unisono._src.foundation import options
+from unisono._src.values import distributed
 
 
 def check(given: options.RunOptions, arguments: Any) -> None:
@@ -65,4 +66,4 @@ def _check_static(arguments: Any) -> None:
 
 
 def _is_per_replica(x: Any) -> bool:
-    return isinstance(x, values.PerReplica)
+    return isinstance(x, distributed.PerReplica)

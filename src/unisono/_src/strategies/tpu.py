@@ -12,13 +12,15 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from unisono._src import ambient, devices, layouts, state
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
-from unisono._src.state import Placement, Policy
+from unisono._src.foundation import ambient
+from unisono._src.machines import devices, partition
+from unisono._src.machines.topology import Topology
+from unisono._src.machines.tpu.device_assignment import DeviceAssignment
+from unisono._src.state import frames
+from unisono._src.state.frames import Placement, Policy
 from unisono._src.strategies import base, replicated
-from unisono._src.topology import Topology
-from unisono._src.tpu import system
-from unisono._src.tpu.assignment import DeviceAssignment
+from unisono._src.workers import tpu_system
 
 
 class _TPUExtended(replicated.ReplicatedExtended):
@@ -68,7 +70,7 @@ class TPUStrategy(base.Strategy):
         ValueError: the assignment is not for the devices that there are; or state is
             to be sharded over the devices of several processes.
 
-    >>> grid = system.initialize_tpu_system()
+    >>> grid = tpu_system.initialize_tpu_system()
     >>> pairs = DeviceAssignment.build(grid, [1, 1, 1, 2], num_replicas=4)
     >>> TPUStrategy(experimental_device_assignment=pairs).num_replicas_in_sync
     4
@@ -84,9 +86,9 @@ class TPUStrategy(base.Strategy):
         shard_above: int | None = None,
     ) -> None:
         del experimental_spmd_xla_partitioning
-        above = layouts.above(state, shard_above)
+        above = partition.above(state, shard_above)
         resolver = tpu_cluster_resolver or TPUClusterResolver("")
-        grid = system.initialize_tpu_system(resolver)
+        grid = tpu_system.initialize_tpu_system(resolver)
         given = experimental_device_assignment
         if given is None:
             topology = _one_each(grid.num_tasks)
@@ -175,7 +177,7 @@ def experimental_tpu(
 def _annotated(tensor: Any, topology: Topology, parts: Sequence[int]) -> Any:
     """`tensor` with a hint for the compiler, if there is something to share."""
     frame, value = ambient.current(), jnp.asarray(tensor)
-    if topology.logical == 1 or not state.frame().is_compiled:
+    if topology.logical == 1 or not frames.frame().is_compiled:
         return value
     spec = topology.partition(parts)
     if frame.port is not None and frame.port.is_spmd:
@@ -185,7 +187,7 @@ def _annotated(tensor: Any, topology: Topology, parts: Sequence[int]) -> Any:
         # Replicas of different shapes run in turn, in a program that sees all of them.
         # The compiler would take the replica axis for one to add up over.
         return value
-    state.frame().note_topology(topology)
+    frames.frame().note_topology(topology)
     return jax.lax.with_sharding_constraint(value, NamedSharding(topology.mesh, spec))
 
 

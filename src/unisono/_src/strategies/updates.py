@@ -8,17 +8,11 @@ from typing import Any
 
 import jax
 
-from unisono._src import (
-    ambient,
-    contexts,
-    copies,
-    errors,
-    lockstep,
-    nest,
-    state,
-    values,
-)
-from unisono._src.topology import Topology
+from unisono._src.execution import contexts, lockstep
+from unisono._src.foundation import ambient, errors, nest
+from unisono._src.machines.topology import Topology
+from unisono._src.state import frames, mirroring
+from unisono._src.values import distributed
 
 
 def update(
@@ -47,15 +41,15 @@ def update(
     if port is not None and port.is_spmd:
         return _update_spmd(port, var.values[0], fn, args, kwargs, group)
     count = cell.copies
-    if state.frame().is_compiled and not cell.is_stacked:
+    if frames.frame().is_compiled and not cell.is_stacked:
         return _update_traced(topology, var, fn, args, kwargs, group, in_turns)
     before = cell.array, cell.is_suspect
     results = []
     for i, copy in zip(lockstep.turns_of(cell.topology), var.values, strict=True):
-        own_args, own_kwargs = values.unwrap((args, kwargs), i, count)
+        own_args, own_kwargs = distributed.unwrap((args, kwargs), i, count)
         with _copy_frame(i, cell.topology):
             results.append(fn(copy, *own_args, **own_kwargs))
-    copies.verify(cell, before, among_workers=True)
+    mirroring.verify(cell, before, among_workers=True)
     return _grouped(results, group, topology)
 
 
@@ -71,14 +65,14 @@ def update_non_slot(
         return _grouped_local(result, port, group)
     results = []
     for i in lockstep.turns_of(topology):
-        own_args, own_kwargs = values.unwrap((args, kwargs), i, topology.replicas)
+        own_args, own_kwargs = distributed.unwrap((args, kwargs), i, topology.replicas)
         with _copy_frame(i, topology):
             results.append(fn(*own_args, **own_kwargs))
     return _grouped(results, group, topology)
 
 
 def _copy_frame(index: int, topology: Topology) -> Any:
-    if state.frame().is_compiled:
+    if frames.frame().is_compiled:
         return ambient.pushed(mode=ambient.UPDATE, replica=None, copy=index)
     return _OnDevice(index, topology)
 
@@ -110,8 +104,8 @@ def _update_spmd(
 
 def _grouped_local(result: Any, port: Any, group: bool) -> Any:
     def leaf(x: Any) -> Any:
-        if isinstance(x, values.PerReplica):
-            x = values.Mirrored.of(x.local, port.replicas)
+        if isinstance(x, distributed.PerReplica):
+            x = distributed.Mirrored.of(x.local, port.replicas)
         return x if group else _as_tuple(x)
 
     return nest.map_structure(leaf, contexts.local_group(result, port))
@@ -128,30 +122,32 @@ def _update_traced(
 ) -> Any:
     """One program holds one value for all copies: they must agree."""
     count, cell = topology.replicas, var._cell
-    given = [x for x in nest.leaves((args, kwargs)) if isinstance(x, values.PerReplica)]
+    given = [
+        x for x in nest.leaves((args, kwargs)) if isinstance(x, distributed.PerReplica)
+    ]
     if given and not in_turns:
         raise errors.diverging(cell.name, cell.origin)
     results = []
     for i in range(count):
-        own_args, own_kwargs = values.unwrap((args, kwargs), i, count)
+        own_args, own_kwargs = distributed.unwrap((args, kwargs), i, count)
         with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=i, updating=cell):
             results.append(fn(var.values[i], *own_args, **own_kwargs))
-    state.frame().settle(cell)
+    frames.frame().settle(cell)
     return _grouped(results, group, topology)
 
 
 def _as_tuple(x: Any) -> tuple[Any, ...]:
-    return tuple(x.values) if isinstance(x, values.DistributedValues) else (x,)
+    return tuple(x.values) if isinstance(x, distributed.DistributedValues) else (x,)
 
 
 def _grouped(results: Sequence[Any], group: bool, topology: Topology) -> Any:
-    wrap = functools.partial(values.Mirrored, topology=topology)
-    merged = values.regroup(results, wrap)
+    wrap = functools.partial(distributed.Mirrored, topology=topology)
+    merged = distributed.regroup(results, wrap)
 
     def leaf(x: Any) -> Any:
         if not group:
             return _as_tuple(x)
-        if isinstance(x, values.Mirrored):
+        if isinstance(x, distributed.Mirrored):
             tensors = all(isinstance(v, jax.Array) for v in jax.tree.leaves(x.values))
             return x if tensors else None
         return x

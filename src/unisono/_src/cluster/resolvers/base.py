@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import collections
 
-from unisono._src.cluster import accelerators, explanation, spec
+from unisono._src.cluster import accelerators, cluster_tasks, explanation
 
 
 class ClusterResolver(abc.ABC):
@@ -22,7 +22,7 @@ class ClusterResolver(abc.ABC):
     _rpc_layer: str | None = None
 
     @abc.abstractmethod
-    def cluster_spec(self) -> spec.ClusterSpec:
+    def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """The cluster as it is now; asked anew on every call."""
 
     def master(
@@ -103,7 +103,7 @@ class ClusterResolver(abc.ABC):
     def explain(self) -> explanation.Explanation:
         """Print what was found and from which variable; return it as an object.
 
-        >>> cluster = spec.ClusterSpec({"worker": ["a:1", "b:2"]})
+        >>> cluster = cluster_tasks.ClusterSpec({"worker": ["a:1", "b:2"]})
         >>> from unisono._src.cluster.resolvers import simple
         >>> resolver = simple.SimpleClusterResolver(cluster, task_type="worker")
         >>> resolver.explain().findings[0].value

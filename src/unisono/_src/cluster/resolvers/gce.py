@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base, google
 
 
@@ -51,7 +51,7 @@ class GCEClusterResolver(base.ClusterResolver):
             "GCEClusterResolver", "compute", "v1", credentials
         )
 
-    def cluster_spec(self) -> spec.ClusterSpec:
+    def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """The group's running instances as they are now, by address."""
         groups = self._service.instanceGroups()
         request = groups.listInstances(
@@ -71,7 +71,7 @@ class GCEClusterResolver(base.ClusterResolver):
             request = groups.listInstances_next(
                 previous_request=request, previous_response=response
             )
-        return spec.ClusterSpec({self._task_type: sorted(addresses)})
+        return cluster_tasks.ClusterSpec({self._task_type: sorted(addresses)})
 
     def _address(self, instance: str) -> str:
         details = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
 
 
@@ -56,7 +56,7 @@ class KubernetesClusterResolver(base.ClusterResolver):
         self._rpc_layer = rpc_layer
         self._client = override_client or _make_client(executable_location)
 
-    def cluster_spec(self) -> spec.ClusterSpec:
+    def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """The pods as they are now, by name within each selector.
 
         Raises:
@@ -70,7 +70,7 @@ class KubernetesClusterResolver(base.ClusterResolver):
             f"{j} {i}": a for j, tasks in cluster.items() for i, a in enumerate(tasks)
         }
         untrusted.unique("Kubernetes", owners)
-        return spec.ClusterSpec(cluster)
+        return cluster_tasks.ClusterSpec(cluster)
 
     def _addresses(self, label: str) -> list[str]:
         pods = self._client.list_pod_for_all_namespaces(label_selector=label).items

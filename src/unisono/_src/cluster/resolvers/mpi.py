@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
 
 # Rank, size, and processes on this machine: Open MPI; MPICH and Intel MPI; MVAPICH.
@@ -88,9 +88,9 @@ class MPIClusterResolver(base.ClusterResolver):
             "use another resolver."
         )
 
-    def cluster_spec(self) -> spec.ClusterSpec:
+    def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """All ranks, as workers."""
-        return spec.ClusterSpec({"worker": self._addresses})
+        return cluster_tasks.ClusterSpec({"worker": self._addresses})
 
     def _sources(self) -> dict[str, str]:
         return {"": self._source, "rpc_layer": "the constructor's arguments"}

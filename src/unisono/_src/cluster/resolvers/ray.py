@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
 
 _GROUP = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -63,9 +63,9 @@ class RayClusterResolver(base.ClusterResolver):
         self._task_type, self._task_id, self._rpc_layer = "worker", rank, rpc_layer
         self._addresses = _meet(ray, _key(ray, group), rank, size, timeout_seconds)
 
-    def cluster_spec(self) -> spec.ClusterSpec:
+    def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """All workers, as they met."""
-        return spec.ClusterSpec({"worker": self._addresses})
+        return cluster_tasks.ClusterSpec({"worker": self._addresses})
 
     def _sources(self) -> dict[str, str]:
         return {

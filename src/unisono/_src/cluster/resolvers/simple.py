@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono._src.cluster import spec
+from unisono._src.cluster import cluster_tasks
 from unisono._src.cluster.resolvers import base
 
 
 class SimpleClusterResolver(base.ClusterResolver):
     """A resolver that answers what it was given.
 
-    >>> cluster = spec.ClusterSpec({"worker": ["a:1", "b:2"]})
+    >>> cluster = cluster_tasks.ClusterSpec({"worker": ["a:1", "b:2"]})
     >>> resolver = SimpleClusterResolver(cluster, task_type="worker", task_id=1)
     >>> resolver.master("worker", 0)
     'a:1'
@@ -31,7 +31,7 @@ class SimpleClusterResolver(base.ClusterResolver):
 
     def __init__(
         self,
-        cluster_spec: spec.ClusterSpec,
+        cluster_spec: cluster_tasks.ClusterSpec,
         master: str = "",
         task_type: str | None = None,
         task_id: int | None = None,
@@ -39,7 +39,7 @@ class SimpleClusterResolver(base.ClusterResolver):
         num_accelerators: dict[str, int] | None = None,
         rpc_layer: str | None = None,
     ) -> None:
-        if not isinstance(cluster_spec, spec.ClusterSpec):
+        if not isinstance(cluster_spec, cluster_tasks.ClusterSpec):
             raise TypeError(
                 "cluster_spec must be a `tf.train.ClusterSpec`, received "
                 f"{type(cluster_spec).__name__}; wrap it: ClusterSpec(...)."
@@ -54,7 +54,7 @@ class SimpleClusterResolver(base.ClusterResolver):
         self._num_accelerators = num_accelerators
         self._rpc_layer = rpc_layer
 
-    def cluster_spec(self) -> spec.ClusterSpec:
+    def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """The cluster that the constructor was given."""
         return self._cluster_spec
 
@@ -97,8 +97,9 @@ class UnionClusterResolver(base.ClusterResolver):
     Jobs of the same name are put one after another where all of them are lists. If one
     is a mapping from indices, all are merged as such, and an index may occur once.
 
-    >>> a = SimpleClusterResolver(spec.ClusterSpec({"worker": ["a:1"]}))
-    >>> b = SimpleClusterResolver(spec.ClusterSpec({"worker": ["b:2"], "ps": ["c:3"]}))
+    >>> ClusterSpec = cluster_tasks.ClusterSpec
+    >>> a = SimpleClusterResolver(ClusterSpec({"worker": ["a:1"]}))
+    >>> b = SimpleClusterResolver(ClusterSpec({"worker": ["b:2"], "ps": ["c:3"]}))
     >>> UnionClusterResolver(a, b).cluster_spec()
     ClusterSpec({'ps': ['c:3'], 'worker': ['a:1', 'b:2']})
 
@@ -130,7 +131,7 @@ class UnionClusterResolver(base.ClusterResolver):
                 )
         self._resolvers = args
 
-    def cluster_spec(self) -> spec.ClusterSpec:
+    def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """The union of the resolvers' clusters.
 
         Raises:
@@ -138,7 +139,7 @@ class UnionClusterResolver(base.ClusterResolver):
         """
         parts = [r.cluster_spec().as_dict() for r in self._resolvers]
         jobs = dict.fromkeys(job for part in parts for job in part)
-        return spec.ClusterSpec(
+        return cluster_tasks.ClusterSpec(
             {job: _merge([part[job] for part in parts if job in part]) for job in jobs}
         )
 

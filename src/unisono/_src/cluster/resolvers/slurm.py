@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from unisono._src.cluster import accelerators, spec, untrusted
+from unisono._src.cluster import accelerators, cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base, hostlist
 
 RANK = "SLURM_PROCID"
@@ -129,7 +129,7 @@ class SlurmClusterResolver(base.ClusterResolver):
                     "srun --distribution=block."
                 )
 
-    def cluster_spec(self) -> spec.ClusterSpec:
+    def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """The step's tasks; sets CUDA_VISIBLE_DEVICES if told so."""
         hosts, places = list(self._nodes), self._places()
         addresses = [f"{hosts[n]}:{self._port_base + local}" for n, local in places]
@@ -139,7 +139,7 @@ class SlurmClusterResolver(base.ClusterResolver):
             before += size
         if self._auto_set_gpu and self._gpus_per_task and not self._bound_by_slurm:
             self._show_own_gpus(places[self._rank][1])
-        return spec.ClusterSpec(cluster)
+        return cluster_tasks.ClusterSpec(cluster)
 
     def _show_own_gpus(self, local: int) -> None:
         first = local * self._gpus_per_task

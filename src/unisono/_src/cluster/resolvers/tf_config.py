@@ -9,7 +9,7 @@ import json
 import os
 from typing import Any
 
-from unisono._src.cluster import spec, untrusted
+from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
 
 VARIABLE = "TF_CONFIG"
@@ -23,7 +23,7 @@ _MAX_DIGITS = 20
 class TFConfig:
     """What TF_CONFIG says, checked."""
 
-    cluster: spec.ClusterSpec
+    cluster: cluster_tasks.ClusterSpec
     task_type: str | None = None
     task_id: int | None = None
     rpc_layer: str | None = None
@@ -94,9 +94,9 @@ class TFConfigClusterResolver(base.ClusterResolver):
         """What the constructor was given."""
         return self._environment
 
-    def cluster_spec(self) -> spec.ClusterSpec:
+    def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """The cluster in TF_CONFIG; empty without the variable."""
-        return spec.ClusterSpec(read().cluster)
+        return cluster_tasks.ClusterSpec(read().cluster)
 
     def master(
         self,
@@ -207,7 +207,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _cluster(jobs: object) -> spec.ClusterSpec:
+def _cluster(jobs: object) -> cluster_tasks.ClusterSpec:
     if not isinstance(jobs, dict):
         raise ValueError(
             f"{VARIABLE}: 'cluster' must map job names to lists of addresses, received "
@@ -224,7 +224,7 @@ def _cluster(jobs: object) -> spec.ClusterSpec:
         )
     owners = {f"{j} {i}": a for j, tasks in checked.items() for i, a in tasks.items()}
     untrusted.unique(VARIABLE, owners)
-    return spec.ClusterSpec(checked)
+    return cluster_tasks.ClusterSpec(checked)
 
 
 def _tasks(job: str, tasks: object) -> dict[int, str]:
@@ -252,7 +252,9 @@ def _tasks(job: str, tasks: object) -> dict[int, str]:
     }
 
 
-def _task(task: object, cluster: spec.ClusterSpec) -> tuple[str | None, int | None]:
+def _task(
+    task: object, cluster: cluster_tasks.ClusterSpec
+) -> tuple[str | None, int | None]:
     if not isinstance(task, dict):
         raise ValueError(
             f"{VARIABLE}: 'task' must be an object with 'type' and 'index', received "

@@ -6,7 +6,7 @@ import collections
 import os
 from typing import Any
 
-from unisono._src.cluster import accelerators, spec, untrusted
+from unisono._src.cluster import accelerators, cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base, google
 
 ENDPOINTS = "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS"
@@ -115,19 +115,19 @@ class TPUClusterResolver(base.ClusterResolver):
             return HOSTS
         return os.environ.get(NAME, "")
 
-    def cluster_spec(self) -> spec.ClusterSpec:
+    def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """The TPU's workers as they are now; empty for a local TPU.
 
         Raises:
             RuntimeError: the TPU is not ready, or not healthy.
         """
         if self._tpu == _LOCAL:
-            return spec.ClusterSpec({})
+            return cluster_tasks.ClusterSpec({})
         addresses = self._addresses
         cluster = {self._task_type: self._ask() if addresses is None else addresses}
         if self._coordinator_name:
             cluster[self._coordinator_name] = [str(self._coordinator_address)]
-        return spec.ClusterSpec(cluster)
+        return cluster_tasks.ClusterSpec(cluster)
 
     def _ask(self) -> list[str]:
         nodes = self._service.projects().locations().nodes()

@@ -1,0 +1,1 @@
+"""Starting a program as several workers; never JAX's backend."""

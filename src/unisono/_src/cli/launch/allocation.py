@@ -1,0 +1,146 @@
+"""The part of a larger job that this machine was given: Slurm, Kubernetes, MPI."""
+
+from __future__ import annotations
+
+import enum
+import os
+import socket
+
+from unisono._src.cli.launch import launch_plan
+from unisono._src.cluster import cluster_tasks, untrusted
+from unisono._src.cluster.resolvers import mpi, slurm, tf_config
+
+INDEX = "JOB_COMPLETION_INDEX"
+_SLURM_JOB = "SLURM_JOB_ID"
+_SLURM_NODES = "SLURM_JOB_NUM_NODES"
+
+
+class Attach(enum.Enum):
+    """Which larger job to take part in; AUTO takes the one that the variables show."""
+
+    AUTO = "auto"
+    NONE = "none"
+    TF_CONFIG = "tf_config"
+    SLURM = "slurm"
+    KUBERNETES = "kubernetes"
+    MPI = "mpi"
+
+
+def detect() -> Attach:
+    """The larger job that the environment shows, if any.
+
+    Raises:
+        RuntimeError: this is the script of a Slurm job with several nodes, which runs
+            on the first of them only.
+    """
+    if os.environ.get(tf_config.VARIABLE, "").strip() not in ("", "{}"):
+        return Attach.TF_CONFIG
+    if slurm.in_step():
+        return Attach.SLURM
+    if INDEX in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return Attach.KUBERNETES
+    if mpi.in_mpi():
+        return Attach.MPI
+    if _SLURM_JOB in os.environ and os.environ.get(_SLURM_NODES, "1") != "1":
+        raise RuntimeError(
+            f"This is a Slurm job of {untrusted.shown(os.environ[_SLURM_NODES])} "
+            "nodes, but not a step of it: this command would use the first node alone. "
+            "Start it on all with `srun unisono launch ...`, or say --attach none."
+        )
+    return Attach.NONE
+
+
+def place(
+    attach: Attach,
+    workers: int | None,
+    port: int = 8888,
+    nodes: int | None = None,
+    service: str | None = None,
+) -> launch_plan.Placement:
+    """The workers to start here, for a larger job or on this machine alone.
+
+    Args:
+        attach: the larger job.
+        workers: how many to start here; one by default.
+        port: the first port on each machine of a larger job.
+        nodes: for Kubernetes, how many pods the job has.
+        service: for Kubernetes, the headless service in front of the pods.
+
+    Raises:
+        RuntimeError: the environment is not that of the job.
+        ValueError: a number or a name is missing or malformed.
+    """
+    chosen = detect() if attach is Attach.AUTO else attach
+    if chosen is Attach.NONE:
+        return launch_plan.local_placement(1 if workers is None else workers)
+    if chosen is Attach.TF_CONFIG:
+        return _from_tf_config(workers)
+    each = 1 if workers is None else workers
+    if not 1 <= each <= launch_plan.MAX_WORKERS:
+        raise ValueError(f"Expected 1 or more workers per machine, received {each}.")
+    if chosen is Attach.SLURM:
+        # Sets CUDA_VISIBLE_DEVICES to this task's share, for the workers to inherit.
+        step = slurm.SlurmClusterResolver(port_base=port, rpc_layer=None)
+        return _expand(step.cluster_spec(), step.task_id, each, port)
+    if chosen is Attach.MPI:
+        ranks = mpi.MPIClusterResolver(port_base=port)
+        return _expand(ranks.cluster_spec(), ranks.task_id, each, port)
+    return _from_kubernetes(each, port, nodes, service)
+
+
+def _from_tf_config(workers: int | None) -> launch_plan.Placement:
+    config = tf_config.read()
+    if workers not in (None, 1):
+        raise ValueError(
+            "TF_CONFIG is set and says what to start here, one task, but "
+            f"{workers} workers were asked for. Unset it, or say --attach none."
+        )
+    if config.task_type is None or config.task_id is None:
+        raise ValueError("TF_CONFIG is set, but it has no task with a type and index.")
+    return launch_plan.Placement(
+        config.cluster, config.task_type, (config.task_id,), is_given=True
+    )
+
+
+def _expand(
+    tasks: cluster_tasks.ClusterSpec, rank: int | None, each: int, port: int
+) -> launch_plan.Placement:
+    """`each` workers for every task of the job, at ports of their own."""
+    addresses = []
+    for index in tasks.task_indices("worker"):
+        host, _, used = tasks.task_address("worker", index).rpartition(":")
+        first = port + (int(used) - port) * each
+        untrusted.port("The last port of a machine", first + each - 1)
+        addresses += [f"{host}:{first + i}" for i in range(each)]
+    start = (rank or 0) * each
+    cluster = cluster_tasks.ClusterSpec({"worker": addresses})
+    return launch_plan.Placement(cluster, "worker", tuple(range(start, start + each)))
+
+
+def _from_kubernetes(
+    each: int, port: int, nodes: int | None, service: str | None
+) -> launch_plan.Placement:
+    if nodes is None or service is None:
+        raise ValueError(
+            "Kubernetes does not tell a pod of its peers: say --nodes N, the "
+            "completions of the Job, and --service NAME, its headless service."
+        )
+    count = untrusted.whole_number("--nodes", nodes, 1, untrusted.MAX_TASKS)
+    if INDEX not in os.environ:
+        raise RuntimeError(
+            f"{INDEX} is not set: the Job needs `completionMode: Indexed`."
+        )
+    index = untrusted.whole_number(INDEX, os.environ[INDEX], 0, count - 1)
+    host = socket.gethostname().partition(".")[0]
+    suffix = f"-{index}"
+    if not host.endswith(suffix):
+        raise RuntimeError(
+            f"This pod is called {untrusted.shown(host)}; a pod of an Indexed Job with "
+            f"a subdomain is called after the Job, with '{suffix}' at the end."
+        )
+    name = host.removesuffix(suffix)
+    untrusted.host("--service", service)
+    pods = cluster_tasks.ClusterSpec(
+        {"worker": [f"{name}-{i}.{service}:{port}" for i in range(count)]}
+    )
+    return _expand(pods, index, each, port)

@@ -1,0 +1,177 @@
+"""Functions run as several workers, from a program or a notebook."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from unisono._src.cli.launch import group, launch_plan, output, runs
+from unisono._src.foundation import errors
+
+_TARGET = re.compile(r"(?:[\w.]+|.+\.py):[A-Za-z_][\w.]*")
+_CHILD = str(pathlib.Path(__file__).with_name("child.py"))
+
+
+def launch(
+    target: str,
+    n: int = 1,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    devices: int | None = None,
+    platform: str = "auto",
+    restarts: int = 0,
+    output_dir: str | os.PathLike[str] | None = None,
+    quiet: bool = False,
+    timeout_seconds: float | None = None,
+    grace_seconds: float = 15.0,
+    stop_seconds: float = 30.0,
+) -> list[Any]:
+    """Run a function as `n` workers on this machine, and return what each returns.
+
+    Every worker is a process that imports the module and calls the function; TF_CONFIG
+    tells it which worker it is. Arguments and results travel as JSON, and no code is
+    sent. A function of a notebook must stand in a module: write the cell to a file.
+
+    Args:
+        target: ``"module:function"``, or ``"path/to/file.py:function"``.
+        n: the number of workers.
+        args: positional arguments, the same for every worker.
+        kwargs: keyword arguments, the same for every worker.
+        devices: devices per worker; virtual ones on CPU.
+        platform: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"tpu"``.
+        restarts: how often the whole group may be started anew after a failure.
+        output_dir: where to write each worker's output, instead of showing it.
+        quiet: whether to show nothing.
+        timeout_seconds: how long a start may take; None for as long as it does.
+        grace_seconds: after a failure, how long the others may take to end.
+        stop_seconds: after a signal, how long a worker may take to end.
+
+    Returns:
+        The workers' results, in their order.
+
+    Raises:
+        LaunchError: a worker failed; it has the first failing worker's traceback.
+        TypeError: `target` is not a name, or an argument is not JSON.
+        ValueError: `target` does not have this form, or there are too few devices.
+    """
+    text = _request_text(target, args, kwargs or {})
+    if (
+        isinstance(n, bool)
+        or not isinstance(n, int)
+        or not 1 <= n <= launch_plan.MAX_WORKERS
+    ):
+        raise ValueError(
+            f"n is 1 to {launch_plan.MAX_WORKERS} workers, received {n!r}."
+        )
+    directory = None if output_dir is None else pathlib.Path(output_dir)
+    with contextlib.ExitStack() as files:
+        # Without names: nothing is left of them, however this ends.
+        asked, *answers = (
+            files.enter_context(tempfile.TemporaryFile()) for _ in range(n + 1)
+        )
+        asked.write(text.encode())
+        asked.flush()
+        request = runs.Request(
+            argv=(sys.executable, _CHILD, str(os.getpid()), "call"),
+            size=runs.Size(n),
+            devices=launch_plan.Devices(_platform(platform), devices),
+            restarts=restarts,
+            grace_seconds=grace_seconds,
+            stop_seconds=stop_seconds,
+            timeout_seconds=timeout_seconds,
+            descriptors=[(asked.fileno(), answer.fileno()) for answer in answers],
+            is_called=True,
+        )
+        with output.opened(directory, quiet) as out:
+            outcome = runs.run(request, out)
+        if outcome.signal is not None:
+            # The program's own handler takes its turn, such as KeyboardInterrupt.
+            signal.raise_signal(outcome.signal)
+        return _results(target, outcome, answers)
+
+
+def _platform(name: str) -> launch_plan.Platform:
+    try:
+        return launch_plan.Platform(name)
+    except ValueError:
+        known = ", ".join(repr(p.value) for p in launch_plan.Platform)
+        raise ValueError(f"platform is one of {known}, received {name!r}.") from None
+
+
+def _request_text(
+    target: object, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str:
+    if not isinstance(target, str):
+        raise TypeError(
+            "Name the function as 'module:function', so that workers can import it; "
+            f"received {target!r}. In a notebook, write it to a file first "
+            "(%%writefile train.py) and pass 'train.py:function'."
+        )
+    if not _TARGET.fullmatch(target) or target.startswith("__main__:"):
+        raise ValueError(
+            f"Expected 'module:function' or 'path/to/file.py:function', received "
+            f"{target!r}. Workers import it, so it cannot be in __main__."
+        )
+    request = {
+        "target": target,
+        "args": list(args),
+        "kwargs": dict(kwargs),
+        "path": [p or os.getcwd() for p in sys.path],
+    }
+    try:
+        return json.dumps(request)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"Arguments travel to workers as JSON, and these cannot: {error}. Pass "
+            "numbers, strings, lists and dictionaries, such as a path instead of data."
+        ) from None
+
+
+def _results(
+    target: str, outcome: group.Outcome, answers: Sequence[IO[bytes]]
+) -> list[Any]:
+    said = [_answer(file) for file in answers]
+    if outcome.timed_out:
+        raise errors.LaunchError(
+            f"{target} did not end in time, and was stopped.", None, outcome.code
+        )
+    if outcome.failures:
+        first = outcome.failures[0]
+        index = first.worker.command.index
+        answer = said[index] or {}
+        text = answer.get("text") or "\n".join(first.traceback)
+        how = group.described(first.worker.code)
+        why = f": {answer['error']}" if "error" in answer else ""
+        raise errors.LaunchError(
+            f"{first.worker.name} failed first, with {how}{why}\n{text}".rstrip(),
+            index,
+            first.code,
+            text,
+        )
+    silent = [i for i, answer in enumerate(said) if answer is None]
+    if silent:
+        raise errors.LaunchError(
+            f"Worker(s) {silent} ended with exit code 0 before {target} returned, such "
+            "as by sys.exit(); there is no result.",
+            silent[0],
+            0,
+        )
+    return [answer["result"] for answer in said if answer]
+
+
+def _answer(file: IO[bytes]) -> dict[str, Any] | None:
+    file.seek(0)
+    try:
+        answer = json.loads(file.read())
+    except ValueError:
+        return None  # The worker ended before it could write, or while it did.
+    return answer if isinstance(answer, dict) else None

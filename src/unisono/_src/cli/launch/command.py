@@ -1,0 +1,117 @@
+"""``unisono launch``: start a program as several workers."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from typing import Annotated
+
+import typer
+
+from unisono._src.cli.launch import allocation, launch_plan, output, runs
+
+# Options behind the program are the program's.
+_PASS_ON = {"allow_interspersed_args": False}
+
+Program = Annotated[str, typer.Argument(help="A Python script; with -m, a module.")]
+Arguments = Annotated[
+    list[str] | None, typer.Argument(help="Arguments of the program.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("-n", "--workers", min=1, help="Workers to start on this machine."),
+]
+Module = Annotated[
+    bool, typer.Option("-m", "--module", help="PROGRAM is a module, as in python -m.")
+]
+DevicesEach = Annotated[
+    int | None,
+    typer.Option("-d", "--devices", min=1, help="Devices per worker; virtual on CPU."),
+]
+Platform = Annotated[
+    launch_plan.Platform, typer.Option(help="What workers compute on.")
+]
+OutputDir = Annotated[
+    pathlib.Path | None,
+    typer.Option("-o", "--output-dir", help="Write each worker's output to a file."),
+]
+Plain = Annotated[bool, typer.Option("--plain", help="No progress display.")]
+Restarts = Annotated[
+    int, typer.Option(min=0, help="Restart the whole group so often after a failure.")
+]
+Minimum = Annotated[
+    int | None,
+    typer.Option("--min", min=1, help="Restart without lost workers, down to this."),
+]
+Maximum = Annotated[
+    int | None, typer.Option("--max", min=1, help="Workers to start with.")
+]
+Grace = Annotated[
+    float, typer.Option(min=0, help="Seconds for the others to notice a failure.")
+]
+Stop = Annotated[float, typer.Option(min=0, help="Seconds to end in after a signal.")]
+Attach = Annotated[
+    allocation.Attach, typer.Option(help="The larger job to take part in.")
+]
+Port = Annotated[
+    int, typer.Option(min=1, max=65_535, help="First port in a larger job.")
+]
+Nodes = Annotated[
+    int | None,
+    typer.Option(min=1, envvar="UNISONO_NODES", help="Pods of a Kubernetes Job."),
+]
+Service = Annotated[
+    str | None, typer.Option(envvar="UNISONO_SERVICE", help="Its headless service.")
+]
+
+
+def app() -> typer.Typer:
+    """The command, on its own."""
+    made = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    made.command(context_settings=_PASS_ON)(launch)
+    return made
+
+
+def launch(
+    program: Program,
+    arguments: Arguments = None,
+    workers: Workers = None,
+    module: Module = False,
+    devices: DevicesEach = None,
+    platform: Platform = launch_plan.Platform.AUTO,
+    output_dir: OutputDir = None,
+    plain: Plain = False,
+    restarts: Restarts = 0,
+    minimum: Minimum = None,
+    maximum: Maximum = None,
+    grace: Grace = 15.0,
+    stop: Stop = 30.0,
+    attach: Attach = allocation.Attach.AUTO,
+    port: Port = 8888,
+    nodes: Nodes = None,
+    service: Service = None,
+) -> None:
+    """Start PROGRAM as several workers that find one another.
+
+    Options stand before PROGRAM; what follows it is the program's own. The exit code
+    is that of the worker that failed first.
+    """
+    prefix = (sys.executable, "-m") if module else (sys.executable,)
+    try:
+        if not module and not pathlib.Path(program).is_file():
+            raise ValueError(f"there is no program {program!r}.")
+        request = runs.Request(
+            argv=(*prefix, program, *(arguments or ())),
+            size=runs.Size.of(workers, minimum, maximum),
+            devices=launch_plan.Devices(platform, devices),
+            restarts=restarts,
+            grace_seconds=grace,
+            stop_seconds=stop,
+            place=runs.Place(attach, port, nodes, service),
+        )
+        with output.opened(output_dir, plain=plain) as out:
+            code = runs.run(request, out).code
+    except (OSError, RuntimeError, ValueError) as error:
+        typer.echo(f"unisono: {error}", err=True)
+        raise typer.Exit(2) from None
+    raise typer.Exit(code)

@@ -1,0 +1,201 @@
+"""What each worker is to run: its cluster, its devices, its environment."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+
+from unisono._src.cli.launch import worker_process
+from unisono._src.cluster import accelerators, cluster_tasks
+from unisono._src.cluster.resolvers import tf_config
+from unisono._src.foundation import cpu_threads
+
+RESTART = "UNISONO_RESTART"
+LOOPBACK = "127.0.0.1"
+MAX_WORKERS = 1024
+_FORCED = re.compile(r"\s*--xla_force_host_platform_device_count=\d+")
+
+
+class Platform(enum.Enum):
+    """What workers compute on; AUTO takes GPUs where there are any."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    GPU = "gpu"
+    TPU = "tpu"
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """The cluster that workers belong to, and which of its tasks are started here.
+
+    Attributes:
+        cluster: all tasks.
+        job: the job of the tasks started here.
+        mine: their indices.
+        is_local: whether the cluster is this machine alone.
+        is_given: whether TF_CONFIG says so already, and is handed on as it is.
+    """
+
+    cluster: cluster_tasks.ClusterSpec
+    job: str
+    mine: tuple[int, ...]
+    is_local: bool = False
+    is_given: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many tasks the job has; an evaluator's is outside the cluster."""
+        known = self.job in self.cluster.jobs
+        return self.cluster.num_tasks(self.job) if known else len(self.mine)
+
+    def tf_config(self, index: int) -> str:
+        """TF_CONFIG for one of the tasks started here."""
+        if self.is_given:
+            return os.environ[tf_config.VARIABLE]
+        task = {"type": self.job, "index": index}
+        return json.dumps({"cluster": self.cluster.as_dict(), "task": task})
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """Which devices each worker gets.
+
+    Attributes:
+        platform: what to compute on.
+        each: devices per worker; None for its share of what there is.
+    """
+
+    platform: Platform = Platform.AUTO
+    each: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.each is not None and not 1 <= self.each <= MAX_WORKERS:
+            raise ValueError(
+                f"A worker has 1 to {MAX_WORKERS} devices, received {self.each}."
+            )
+
+    def environments(
+        self, count: int, environ: Mapping[str, str]
+    ) -> list[dict[str, str]]:
+        """What `count` workers on this machine need in their environments.
+
+        Raises:
+            ValueError: there are too few GPUs, or a TPU would have to be divided.
+        """
+        gpus = accelerators.visible_gpus() if self._may_use_gpus(environ) else []
+        if gpus or self.platform is Platform.GPU:
+            return self._share(gpus, count)
+        if self._uses_tpu(environ):
+            return self._whole_tpu(count)
+        return [self._virtual(environ) for _ in range(count)]
+
+    def _may_use_gpus(self, environ: Mapping[str, str]) -> bool:
+        if self.platform is not Platform.AUTO:
+            return self.platform is Platform.GPU
+        return environ.get("JAX_PLATFORMS", "").lower().split(",")[0] != "cpu"
+
+    def _uses_tpu(self, environ: Mapping[str, str]) -> bool:
+        if self.platform is not Platform.AUTO:
+            return self.platform is Platform.TPU
+        on_cpu = environ.get("JAX_PLATFORMS", "").lower().split(",")[0] == "cpu"
+        return not on_cpu and "TPU" in accelerators.count()
+
+    def _whole_tpu(self, count: int) -> list[dict[str, str]]:
+        if count > 1 or self.each is not None:
+            raise ValueError(
+                "The TPU chips of a machine belong to one worker: start one, without "
+                "-d, or use the CPU with --platform cpu."
+            )
+        return [{}]
+
+    def _share(self, gpus: Sequence[str], count: int) -> list[dict[str, str]]:
+        each = self.each or len(gpus) // count
+        if not each or each * count > len(gpus):
+            raise ValueError(
+                f"{count} worker(s) × {max(each, 1)} GPU(s) were asked for, but "
+                f"{len(gpus)} can be seen here. Start fewer workers, or use the CPU "
+                "with --platform cpu."
+            )
+        return [
+            {"CUDA_VISIBLE_DEVICES": ",".join(gpus[i * each : (i + 1) * each])}
+            for i in range(count)
+        ]
+
+    def _virtual(self, environ: Mapping[str, str]) -> dict[str, str]:
+        added = {"JAX_PLATFORMS": "cpu"} if self.platform is Platform.CPU else {}
+        if self.each is None:
+            return added
+        added |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(self.each)}
+        if "XLA_FLAGS" in environ:
+            # The flag would win over the number.
+            added["XLA_FLAGS"] = _FORCED.sub("", environ["XLA_FLAGS"])
+        if self.each > 1:
+            # Unisono's own start of JAX sees to this as well.
+            added[cpu_threads.VARIABLE] = str(cpu_threads.threads(self.each, environ))
+        return added
+
+
+def local_placement(count: int) -> Placement:
+    """`count` workers on this machine alone, at free ports of the loopback address."""
+    if not 1 <= count <= MAX_WORKERS:
+        raise ValueError(
+            f"1 to {MAX_WORKERS} workers can be started here, received {count}."
+        )
+    with contextlib.ExitStack() as open_sockets:
+        # All at once, so that no port is chosen twice.
+        ports = []
+        for _ in range(count):
+            probe = open_sockets.enter_context(socket.socket())
+            probe.bind((LOOPBACK, 0))
+            ports.append(probe.getsockname()[1])
+    cluster = cluster_tasks.ClusterSpec({"worker": [f"{LOOPBACK}:{p}" for p in ports]})
+    return Placement(cluster, "worker", tuple(range(count)), is_local=True)
+
+
+def commands(
+    argv: Sequence[str],
+    placement: Placement,
+    devices: Devices,
+    restart: int = 0,
+    descriptors: Sequence[Sequence[int]] = (),
+) -> list[worker_process.Command]:
+    """What to start here.
+
+    Args:
+        argv: the program and its arguments, the same for all.
+        placement: the cluster and the tasks of it that are started here.
+        devices: which devices each gets.
+        restart: how often the group was started before.
+        descriptors: for each worker, file descriptors to inherit, whose numbers are
+            appended to its arguments.
+    """
+    given = descriptors or [()] * len(placement.mine)
+    shares = devices.environments(len(placement.mine), os.environ)
+    made = []
+    for index, share, extra in zip(placement.mine, shares, given, strict=True):
+        env = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            **share,
+            tf_config.VARIABLE: placement.tf_config(index),
+            RESTART: str(restart),
+        }
+        # Read by the worker: what it cannot accept is better found here.
+        tf_config.parse(env[tf_config.VARIABLE])
+        made.append(
+            worker_process.Command(
+                index,
+                placement.count,
+                (*argv, *(str(d) for d in extra)),
+                env,
+                tuple(extra),
+            )
+        )
+    return made

@@ -1,0 +1,146 @@
+"""Where the output of workers goes: prefixed to this one's, or to a file each."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+from unisono._src.cli.launch import worker_process
+
+
+class Display:
+    """One progress display on a terminal, below all lines."""
+
+    def __init__(self) -> None:
+        import rich.console
+        import rich.progress
+
+        self._console = rich.console.Console(stderr=True)
+        self._progress = rich.progress.Progress(
+            rich.progress.SpinnerColumn(),
+            rich.progress.TextColumn("{task.description}"),
+            rich.progress.BarColumn(),
+            rich.progress.TextColumn("{task.fields[steps]}"),
+            rich.progress.TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            # What is printed here goes where it is meant to go.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task: Any = self._progress.add_task("", total=None, steps="")
+        self._progress.start()
+
+    def show(self, text: str) -> None:
+        """Write a line above the display."""
+        import rich.text
+
+        self._console.print(rich.text.Text.from_ansi(text), soft_wrap=True)
+
+    def update(self, workers: Sequence[worker_process.Worker]) -> None:
+        """Show the slowest worker's step, and how many workers run."""
+        done = sum(w.code is not None for w in workers)
+        steps = [w.step for w in workers if w.step is not None]
+        totals = [w.total for w in workers if w.total is not None]
+        step = min(steps) if len(steps) == len(workers) else None
+        total = max(totals) if totals and step is not None else None
+        of = "" if total is None else f"/{total:,}"
+        self._progress.update(
+            self._task,
+            description=f"{len(workers) - done} of {len(workers)} workers running",
+            completed=step if total else done,
+            total=total or len(workers),
+            steps="" if step is None else f"step {step:,}{of}",
+        )
+
+    def close(self) -> None:
+        """Take the display away."""
+        self._progress.stop()
+
+
+class Output:
+    """Writes workers' lines and the launcher's notes.
+
+    Args:
+        directory: if given, each worker's lines go to ``worker-I.log`` in it, and only
+            notes are shown.
+        quiet: whether nothing is shown.
+        display: a progress display, on a terminal.
+    """
+
+    def __init__(
+        self,
+        directory: pathlib.Path | None = None,
+        quiet: bool = False,
+        display: Display | None = None,
+    ) -> None:
+        self._directory = directory
+        self._quiet = quiet
+        self._display = display
+        self._files: dict[int, IO[str]] = {}
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+
+    def record(self, line: worker_process.Line) -> None:
+        """Write a worker's line to its file, if there are files."""
+        if self._directory is not None:
+            print(line.text, file=self._file(line.worker.command.index), flush=True)
+
+    def line(self, line: worker_process.Line) -> None:
+        """Show a worker's line, unless it is in a file."""
+        if self._directory is None:
+            self.show(f"[{line.worker.name}] {line.text}", line.stream)
+
+    def _file(self, index: int) -> IO[str]:
+        assert self._directory is not None
+        if index not in self._files:
+            path = self._directory / f"worker-{index}.log"
+            self._files[index] = path.open("w", encoding="utf-8")
+        return self._files[index]
+
+    def note(self, text: str) -> None:
+        """Say something about the whole group; in the files, too."""
+        self.show(f"unisono: {text}", "err")
+        for file in self._files.values():
+            print(f"unisono: {text}", file=file, flush=True)
+
+    def show(self, text: str, stream: str) -> None:
+        """Write a line to standard output or error, above the display if there is one.
+
+        Output that is piped elsewhere goes there, whatever the terminal shows.
+        """
+        if self._quiet:
+            return
+        if self._display is not None and (stream == "err" or sys.stdout.isatty()):
+            self._display.show(text)
+        else:
+            print(text, file=sys.stdout if stream == "out" else sys.stderr, flush=True)
+
+    def progress(self, workers: Sequence[worker_process.Worker]) -> None:
+        """Show how far the workers are, where there is a display."""
+        if self._display is not None:
+            self._display.update(workers)
+
+    def close(self) -> None:
+        """Take the display away, and close the files."""
+        if self._display is not None:
+            self._display.close()
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+@contextlib.contextmanager
+def opened(
+    directory: pathlib.Path | None, quiet: bool = False, plain: bool = False
+) -> Iterator[Output]:
+    """The output that suits this process: with a display on a terminal."""
+    shows = sys.stderr.isatty() and not plain and not quiet
+    out = Output(directory, quiet, Display() if shows else None)
+    try:
+        yield out
+    finally:
+        out.close()

@@ -1,0 +1,209 @@
+"""One worker process: started in a session of its own, read, signalled, and cleared."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from unisono._src.cli.launch import streams
+from unisono._src.cluster import launcher_progress
+
+_BOOTSTRAP = str(pathlib.Path(__file__).with_name("child.py"))
+_CHUNK = 1 << 16
+_DRAIN_SECONDS = 2.0
+_MAX_STEP = 10**15
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """What a worker runs.
+
+    Attributes:
+        index: the worker's index in its job.
+        count: how many workers the job has.
+        argv: the program and its arguments.
+        env: its whole environment.
+        descriptors: file descriptors that it inherits.
+    """
+
+    index: int
+    count: int
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    descriptors: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How messages call the worker."""
+        return f"worker {self.index}/{self.count}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A line that a worker wrote."""
+
+    worker: Worker
+    stream: str
+    text: str
+
+
+class Worker:
+    """A running worker."""
+
+    def __init__(self, command: Command, selector: selectors.BaseSelector) -> None:
+        self.command = command
+        self.name = command.name
+        self.code: int | None = None
+        self.ended: float | None = None
+        self.was_stopped = False
+        self.step: int | None = None
+        self.total: int | None = None
+        self.traceback = streams.TracebackFinder()
+        # A traceback that may be the worker's last, and is not shown yet.
+        self.held: list[Line] = []
+        self.released: float | None = None
+        self.last_out = 0.0
+        self._selector = selector
+        self._splitters = {n: streams.LineSplitter() for n in ("out", "err", "step")}
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        try:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", _BOOTSTRAP),
+                    *(str(os.getpid()), "exec", *command.argv),
+                ],
+                env=command.env | {launcher_progress.VARIABLE: str(writer)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=(writer, *command.descriptors),
+            )
+        except BaseException:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+        assert self._process.stdout and self._process.stderr
+        self.pid = self._process.pid
+        self._pipes = {
+            "out": self._process.stdout,
+            "err": self._process.stderr,
+            "step": os.fdopen(reader, "rb", buffering=0),
+        }
+        for stream, pipe in self._pipes.items():
+            os.set_blocking(pipe.fileno(), False)
+            selector.register(pipe, selectors.EVENT_READ, (self, stream))
+
+    def read(self, stream: str) -> list[Line]:
+        """The lines that have come; at the end of the stream, its rest."""
+        pipe = self._pipes.get(stream)
+        if pipe is None:
+            return []
+        try:
+            data = os.read(pipe.fileno(), _CHUNK)
+        except BlockingIOError:
+            return []
+        splitter = self._splitters[stream]
+        if data:
+            texts = splitter.feed(data)
+        else:
+            texts = splitter.rest()
+            self._close(stream)
+        return list(self._sort(stream, texts))
+
+    def _sort(self, stream: str, texts: list[str]) -> Iterator[Line]:
+        for text in texts:
+            if stream == "step":
+                self._note_step(text)
+                continue
+            if stream == "err":
+                self.traceback.add(text, time.monotonic())
+            else:
+                self.last_out = time.monotonic()
+            yield Line(self, stream, text)
+
+    def _note_step(self, text: str) -> None:
+        try:
+            told = json.loads(text)
+            step, total = int(told["step"]), told["total"]
+            total = None if total is None else int(total)
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+            return
+        if 0 <= step <= _MAX_STEP and 0 <= (total or 0) <= _MAX_STEP:
+            self.step, self.total = step, total
+
+    def poll(self) -> list[Line]:
+        """Note whether the worker has ended; if so, clear it up and read its rest."""
+        if self.code is not None:
+            return []
+        if not self._has_ended():
+            return []
+        self._signal_group(signal.SIGKILL)
+        self.code = self._process.wait()
+        self.ended = time.monotonic()
+        return self._drain()
+
+    def _has_ended(self) -> bool:
+        if not hasattr(os, "waitid"):  # macOS, with older Pythons.
+            return self._process.poll() is not None
+        # Seen, not yet reaped: while it is there, its group's number is not reused.
+        how = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        return os.waitid(os.P_PID, self.pid, how) is not None
+
+    def _drain(self) -> list[Line]:
+        lines: list[Line] = []
+        until = time.monotonic() + _DRAIN_SECONDS
+        # A process that left the group may hold a pipe open for ever.
+        while self._pipes and time.monotonic() < until:
+            for stream in list(self._pipes):
+                lines += self.read(stream)
+            if self._pipes:
+                time.sleep(0.005)
+        for stream in list(self._pipes):
+            lines += self._sort(stream, self._splitters[stream].rest())
+            self._close(stream)
+        return lines
+
+    def _close(self, stream: str) -> None:
+        pipe = self._pipes.pop(stream)
+        self._selector.unregister(pipe)
+        pipe.close()
+
+    @property
+    def is_in_new_traceback(self) -> bool:
+        """Whether standard error is at a traceback that was not shown."""
+        return self.traceback.since not in (None, self.released)
+
+    def release(self) -> list[Line]:
+        """What was held back, to be shown after all."""
+        lines, self.held = self.held, []
+        self.released = self.traceback.since
+        return lines
+
+    def send(self, number: int) -> None:
+        """Send a signal to the worker itself."""
+        if self.code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End the worker and every process it started."""
+        if self.code is None:
+            self._signal_group(signal.SIGKILL)
+            # Between fork and exec it may not lead its group yet.
+            self.send(signal.SIGKILL)
+
+    def _signal_group(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)

@@ -1,0 +1,1 @@
+"""Running a function on all replicas: contexts, two executors, compiled programs."""

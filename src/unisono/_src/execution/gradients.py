@@ -1,0 +1,162 @@
+"""`value_and_grad` and `grad` with respect to variables: JAX has no tape."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+
+from unisono._src.foundation import ambient
+from unisono._src.machines.topology import Topology
+from unisono._src.state import frames, trace_versions, variables
+from unisono._src.state.frames import Cell
+from unisono._src.values import array_operators
+
+
+class GradientFrame(frames.StateFrame):
+    """Overlays the variables being differentiated; all else goes to the parent."""
+
+    def __init__(self, parent: frames.StateFrame, values: dict[Cell, Any]) -> None:
+        self.parent = parent
+        self.traces = parent.traces
+        self.is_compiled = parent.is_compiled
+        self.versions = parent.versions
+        self.values = dict(values)
+        self._differentiated = dict(values)
+
+    def whole(self, cell: Cell) -> Any:
+        """What the cell stores."""
+        trace_versions.check_reading(self.traces, self.versions, cell.name)
+        found = self.values.get(cell)
+        return self.parent.whole(cell) if found is None else found
+
+    def copy(self, cell: Cell, index: int | None) -> Any:
+        """What replica `index` sees."""
+        trace_versions.check_reading(self.traces, self.versions, cell.name)
+        found = self.values.get(cell)
+        return self.parent.copy(cell, index) if found is None else found
+
+    def set_whole(self, cell: Cell, value: Any) -> None:
+        """Replace what the cell stores."""
+        value = frames.without_gradient(value)
+        self.parent.set_whole(cell, value)
+        self.assigned(cell, value)
+
+    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+        """Replace what replica `index` sees."""
+        value = frames.without_gradient(value)
+        self.parent.set_copy(cell, index, value)
+        self.assigned(cell, value)
+
+    def assigned(self, cell: Cell, value: Any) -> None:
+        """Take note of a new value; reads of it count for the variable's gradient."""
+        start = self._differentiated.get(cell)
+        if start is not None:
+            self.values[cell] = value + (start - jax.lax.stop_gradient(start))
+        self.parent.assigned(cell, value)
+
+    def settle(self, cell: Cell) -> None:
+        """Tell the parent."""
+        self.parent.settle(cell)
+
+    def create(self, cell: Cell, value: Any) -> None:
+        """Create in the parent."""
+        self.parent.create(cell, jax.lax.stop_gradient(value))
+
+    def cells(self) -> Iterable[Cell]:
+        """The parent's cells."""
+        return self.parent.cells()
+
+    def note_topology(self, topology: Topology) -> None:
+        """Tell the parent."""
+        self.parent.note_topology(topology)
+
+
+def value_and_grad(
+    fn: Callable[..., Any], variables_: Any, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that gives ``fn``'s value and its gradient for each variable.
+
+    Args:
+        fn: returns a scalar, or ``(scalar, aux)`` with `has_aux`. Variables that it
+            assigns keep their new values.
+        variables_: a variable or a sequence of them, ours or those of a Keras or Flax
+            model that was made in a scope.
+        has_aux: whether `fn` returns auxiliary data.
+
+    Returns:
+        A function of `fn`'s arguments that returns ``(value, gradients)``; the
+        gradients are a list in the order of the variables (one array for a single
+        variable). In replica context they are the replica's own, not reduced.
+
+    >>> v = variables.Variable(3.0)
+    >>> value, (gradient,) = value_and_grad(lambda x: v * v * x, [v])(2.0)
+    >>> float(value), float(gradient)
+    (18.0, 12.0)
+    """
+    single = isinstance(array_operators.own(variables_), variables.Variable)
+    wanted = [array_operators.own(v) for v in ([variables_] if single else variables_)]
+    _check_kind(wanted)
+
+    @functools.wraps(fn)
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        _check_context(wanted)
+        parent = frames.frame()
+        cells = [v._cell for v in wanted]
+
+        def pure(inputs: Sequence[Any]) -> Any:
+            overlay = GradientFrame(parent, dict(zip(cells, inputs, strict=True)))
+            with ambient.pushed(state=overlay), parent.versions.fresh():
+                return fn(*args, **kwargs)
+
+        current = [v.value() for v in wanted]
+        with trace_versions.EAGER.apart(parent.is_compiled):
+            value, gradients = jax.value_and_grad(pure, has_aux=has_aux)(current)
+        return value, gradients[0] if single else list(gradients)
+
+    return compute
+
+
+def grad(
+    fn: Callable[..., Any], variables_: Any, has_aux: bool = False
+) -> Callable[..., Any]:
+    """Like `value_and_grad`, without the value.
+
+    Args:
+        fn: returns a scalar, or ``(scalar, aux)`` with `has_aux`.
+        variables_: a variable or a sequence of them.
+        has_aux: whether `fn` returns auxiliary data.
+
+    Returns:
+        A function that returns the gradients, or ``(gradients, aux)``.
+    """
+    both = value_and_grad(fn, variables_, has_aux)
+
+    @functools.wraps(fn)
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        value, gradients = both(*args, **kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return compute
+
+
+def _check_kind(wanted: Sequence[Any]) -> None:
+    for v in wanted:
+        if not isinstance(v, variables.Variable):
+            raise TypeError(
+                "Expected variables to differentiate with respect to, received "
+                f"{type(v).__name__}: {v!r}. For plain arrays use jax.value_and_grad."
+            )
+
+
+def _check_context(wanted: Sequence[Any]) -> None:
+    frame = ambient.current()
+    for v in wanted:
+        own = frame.mode == ambient.REPLICA and frame.strategy is v._strategy
+        if v._cell.is_stacked and v._index is None and not own:
+            raise ValueError(
+                f"The variable '{v.name}' holds a value per replica; its gradient is "
+                "defined in replica context only."
+            )

@@ -1,0 +1,4 @@
+"""What knows nothing of JAX's devices: errors, options, structures, context frames.
+
+The ground floor: it imports from no other room.
+"""

@@ -1,0 +1,1 @@
+"""What programs call: `Dataset`, its iterators, and datasets that are distributed."""

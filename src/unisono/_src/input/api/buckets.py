@@ -1,0 +1,169 @@
+"""`Dataset`'s transformations that put together what is alike."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from unisono._src.foundation import errors
+from unisono._src.input.api import transforms
+from unisono._src.input.plan import elements, nodes
+from unisono._src.input.sources import arrays
+from unisono._src.input.stages import argument_checks, batching, grouping, padding
+
+
+class _Always:
+    """A function that gives one number; a class, so that processes can have it."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __call__(self, _: Any) -> int:
+        return self._number
+
+
+class Groupings(transforms.Transformations):
+    """Methods that give a dataset of groups; abstract."""
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Any], Any],
+        window_size: Any = None,
+        window_size_func: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Elements with the same key, so many at a time, made into datasets and joined.
+
+        Args:
+            key_func: an integer for an element.
+            reduce_func: makes a dataset of a key and a dataset of its elements.
+            window_size: how many elements of a key are taken together. What is left at
+                the end comes as it is, smallest key first.
+            window_size_func: the same for a key, instead of `window_size`.
+            name: accepted for TensorFlow's sake.
+        """
+        argument_checks.check_function(key_func, "key_func")
+        argument_checks.check_function(reduce_func, "reduce_func")
+        if (window_size is None) == (window_size_func is None):
+            raise ValueError(
+                "Either the `window_size` argument or the `window_size_func` argument "
+                "must be specified."
+            )
+        if window_size_func is None:
+            size = argument_checks.integer(window_size, "window_size")
+            window_size_func = _Always(size)
+        return self._derive(
+            grouping.GroupByWindow(
+                self._node, key_func, reduce_func, window_size_func, self._of_elements
+            )
+        )
+
+    def _of_elements(self, group: list[Any]) -> Any:
+        return self._derive(arrays.Listed(tuple(group)))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        """Batches of elements of similar length, padded.
+
+        Args:
+            element_length_func: the length of an element.
+            bucket_boundaries: the lengths at which another bucket begins.
+            bucket_batch_sizes: elements per batch, one number more than boundaries.
+            padded_shapes: as in `padded_batch`.
+            padding_values: as in `padded_batch`.
+            pad_to_bucket_boundary: whether axes of unknown size are padded to the
+                longest length of the bucket, instead of that of the batch.
+            no_padding: whether elements are stacked as they are.
+            drop_remainder: whether smaller last batches are dropped.
+            name: accepted for TensorFlow's sake.
+        """
+        argument_checks.check_function(element_length_func, "element_length_func")
+        node = self._node
+        buckets = _Buckets(
+            element_length_func,
+            argument_checks.integers(bucket_boundaries, "bucket_boundaries"),
+            argument_checks.integers(bucket_batch_sizes, "bucket_batch_sizes"),
+            argument_checks.flag(pad_to_bucket_boundary, "pad_to_bucket_boundary"),
+            argument_checks.flag(drop_remainder, "drop_remainder"),
+        )
+        spec = node.spec
+        if not argument_checks.flag(no_padding, "no_padding"):
+            certain = nodes.tells_spec(node)
+            found = padding.find(spec, padded_shapes, padding_values, certain)
+            buckets.padding, spec = found, found[0]
+        made = grouping.GroupByWindow(
+            node,
+            buckets.key,
+            buckets.batch,
+            buckets.size,
+            self._of_elements,
+            batching.batched_spec(spec, None),
+        )
+        return self._derive(made)
+
+
+class _Buckets:
+    """Which bucket an element belongs to, and what becomes of a full one."""
+
+    def __init__(
+        self,
+        length: Callable[..., Any],
+        edges: Sequence[int],
+        sizes: Sequence[int],
+        to_edge: bool,
+        drop: bool,
+    ) -> None:
+        if len(sizes) != len(edges) + 1:
+            raise ValueError(
+                "`len(bucket_batch_sizes)` must equal `len(bucket_boundaries) + 1` but "
+                f"`len(bucket_batch_sizes)={len(sizes)}` and "
+                f"`len(bucket_boundaries)={len(edges)}`."
+            )
+        self._length, self._edges, self._sizes = length, edges, sizes
+        self._to_edge, self._drop = to_edge, drop
+        # Shapes and values, unless elements are stacked as they are.
+        self.padding: tuple[Any, Any] | None = None
+
+    def key(self, *parts: Any) -> int:
+        """The bucket of an element."""
+        length = grouping.integer_of(self._length(*parts), "element_length_func")
+        bucket = bisect.bisect_right(self._edges, length)
+        if self._to_edge and bucket == len(self._edges):
+            raise errors.InvalidArgumentError(
+                "When pad_to_bucket_boundary=True, elements must have length < "
+                f"max(bucket_boundaries): there is one of length {length}."
+            )
+        return bucket
+
+    def size(self, bucket: Any) -> int:
+        """How many elements make a batch."""
+        return self._sizes[bucket]
+
+    def batch(self, bucket: Any, group: Any) -> Any:
+        """A dataset of one batch."""
+        size = self._sizes[bucket]
+        if self.padding is None:
+            return group.batch(size, self._drop)
+        shapes, values = self.padding
+        if self._to_edge:
+            longest = self._edges[bucket] - 1
+            shapes = elements.map_leaves(lambda s: _filled(s, longest), shapes)
+        made = batching.PaddedBatch(group._node, size, self._drop, shapes, values)
+        return group._derive(made)
+
+
+def _filled(spec: Any, size: int) -> Any:
+    """The padded shape with every size that is not fixed set to `size`."""
+    return type(spec)([size if n is None else n for n in spec.shape], spec.dtype)

@@ -1,0 +1,240 @@
+"""Iterating: the user's side of a cursor, in Python and in compiled functions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from unisono._src.execution import host_inputs
+from unisono._src.foundation import ambient, errors
+from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.state import frames
+
+VERSION = 1
+
+
+class Optional:
+    """An element that may be missing, as `get_next_as_optional` gives it.
+
+    >>> Optional.from_value(3).get_value()
+    3
+    """
+
+    def __init__(
+        self, value: Any, has_value: bool, spec: Callable[[], Any] | None = None
+    ) -> None:
+        self._value, self._has, self._spec = value, has_value, spec
+
+    @classmethod
+    def from_value(cls, value: Any) -> Optional:
+        """One that is there."""
+        return cls(value, True, lambda: elements.spec_of(elements.convert(value)))
+
+    @classmethod
+    def empty(cls, element_spec: Any = None) -> Optional:
+        """One that is missing."""
+        return cls(None, False, lambda: element_spec)
+
+    @property
+    def element_spec(self) -> Any:
+        """Shape and type of the element, also of one that is missing."""
+        return None if self._spec is None else self._spec()
+
+    def has_value(self, name: str | None = None) -> bool:
+        """Whether there is an element."""
+        return self._has
+
+    def get_value(self, name: str | None = None) -> Any:
+        """The element.
+
+        Raises:
+            InvalidArgumentError: there is none.
+        """
+        if not self._has:
+            raise errors.InvalidArgumentError(
+                "The given optional does not have a value; ask has_value() first."
+            )
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"Optional({self._value!r})" if self._has else "Optional()"
+
+
+class PositionedIterator(host_inputs.HostIterator):
+    """An iterator whose position can be saved; abstract.
+
+    Args:
+        cursor: what is iterated.
+        kind: names the kind of position in a saved state.
+    """
+
+    def __init__(self, cursor: cursors.Cursor, kind: str) -> None:
+        self._trail = cursors.Trail(cursor, 64)
+        self._is_closed = False
+        # The position of one that is closed.
+        self._last: dict[str, Any] | None = None
+        self._cursor = cursor
+        self._kind = kind
+        super().__init__(_Reads(self._trail))
+
+    def get_state(self) -> dict[str, Any]:
+        """The position, as plain data: dicts, lists, numbers and text.
+
+        It counts what was taken from this iterator, not what was read ahead.
+        """
+        if self._last is not None:
+            return self._last
+        index = self._trail.read_so_far - len(self._returned)
+        return {
+            "kind": self._kind,
+            "version": VERSION,
+            "position": self._trail.before(index),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from a position that an iterator of the same dataset gave.
+
+        Raises:
+            ValueError: the state is none, or is of another kind of dataset.
+        """
+        check_state(state, self._kind)
+        before = self._trail.before(self._trail.read_so_far)
+        try:
+            self._trail.return_to(state["position"])
+            self._returned.clear()
+        except Exception as e:
+            self._trail.return_to(before)
+            if not isinstance(e, (KeyError, TypeError, IndexError)):
+                raise
+            raise ValueError(
+                "The position was saved from a dataset that was made in another way: "
+                f"{type(e).__name__}: {e}. Make the dataset as the program did that "
+                "saved it."
+            ) from e
+
+    def get_next(self) -> Any:
+        """The next element.
+
+        Raises:
+            OutOfRangeError: there is none.
+        """
+        try:
+            return next(self)
+        except StopIteration:
+            raise errors.OutOfRangeError("End of sequence.") from None
+
+    def get_next_as_optional(self) -> Optional:
+        """The next element as an `Optional`, which is empty after the last."""
+        if (ambient.current().state or frames.EAGER).is_compiled:
+            raise host_inputs.NeedsHost
+        try:
+            return Optional(next(self), True, self._spec_of_elements)
+        except StopIteration:
+            return Optional(None, False, self._spec_of_elements)
+
+    def _spec_of_elements(self) -> Any:
+        return getattr(self, "element_spec", None)
+
+    def close(self) -> None:
+        """Give back threads, processes and files; there are no more elements."""
+        self._is_closed = True
+        self._cursor.close()
+
+
+class _Reads:
+    """Element after element of a trail."""
+
+    def __init__(self, trail: cursors.Trail) -> None:
+        self._trail = trail
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        found = self._trail.read(1)
+        if not len(found):
+            raise StopIteration
+        if self._trail.read_so_far % 256 == 0:
+            self._trail.forget_before(self._trail.read_so_far - 256)
+        return found[0]
+
+
+def check_state(state: Any, kind: str) -> None:
+    """Raise `ValueError` unless `state` is a position of that kind."""
+    if not isinstance(state, dict) or "position" not in state:
+        raise ValueError(
+            "Expected a position that get_state() gave, received "
+            f"{type(state).__name__}."
+        )
+    if state.get("version") != VERSION:
+        raise ValueError(
+            f"The position has version {state.get('version')!r}; this release reads "
+            f"version {VERSION}."
+        )
+    if state.get("kind") != kind:
+        raise ValueError(
+            f"The position is that of a {state.get('kind')!r}, and this is a {kind!r}."
+        )
+    position = state["position"]
+    if not isinstance(position, dict) or not {"source", "pass", "index"} <= set(
+        position
+    ):
+        raise ValueError(
+            f"The position is damaged: {position!r} is none that get_state() gave."
+        )
+
+
+class DatasetIterator(PositionedIterator):
+    """Iterates over a `Dataset`; elements are host arrays."""
+
+    def __init__(self, node: nodes.Node) -> None:
+        super().__init__(node.cursor(), "dataset")
+        self._node = node
+
+    def close(self) -> None:
+        """Give back threads, processes and files; there are no more elements."""
+        if not self._is_closed:
+            with contextlib.suppress(Exception):
+                # What is closed may not tell it any more.
+                self._last = self.get_state()
+        super().close()
+
+    @property
+    def element_spec(self) -> Any:
+        """Shape and type of an element."""
+        return self._node.spec
+
+    def __next__(self) -> Any:
+        frame = ambient.current()
+        is_compiled = (frame.state or frames.EAGER).is_compiled
+        if frame.mode == ambient.REPLICA and not is_compiled:
+            # Each replica takes an element of its own, as TensorFlow's do.
+            return self.pull()
+        return super().__next__()
+
+    def pull(self) -> Any:
+        """The next element, taken now."""
+        if self._is_closed:
+            raise StopIteration
+        return elements.present(super().pull())
+
+
+def iterate(node: nodes.Node) -> DatasetIterator:
+    """An iterator over a plan; inside a compiled function the host takes over."""
+    if (ambient.current().state or frames.EAGER).is_compiled:
+        raise host_inputs.NeedsHost
+    return DatasetIterator(node)
+
+
+class NumpyIterator:
+    """Iterates over a dataset; elements are NumPy arrays and scalars."""
+
+    def __init__(self, dataset: Iterable[Any]) -> None:
+        self._iterator = iter(dataset)
+
+    def __iter__(self) -> NumpyIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return elements.map_leaves(elements.plain, next(self._iterator))

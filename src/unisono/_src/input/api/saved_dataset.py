@@ -1,0 +1,247 @@
+"""`save` and `load`: a dataset as a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from unisono._src.execution import specs
+from unisono._src.foundation import errors
+from unisono._src.input.plan import elements, nodes, structure_json
+from unisono._src.input.stages import (
+    cache_files,
+    grouping,
+    mapping,
+    mixing,
+    saved_shards,
+)
+
+_LOG = logging.getLogger("unisono")
+_FORMAT = "unisono-dataset-1"
+# Tells which files belong to the dataset; written last.
+_INDEX = "dataset.json"
+_SHARD, _PARTIAL = ".elements", ".partial"
+# Files that belong to no dataset are someone's who is still writing, for so long.
+_IN_USE = 24 * 3600.0
+COMPRESSIONS = (None, "", "NONE", "GZIP")
+# So long a dataset that is not there yet is waited for, and so often looked for.
+PATIENCE = 600.0
+_LOOK = 1.0
+
+
+def check_compression(compression: Any) -> str | None:
+    """None or "GZIP".
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if compression not in COMPRESSIONS:
+        raise ValueError(
+            f"Datasets are saved uncompressed or with GZIP, received "
+            f"compression={compression!r}."
+        )
+    return "GZIP" if compression == "GZIP" else None
+
+
+def save(
+    node: nodes.Node,
+    path: str,
+    compression: str | None,
+    shard_fn: Callable[..., Any] | None,
+) -> None:
+    """Write every element into the folder `path`; what was there counts till then."""
+    spec = node.spec
+    structure_json.of_spec(spec)  # Whether it can be written, before anything is.
+    is_told = nodes.tells_spec(node)
+    with _naming(path):
+        os.makedirs(path, exist_ok=True)
+    folder = _Folder(path, compression)
+    source = node.cursor()
+    try:
+        for element in source:
+            number = 0
+            if shard_fn is not None:
+                given = mapping.call(shard_fn, element)
+                number = grouping.integer_of(given, "shard_func")
+            with _naming(path):
+                folder.shard(number).write(element)
+            if not is_told:
+                # That of a first element; others may have other sizes.
+                spec = mixing.joined_spec(spec, elements.spec_of(element))
+        with _naming(path):
+            folder.finish(structure_json.of_spec(spec))
+    except BaseException:
+        folder.discard()
+        raise
+    finally:
+        source.close()
+    folder.sweep()
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Name the dataset where the operating system refuses something."""
+    try:
+        yield
+    except OSError as e:
+        told = f"Cannot save a dataset at {path}: {e.strerror or e}"
+        raise OSError(e.errno, told, e.filename) from e
+
+
+class _Shard:
+    def __init__(self, path: str, compression: str | None) -> None:
+        self.path = path
+        self.file = cache_files.Writing(path, compression)
+        self.count = 0
+
+    def write(self, element: Any) -> None:
+        self.file.write(element)
+        self.count += 1
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            # It may not be possible to write what is left.
+            self.file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
+
+
+class _Folder:
+    """The files of a dataset that is being written; they count when it is finished."""
+
+    def __init__(self, path: str, compression: str | None) -> None:
+        self._path, self._compression = path, compression
+        # Names that no dataset has which was saved there before.
+        self._run = uuid.uuid4().hex[:8]
+        self._old = _files_of(path)
+        self._shards: dict[int, _Shard] = {}
+
+    def shard(self, number: int) -> _Shard:
+        if number not in self._shards:
+            name = f"{self._run}-{number:05d}{_SHARD}"
+            path = os.path.join(self._path, name)
+            self._shards[number] = _Shard(path, self._compression)
+        return self._shards[number]
+
+    def finish(self, spec: Any) -> None:
+        shards = [s for _, s in sorted(self._shards.items())] or [self.shard(0)]
+        for shard in shards:
+            shard.file.finish()
+        index = {
+            "format": _FORMAT,
+            "spec": spec,
+            "compression": self._compression,
+            "shards": [[os.path.basename(s.path), s.count] for s in shards],
+        }
+        aside = os.path.join(self._path, f"{self._run}{_PARTIAL}")
+        with open(aside, "w", encoding="utf-8") as f:
+            json.dump(index, f, indent=1)
+        os.replace(aside, os.path.join(self._path, _INDEX))
+
+    def sweep(self) -> None:
+        """Remove what earlier runs left that are not in use."""
+        keep = {os.path.basename(s.path) for s in self._shards.values()}
+        for entry in os.scandir(self._path):
+            if entry.name in keep or not entry.name.endswith((_SHARD, _PARTIAL)):
+                continue
+            with contextlib.suppress(OSError):
+                age = time.time() - entry.stat().st_mtime
+                if entry.name in self._old or age > _IN_USE:
+                    os.unlink(entry.path)
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        for shard in self._shards.values():
+            shard.discard()
+
+
+def _files_of(path: str) -> list[str]:
+    """The files of a dataset that was saved there before."""
+    try:
+        return [name for name, _ in _index(path)["shards"]]
+    except (errors.NotFoundError, errors.DataLossError):
+        return []
+
+
+def _index(path: str) -> Any:
+    name = os.path.join(path, _INDEX)
+    try:
+        with open(name, encoding="utf-8") as f:
+            index = json.load(f)
+    except (FileNotFoundError, NotADirectoryError) as e:
+        raise errors.NotFoundError(
+            f"No dataset was saved at {path}: there is no {_INDEX}. Datasets that "
+            "TensorFlow saved can be read by TensorFlow only."
+        ) from e
+    except ValueError as e:
+        raise errors.DataLossError(f"{name} is damaged: {e}") from e
+    if not isinstance(index, dict) or index.get("format") != _FORMAT:
+        raise errors.DataLossError(f"{name} does not belong to a dataset.")
+    if not {"spec", "compression", "shards"} <= index.keys():
+        raise errors.DataLossError(f"{name} is damaged: it is not complete.")
+    return index
+
+
+def load(
+    path: str, spec: Any, compression: Any, wait: bool
+) -> list[saved_shards.SavedShard]:
+    """The shards that were saved.
+
+    Raises:
+        NotFoundError: there are none, even after waiting.
+        ValueError: they have another compression.
+        InvalidArgumentError: they have another spec.
+    """
+    index = _awaited(path) if wait else _index(path)
+    found = structure_json.to_spec(index["spec"])
+    if spec is not None:
+        _check_same(spec, found, path)
+    if (
+        compression is not None
+        and check_compression(compression) != index["compression"]
+    ):
+        raise ValueError(
+            f"The dataset at {path} was saved with compression="
+            f"{index['compression']!r}, received {compression!r}."
+        )
+    return [
+        saved_shards.SavedShard(
+            os.path.join(path, name), index["compression"], count, spec or found
+        )
+        for name, count in index["shards"]
+    ]
+
+
+def _awaited(path: str) -> Any:
+    end = time.monotonic() + PATIENCE
+    has_told = False
+    while True:
+        try:
+            return _index(path)
+        except errors.NotFoundError:
+            if time.monotonic() > end:
+                raise
+        if not has_told:
+            _LOG.info("Waiting up to %.0f s for a dataset at %s.", PATIENCE, path)
+            has_told = True
+        time.sleep(_LOOK)
+
+
+def _check_same(given: Any, found: Any, path: str) -> None:
+    here, there = list(elements.paths(given)), list(elements.paths(found))
+    if not all(isinstance(s, specs.TensorSpec) for _, s in here):
+        raise TypeError(f"element_spec must consist of TensorSpec, received {given!r}.")
+    if [p for p, _ in here] != [p for p, _ in there] or not all(
+        a.dtype == b.dtype and (b.shape is None or a.fits(b.shape))
+        for (_, a), (_, b) in zip(here, there, strict=True)
+    ):
+        raise errors.InvalidArgumentError(
+            f"The dataset at {path} has elements of {found}, which do not fit the "
+            f"given element_spec {given}."
+        )

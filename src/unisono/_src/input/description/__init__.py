@@ -1,0 +1,1 @@
+"""Tables that tell a person who reads what of a dataset."""

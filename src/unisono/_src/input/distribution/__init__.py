@@ -1,0 +1,1 @@
+"""Which worker and which replica gets which part of a dataset."""

@@ -1,0 +1,1 @@
+"""Other people's loaders, as sources of a dataset."""

@@ -1,0 +1,78 @@
+"""Loaders that a user has already, as the source of a plan.
+
+None of their packages is imported here: what the user's program has not loaded, the
+object that it gave us cannot be made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from unisono._src.input.loaders import grain, hugging_face, keras, torch
+from unisono._src.input.plan import elements, loader_structures, nodes
+from unisono._src.input.sources import arrays, iterables
+
+
+def to_node(loader: Any) -> nodes.Node:
+    """The plan of a dataset, or of whatever else can be iterated.
+
+    Raises:
+        TypeError: it cannot be iterated.
+    """
+    node = getattr(loader, "_node", None)
+    if isinstance(node, nodes.Node):
+        return node
+    for known in _KNOWN:
+        node = known(loader)
+        if node is not None:
+            return node
+    by_number = hasattr(type(loader), "__getitem__")
+    if isinstance(loader, (str, bytes)) or not (
+        by_number or isinstance(loader, Iterable)
+    ):
+        raise TypeError(
+            "Expected a unisono.data.Dataset, a loader of Grain, PyTorch, Hugging Face "
+            "or Keras, arrays, or something else to iterate over, received "
+            f"{type(loader).__name__}."
+        )
+    torch.check_processes(loader)
+    if isinstance(loader, Iterator):
+        return iterables.OneShot(iterables.Once(loader))
+    if not isinstance(loader, Iterable):
+        return iterables.Loader(iterables.Numbered(loader))
+    return iterables.Loader(loader)
+
+
+def _arrays(loader: Any) -> nodes.Node | None:
+    """Arrays whose rows are the elements; in a dict, lists as well."""
+    is_dict = isinstance(loader, Mapping)
+    if elements.is_structure(loader):
+        leaves = list(elements.leaves(loader))
+    else:
+        leaves = [loader]
+    if leaves and all(
+        hasattr(x, "__array__") or (is_dict and isinstance(x, list)) for x in leaves
+    ):
+        return arrays.Slices.of(elements.map_leaves(loader_structures.tensor, loader))
+    if is_dict:
+        raise TypeError(
+            "Expected a dict of arrays or lists with one row per example, as "
+            "Dataset.from_tensor_slices takes it, received a "
+            f"{type(loader).__name__} of {_types_of(leaves)}. To go through what a "
+            "dict holds, give list(d.values()), or one of them: d[key]."
+        )
+    return None
+
+
+def _types_of(leaves: list[Any]) -> str:
+    return ", ".join(sorted({type(x).__name__ for x in leaves})) or "nothing"
+
+
+_KNOWN = (
+    grain.to_node,
+    torch.to_node,
+    hugging_face.to_node,
+    keras.to_node,
+    _arrays,
+)

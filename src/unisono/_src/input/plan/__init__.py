@@ -1,0 +1,1 @@
+"""The tree of a dataset, and the protocol of reading from it."""

@@ -1,0 +1,385 @@
+"""Elements of a dataset: nested structures of host arrays.
+
+Tuples, named tuples and mappings are structure; a list is an array, as in tf.data. A
+None in a structure stays None.
+Arrays are NumPy's, with TensorFlow's element types: a Python integer is int32, a
+Python float is float32, and text is `bytes`, or an array of `bytes` objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono._src.execution import specs
+from unisono._src.foundation import errors, nest
+
+_INT32 = np.iinfo(np.int32)
+_TEXT = np.dtype(object)
+
+
+class HostArray(np.ndarray):
+    """What iterating over a dataset gives: a NumPy array with TensorFlow's `numpy`.
+
+    >>> present(np.arange(3)).numpy().tolist()
+    [0, 1, 2]
+    """
+
+    def numpy(self) -> Any:
+        """The plain NumPy value; a scalar for shape ()."""
+        return plain(self)
+
+
+def as_array(x: Any) -> np.ndarray:
+    """A part of an element as an array; NumPy would cut text at zero bytes."""
+    if isinstance(x, bytes):
+        array = np.empty((), object)
+        array[()] = x
+        return array
+    return np.asarray(x)
+
+
+def plain(x: Any) -> Any:
+    """A NumPy array, or a NumPy scalar or `bytes` for shape ()."""
+    array = as_array(x)
+    return array[()] if array.ndim == 0 else array
+
+
+def is_dataset(x: object) -> bool:
+    """Whether a part of an element is itself a dataset, as of `window`."""
+    return hasattr(type(x), "_unisono_dataset")
+
+
+def is_structure(x: object) -> bool:
+    """Whether `x` has components; a list is one array."""
+    kind = type(x)
+    if kind is np.ndarray:
+        return False
+    return kind is tuple or kind is dict or isinstance(x, (tuple, Mapping))
+
+
+def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:
+    """Apply `fn` to every array of an element.
+
+    >>> map_leaves(lambda x: x + 1, {"a": 1, "b": (2, 3)})
+    {'a': 2, 'b': (3, 4)}
+    """
+    if is_structure(element):
+        parts = [map_leaves(fn, c) for c in nest.children(element)]
+        return nest.rebuild(element, parts)
+    return None if element is None else fn(element)
+
+
+def leaves(element: Any) -> Iterator[Any]:
+    """Every array of an element, depth first."""
+    if is_structure(element):
+        for child in nest.children(element):
+            yield from leaves(child)
+    elif element is not None:
+        yield element
+
+
+def paths(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every array of an element with its place in the structure.
+
+    >>> list(paths({"a": 1, "b": (2, 3)}))
+    [("['a']", 1), ("['b'][0]", 2), ("['b'][1]", 3)]
+    """
+    if isinstance(element, Mapping):
+        for key in nest.keys(element):
+            yield from paths(element[key], f"{prefix}[{key!r}]")
+    elif isinstance(element, tuple):
+        for index, child in enumerate(element):
+            yield from paths(child, f"{prefix}[{index}]")
+    elif element is not None:
+        yield prefix, element
+
+
+def present(element: Any) -> Any:
+    """An element as the user sees it."""
+    if type(element) is np.ndarray:
+        return element.view(HostArray)
+    return map_leaves(_presented, element)
+
+
+def _presented(x: Any) -> Any:
+    return x if is_dataset(x) else as_array(x).view(HostArray)
+
+
+def convert(element: Any) -> Any:
+    """Any structure as an element; see the module for the types."""
+    if type(element) is np.ndarray and element.dtype.kind in "biufc":
+        return element
+    if element is None:
+        raise TypeError(
+            "An element of a dataset must consist of arrays, received None. Does the "
+            "function that makes it return a value?"
+        )
+    return map_leaves(to_array, element)
+
+
+def to_array(x: Any) -> Any:
+    """One array, with TensorFlow's element type.
+
+    >>> [str(to_array(v).dtype) for v in (1, 2.0, True, np.float64(3), [4, 5])]
+    ['int32', 'float32', 'bool', 'float64', 'int32']
+    """
+    if isinstance(x, (np.ndarray, np.generic)):
+        return x if x.dtype.kind in "biufc" else _encoded(np.asarray(x))
+    if isinstance(x, (str, bytes)):
+        return x.encode() if isinstance(x, str) else bytes(x)
+    if isinstance(x, (bool, int, float, complex)):
+        return np.asarray(x, _type_of_python(np.asarray(x)))
+    if isinstance(x, (list, tuple)):
+        return _from_sequence(x)
+    if x is None:
+        raise TypeError("Expected an array as a part of an element, received None.")
+    if is_dataset(x):
+        return x
+    array = np.asarray(x)
+    return array if array.dtype.kind in "biufc" else _other(array, x)
+
+
+def _other(array: np.ndarray, given: Any) -> Any:
+    if array.dtype.kind == "V":  # bfloat16 and its like
+        return array
+    if array.dtype.kind == "O" and array.ndim == 0:
+        raise TypeError(
+            f"Cannot convert {type(given).__name__} to an array: {given!r}. Elements "
+            "consist of numbers, text, arrays of them, tuples and dicts."
+        )
+    return _encoded(array)
+
+
+def _from_sequence(x: Sequence[Any]) -> np.ndarray:
+    first: Any = x
+    while isinstance(first, (list, tuple)) and len(first) and first[0] is not first:
+        first = first[0]
+    if isinstance(first, (str, bytes)):
+        return _encoded(np.array(x, _TEXT))
+    try:
+        array = np.array([to_array(v) for v in x] if _has_arrays(x) else x)
+    except ValueError as e:
+        raise ValueError(
+            f"Cannot make one array of a list whose parts differ in shape: {e}. Use a "
+            "tuple for an element of several arrays."
+        ) from e
+    if array.dtype.kind == "O":
+        return _encoded(array)
+    return array.astype(_type_of_list(x, first, array), copy=False)
+
+
+def _type_of_list(x: Sequence[Any], first: Any, array: np.ndarray) -> Any:
+    """TensorFlow's type of a list, by that of its first number or array.
+
+    Args:
+        x: the list.
+        first: its first number or array.
+        array: the list in the type that NumPy takes.
+    """
+    told = getattr(first, "dtype", None)
+    if told is None:
+        return _type_of_python(array)
+    if array.dtype.kind != "f" or all(getattr(v, "dtype", None) == told for v in x):
+        return array.dtype
+    return told if told.kind == "f" else np.float32
+
+
+def _has_arrays(x: Sequence[Any]) -> bool:
+    return any(hasattr(v, "__array__") and not isinstance(v, np.generic) for v in x)
+
+
+def _type_of_python(array: np.ndarray) -> Any:
+    if array.dtype.kind == "f":
+        return np.float32
+    if array.dtype.kind in "iu" and array.size:
+        fits = _INT32.min <= array.min() and array.max() <= _INT32.max
+        return np.int32 if fits else np.int64
+    return array.dtype
+
+
+def _encoded(array: np.ndarray) -> Any:
+    """Text as `bytes` objects."""
+    if array.ndim == 0 and isinstance(array.item(), (str, bytes)):
+        return to_array(array.item())
+    if array.dtype.kind in "US":
+        array = array.astype(_TEXT)
+    if array.dtype.kind != "O":
+        return array
+    out = np.empty(array.shape, _TEXT)
+    for index in np.ndindex(array.shape):
+        value = array[index]
+        if not isinstance(value, (str, bytes)):
+            raise TypeError(
+                f"Cannot convert {type(value).__name__} to an array: {value!r}. "
+                "Elements consist of numbers, text, arrays of them, tuples and dicts."
+            )
+        out[index] = value.encode() if isinstance(value, str) else bytes(value)
+    return out
+
+
+def spec_of(element: Any) -> Any:
+    """The exact shape and type of every array."""
+    return map_leaves(_spec_of, element)
+
+
+def _spec_of(x: Any) -> specs.TypeSpec:
+    if is_dataset(x):
+        return specs.DatasetSpec(x.element_spec)
+    return specs.TensorSpec(np.shape(x), as_array(x).dtype)
+
+
+def check_same_structure(first: Any, other: Any, what: str) -> None:
+    """Raise `TypeError` unless two elements have the same components."""
+    here = [path for path, _ in paths(first)]
+    there = [path for path, _ in paths(other)]
+    if here != there:
+        raise TypeError(
+            f"{what} must have the same components throughout; one has "
+            f"{', '.join(here) or 'one array'}, another "
+            f"{', '.join(there) or 'one array'}."
+        )
+
+
+def check_same_types(first: Any, other: Any, what: str) -> None:
+    """Raise `TypeError` unless two elements have the same components and types."""
+    check_same_structure(first, other, what)
+    for (path, a), b in zip(paths(first), leaves(other), strict=True):
+        if as_array(a).dtype != as_array(b).dtype:
+            raise TypeError(
+                f"{what} must keep its type: {path or 'it'} was "
+                f"{as_array(a).dtype} and became {as_array(b).dtype}. Give the "
+                "first one the type of the result, such as np.int64(0)."
+            )
+
+
+def _columns(elements: Sequence[Any]) -> Any:
+    """One element whose leaves are lists: the column of each component."""
+    first = elements[0]
+    if first is None:
+        return None
+    if not is_structure(first):
+        return list(elements)
+    if isinstance(first, Mapping):
+        for e in elements:
+            if not isinstance(e, Mapping) or e.keys() != first.keys():
+                check_same_structure(first, e, "The elements of a batch")
+        parts = [_columns([e[key] for e in elements]) for key in nest.keys(first)]
+    else:
+        for e in elements:
+            if not isinstance(e, tuple) or len(e) != len(first):
+                check_same_structure(first, e, "The elements of a batch")
+        parts = [_columns(list(c)) for c in zip(*elements, strict=True)]
+    return nest.rebuild(first, parts)
+
+
+def stack(elements: Sequence[Any], blank: Callable[..., np.ndarray] = np.empty) -> Any:
+    """Elements as one batch, in arrays that `blank` makes of a shape and type.
+
+    Raises:
+        InvalidArgumentError: the shapes or types of a component differ.
+        TypeError: the structures differ.
+    """
+    return map_leaves(lambda c: _stack_column(c, blank), _columns(elements))
+
+
+def _stack_column(column: list[Any], blank: Callable[..., np.ndarray]) -> np.ndarray:
+    if is_dataset(column[0]):
+        raise TypeError(
+            "Elements that are datasets cannot be batched. Batch what they hold: "
+            "flat_map(lambda window: window.batch(size))."
+        )
+    first = as_array(column[0])
+    if first.ndim == 0 and first.dtype.kind in "biufc":
+        # Much faster than `np.stack` on scalars.
+        with contextlib.suppress(ValueError):
+            array = np.array(column)
+            if array.ndim == 1 and array.dtype == first.dtype:
+                return array
+    _check_column(column)
+    out = blank((len(column), *first.shape), first.dtype)
+    for row, x in enumerate(column):
+        out[row] = x
+    return out
+
+
+def _check_column(column: list[Any]) -> None:
+    """Raise unless arrays can be stacked without changing any."""
+    if any(issubclass(kind, (tuple, Mapping)) for kind in set(map(type, column))):
+        for x in column:
+            check_same_structure(column[0], x, "The elements of a batch")
+    shapes = {np.shape(x) for x in column}
+    if len(shapes) > 1:
+        raise errors.InvalidArgumentError(
+            "Cannot batch elements of different shapes: "
+            f"{', '.join(map(str, sorted(shapes, key=str)))}. Use padded_batch, or "
+            "make the shapes equal with map."
+        )
+    types = {as_array(x).dtype for x in column}
+    if len(types) > 1:
+        raise errors.InvalidArgumentError(
+            "Cannot batch elements of different types: "
+            f"{', '.join(sorted(map(str, types)))}. Make the types equal with map."
+        )
+
+
+def frozen(x: Any) -> Any:
+    """An array through which its memory cannot be changed."""
+    if not isinstance(x, np.ndarray):
+        return x
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
+def owned(x: Any) -> Any:
+    """An array in memory that whoever gave it will not use again."""
+    return x.copy() if isinstance(x, np.ndarray) else x
+
+
+def length(batch: Any) -> int:
+    """The common size of the first axis of every array.
+
+    Raises:
+        ValueError: an array has no axis, or there is no array.
+        InvalidArgumentError: the sizes differ.
+    """
+    try:
+        found = {x.shape[0] for x in leaves(batch)}
+    except (AttributeError, IndexError):
+        found = set()
+    if len(found) == 1:
+        return found.pop()
+    sizes: dict[int, str] = {}
+    for path, x in paths(batch):
+        shape = np.shape(x)
+        if not shape:
+            raise ValueError(
+                f"The component {path or 'of the element'} is a single value and has "
+                "no batch axis. Batch the dataset first: dataset.batch(size)."
+            )
+        sizes.setdefault(shape[0], path)
+    if len(sizes) > 1:
+        told = ", ".join(f"{path or 'array'}: {size}" for size, path in sizes.items())
+        raise errors.InvalidArgumentError(
+            "The arrays of a batch disagree in their length along the first axis "
+            f"({told}). Every component needs one row per example."
+        )
+    if not sizes:
+        raise ValueError(f"A batch has no arrays: {batch!r}.")
+    return next(iter(sizes))
+
+
+def rows(batch: Any, start: int, stop: int) -> Any:
+    """A range of rows of a batch."""
+    return map_leaves(lambda x: x[start:stop], batch)
+
+
+def concatenate(batches: Sequence[Any]) -> Any:
+    """Batches joined along the first axis."""
+    if len(batches) == 1:
+        return batches[0]
+    return map_leaves(np.concatenate, _columns(batches))

@@ -1,0 +1,387 @@
+"""Sources that read files: lines of text, TFRecords, records of fixed length."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import gzip
+import os
+import zlib
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from unisono._src.execution import specs
+from unisono._src.foundation import errors
+from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.sources import crc32c
+
+_CHUNK = 1 << 20
+COMPRESSIONS = (None, "", "GZIP", "ZLIB")
+
+
+class _Inflated:
+    """One or several zlib streams as a file that is read from the beginning."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._inflate = zlib.decompressobj()
+        self._rest = b""
+        self._begun = False
+
+    def read(self, count: int) -> bytes:
+        while len(self._rest) < count:
+            chunk = self._inflate.unused_data or self._file.read(_CHUNK)
+            if not chunk:
+                break
+            if self._inflate.eof:
+                self._inflate = zlib.decompressobj()
+            self._begun = True
+            self._rest += self._inflate.decompress(chunk)
+        if not self._rest and self._begun and not self._inflate.eof:
+            raise EOFError("the compressed data ends before its end mark")
+        found, self._rest = self._rest[:count], self._rest[count:]
+        return found
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def open_file(path: str, compression: str | None) -> Any:
+    """A file to read from, uncompressed.
+
+    Raises:
+        NotFoundError: there is no such file.
+    """
+    try:
+        if compression == "GZIP":
+            return gzip.GzipFile(path, "rb")
+        file = open(path, "rb")  # noqa: SIM115
+    except FileNotFoundError as e:
+        raise errors.NotFoundError(f"{path}: No such file or directory.") from e
+    return _Inflated(file) if compression == "ZLIB" else file
+
+
+class Buffered:
+    """A file with a window of bytes that were read and not yet used.
+
+    Attributes:
+        offset: where the window begins in the uncompressed file.
+        window: the bytes.
+    """
+
+    def __init__(self, path: str, compression: str | None, offset: int) -> None:
+        self.path = path
+        self._file = open_file(path, compression)
+        self.offset = 0
+        self.window = b""
+        self._ended = False
+        self._seek(offset, compression)
+
+    def _seek(self, offset: int, compression: str | None) -> None:
+        if not compression and offset:
+            self._file.seek(offset)
+            self.offset = offset
+            return
+        while self.offset < offset:
+            chunk = self.raw(min(_CHUNK, offset - self.offset))
+            if not chunk:
+                raise errors.DataLossError(
+                    f"{self.path} is shorter than the position {offset} at which "
+                    "reading shall go on. Was it replaced?"
+                )
+            self.offset += len(chunk)
+
+    def raw(self, count: int) -> bytes:
+        try:
+            return self._file.read(count)
+        except (OSError, EOFError, zlib.error) as e:
+            raise errors.DataLossError(
+                f"{self.path} is damaged near byte {self.offset}: {e}."
+            ) from e
+
+    def extend(self, needed: int = 0) -> bool:
+        """Read more; False when nothing was left to read."""
+        if self._ended:
+            return False
+        chunk = self.raw(max(_CHUNK, needed))
+        self._ended = not chunk
+        self.window += chunk
+        return bool(chunk)
+
+    def use(self, count: int) -> None:
+        """Drop bytes from the front of the window."""
+        self.window = self.window[count:]
+        self.offset += count
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __del__(self) -> None:
+        # An iterator that is dropped in the middle of a file.
+        if hasattr(self, "_file"):
+            self.close()
+
+
+class Reader(cursors.Cursor):
+    """The records of several files, one file after the other; abstract."""
+
+    def __init__(self, node: Files) -> None:
+        self._node = node
+        self._file = 0
+        self._buffered: Buffered | None = None
+        self._ready: list[bytes] = []
+        self._ends: list[int] = []
+        self._given = 0
+        self._begin = 0
+
+    @abc.abstractmethod
+    def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
+        """Some records at the front of the window, and the offset behind each."""
+
+    def read(self, count: int) -> list[Any]:
+        """The next records."""
+        found: list[Any] = []
+        while len(found) < count and self._refill():
+            stop = self._given + count - len(found)
+            found.extend(self._ready[self._given : stop])
+            self._given = min(stop, len(self._ready))
+        return found
+
+    def skip(self, count: int) -> int:
+        """Pass over records without making elements of them."""
+        passed = 0
+        while passed < count and self._refill():
+            step = min(count - passed, len(self._ready) - self._given)
+            self._given += step
+            passed += step
+        return passed
+
+    def _refill(self) -> bool:
+        while self._given >= len(self._ready):
+            if self._file >= len(self._node.files):
+                return False
+            if self._buffered is None:
+                self._open(0)
+            assert self._buffered is not None
+            self._ready, self._ends = self._records(self._buffered)
+            self._given = 0
+            if not self._ready:
+                self._leave()
+        return True
+
+    def _open(self, offset: int) -> None:
+        path = self._node.files[self._file]
+        self._buffered = Buffered(path, self._node.compression, offset)
+        self._begin = offset
+
+    def _leave(self) -> None:
+        if self._buffered is not None:
+            self._buffered.close()
+        self._buffered = None
+        self._file += 1
+        self._begin = 0
+
+    def get_state(self) -> dict[str, Any]:
+        """The file and the offset in it."""
+        offset = self._ends[self._given - 1] if self._given else self._first_offset()
+        return {"file": self._file, "offset": offset}
+
+    def _first_offset(self) -> int:
+        if self._ready:
+            return self._begin
+        return self._buffered.offset if self._buffered is not None else 0
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue in a file at an offset."""
+        self.close()
+        self._ready, self._ends, self._given = [], [], 0
+        self._file = state["file"]
+        if self._file < len(self._node.files) and state["offset"]:
+            self._open(state["offset"])
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._buffered is not None:
+            self._buffered.close()
+            self._buffered = None
+
+    def _took(self, file: Buffered, ends: list[int]) -> list[int]:
+        """Note where this run of records began; offsets of the ends in the file."""
+        self._begin = file.offset
+        return [file.offset + end for end in ends]
+
+
+class _Lines(Reader):
+    def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
+        while b"\n" not in file.window and file.extend():
+            pass
+        cut = file.window.rfind(b"\n") + 1 or len(file.window)
+        lines = file.window[:cut].split(b"\n")
+        if file.window[:cut].endswith(b"\n"):
+            lines.pop()
+        elif not cut:
+            lines = []
+        ends = self._took(file, _ends_of_lines(lines, cut))
+        file.use(cut)
+        return [line.replace(b"\r", b"") for line in lines], ends
+
+
+def _ends_of_lines(lines: list[bytes], cut: int) -> list[int]:
+    ends = np.cumsum([len(line) + 1 for line in lines]).tolist()
+    return [min(end, cut) for end in ends]
+
+
+class _TFRecords(Reader):
+    def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
+        if not file.window:
+            file.extend()
+        records: list[bytes] = []
+        ends: list[int] = []
+        while not records and file.window:
+            records, ends, needed = self._parse(file)
+            if not records and not file.extend(needed):
+                raise errors.DataLossError(
+                    f"{file.path}: truncated record at byte {file.offset}: the file "
+                    f"ends {needed} bytes before the record does."
+                )
+        found = self._took(file, ends)
+        file.use(ends[-1] if ends else 0)
+        return records, found
+
+    def _parse(self, file: Buffered) -> tuple[list[bytes], list[int], int]:
+        """Whole records in the window; else how many bytes are missing."""
+        window, at = file.window, 0
+        headers: list[bytes] = []
+        starts: list[int] = []
+        sizes: list[int] = []
+        needed = 0
+        while at < len(window):
+            header = window[at : at + 12]
+            size = int.from_bytes(header[:8], "little") if len(header) == 12 else 0
+            end = at + 16 + size
+            if end > len(window):
+                needed = end - len(window)
+                break
+            headers.append(header)
+            starts.append(at)
+            sizes.append(size)
+            at = end
+        if not headers and needed and len(window) >= 12:
+            # A damaged length must not make us read to the end of the disk.
+            self._check(file, [window[:12]], [0], [window[:8]], "length")
+        if not headers:
+            return [], [], needed
+        good = self._check(file, headers, starts, [h[:8] for h in headers], "length")
+        starts, sizes = starts[:good], sizes[:good]
+        records = [window[s + 12 : s + 12 + n] for s, n in zip(starts, sizes)]  # noqa: B905
+        tails = [window[s + 12 + n : s + 16 + n] for s, n in zip(starts, sizes)]  # noqa: B905
+        guards = [b"\0" * 8 + t for t in tails]
+        good = self._check(file, guards, starts, records, "data")
+        ends = [s + 16 + n for s, n in zip(starts, sizes)]  # noqa: B905
+        return records[:good], ends[:good], 0
+
+    def _check(
+        self, file: Buffered, headers: Any, starts: Any, guarded: Any, what: str
+    ) -> int:
+        """How many are right before the first that is not, which must not be first."""
+        told = np.frombuffer(b"".join(h[8:12] for h in headers), "<u4")
+        wrong = crc32c.masked(crc32c.crc32c_many(guarded)) != told
+        if not wrong.any():
+            return len(wrong)
+        number = int(np.argmax(wrong))
+        if number:
+            return number
+        raise errors.DataLossError(
+            f"{file.path}: corrupted record at byte {file.offset + starts[0]}: the "
+            f"checksum of its {what} does not match. The file is damaged, or is no "
+            f"TFRecord file{'' if self._node.compression else ', or is compressed'}."
+        )
+
+
+class _Fixed(Reader):
+    def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
+        node = self._node
+        size, header, footer = node.layout
+        if file.offset == 0 and header:
+            while len(file.window) < header and file.extend():
+                pass
+            if len(file.window) < header:
+                raise errors.InvalidArgumentError(
+                    f"{file.path} has {len(file.window)} bytes, which is less than its "
+                    f"header of {header} bytes."
+                )
+            file.use(header)
+        while len(file.window) < size + footer and file.extend():
+            pass
+        count = max(0, len(file.window) - footer) // size
+        if not count and len(file.window) > footer:
+            raise errors.InvalidArgumentError(
+                f"{file.path}: excess of {len(file.window) - footer} bytes at byte "
+                f"{file.offset}: records have {size} bytes."
+            )
+        ends = [size * (i + 1) for i in range(count)]
+        records = [file.window[e - size : e] for e in ends]
+        found = self._took(file, ends)
+        file.use(size * count)
+        return records, found
+
+
+_READERS: dict[str, Callable[[Files], Reader]] = {
+    "TextLine": _Lines,
+    "TFRecord": _TFRecords,
+    "FixedLengthRecord": _Fixed,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Files(nodes.Node):
+    """The records of files.
+
+    Attributes:
+        kind: how they are read: "TextLine", "TFRecord" or "FixedLengthRecord".
+        files: the paths.
+        compression: "GZIP", "ZLIB" or None.
+        layout: bytes per record, of the header and of the footer, of fixed length.
+    """
+
+    kind: str
+    files: tuple[str, ...]
+    compression: str | None = None
+    layout: tuple[int, int, int] = (0, 0, 0)
+
+    def cursor(self) -> cursors.Cursor:
+        """Record after record, file after file."""
+        return _READERS[self.kind](self)
+
+    def _spec(self) -> Any:
+        return specs.TensorSpec((), object)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Text cannot be changed."""
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.kind}({len(self.files)} files)"
+
+
+def path_of(name: Any) -> str:
+    """A path from text, bytes, an array of one of them, or a path object."""
+    if isinstance(name, (np.ndarray, np.generic)):
+        name = name.item()
+    return os.fsdecode(name)
+
+
+def check_compression(kind: Any) -> str | None:
+    """The compression type, or None.
+
+    Raises:
+        ValueError: it is none of those that are known.
+    """
+    if kind not in COMPRESSIONS:
+        raise ValueError(
+            f"Invalid compression_type {kind!r}: expected None, '', 'GZIP' or 'ZLIB'."
+        )
+    return kind or None

@@ -1,0 +1,1 @@
+"""What a dataset does to elements on their way."""

@@ -1,0 +1,247 @@
+"""Checks of what is given to datasets: errors at the call, in the user's terms."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono._src.foundation import errors, nest
+from unisono._src.input.plan import nodes
+from unisono._src.input.stages import mapping
+
+
+def integer(value: Any, what: str) -> int:
+    """A whole number, from Python, NumPy or JAX.
+
+    Raises:
+        TypeError: it is none.
+        ValueError: it is None, as in TensorFlow.
+    """
+    if value is None:
+        raise ValueError(f"{what} must be a whole number, received None.")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number, received {value!r}.") from None
+
+
+def positive(value: Any, what: str) -> int:
+    """A whole number from 1.
+
+    Raises:
+        InvalidArgumentError: it is smaller.
+    """
+    number = integer(value, what)
+    if number < 1:
+        raise errors.InvalidArgumentError(
+            f"{what} must be greater than zero, received {value}."
+        )
+    return number
+
+
+def natural(value: Any, what: str) -> int:
+    """A whole number from 0, which None stands for as well.
+
+    Raises:
+        InvalidArgumentError: it is smaller.
+    """
+    number = 0 if value is None else integer(value, what)
+    if number < 0:
+        raise errors.InvalidArgumentError(
+            f"{what} must not be negative, received {value}."
+        )
+    return number
+
+
+def integers(values: Any, what: str) -> list[int]:
+    """Several whole numbers.
+
+    Raises:
+        TypeError: it is no sequence of them.
+    """
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{what} must be a list of whole numbers, received {values!r}.")
+    return [integer(value, f"Each of {what}") for value in values]
+
+
+def flag(value: Any, what: str) -> bool:
+    """True or False.
+
+    Raises:
+        TypeError: it is something else; "no" would count as True.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{what} must be True or False, received {value!r}.")
+    return bool(value)
+
+
+def seed(value: Any, what: str = "seed") -> int | None:
+    """A seed, or None."""
+    return None if value is None else integer(value, what)
+
+
+def parallel(count: Any, what: str = "num_parallel_calls") -> int | None:
+    """A number of calls at a time, `AUTOTUNE` or None.
+
+    Raises:
+        InvalidArgumentError: it is less than 1.
+    """
+    if count is None:
+        return None
+    number = integer(count, what)
+    if number < 1 and number != mapping.AUTOTUNE:
+        raise errors.InvalidArgumentError(
+            f"{what} must be a positive number or AUTOTUNE, received {count}."
+        )
+    return number
+
+
+def check_function(fn: Any, what: str) -> None:
+    """Raise `TypeError` unless it can be called."""
+    if not callable(fn):
+        raise TypeError(f"`{what}` must be a function, received {type(fn).__name__}.")
+
+
+def plan(dataset: Any, what: str) -> nodes.Node:
+    """The plan of a dataset that was given.
+
+    Raises:
+        TypeError: it is no dataset.
+    """
+    node = getattr(dataset, "_node", None)
+    if not isinstance(node, nodes.Node):
+        raise TypeError(f"`{what}` must be a `Dataset`, received {dataset!r}.")
+    return node
+
+
+def plans(datasets: Any, what: str) -> list[nodes.Node]:
+    """The plans of a list of datasets.
+
+    Raises:
+        TypeError: it is none.
+        ValueError: it is empty.
+    """
+    if not isinstance(datasets, Sequence) or isinstance(datasets, (str, bytes)):
+        raise TypeError(f"`{what}` must be a list of datasets, received {datasets!r}.")
+    if not len(datasets):
+        raise ValueError(f"`{what}` must not be empty.")
+    return [plan(d, f"{what}[{i}]") for i, d in enumerate(datasets)]
+
+
+def parts(like: Any, given: Any, what: str, wanted: str) -> list[Any]:
+    """The parts of `given` in the order of the components of `like`.
+
+    Args:
+        like: a tuple or mapping.
+        given: what must have the same components.
+        what: the name of the argument.
+        wanted: what the components are to be of, for the message.
+
+    Raises:
+        TypeError: it is a structure of another kind, or none.
+        ValueError: it has other components.
+    """
+    told = f"`{what}` must have the structure of {wanted}, {like!r}; received {given!r}"
+    if isinstance(like, Mapping):
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{told}, which is no dict.")
+        if given.keys() != like.keys():
+            raise ValueError(f"{told}, which has other keys.")
+        return [given[key] for key in nest.keys(like)]
+    if not isinstance(given, tuple):
+        raise TypeError(f"{told}, which is no tuple.")
+    if len(given) != len(like):
+        raise ValueError(f"{told}, which has another length.")
+    return list(given)
+
+
+def shape(given: Any, what: str) -> tuple[int | None, ...] | None:
+    """A shape whose sizes may be None; None for one of any rank.
+
+    A single number is a shape of one axis; -1 says None.
+
+    Raises:
+        TypeError: it is no shape.
+        ValueError: it is a structure of shapes, or a size is negative.
+    """
+    if given is None:
+        return None
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"{what} must be a shape, received {given!r}.")
+    sizes = given if hasattr(given, "__iter__") else [given]
+    if isinstance(sizes, Mapping) or any(isinstance(n, (list, tuple)) for n in sizes):
+        raise ValueError(f"{what} must be a shape here, received {given!r}.")
+    made = tuple(
+        None if size is None else integer(size, f"Each size in {what}")
+        for size in sizes
+    )
+    if any(size is not None and size < -1 for size in made):
+        raise ValueError(f"{what} must have sizes from 0, received {given!r}.")
+    return tuple(None if size == -1 else size for size in made)
+
+
+def shares(given: Any, what: str, thing: str, count: int | None = None) -> np.ndarray:
+    """One finite number from 0 for each of several things, in float64.
+
+    Raises:
+        TypeError: it does not consist of numbers.
+        ValueError: there is not one number for each, or one is negative.
+    """
+    told = f"{what} must be a list of numbers, received {given!r}."
+    try:
+        found = np.asarray(given)
+    except (TypeError, ValueError):
+        raise TypeError(told) from None
+    if found.dtype.kind not in "biuf":
+        raise TypeError(told)
+    found = found.astype(np.float64)
+    if found.ndim != 1 or not found.size or (count is not None and found.size != count):
+        known = "" if count is None else f", of which there are {count}"
+        raise ValueError(
+            f"{what} must have one number for each {thing}{known}; received "
+            f"{given!r} of shape {found.shape}."
+        )
+    if not np.isfinite(found).all() or (found < 0).any():
+        raise ValueError(
+            f"{what} must be finite numbers from 0, received {found.tolist()}."
+        )
+    return found
+
+
+def paths(given: Any, what: str) -> tuple[str, ...]:
+    """One or several paths.
+
+    Raises:
+        TypeError: it is something else.
+        ValueError: it is None, as in TensorFlow.
+    """
+    if given is None:
+        raise ValueError(f"`{what}` must be one or several paths, received None.")
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    if isinstance(given, (str, bytes, os.PathLike)):
+        return (os.fsdecode(given),)
+    if not isinstance(given, (list, tuple)):
+        raise TypeError(
+            f"`{what}` must contain text, a path or several, received {given!r}."
+        )
+    return tuple(path for part in given for path in paths(part, what))
+
+
+def call_generator(make: Callable[[], Any]) -> Any:
+    """What a generator function gives, to be iterated.
+
+    Raises:
+        InvalidArgumentError: it cannot be.
+    """
+    made = make()
+    if not hasattr(made, "__iter__") and not hasattr(made, "__getitem__"):
+        raise errors.InvalidArgumentError(
+            "The `generator` of from_generator must yield elements or return an "
+            f"iterable of them; it returned {made!r}."
+        )
+    return made

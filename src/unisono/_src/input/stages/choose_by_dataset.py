@@ -1,0 +1,74 @@
+"""Elements of several datasets, one at a time, by a dataset of numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from unisono._src.foundation import errors
+from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.stages import mixing
+
+
+class _Chosen(mixing.Parallel):
+    """Each element from the dataset that another dataset names."""
+
+    def __init__(
+        self, choices: cursors.Cursor, sources: Sequence[cursors.Cursor], stop: bool
+    ) -> None:
+        super().__init__([choices, *sources])
+        self._stop = stop
+        self._ended: set[int] = set()
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < count and not self._is_over():
+            choice = self._sources[0].read(1)
+            if not len(choice):
+                break
+            index = int(choice[0])
+            if not 0 <= index < len(self._sources) - 1:
+                raise errors.InvalidArgumentError(
+                    f"choice_dataset named dataset {index}, but there are "
+                    f"{len(self._sources) - 1}."
+                )
+            one = self._sources[1 + index].read(1)
+            if len(one):
+                found.append(one[0])
+            else:
+                self._ended.add(index)
+        return found
+
+    def _is_over(self) -> bool:
+        wanted = 1 if self._stop else len(self._sources) - 1
+        return len(self._ended) >= wanted
+
+    def get_state(self) -> dict[str, Any]:
+        return {"ended": sorted(self._ended), **super().get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._ended = set(state["ended"])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Choose(nodes.Node):
+    """Elements from one of several datasets, as a dataset of numbers says."""
+
+    choices: nodes.Node
+    inputs: tuple[nodes.Node, ...]
+    stop: bool
+
+    @property
+    def parents(self) -> tuple[nodes.Node, ...]:
+        """The inputs, then the choices."""
+        return (*self.inputs, self.choices)
+
+    def cursor(self) -> cursors.Cursor:
+        """Follow the choices."""
+        sources = [n.cursor() for n in self.inputs]
+        return _Chosen(self.choices.cursor(), sources, self.stop)
+
+    def _spec(self) -> Any:
+        return mixing.Concatenate(self.inputs).spec

@@ -1,0 +1,390 @@
+"""Options of datasets and of distributing them, with TensorFlow's names and checks."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from unisono._src.input.stages import argument_checks
+
+
+class AutoShardPolicy(enum.IntEnum):
+    """How a dataset is shared out among workers."""
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+class AutotuneAlgorithm(enum.Enum):
+    """How TensorFlow tunes itself; accepted for its sake."""
+
+    DEFAULT = 0
+    HILL_CLIMB = 1
+    GRADIENT_DESCENT = 2
+    MAX_PARALLELISM = 3
+    STAGE_BASED = 4
+
+
+class ExternalStatePolicy(enum.Enum):
+    """What to do about state outside of a dataset; accepted for TensorFlow's sake."""
+
+    WARN = 0
+    IGNORE = 1
+    FAIL = 2
+
+
+class InputReplicationMode(enum.Enum):
+    """For whom a `dataset_fn` is called: each worker, or each replica."""
+
+    PER_WORKER = "PER_WORKER"
+    PER_REPLICA = "PER_REPLICA"
+
+
+class _InputOptions(NamedTuple):
+    experimental_fetch_to_device: bool = True
+    experimental_replication_mode: InputReplicationMode = (
+        InputReplicationMode.PER_WORKER
+    )
+    experimental_place_dataset_on_device: bool = False
+    experimental_per_replica_buffer_size: int = 1
+
+
+class InputOptions(_InputOptions):
+    """How a distributed dataset is placed.
+
+    Attributes:
+        experimental_fetch_to_device: whether values are put on the replicas' devices;
+            else they stay on the host as NumPy arrays. None says True.
+        experimental_replication_mode: for whom a `dataset_fn` is called.
+        experimental_place_dataset_on_device: TensorFlow can run a pipeline on an
+            accelerator; it needs the two options above to be PER_REPLICA and False.
+            Pipelines run on the host here, and the values are placed as usual.
+        experimental_per_replica_buffer_size: how many steps ahead values are placed,
+            and as many more are made; 0 makes each when it is asked for.
+
+    Raises:
+        TypeError: a value is of another type.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        experimental_fetch_to_device: bool | None = True,
+        experimental_replication_mode: InputReplicationMode = (
+            InputReplicationMode.PER_WORKER
+        ),
+        experimental_place_dataset_on_device: bool = False,
+        experimental_per_replica_buffer_size: int = 1,
+    ) -> InputOptions:
+        """Check the types."""
+        fetch, size = experimental_fetch_to_device, experimental_per_replica_buffer_size
+        if not isinstance(experimental_replication_mode, InputReplicationMode):
+            raise TypeError(
+                "experimental_replication_mode must be a member of "
+                f"InputReplicationMode, received {experimental_replication_mode!r}."
+            )
+        if isinstance(size, bool) or size is None:
+            raise TypeError(
+                "experimental_per_replica_buffer_size must be a number of steps, "
+                f"received {size}."
+            )
+        return super().__new__(
+            cls,
+            fetch is None
+            or argument_checks.flag(fetch, "experimental_fetch_to_device"),
+            experimental_replication_mode,
+            argument_checks.flag(
+                experimental_place_dataset_on_device,
+                "experimental_place_dataset_on_device",
+            ),
+            argument_checks.integer(size, "experimental_per_replica_buffer_size"),
+        )
+
+
+class InputContext:
+    """What a `dataset_fn` is told about the worker that it is called for.
+
+    >>> InputContext(2, 1, 8).get_per_replica_batch_size(64)
+    8
+    """
+
+    def __init__(
+        self,
+        num_input_pipelines: int = 1,
+        input_pipeline_id: int = 0,
+        num_replicas_in_sync: int = 1,
+    ) -> None:
+        self._num_input_pipelines = num_input_pipelines
+        self._input_pipeline_id = input_pipeline_id
+        self._num_replicas_in_sync = num_replicas_in_sync
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """How many replicas compute together, over all workers."""
+        return self._num_replicas_in_sync
+
+    @property
+    def input_pipeline_id(self) -> int:
+        """Which of the pipelines this one is, from 0."""
+        return self._input_pipeline_id
+
+    @property
+    def num_input_pipelines(self) -> int:
+        """How many pipelines there are: one per worker."""
+        return self._num_input_pipelines
+
+    def get_per_replica_batch_size(self, global_batch_size: int) -> int:
+        """The part of a global batch that each replica gets.
+
+        Raises:
+            TypeError: it is no whole number.
+            ValueError: the batch cannot be divided evenly.
+        """
+        if global_batch_size is None:
+            raise TypeError("global_batch_size must be a whole number, received None.")
+        argument_checks.integer(global_batch_size, "global_batch_size")
+        if global_batch_size % self._num_replicas_in_sync:
+            raise ValueError(
+                f"The `global_batch_size` {global_batch_size} is not divisible by "
+                f"`num_replicas_in_sync` {self._num_replicas_in_sync}. Choose a "
+                "multiple, or let experimental_distribute_dataset split the batches."
+            )
+        return global_batch_size // self._num_replicas_in_sync
+
+    def __str__(self) -> str:
+        return (
+            f"tf.distribute.InputContext(input pipeline id {self._input_pipeline_id}, "
+            f"total: {self._num_input_pipelines})"
+        )
+
+
+def made_by(dataset_fn: Callable[[InputContext], Any], context: InputContext) -> Any:
+    """What a `dataset_fn` makes for a worker.
+
+    Raises:
+        TypeError: it cannot be called with an `InputContext`.
+    """
+    wanted = "dataset_fn must be a function that takes an InputContext"
+    if not callable(dataset_fn):
+        advice = (
+            " Give a dataset to experimental_distribute_dataset."
+            if hasattr(dataset_fn, "__iter__") and not isinstance(dataset_fn, str)
+            else ""
+        )
+        raise TypeError(
+            f"{wanted} and returns a dataset, received {dataset_fn!r}.{advice}"
+        )
+    try:
+        signature = inspect.signature(dataset_fn)
+    except (TypeError, ValueError):  # A function of C may not tell its arguments.
+        return dataset_fn(context)
+    try:
+        signature.bind(context)
+    except TypeError as e:
+        raise TypeError(
+            f"{wanted}; the given one takes {signature}: {e}. Write "
+            "`def dataset_fn(context): ...`."
+        ) from None
+    return dataset_fn(context)
+
+
+class _Record:
+    """Attributes with a fixed set of names, types and defaults; abstract.
+
+    Attributes of the class:
+        _types: the type of each.
+        _defaults: the values that are not None.
+        _aliases: older names, and what they mean.
+    """
+
+    _types: ClassVar[Mapping[str, type]] = {}
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _aliases: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_given", {})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        name = self._aliases.get(name, name)
+        kind = self._kind(name)
+        if issubclass(kind, _Record) and name not in self._given:
+            self._given[name] = kind()
+        return self._given.get(name, self._defaults.get(name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        name = self._aliases.get(name, name)
+        kind = self._kind(name)
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"{name} of {type(self).__name__} must be of type {kind.__name__}, "
+                f"received {value!r}."
+            )
+        self._given[name] = self._checked(name, value)
+
+    def _kind(self, name: str) -> type:
+        try:
+            return self._types[name]
+        except KeyError:
+            raise AttributeError(self._unknown(name)) from None
+
+    def _unknown(self, name: str) -> str:
+        known = ", ".join(sorted({*self._types, *self._aliases}))
+        return (
+            f"Cannot set the property {name} on {type(self).__name__}; it has {known}."
+        )
+
+    def _checked(self, name: str, value: Any) -> Any:
+        return value
+
+    def merged(self, other: Any) -> Any:
+        """A copy in which what was set on `other` wins."""
+        made = type(self)()
+        for name, value in (*self._given.items(), *other._given.items()):
+            if isinstance(value, _Record):
+                # A copy, also where there is nothing to merge it with.
+                value = (made._given.get(name) or type(value)()).merged(value)
+            made._given[name] = value
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Record):
+            return NotImplemented
+        return type(self) is type(other) and self._given == other._given
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={v!r}" for k, v in self._given.items())
+        return f"{type(self).__name__}({shown})"
+
+
+class DistributeOptions(_Record):
+    """How a dataset is shared out among workers.
+
+    >>> options = DistributeOptions()
+    >>> options.auto_shard_policy = AutoShardPolicy.OFF
+    >>> options
+    DistributeOptions(auto_shard_policy=<AutoShardPolicy.OFF: -1>)
+    """
+
+    _types: ClassVar[Mapping[str, type]] = {
+        "auto_shard_policy": AutoShardPolicy,
+        "auto_shard": bool,
+        "num_devices": int,
+    }
+    _defaults: ClassVar[Mapping[str, Any]] = {
+        "auto_shard_policy": AutoShardPolicy.AUTO,
+        "auto_shard": True,
+    }
+
+    def _checked(self, name: str, value: Any) -> Any:
+        if name == "auto_shard":
+            # The name of TensorFlow 2.0: sharding was on or off.
+            policy = AutoShardPolicy.AUTO if value else AutoShardPolicy.OFF
+            self._given["auto_shard_policy"] = policy
+        return value
+
+
+class ThreadingOptions(_Record):
+    """Accepted for TensorFlow's sake; `map` takes the number of its threads itself."""
+
+    _types: ClassVar[Mapping[str, type]] = {
+        "max_intra_op_parallelism": int,
+        "private_threadpool_size": int,
+    }
+
+
+class AutotuneOptions(_Record):
+    """Accepted for TensorFlow's sake."""
+
+    _types: ClassVar[Mapping[str, type]] = {
+        "autotune_algorithm": AutotuneAlgorithm,
+        "cpu_budget": int,
+        "enabled": bool,
+        "initial_parallelism": int,
+        "min_parallelism": int,
+        "ram_budget": int,
+    }
+
+
+class OptimizationOptions(_Record):
+    """Accepted for TensorFlow's sake: plans here need no rewriting to be fast."""
+
+    _types: ClassVar[Mapping[str, type]] = dict.fromkeys(
+        (
+            "apply_default_optimizations",
+            "filter_fusion",
+            "filter_parallelization",
+            "inject_prefetch",
+            "map_and_batch_fusion",
+            "map_and_filter_fusion",
+            "map_fusion",
+            "map_parallelization",
+            "noop_elimination",
+            "parallel_batch",
+            "seq_interleave_prefetch",
+            "shuffle_and_repeat_fusion",
+        ),
+        bool,
+    )
+
+
+class Options(_Record):
+    """What `Dataset.with_options` takes.
+
+    Attributes:
+        experimental_distribute: how the dataset is shared out among workers.
+        worker_processes: maps with `num_parallel_calls` run in so many of Grain's
+            worker processes instead of threads; for functions that are heavy and keep
+            Python busy. The processes are started anew, so a script needs the usual
+            ``if __name__ == "__main__"``. Not in TensorFlow.
+
+    Raises:
+        TypeError: an attribute is set to a value of another type.
+    """
+
+    _types: ClassVar[Mapping[str, type]] = {
+        "autotune": AutotuneOptions,
+        "dataset_name": str,
+        "deterministic": bool,
+        "experimental_distribute": DistributeOptions,
+        "experimental_external_state_policy": ExternalStatePolicy,
+        "experimental_optimization": OptimizationOptions,
+        "experimental_slack": bool,
+        "experimental_symbolic_checkpoint": bool,
+        "experimental_warm_start": bool,
+        "framework_type": list,
+        "threading": ThreadingOptions,
+        "worker_processes": int,
+    }
+    _defaults: ClassVar[Mapping[str, Any]] = {"worker_processes": 0}
+    _aliases: ClassVar[Mapping[str, str]] = {
+        "experimental_deterministic": "deterministic",
+        "experimental_threading": "threading",
+    }
+
+    def merge(self, options: Options) -> Options:
+        """A copy in which what was set on `options` wins.
+
+        Raises:
+            TypeError: it is no `Options`.
+        """
+        if not isinstance(options, Options):
+            raise TypeError(f"Expected an Options object, received {options!r}.")
+        made: Options = self.merged(options)
+        return made
+
+    def _checked(self, name: str, value: Any) -> Any:
+        if name == "worker_processes" and value < 0:
+            raise ValueError(
+                f"worker_processes must be a number of processes, received {value!r}."
+            )
+        return value

@@ -1,0 +1,180 @@
+"""Which files a plan reads, as far as it tells before it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from unisono._src.input.plan import elements, nodes
+from unisono._src.input.sources import arrays, columnar, files
+from unisono._src.input.stages import (
+    cache_memory,
+    mixing,
+    saved_shards,
+    selecting,
+    shuffling,
+    stages,
+)
+
+FILES = (files.Files, columnar.Parquet, columnar.ArrayRecord)
+_SAME = (stages.Prefetch, stages.WithOptions, stages.Opaque, cache_memory.Cache)
+# A longer list of names is not worth writing out.
+_LONGEST = 100_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """The elements of a dataset of file names.
+
+    Attributes:
+        names: in order; those of one pass if they are repeated without end.
+        is_shuffled: whether the order is another one.
+        is_endless: whether they are repeated without end.
+    """
+
+    names: tuple[str, ...]
+    is_shuffled: bool = False
+    is_endless: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What a plan reads.
+
+    Attributes:
+        files: the paths.
+        is_shuffled: whether some are read in another order.
+        unnamed: the nodes whose files are known only when they are read.
+    """
+
+    files: tuple[str, ...]
+    is_shuffled: bool
+    unnamed: tuple[mixing.Interleave, ...]
+
+
+def reading(node: nodes.Node) -> Reading:
+    """The files of every source in a plan."""
+    found: list[str] = []
+    unnamed: list[mixing.Interleave] = []
+    is_shuffled = False
+    for n in nodes.walk(node):
+        if isinstance(n, mixing.Interleave):
+            told = _opened(n)
+            if told is None:
+                unnamed.append(n)
+                continue
+            # A name that comes again and again is still one file.
+            found += dict.fromkeys(told.names)
+            is_shuffled |= told.is_shuffled
+        else:
+            found += _paths(n)
+    return Reading(tuple(found), is_shuffled, tuple(unnamed))
+
+
+def _paths(node: nodes.Node) -> tuple[str, ...]:
+    if isinstance(node, FILES):
+        return node.files
+    return (node.path,) if isinstance(node, saved_shards.SavedShard) else ()
+
+
+def made(node: mixing.Interleave) -> nodes.Node | None:
+    """The plan of one of the datasets that are mixed; None if that must be read for."""
+    if names_of(node.parent) is None:
+        return None
+    try:
+        return node.sample()
+    except Exception:
+        # A user's function that fails does so when the dataset is read, where the
+        # error belongs; a description only says less then.
+        return None
+
+
+def _opened(node: mixing.Interleave) -> Names | None:
+    """The names that a function opens one by one, if that is what it does."""
+    told, inner = names_of(node.parent), made(node)
+    if told is None or inner is None:
+        return None
+    paths = [path for n in nodes.walk(inner) for path in _paths(n)]
+    return told if len(paths) == 1 and paths[0] in told.names else None
+
+
+def names_of(node: nodes.Node) -> Names | None:
+    """The file names that are the elements of a plan, if it tells them."""
+    if isinstance(node, (arrays.Slices, arrays.Tensors, saved_shards.Shards)):
+        return _listed(node)
+    if isinstance(node, mixing.Concatenate):
+        return _joined([names_of(n) for n in node.inputs])
+    if not isinstance(node, nodes.Selecting):
+        return None
+    inner = names_of(node.parent)
+    if inner is None or isinstance(node, _SAME):
+        return inner
+    if isinstance(node, shuffling.Shuffle):
+        return dataclasses.replace(inner, is_shuffled=True)
+    if isinstance(node, selecting.Repeat):
+        return _repeated(inner, node.count)
+    return _chosen(inner, node)
+
+
+def _listed(node: Any) -> Names | None:
+    if isinstance(node, saved_shards.Shards):
+        paths = [p for d in node.items for p in _paths(d._node)]
+        return Names(tuple(paths)) if len(paths) == len(node.items) else None
+    given = node.arrays if isinstance(node, arrays.Slices) else node.element
+    if elements.is_structure(given):
+        return None
+    array = elements.as_array(given)
+    wanted = 1 if isinstance(node, arrays.Slices) else 0
+    if array.dtype.kind != "O" or array.ndim != wanted or array.size > _LONGEST:
+        return None
+    return Names(tuple(files.path_of(name) for name in array.ravel()))
+
+
+def _joined(parts: list[Names | None]) -> Names | None:
+    known = [p for p in parts if p is not None and not p.is_endless]
+    if len(known) < len(parts):
+        return None
+    names = tuple(name for p in known for name in p.names)
+    return Names(names, any(p.is_shuffled for p in known))
+
+
+def _repeated(inner: Names, count: int) -> Names | None:
+    if count < 0 or inner.is_endless:
+        return dataclasses.replace(inner, is_endless=count != 0)
+    if len(inner.names) * count > _LONGEST:
+        return None
+    return dataclasses.replace(inner, names=inner.names * count)
+
+
+def _chosen(inner: Names, node: nodes.Node) -> Names | None:
+    """What `take`, `skip` and `shard` leave of names whose order is known."""
+    total = len(inner.names)
+    if isinstance(node, selecting.Take) and (
+        node.count < 0 or (node.count >= total and not inner.is_endless)
+    ):
+        return inner
+    if inner.is_shuffled or not total:
+        return inner if not total else None
+    order = _numbers(node, total, inner.is_endless)
+    if order is None:
+        return None
+    is_endless = inner.is_endless and not isinstance(node, selecting.Take)
+    return Names(tuple(inner.names[i % total] for i in order), False, is_endless)
+
+
+def _numbers(node: nodes.Node, total: int, is_endless: bool) -> range | None:
+    """Which elements are chosen; those of one round if they come without end."""
+    if isinstance(node, selecting.Take):
+        end = min(node.count, _LONGEST)
+        return range(end) if is_endless else range(min(end, total))
+    if isinstance(node, selecting.Skip):
+        begin = node.count if node.count >= 0 else total
+        if is_endless:
+            return range(begin, begin + total) if node.count >= 0 else range(0)
+        return range(begin, total)
+    if isinstance(node, selecting.Shard) and node.shards > 0:
+        rounds = total // math.gcd(total, node.shards)
+        end = node.index + rounds * node.shards if is_endless else total
+        return range(node.index, end, node.shards)
+    return None

@@ -1,0 +1,209 @@
+"""Maps in worker processes, which Grain starts, feeds and stops."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import traceback
+from collections.abc import Callable
+from multiprocessing import reduction
+from typing import Any
+
+from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.sources import columnar
+from unisono._src.input.stages import mapping, selecting
+
+
+def _made(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
+    """In a process: what a function makes of the next element, or what was raised.
+
+    Grain would end a process that raises, and with it what is left for it.
+    """
+    try:
+        element = next(source)
+    except StopIteration:
+        raise
+    except Exception as e:
+        # Every process reads the source, and they may not be in step any more.
+        return Raised(e, is_last=True)
+    try:
+        return mapping.apply(fn, element)
+    except Exception as e:
+        return Raised(e)
+
+
+@functools.cache
+def _plan_dataset() -> type:
+    """The class that Grain knows a plan by; made when Grain is first needed."""
+    import grain
+
+    class PlanIterator(grain.DatasetIterator):
+        """A cursor in a worker process."""
+
+        def __init__(self, cursor: cursors.Cursor, fn: Callable[..., Any]) -> None:
+            super().__init__()
+            self._cursor, self._fn = cursor, fn
+
+        def __next__(self) -> Any:
+            return _made(self._cursor, self._fn)
+
+        def get_state(self) -> dict[str, Any]:
+            return self._cursor.get_state()
+
+        def set_state(self, state: dict[str, Any]) -> None:
+            self._cursor.set_state(state)
+
+    class PlanDataset(grain.IterDataset):
+        """A plan whose share Grain chooses for each worker."""
+
+        def __init__(self, node: mapping.Map, begin: dict[str, Any]) -> None:
+            super().__init__()
+            self._node, self._begin = node, begin
+            self._share = (1, 0)
+
+        def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+            self._share = (sl.step or 1, sl.start or 0)
+
+        def __iter__(self) -> Any:
+            source = self._node.parent.cursor()
+            source.set_state(self._begin)
+            shard = selecting._Shard(source, *self._share)
+            return PlanIterator(shard, self._node.fn)
+
+    return PlanDataset
+
+
+class Raised:
+    """What a worker process sends instead of an element that it could not make."""
+
+    def __init__(self, exception: Exception, is_last: bool = False) -> None:
+        self.is_last = is_last
+        trace = "".join(traceback.format_exception(exception))
+        try:
+            exception.add_note(f"In a worker process:\n{trace}")
+            # What cannot be sent would be lost on the way.
+            reduction.ForkingPickler.loads(reduction.ForkingPickler.dumps(exception))
+            self.exception = exception
+        except Exception:
+            told = f"{type(exception).__name__} in a worker process:\n{trace}"
+            self.exception = RuntimeError(told)
+
+
+class _Sent(columnar.Wrapped):
+    """What worker processes send: elements, and what they raised."""
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < count:
+            try:
+                one = next(self._iterator)
+            except StopIteration:
+                break
+            except Exception as e:
+                # A process is gone, and what it would have made.
+                one = Raised(e, is_last=True)
+            found.append(one if isinstance(one, Raised) else elements.convert(one))
+            if isinstance(one, Raised) and one.is_last:
+                break
+        return found
+
+
+class _Unpacked(cursors.Called):
+    """Elements from worker processes; what was raised there is raised here."""
+
+    _last: Exception | None = None
+
+    def read(self, count: int) -> list[Any]:
+        if self._last is not None:
+            raise RuntimeError(
+                "Worker processes cannot go on after what they read has raised an "
+                "exception, or one of them has ended. Begin another iteration."
+            ) from self._last
+        found, block = [], self._block(count)
+        for element in block:
+            if isinstance(element, Raised):
+                self._keep(block)
+                self._last = element.exception if element.is_last else None
+                raise element.exception
+            found.append(element)
+        return found
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Begin anew at a position."""
+        super().set_state(state)
+        self._last = None
+
+
+class InProcesses(cursors.Cursor):
+    """A map in `count` worker processes, in the order of the source."""
+
+    def __init__(self, node: mapping.Map, count: int) -> None:
+        self._node, self._count = node, count
+        self._begin: dict[str, Any] | None = None
+        self._inner: _Sent | None = None
+
+    def _open(self) -> _Sent:
+        if self._inner is None:
+            import grain
+
+            columnar.allow_flags()
+            if self._begin is None:
+                source = self._node.parent.cursor()
+                self._begin = source.get_state()
+                source.close()
+            options = grain.multiprocessing.MultiprocessingOptions(
+                num_workers=self._count, per_worker_buffer_size=16
+            )
+            dataset = _plan_dataset()(self._node, self._begin)
+            self._inner = _Sent(iter(dataset.mp_prefetch(options)))
+        return self._inner
+
+    def read(self, count: int) -> list[Any]:
+        """Take turns with the workers."""
+        return self._open().read(count)
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the pass began, and where each worker is."""
+        inner = self._open().get_state()
+        return {"begin": self._begin, "workers": self._count, "inner": inner}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue with as many workers as there were."""
+        self.close()
+        self._begin, self._count = state["begin"], state["workers"]
+        self._open().set_state(state["inner"])
+
+    def close(self) -> None:
+        """End the processes."""
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.close()
+
+
+def prepared(node: nodes.Node, processes: int) -> nodes.Node:
+    """A plan whose parallel maps run in worker processes, if any are wanted."""
+    if not processes:
+        return node
+
+    def change(node: nodes.Node) -> nodes.Node | None:
+        if isinstance(node, mapping.Map) and node.parallel is not None:
+            return ProcessMap(node.parent, node.fn, node.parallel, processes)
+        return None
+
+    return nodes.rewrite(node, change)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ProcessMap(mapping.Map):
+    """A map that runs in worker processes."""
+
+    processes: int = 1
+
+    def cursor(self) -> cursors.Cursor:
+        """What the workers make of each element."""
+        plain = mapping.Map(self.parent, self.fn, self.parallel)
+        return _Unpacked(InProcesses(plain, self.processes))
+
+    def sampled(self) -> nodes.Node:
+        """For one element no process is started."""
+        return mapping.Map(self.parent, self.fn)

@@ -1,0 +1,354 @@
+"""`map` and `filter`: a user's function applied to every element."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from unisono._src.execution import specs
+from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.stages import returned_arrays
+
+AUTOTUNE = -1
+# A function that takes less than this gains nothing from threads.
+_WORTH_A_THREAD = 200e-6
+_SAMPLES = 8
+
+
+def call(fn: Callable[..., Any], element: Any) -> Any:
+    """Call a user's function: the parts of a tuple are its arguments.
+
+    Raises:
+        RuntimeError: it raised `StopIteration`, which would end the data.
+    """
+    try:
+        if isinstance(element, tuple) and not hasattr(element, "_fields"):
+            return fn(*element)
+        return fn(element)
+    except StopIteration as e:
+        raise cursors.no_end(f"The function {getattr(fn, '__name__', fn)}") from e
+
+
+def apply(fn: Callable[..., Any], element: Any) -> Any:
+    """What `map` makes of an element."""
+    result = call(fn, element)
+    if isinstance(result, list):
+        # Here, and only here, a list is structure to TensorFlow as well.
+        result = tuple(result)
+    made = elements.convert(result)
+    del result
+    return returned_arrays.settled(made, element)
+
+
+class _Mapped(cursors.Called):
+    """One after the other."""
+
+    def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
+        super().__init__(source)
+        self._fn = fn
+
+    def read(self, count: int) -> list[Any]:
+        fn, block = self._fn, self._block(count)
+        try:
+            return [apply(fn, element) for element in block]
+        except BaseException:
+            self._keep(block)
+            raise
+
+
+class _Unread:
+    """What the source raised instead of an element, until its turn comes."""
+
+    def __init__(self, exception: Exception) -> None:
+        self._exception = exception
+
+    def result(self) -> Any:
+        """Raise it."""
+        try:
+            raise self._exception
+        finally:
+            # Else the exception would keep itself alive, and the threads.
+            del self
+
+
+class _Threaded(cursors.Cursor):
+    """Several at a time in threads, in the order of the source."""
+
+    def __init__(
+        self, source: cursors.Cursor, fn: Callable[..., Any], threads: int
+    ) -> None:
+        self._source = source
+        self._fn = fn
+        self._threads = threads
+        self._trail = cursors.Trail(source, max(64, 2 * threads))
+        self._waiting: collections.deque[Any] = collections.deque()
+        self._given = 0
+        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+
+    def read(self, count: int) -> list[Any]:
+        if self._pool is None:
+            self._pool = concurrent.futures.ThreadPoolExecutor(
+                self._threads, thread_name_prefix="unisono-map"
+            )
+        found: list[Any] = []
+        while len(found) < count:
+            self._submit(min(count - len(found), self._threads) + self._threads)
+            if not self._waiting:
+                break
+            # What the source raised instead of an element is not counted there.
+            self._given += not isinstance(self._waiting[0], _Unread)
+            # In no variable: what it raises would keep this frame and the threads.
+            found.append(self._waiting.popleft().result())
+        self._trail.forget_before(self._given)
+        return found
+
+    def _submit(self, wanted: int) -> None:
+        assert self._pool is not None
+        if len(self._waiting) > self._threads:
+            return
+        for _ in range(wanted - len(self._waiting)):
+            try:
+                block = self._trail.read(1)
+            except Exception as e:
+                # In its turn: what was read before it is not lost.
+                self._waiting.append(_Unread(e))
+                return
+            if not len(block):
+                return
+            self._waiting.append(self._pool.submit(apply, self._fn, block[0]))
+
+    def get_state(self) -> dict[str, Any]:
+        return {"trail": self._trail.before(self._given)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._stop()
+        self._trail.return_to(state["trail"])
+        self._given = self._trail.read_so_far
+
+    def _stop(self) -> None:
+        self._waiting.clear()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def close(self) -> None:
+        self._stop()
+        self._source.close()
+
+    def __del__(self) -> None:
+        pool = self._pool
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Tuned(cursors.Derived):
+    """Begins one after the other, and goes on in threads if the function is slow."""
+
+    def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
+        super().__init__(source)
+        self._fn = fn
+        self._took: list[float] = []
+        self._inner: cursors.Cursor | None = None
+
+    def read(self, count: int) -> list[Any]:
+        if self._inner is not None:
+            return self._inner.read(count)  # type: ignore[return-value]
+        found: list[Any] = []
+        while len(found) < count and len(self._took) < _SAMPLES:
+            one = self._source.read(1)
+            if not one:
+                return found
+            start = time.perf_counter()
+            found.append(apply(self._fn, one[0]))
+            self._took.append(time.perf_counter() - start)
+        if len(self._took) == _SAMPLES:
+            slow = sorted(self._took)[_SAMPLES // 2] > _WORTH_A_THREAD
+            self._inner = (
+                _Threaded(self._source, self._fn, _cores())
+                if slow
+                else _Mapped(self._source, self._fn)
+            )
+            if len(found) < count:
+                found.extend(self._inner.read(count - len(found)))
+        return found
+
+    def skip(self, count: int) -> int:
+        return super().skip(count) if self._inner is None else self._inner.skip(count)
+
+    def get_state(self) -> dict[str, Any]:
+        found = super().get_state() if self._inner is None else self._inner.get_state()
+        return found if "trail" in found else {"trail": cursors.at(found["source"])}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        if self._inner is not None:
+            self._inner.set_state(state)
+            return
+        self._source.set_state(state["trail"]["source"])
+        self._source.skip(state["trail"]["pass"])
+
+    def close(self) -> None:
+        if self._inner is not None:
+            self._inner.close()
+        self._source.close()
+
+
+def _cores() -> int:
+    return max(2, os.cpu_count() or 2)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Map(nodes.Unary):
+    """A function of every element.
+
+    Attributes:
+        fn: the user's function.
+        parallel: None, a number of threads, or `AUTOTUNE`.
+    """
+
+    fn: Callable[..., Any]
+    parallel: int | None = None
+    samples_spec = True
+
+    def cursor(self) -> cursors.Cursor:
+        """What the function makes of each element."""
+        source = self.parent.cursor()
+        if self.parallel is None or self.parallel == 1:
+            return _Mapped(source, self.fn)
+        if self.parallel == AUTOTUNE:
+            return _Tuned(source, self.fn)
+        return _Threaded(source, self.fn, self.parallel)
+
+    def _spec(self) -> Any:
+        return mapped_spec(lambda e: elements.spec_of(apply(self.fn, e)), self.parent)
+
+    def __str__(self) -> str:
+        return f"Map({getattr(self.fn, '__name__', type(self.fn).__name__)})"
+
+
+def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
+    """The spec of what a function makes of elements, found with the first of them.
+
+    It is asked a second time with one row less where the size of a batch is not fixed;
+    what changes then is not fixed either.
+
+    Args:
+        spec_of: the spec of what the function makes of one element.
+        parent: the elements.
+    """
+    sample = nodes.first(parent)
+    wanted = parent.spec
+    if sample is None:
+        sample = parent.example()
+    found = spec_of(sample)
+    if any(s.shape is None for s in elements.leaves(wanted)):
+        return elements.map_leaves(lambda s: specs.TensorSpec(None, s.dtype), found)
+    if not any(None in (s.shape or ()) for s in elements.leaves(wanted)):
+        return found
+    try:
+        other = spec_of(_shrunk(sample, wanted))
+    except Exception:
+        return found
+    if [p for p, _ in elements.paths(found)] != [p for p, _ in elements.paths(other)]:
+        return found
+    others = iter(elements.leaves(other))
+    return elements.map_leaves(lambda s: _merged(s, next(others)), found)
+
+
+def _shrunk(sample: Any, wanted: Any) -> Any:
+    """The sample with another size along every axis that is not fixed."""
+    specs_ = iter(elements.leaves(wanted))
+
+    def one(x: Any) -> Any:
+        array, spec = elements.as_array(x), next(specs_)
+        for axis, size in enumerate(spec.shape or ()):
+            if size is None:
+                now = array.shape[axis]
+                keep = range(now - 1) if now > 1 else [0, 0]
+                array = array.take(list(keep), axis)
+        return array
+
+    return elements.map_leaves(one, sample)
+
+
+def _merged(a: Any, b: Any) -> Any:
+    if isinstance(a, specs.DatasetSpec):
+        return a
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return specs.TensorSpec(None, a.dtype)
+    shape = [x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)]
+    return specs.TensorSpec(shape, a.dtype)
+
+
+class _Filtered(cursors.Called):
+    def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
+        super().__init__(source)
+        self._predicate = predicate
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < count:
+            wanted = count - len(found)
+            seen = 0
+            block = self._block(wanted)
+            try:
+                for element in block:
+                    seen += 1
+                    if truth(self._predicate, element):
+                        found.append(element)
+            except BaseException:
+                self._keep(block)
+                raise
+            if seen < wanted:
+                break
+        return found
+
+    def skip(self, count: int) -> int:
+        # Which elements there are only the predicate knows.
+        return cursors.Cursor.skip(self, count)
+
+
+def truth(predicate: Callable[..., Any], element: Any) -> bool:
+    """What a predicate says of an element.
+
+    Raises:
+        ValueError: it did not return one boolean.
+    """
+    answer = call(predicate, element)
+    array = np.asarray(answer)
+    if array.ndim or array.dtype != np.bool_:
+        raise ValueError(
+            "Invalid `predicate`. `predicate` must return a single boolean, received "
+            f"{answer!r}."
+        )
+    return bool(array)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Filter(nodes.Unary):
+    """The elements for which a predicate holds."""
+
+    predicate: Callable[..., Any]
+
+    def cursor(self) -> cursors.Cursor:
+        """Ask the predicate of each."""
+        return _Filtered(self.parent.cursor(), self.predicate)
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown before it has run."""
+        return nodes.UNKNOWN
+
+    @property
+    def is_fresh(self) -> bool:
+        """That of the parent."""
+        return self.parent.is_fresh
+
+    def __str__(self) -> str:
+        return f"Filter({getattr(self.predicate, '__name__', 'predicate')})"

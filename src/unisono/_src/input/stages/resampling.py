@@ -1,0 +1,153 @@
+"""`rejection_resample`: how often classes come, changed by dropping and repeating."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from unisono._src.foundation import errors
+from unisono._src.input.stages import (
+    argument_checks,
+    choose_by_dataset,
+    grouping,
+    mapping,
+)
+
+_LOG = logging.getLogger("unisono")
+# Where the shares are estimated: as many elements of each class count as seen, and
+# after so many elements the estimate is renewed.
+_PRIOR = 10
+_EVERY = 32
+# A larger share of elements that are dropped is worth a warning.
+_LARGE = 0.5
+
+
+def shares(given: Any, what: str, count: int | None = None) -> np.ndarray:
+    """The share of each class, in float32.
+
+    Raises:
+        TypeError: they are no numbers.
+        ValueError: there is not one number per class, or one is negative.
+    """
+    found = argument_checks.shares(given, what, "class", count).astype(np.float32)
+    if not found.sum() > 0:
+        raise ValueError(f"{what} must be shares, received {given!r}.")
+    return found / found.sum()
+
+
+def mixture(initial: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.float32]:
+    """How to reach the target and drop as few elements as possible.
+
+    Returns:
+        The chance of each class to be kept when elements are dropped, and the chance of
+        an element to come from the data as it is.
+
+    >>> kept, original = mixture(np.float32([0.8, 0.2]), np.float32([0.5, 0.5]))
+    >>> kept.tolist(), float(original)
+    ([0.0, 1.0], 0.625)
+    """
+    ratio = target / (initial + np.finfo(np.float32).tiny)
+    least, most = ratio.min(), ratio.max()
+    if least == most:
+        return np.ones_like(ratio), np.float32(1)
+    return (ratio - least) / (most - least), least
+
+
+class Resampler:
+    """The functions that the parts of the pipeline call.
+
+    Args:
+        class_fn: gives an element's class.
+        target: the share that each class shall have.
+    """
+
+    def __init__(self, class_fn: Callable[..., Any], target: np.ndarray) -> None:
+        self._class_fn, self._target = class_fn, target
+
+    def with_class(self, *parts: Any) -> tuple[Any, Any]:
+        """An element behind its class.
+
+        Raises:
+            InvalidArgumentError: there is no such class.
+        """
+        element = parts[0] if len(parts) == 1 else parts
+        given = mapping.call(self._class_fn, element)
+        number = grouping.integer_of(given, "class_func")
+        if not 0 <= number < self._target.size:
+            raise errors.InvalidArgumentError(
+                f"class_func gave class {number}, but target_dist has the classes 0 to "
+                f"{self._target.size - 1}."
+            )
+        return given, element
+
+    def seen(self) -> np.ndarray:
+        """What is assumed before the first element."""
+        return np.full(self._target.size, _PRIOR, np.int64)
+
+    def estimated(self, seen: Any, classes: Any) -> tuple[Any, Any]:
+        """The shares after some more elements, for each of the next ones."""
+        seen = seen + np.bincount(classes, minlength=self._target.size)
+        return seen, np.tile((seen / seen.sum()).astype(np.float32), (_EVERY, 1))
+
+    def accepts(self, initial: Any, chance: Any, pair: Any) -> bool:
+        """Whether an element is kept."""
+        kept, _ = mixture(np.asarray(initial), self._target)
+        return bool(chance < kept[pair[0]])
+
+    def source(self, initial: Any, chance: Any) -> np.int64:
+        """0 where an element comes from the data as it is, else 1."""
+        _, original = mixture(np.asarray(initial), self._target)
+        return np.int64(chance >= original)
+
+    def warn(self, initial: np.ndarray) -> None:
+        """Tell if most elements will be dropped."""
+        kept, _ = mixture(initial, self._target)
+        dropped = float(((1 - kept) * initial).sum())
+        if dropped > _LARGE:
+            _LOG.warning(
+                "rejection_resample drops %.0f %% of the elements that it draws to get "
+                "from %s to %s.",
+                100 * dropped,
+                initial.tolist(),
+                self._target.tolist(),
+            )
+
+
+def resampled(
+    dataset: Any,
+    class_fn: Callable[..., Any],
+    target: Any,
+    initial: Any,
+    seed: int | None,
+) -> Any:
+    """Pairs of a class and an element, in other shares; see `Dataset`."""
+    wanted = shares(target, "target_dist")
+    seed = argument_checks.seed(seed)
+    steps = Resampler(class_fn, wanted)
+    original = dataset.map(steps.with_class)
+    if initial is not None:
+        known = shares(initial, "initial_dist", wanted.size)
+        steps.warn(known)
+        _, chance = mixture(known, wanted)
+        if chance == 1:
+            return original
+        found = dataset.from_tensors(known).repeat()
+    else:
+        classes = original.map(lambda number, _: number).batch(_EVERY)
+        found = classes.scan(steps.seen(), steps.estimated).unbatch()
+
+    def chances(number: int) -> Any:
+        drawn = dataset.random(
+            None if seed is None else seed + number, rerandomize_each_iteration=True
+        )
+        return drawn.map(lambda x: np.float32(x / (1 << 32)))
+
+    kept = dataset.zip(found, chances(0), original).filter(steps.accepts)
+    kept = kept.map(lambda _, __, pair: pair)
+    chosen = dataset.zip(found, chances(1)).map(steps.source)
+    # Not by the public method, which would call `class_func` to see the types.
+    inputs = (original._node, kept._node)
+    return dataset._derive(choose_by_dataset.Choose(chosen._node, inputs, True))

@@ -1,0 +1,116 @@
+"""Elements from one of several datasets: as another dataset says, or at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono._src.foundation import errors
+from unisono._src.input.plan import elements, nodes
+from unisono._src.input.stages import (
+    argument_checks,
+    choose_by_dataset,
+    mapping,
+    mixing,
+    selecting,
+    shuffling,
+)
+
+
+def chosen(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nodes.Node:
+    """The elements of the inputs whose numbers a dataset gives.
+
+    Raises:
+        TypeError: its elements are no numbers, or those of the inputs differ.
+    """
+    spec = choices.spec
+    if elements.is_structure(spec) or spec.shape != () or spec.dtype.kind not in "iu":
+        raise TypeError(
+            "Elements of `choice_dataset` must be single whole numbers, as of "
+            f"Dataset.range; those of the given one are {spec}."
+        )
+    mixing.check_alike(inputs, "datasets")
+    return choose_by_dataset.Choose(choices, tuple(inputs), stop)
+
+
+class _Drawn:
+    """Which of several datasets a random number means; a class, for processes."""
+
+    def __init__(self, chances: np.ndarray) -> None:
+        self._chances = chances
+
+    def __call__(self, generator: np.random.Generator, size: int) -> np.ndarray:
+        return generator.choice(len(self._chances), size, p=self._chances)
+
+
+def _numbers(generator: np.random.Generator, size: int) -> np.ndarray:
+    return generator.integers(0, 1 << 32, size)
+
+
+def _pick(number: Any, weights: Any) -> np.int64:
+    """The dataset that a random number below 2**32 means, by these weights.
+
+    >>> int(_pick(1 << 31, np.float32([1, 3]))), int(_pick(1, np.float32([1, 3])))
+    (1, 0)
+    """
+    ends = np.cumsum(weights, dtype=np.float64)
+    if not np.isfinite(ends).all() or (weights < 0).any() or not ends[-1] > 0:
+        raise errors.InvalidArgumentError(
+            "Each element of `weights` must have finite numbers from 0, and one above "
+            f"it, received {np.asarray(weights).tolist()}."
+        )
+    place = number / (1 << 32) * ends[-1]
+    return np.int64(np.searchsorted(ends, place, side="right"))
+
+
+def sampled(
+    inputs: Sequence[nodes.Node], weights: Any, order: shuffling.Order, stop: bool
+) -> nodes.Node:
+    """The elements of inputs that are drawn at random.
+
+    Args:
+        inputs: the datasets.
+        weights: one number for each, a dataset with such numbers for each draw, or
+            None for equal ones.
+        order: of the random numbers.
+        stop: whether the first input that ends is the end.
+
+    Raises:
+        TypeError: the weights are no numbers, or the elements of the inputs differ.
+        ValueError: there is not one weight from 0 for each input.
+    """
+    mixing.check_alike(inputs, "datasets")
+    if elements.is_dataset(weights):
+        plan = argument_checks.plan(weights, "weights")
+        _check_weights(plan.spec, len(inputs))
+        numbers = shuffling.RandomNumbers(_numbers, order)
+        drawn: nodes.Node = mapping.Map(
+            mixing.Zip((numbers, plan), (0, 1)), _pick, None
+        )
+        return choose_by_dataset.Choose(drawn, tuple(inputs), stop)
+    if weights is None:
+        weights = np.ones(len(inputs))
+    chances = argument_checks.shares(weights, "weights", "dataset", len(inputs))
+    # A dataset that is never drawn must not be waited for at the end.
+    given = [n for n, chance in zip(inputs, chances, strict=True) if chance]
+    if not given:
+        return selecting.Take(inputs[0], 0)
+    drawn = shuffling.RandomNumbers(_Drawn(chances[chances > 0] / chances.sum()), order)
+    return choose_by_dataset.Choose(drawn, tuple(given), stop)
+
+
+def _check_weights(spec: Any, count: int) -> None:
+    if elements.is_structure(spec) or spec.dtype.kind not in "fV":
+        raise TypeError(
+            "Elements of a dataset of `weights` must be arrays of floating-point "
+            f"numbers; those of the given one are {spec}."
+        )
+    if spec.shape is not None and (
+        len(spec.shape) != 1 or spec.shape[0] not in (None, count)
+    ):
+        raise ValueError(
+            f"Elements of a dataset of `weights` must have one number for each of the "
+            f"{count} datasets; those of the given one are {spec}."
+        )

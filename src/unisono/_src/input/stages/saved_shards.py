@@ -1,0 +1,57 @@
+"""The files of a saved dataset, as nodes of a plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from unisono._src.foundation import errors
+from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.sources import arrays
+from unisono._src.input.stages import cache_files
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SavedShard(nodes.Node):
+    """The elements of one file of a saved dataset.
+
+    Attributes:
+        path: the file.
+        compression: None or "GZIP".
+        count: how many elements it has.
+        signature: their spec.
+    """
+
+    path: str
+    compression: str | None
+    count: int
+    signature: Any
+
+    def cursor(self) -> cursors.Cursor:
+        """From the file.
+
+        Raises:
+            NotFoundError: it was replaced since the dataset was loaded.
+        """
+        if not os.path.exists(self.path):
+            raise errors.NotFoundError(
+                f"{self.path} is gone: the dataset was saved anew since it was loaded. "
+                "Load it again."
+            )
+        return cache_files.Reading(self.path, self.compression, lambda: self.signature)
+
+    @property
+    def cardinality(self) -> int:
+        """How many there are."""
+        return self.count
+
+    def _spec(self) -> Any:
+        return self.signature
+
+    def __str__(self) -> str:
+        return f"Saved({self.path})"
+
+
+class Shards(arrays.Listed):
+    """A dataset of datasets, one for each file."""

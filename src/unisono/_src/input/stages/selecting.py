@@ -1,0 +1,258 @@
+"""Transformations that choose and order elements without looking at them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from unisono._src.foundation import errors
+from unisono._src.input.plan import cursors, nodes
+
+Make = Callable[[], cursors.Cursor]
+
+
+class _Take(cursors.Derived):
+    def __init__(self, source: cursors.Cursor, count: int) -> None:
+        super().__init__(source)
+        self._left = count
+
+    def read(self, count: int) -> Any:
+        found = self._source.read(min(count, self._left))
+        self._left -= len(found)
+        return found
+
+    def skip(self, count: int) -> int:
+        passed = self._source.skip(min(count, self._left))
+        self._left -= passed
+        return passed
+
+    def get_state(self) -> dict[str, Any]:
+        return {"left": self._left, **super().get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._left = state["left"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Take(nodes.Selecting):
+    """The first `count` elements."""
+
+    count: int
+
+    def selecting(self, make: Make) -> cursors.Cursor:
+        """Stop after `count`; a negative count means all."""
+        return make() if self.count < 0 else _Take(make(), self.count)
+
+    @property
+    def cardinality(self) -> int:
+        """At most `count`."""
+        inner = self.parent.cardinality
+        if self.count < 0 or inner == nodes.UNKNOWN:
+            return inner
+        return self.count if inner == nodes.INFINITE else min(inner, self.count)
+
+    def __str__(self) -> str:
+        return f"Take({self.count})"
+
+
+class _Skip(cursors.Derived):
+    def __init__(self, source: cursors.Cursor, count: int) -> None:
+        super().__init__(source)
+        self._left = count
+
+    def read(self, count: int) -> Any:
+        if self._left:
+            self._source.skip(self._left)
+            self._left = 0
+        return self._source.read(count)
+
+    def get_state(self) -> dict[str, Any]:
+        return {"left": self._left, **super().get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._left = state["left"]
+
+
+class Nothing(cursors.Cursor):
+    """No element at all."""
+
+    def read(self, count: int) -> list[Any]:
+        """Nothing."""
+        return []
+
+    def get_state(self) -> dict[str, Any]:
+        """Nothing to tell."""
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Nothing to do."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Skip(nodes.Selecting):
+    """All but the first `count` elements."""
+
+    count: int
+
+    def selecting(self, make: Make) -> cursors.Cursor:
+        """Start after `count`; a negative count leaves nothing."""
+        return Nothing() if self.count < 0 else _Skip(make(), self.count)
+
+    @property
+    def cardinality(self) -> int:
+        """What is left."""
+        inner = self.parent.cardinality
+        if inner >= 0 and self.count < 0:
+            return 0
+        return inner if inner < 0 else max(0, inner - self.count)
+
+    def __str__(self) -> str:
+        return f"Skip({self.count})"
+
+
+# `shard(SHARD_HINT, SHARD_HINT)` marks where AutoShardPolicy.HINT puts the shard.
+SHARD_HINT = -1
+
+
+class _Shard(cursors.Derived):
+    """Every `shards`-th element from `index` on."""
+
+    def __init__(self, source: cursors.Cursor, shards: int, index: int) -> None:
+        super().__init__(source)
+        self._shards, self._index, self._begun = shards, index, False
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < count:
+            # Before each, not after: no one waits for what is not wanted.
+            others = self._shards - 1 if self._begun else self._index
+            if self._source.skip(others) < others:
+                break
+            self._begun = True
+            one = self._source.read(1)
+            if not len(one):
+                break
+            found.append(one[0])
+        return found
+
+    def get_state(self) -> dict[str, Any]:
+        return {"begun": self._begun, **super().get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state(state)
+        self._begun = state["begun"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shard(nodes.Selecting):
+    """Every `shards`-th element, beginning with number `index`."""
+
+    shards: int
+    index: int
+
+    def selecting(self, make: Make) -> cursors.Cursor:
+        """Take one, pass over the others."""
+        if self.shards == SHARD_HINT:
+            raise errors.FailedPreconditionError(
+                "`shard(SHARD_HINT, SHARD_HINT)` can only be used with a distributed "
+                "dataset whose auto_shard_policy is HINT."
+            )
+        return _Shard(make(), self.shards, self.index)
+
+    @property
+    def cardinality(self) -> int:
+        """The share of this shard."""
+        inner = self.parent.cardinality
+        if inner < 0:
+            return inner
+        return len(range(self.index, inner, self.shards))
+
+    def __str__(self) -> str:
+        return f"Shard({self.index} of {self.shards})"
+
+
+class _Repeat(cursors.Cursor):
+    def __init__(self, make: Make, count: int) -> None:
+        self._make, self._count = make, count
+        self._epoch = 0
+        self._source = make()
+        self._any = False
+        self._over = count == 0
+
+    def read(self, count: int) -> Any:
+        if self._over:
+            return []
+        found = self._source.read(count)
+        self._any = self._any or bool(len(found))
+        if len(found) == count:
+            return found
+        joined = list(found)
+        while len(joined) < count and self._next_epoch():
+            more = self._source.read(count - len(joined))
+            self._any = self._any or bool(len(more))
+            joined.extend(more)
+        return joined
+
+    def skip(self, count: int) -> int:
+        passed = 0 if self._over else self._source.skip(count)
+        self._any = self._any or bool(passed)
+        while passed < count and self._next_epoch():
+            more = self._source.skip(count - passed)
+            self._any = self._any or bool(more)
+            passed += more
+        return passed
+
+    def _next_epoch(self) -> bool:
+        """Begin again, unless that was the last time or there is nothing to repeat."""
+        self._epoch += 1
+        self._over = self._over or self._epoch == self._count or not self._any
+        if self._over:
+            return False
+        self._source.close()
+        self._source = self._make()
+        self._any = False
+        return True
+
+    def get_state(self) -> dict[str, Any]:
+        return {
+            "epoch": self._epoch,
+            "any": self._any,
+            "over": self._over,
+            "source": self._source.get_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._epoch, self._any = state["epoch"], state["any"]
+        self._over = state["over"]
+        self._source.set_state(state["source"])
+
+    def close(self) -> None:
+        self._source.close()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Repeat(nodes.Selecting):
+    """The elements again and again."""
+
+    count: int
+    keeps_spec = True
+
+    def selecting(self, make: Make) -> cursors.Cursor:
+        """`count` times; for ever if it is negative."""
+        return _Repeat(make, self.count)
+
+    @property
+    def cardinality(self) -> int:
+        """That of the parent times `count`."""
+        inner = self.parent.cardinality
+        if self.count == 0 or inner == 0:
+            return 0
+        if self.count < 0 or inner == nodes.INFINITE:
+            return nodes.INFINITE
+        return inner if inner < 0 else inner * self.count
+
+    def __str__(self) -> str:
+        return "Repeat()" if self.count < 0 else f"Repeat({self.count})"

@@ -1,0 +1,425 @@
+"""Shuffling through a buffer, as tf.data does it, with a position that can be saved."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from unisono._src.execution import specs
+from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.plan.seeds import Order
+from unisono._src.input.stages.selecting import Make
+
+
+def _generator(seed: int, number: int, *purpose: int) -> np.random.Generator:
+    """Random numbers of one pass."""
+    seeds = np.random.SeedSequence([abs(seed), number, *purpose])
+    return np.random.Generator(np.random.PCG64(seeds))
+
+
+def _mixed(seed: int, number: int, length: int) -> np.ndarray:
+    """The order in which a buffer that holds everything is emptied."""
+    return _generator(seed, number, 1).permutation(length)
+
+
+# A position is written out after so many entries, as a part of the buffer. Positions
+# between say how many entries to pass over, which is little beside filling a buffer.
+_PART = 8
+
+
+class _Shuffled(cursors.Cursor):
+    """Draws from a buffer that is filled up before each draw; abstract.
+
+    The buffer is mixed when it is full for the first time. If nothing comes after what
+    it holds, that is the order; otherwise each draw is from anywhere in it.
+    """
+
+    def __init__(self, size: int, order: Order) -> None:
+        self._size = size
+        self._order = order
+        self._number: int | None = None
+        self._seed = 0
+        self._drawn = 0
+        self._over = False
+        # Whether the buffer is mixed, and nothing came since.
+        self._is_mixed = self._is_ordered = False
+        self._buffer: list[Any] = []
+        # The position that was written out last, and how many were chosen since.
+        self._written: dict[str, Any] | None = None
+        self._since = 0
+        self._has_failed = False
+
+    @abc.abstractmethod
+    def _pull(self, count: int) -> list[Any]:
+        """The next entries for the buffer; fewer only at the end."""
+
+    @abc.abstractmethod
+    def _whole_state(self) -> dict[str, Any]:
+        """What the buffer holds, and the position of the source."""
+
+    @abc.abstractmethod
+    def _return_to(self, state: dict[str, Any]) -> None:
+        """Go to a position that `_whole_state` gave."""
+
+    def _arriving(self, count: int) -> list[Any]:
+        try:
+            arrived = self._pull(count)
+        except BaseException:
+            # Some entries may have come into the buffer.
+            self._has_failed = True
+            raise
+        if self._has_failed:
+            # Who counted on from before the exception would meet it again.
+            self._has_failed, self._written = False, None
+        return arrived
+
+    def _begin(self, seed: int, number: int) -> None:
+        self._seed, self._number = seed, number
+        self._random = _generator(seed, number)
+
+    def _choose(self, count: int) -> list[Any]:
+        """The next entries, in shuffled order."""
+        if not self._is_mixed:
+            self._mix()
+        buffer = self._buffer
+        # Before a draw the buffer is full, so this many need no new entry.
+        surplus = max(0, len(buffer) - self._size + 1)
+        missing = 0 if self._over else max(0, count - surplus)
+        arrived = self._arriving(missing) if missing else []
+        self._over = self._over or len(arrived) < missing
+        chosen: list[Any] = []
+        if self._is_ordered:
+            calm = surplus if arrived or not self._over else len(buffer)
+            chosen = [buffer.pop() for _ in range(min(count, calm))]
+            self._is_ordered = not arrived
+        chosen += self._draw(count - len(chosen), arrived)
+        self._since += len(chosen)
+        return chosen
+
+    def _draw(self, count: int, arrived: list[Any]) -> list[Any]:
+        """From anywhere in the buffer, into which one entry comes before each draw."""
+        buffer = self._buffer
+        total = min(count, len(buffer) + len(arrived))
+        draws = self._random.random(total).tolist()
+        self._drawn += total
+        chosen = []
+        append, pop = buffer.append, buffer.pop
+        for draw, entry in zip(draws, arrived, strict=False):
+            append(entry)
+            place = int(draw * len(buffer))
+            chosen.append(buffer[place])
+            buffer[place] = buffer[-1]
+            pop()
+        for draw in draws[len(arrived) :]:
+            place = int(draw * len(buffer))
+            chosen.append(buffer[place])
+            buffer[place] = buffer[-1]
+            pop()
+        return chosen
+
+    def _mix(self) -> None:
+        if self._number is None:
+            self._begin(self._order.seed, self._order.begin())
+        buffer = self._buffer
+        while len(buffer) < self._size and not self._over:
+            wanted = min(self._size - len(buffer), cursors.BLOCK)
+            arrived = self._arriving(wanted)
+            self._over = len(arrived) < wanted
+            buffer.extend(arrived)
+        # Backwards, since a list is emptied from its end.
+        places = _mixed(self._seed, self._number or 0, len(buffer))[::-1]
+        self._buffer = [buffer[place] for place in places.tolist()]
+        self._is_mixed = self._is_ordered = True
+
+    def get_state(self) -> dict[str, Any]:
+        if self._number is None:
+            self._begin(self._order.seed, self._order.begin())
+        is_near = self._since <= self._size // _PART
+        if self._written is None or self._has_failed or not is_near:
+            self._written, self._since = self._whole_state(), 0
+            self._written |= {
+                "seed": self._seed,
+                "pass": self._number,
+                "drawn": self._drawn,
+                "over": self._over,
+                "mixed": self._is_mixed,
+                "ordered": self._is_ordered,
+            }
+        return {**self._written, "passes": self._order.passes, "then": self._since}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._drawn, self._over = state["drawn"], state["over"]
+        self._is_mixed, self._is_ordered = state["mixed"], state["ordered"]
+        self._order.resume(state["seed"], state["passes"])
+        self._begin(state["seed"], state["pass"])
+        self._random.bit_generator.advance(self._drawn)  # type: ignore[attr-defined]
+        self._return_to(state)
+        self._written, self._since = None, 0
+        if state.get("then"):
+            self._choose(state["then"])
+
+
+class _ShuffledIndices(_Shuffled):
+    """Shuffles indices; the state holds those in the buffer."""
+
+    def __init__(self, source: cursors.Cursor, size: int, order: Order) -> None:
+        super().__init__(size, order)
+        self._source = source
+
+    def read(self, count: int) -> list[int]:
+        return self._choose(count)
+
+    def _pull(self, count: int) -> list[int]:
+        found: Any = self._source.read(count)
+        # Plain numbers, for positions.
+        return found.tolist() if isinstance(found, np.ndarray) else [*map(int, found)]
+
+    def _whole_state(self) -> dict[str, Any]:
+        return {"buffer": list(self._buffer), "source": self._source.get_state()}
+
+    def _return_to(self, state: dict[str, Any]) -> None:
+        self._buffer = list(state["buffer"])
+        self._source.set_state(state["source"])
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class _ShuffledElements(_Shuffled):
+    """Shuffles elements; the state tells which they were, to be read again.
+
+    An element waits in the buffer for as many draws as the buffer is large, on the
+    average, so little more than the buffer is read again.
+    """
+
+    def __init__(self, source: cursors.Cursor, size: int, order: Order) -> None:
+        super().__init__(size, order)
+        self._source = source
+        self._every = max(size, cursors.BLOCK)
+        self._trail = cursors.Trail(source, self._every)
+        self._swept = 0
+
+    def read(self, count: int) -> list[Any]:
+        return [element for _, element in self._choose(count)]
+
+    def _pull(self, count: int) -> list[Any]:
+        number = self._trail.read_so_far
+        arrived: list[Any] = []
+        try:
+            while len(arrived) < count:
+                index = self._trail.read_so_far
+                one = self._trail.read(1)
+                if not len(one):
+                    break
+                arrived.append((index, one[0]))
+        except BaseException:
+            # Whoever goes on after the exception shall miss nothing else.
+            self._buffer.extend(arrived)
+            self._is_ordered = self._is_ordered and not arrived
+            raise
+        if number - self._swept > self._every:
+            self._swept = number
+            kept = (index for index, _ in self._buffer)
+            self._trail.forget_before(min(kept, default=number))
+        return arrived
+
+    def _whole_state(self) -> dict[str, Any]:
+        kept = [index for index, _ in self._buffer]
+        end = self._trail.read_so_far
+        trail = self._trail.before(min(kept, default=end))
+        return {"kept": kept, "end": end, "trail": trail}
+
+    def _return_to(self, state: dict[str, Any]) -> None:
+        self._trail.return_to(state["trail"])
+        places = {index: place for place, index in enumerate(state["kept"])}
+        self._buffer = [None] * len(places)
+        for index, element in self._trail.read_again(state["end"]):
+            if index in places:
+                self._buffer[places[index]] = (index, element)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class _Permuted(cursors.Cursor):
+    """All of a table in random order: what a buffer that holds everything comes to.
+
+    The order is that of a buffer, because datasets that are shuffled alike must stay
+    alike, whatever stands before the shuffle.
+    """
+
+    def __init__(self, length: int, order: Order) -> None:
+        self._length, self._order = length, order
+        self._number: int | None = None
+        self._seed = self._next = 0
+        self._permutation: np.ndarray | None = None
+
+    def _begin(self) -> int:
+        if self._number is None:
+            self._seed, self._number = self._order.seed, self._order.begin()
+        return self._number
+
+    def _ordered(self) -> np.ndarray:
+        if self._permutation is None:
+            number = self._begin()
+            self._permutation = _mixed(self._seed, number, self._length)
+        return self._permutation
+
+    def read(self, count: int) -> Any:
+        """A piece of the permutation."""
+        found = self._ordered()[self._next : self._next + count]
+        self._next += len(found)
+        return found
+
+    def skip(self, count: int) -> int:
+        """Costs nothing."""
+        return len(self.read(count))
+
+    def get_state(self) -> dict[str, Any]:
+        """The permutation by its seed, and a place in it."""
+        return {
+            "seed": self._seed if self._number is not None else self._order.seed,
+            "pass": self._begin(),
+            "passes": self._order.passes,
+            "next": self._next,
+            "of": self._length,
+            "row": self._row(),
+        }
+
+    def _row(self) -> int | None:
+        """What comes next, by which a wrong order is known; None at the ends."""
+        order = self._permutation
+        if order is None or self._next >= len(order):
+            return None
+        return int(order[self._next])
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Make the same permutation again.
+
+        Raises:
+            ValueError: it comes out otherwise.
+        """
+        if state["of"] != self._length:
+            raise ValueError(
+                f"The position was saved in a shuffle of {state['of']} elements, and "
+                f"this one has {self._length}: their orders differ. Continue with the "
+                "same data."
+            )
+        self._seed, self._number = state["seed"], state["pass"]
+        self._order.resume(self._seed, state["passes"])
+        self._next, self._permutation = state["next"], None
+        if state["row"] is not None and state["row"] != self._ordered()[self._next]:
+            raise ValueError(
+                "The position was saved in another order of the same elements: this "
+                "NumPy shuffles otherwise than the one of the program that saved it. "
+                "Continue with that version."
+            )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shuffle(nodes.Selecting):
+    """Draws each element at random from the next `size` ones."""
+
+    size: int
+    order: Order
+    keeps_spec = True
+
+    def cursor(self) -> cursors.Cursor:
+        """Elements; rows are shuffled as indices."""
+        if self.rows() is not None:
+            return super().cursor()
+        return _ShuffledElements(self.parent.cursor(), self.size, self.order)
+
+    def selecting(self, make: Make) -> cursors.Cursor:
+        """Indices."""
+        source = make()
+        if isinstance(source, cursors.Count) and source.length <= self.size:
+            return _Permuted(source.length, self.order)
+        return _ShuffledIndices(source, self.size, self.order)
+
+    def __str__(self) -> str:
+        return f"Shuffle({self.size})"
+
+
+# So many numbers are drawn at once.
+_DRAWN = 256
+
+
+class _Drawn(cursors.Cursor):
+    """Random numbers; each block has a generator of its own, so that any can be had."""
+
+    def __init__(self, node: RandomNumbers) -> None:
+        self._draw, self._order = node.draw, node.order
+        self._number: int | None = None
+        self._seed = self._next = 0
+        self._block: tuple[int, Any] = (-1, None)
+
+    def _begin(self) -> None:
+        if self._number is None:
+            self._seed, self._number = self._order.seed, self._order.begin()
+
+    def read(self, count: int) -> list[Any]:
+        self._begin()
+        found: list[Any] = []
+        while len(found) < count:
+            number, place = divmod(self._next, _DRAWN)
+            if self._block[0] != number:
+                key = [abs(self._seed), self._number or 0, number]
+                drawn = self._draw(np.random.default_rng(key), _DRAWN)
+                self._block = (number, drawn)
+            some = self._block[1][place : place + count - len(found)]
+            found.extend(some)
+            self._next += len(some)
+        return found
+
+    def skip(self, count: int) -> int:
+        self._begin()
+        self._next += count
+        return count
+
+    def get_state(self) -> dict[str, Any]:
+        self._begin()
+        return {
+            "seed": self._seed,
+            "pass": self._number,
+            "passes": self._order.passes,
+            "next": self._next,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._order.resume(state["seed"], state["passes"])
+        self._seed, self._number = state["seed"], state["pass"]
+        self._next, self._block = state["next"], (-1, None)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RandomNumbers(nodes.Node):
+    """Integers without end.
+
+    Attributes:
+        draw: draws so many int64 from a generator.
+        order: numbers the passes.
+    """
+
+    draw: Callable[[np.random.Generator, int], np.ndarray]
+    order: Order
+
+    def cursor(self) -> cursors.Cursor:
+        """Another pass."""
+        return _Drawn(self)
+
+    @property
+    def cardinality(self) -> int:
+        """Infinite."""
+        return nodes.INFINITE
+
+    def sampled(self) -> nodes.Node:
+        """Not counted as a pass."""
+        return dataclasses.replace(self, order=self.order.apart())
+
+    def _spec(self) -> Any:
+        return specs.TensorSpec((), np.int64)

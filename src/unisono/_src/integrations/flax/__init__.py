@@ -1,0 +1,1 @@
+"""Flax NNX; the only modules that import Flax."""

@@ -1,0 +1,106 @@
+"""What of Flax NNX objects a checkpoint saves: the variables below them, by path."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from unisono._src.foundation import library_hooks
+from unisono._src.integrations.flax import variables
+from unisono._src.saving.checkpoint import restore_values
+from unisono._src.state import assignment
+
+
+class _Variable(library_hooks.Held):
+    """An NNX variable, made in a scope or not."""
+
+    @property
+    def _kept(self) -> Any:
+        return getattr(self.owner, "_unisono_variable", None)
+
+    @property
+    def name(self) -> str:
+        return type(self.owner).__name__
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.owner.get_raw_value().shape)
+
+    @property
+    def dtype(self) -> Any:
+        return self.owner.get_raw_value().dtype
+
+    def read(self, is_detached: bool) -> Any:
+        kept = self._kept
+        if kept is not None:
+            return assignment.read(kept)
+        value = self.owner.get_raw_value()
+        return jnp.copy(value) if is_detached else value
+
+    def assign(self, value: Any) -> None:
+        kept = self._kept
+        if kept is not None:
+            restore_values.assign(kept, value)
+            return
+        old = self.owner.get_raw_value()
+        if not jnp.issubdtype(old.dtype, jax.dtypes.prng_key):
+            value = jax.device_put(jnp.asarray(value, old.dtype), old.sharding)
+        self.owner.set_raw_value(value)
+
+
+_held: weakref.WeakValueDictionary[int, _Variable] = weakref.WeakValueDictionary()
+
+
+def _hold(variable: Any) -> _Variable | None:
+    """What stands for a variable; None if what it has is no state."""
+    if isinstance(variable, variables.TRANSIENT):
+        return None
+    value = getattr(variable, "_unisono_variable", None)
+    if value is None and not isinstance(variable.get_raw_value(), jax.Array):
+        return None
+    found = _held.get(id(variable))
+    if found is None:
+        found = _held[id(variable)] = _Variable(variable)
+    return found
+
+
+def _tree(obj: Any) -> dict[str, Any]:
+    """The variables below an object in nested dicts, by the names of their path."""
+    found: dict[str, Any] = {}
+    for path, value in nnx.iter_graph(obj):
+        held = _hold(value) if isinstance(value, nnx.Variable) else None
+        if held is None:
+            continue
+        at = found
+        for name in path[:-1]:
+            at = at.setdefault(str(name), {})
+        at[str(path[-1])] = held
+    return found
+
+
+def _branches(obj: Any, tree: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: library_hooks.Branch(obj, functools.partial(_branches, obj, value))
+        if isinstance(value, dict)
+        else value
+        for name, value in tree.items()
+    }
+
+
+class _Keeper(library_hooks.Keeper):
+    """Knows modules, optimizers, metrics, random streams and variables."""
+
+    def __getitem__(self, obj: Any) -> library_hooks.Held | dict[str, Any] | None:
+        if isinstance(obj, nnx.Variable):
+            return _hold(obj)
+        if not isinstance(obj, nnx.Pytree | nnx.State):
+            return None
+        return _branches(obj, _tree(obj))
+
+
+KEEPER = _Keeper()

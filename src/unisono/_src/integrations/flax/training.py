@@ -1,0 +1,94 @@
+"""NNX optimizers and random streams in replica context."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from unisono._src.execution import function
+from unisono._src.foundation import ambient
+from unisono._src.foundation.options import ReduceOp
+from unisono._src.values import array_operators
+
+_updates: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def updating(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`Optimizer.update`, which in replica context sums over the replicas first."""
+
+    @functools.wraps(original)
+    def update(self: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
+        frame = ambient.current()
+        if frame.strategy is None or frame.mode != ambient.REPLICA:
+            return original(self, model, grads, **kwargs)
+        leaves, structure = jax.tree.flatten(grads)
+        merge = functools.partial(
+            _reduce_and_update, self, original, model, structure, kwargs
+        )
+        return frame.replica._merge_call(merge, args=(leaves,))
+
+    return update
+
+
+def _reduce_and_update(
+    optimizer: Any,
+    original: Any,
+    model: Any,
+    structure: Any,
+    kwargs: dict[str, Any],
+    strategy: Any,
+    leaves: Sequence[Any],
+) -> Any:
+    """In cross-replica context: add up the gradients and update all copies alike."""
+    everywhere = array_operators.own(optimizer.step)
+    pairs = [(g, everywhere) for g in leaves]
+    summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
+    arrays = [getattr(g, "whole", g) for g in summed]
+    known = _updates.setdefault(optimizer, {})
+    key = (id(model), structure)
+    if key not in known:
+        alive = weakref.ref(optimizer)
+
+        def update(arrays: list[Any], kwargs: dict[str, Any]) -> None:
+            original(alive(), model, structure.unflatten(arrays), **kwargs)
+
+        known[key] = function.Function(update)
+    return known[key](arrays, kwargs)
+
+
+def drawing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`RngStream.__call__`, which gives each replica keys of its own."""
+
+    @functools.wraps(original)
+    def draw(self: Any) -> Any:
+        key = original(self)
+        frame = ambient.current()
+        if frame.mode != ambient.REPLICA or frame.port is None:
+            return key
+        if frame.port.replicas == 1:
+            return key
+        return jax.random.fold_in(key, frame.replica.replica_id_in_sync_group)
+
+    return draw
+
+
+def refusing(original: Callable[..., None]) -> Callable[..., None]:
+    """The metric `Welford`, whose state of several replicas cannot be added up."""
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        strategy = ambient.current().strategy
+        if strategy is not None and strategy.num_replicas_in_sync > 1:
+            raise ValueError(
+                "nnx.metrics.Welford keeps a running mean, which cannot be added up "
+                f"over {strategy.num_replicas_in_sync} replicas. Use "
+                "nnx.metrics.Average for the mean, or update a Welford made outside "
+                "the scope with what strategy.gather returns."
+            )
+        original(self, *args, **kwargs)
+
+    return init

@@ -1,0 +1,1 @@
+"""Keras 3 on JAX; the only modules that import Keras."""

@@ -1,0 +1,140 @@
+"""Keras optimizers in replica context: gradients are summed, every copy is updated."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from keras.src.optimizers import loss_scale_optimizer
+
+from unisono._src.execution import function, sharded_update
+from unisono._src.foundation import ambient
+from unisono._src.foundation.options import ReduceOp
+from unisono._src.state import variables
+from unisono._src.values import array_operators
+
+_updates: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def applying(original: Callable[..., None]) -> Callable[..., None]:
+    """`Optimizer.apply`, which in replica context sums over the replicas first."""
+
+    @functools.wraps(original)
+    def apply(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        frame = ambient.current()
+        is_replica = frame.strategy is not None and frame.mode == ambient.REPLICA
+        if not is_replica or len(grads) == 0:
+            original(self, grads, trainable_variables)
+            return
+        wanted = _variables(self, trainable_variables)
+        given = [i for i, g in enumerate(grads) if g is not None]
+        update = functools.partial(_reduce_and_update, self, original, wanted, given)
+        frame.replica._merge_call(update, args=([grads[i] for i in given],))
+
+    return apply
+
+
+def _variables(optimizer: Any, given: Any) -> list[Any]:
+    if given is not None:
+        return list(given)
+    if not optimizer.built:
+        raise ValueError(
+            "Pass the variables with the gradients, or call optimizer.build(variables) "
+            "first: the optimizer does not know what to update."
+        )
+    return list(optimizer._trainable_variables)
+
+
+def _reduce_and_update(
+    optimizer: Any,
+    original: Any,
+    wanted: list[Any],
+    given: list[int],
+    strategy: Any,
+    grads: Sequence[Any],
+) -> None:
+    """In cross-replica context: add up the gradients and update all copies alike."""
+    if not optimizer.built:
+        optimizer.build(wanted)
+    if _update_parts(optimizer, wanted, given, grads):
+        return
+    pairs = [
+        (g, array_operators.own(wanted[i])) for g, i in zip(grads, given, strict=True)
+    ]
+    summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
+    arrays = [getattr(g, "whole", g) for g in summed]
+    _update(optimizer, original, wanted, given)(arrays)
+
+
+def _update_parts(
+    optimizer: Any, wanted: list[Any], given: list[int], grads: Sequence[Any]
+) -> bool:
+    """Update by parts what is cut over the replicas, if that can be done."""
+    every, slots = optimizer._trainable_variables, optimizer.variables
+    own = [array_operators.own(v) for v in (*every, *slots)]
+    by_id = {id(wanted[i]): g for i, g in zip(given, grads, strict=True)}
+    is_complete = {id(v) for v in every} == by_id.keys()
+    if not is_complete or not all(isinstance(v, variables.Variable) for v in own):
+        return False
+    count = len(every)
+
+    def change(inputs: list[Any]) -> list[Any]:
+        with _of_shapes((*every, *slots), inputs):
+            weights, found = optimizer.stateless_apply(
+                inputs[count:-count], inputs[-count:], inputs[:count]
+            )
+        return [*weights, *found]
+
+    cells = [v._cell for v in own]
+    return sharded_update.update(change, cells, [by_id[id(v)] for v in every], ())
+
+
+@contextlib.contextmanager
+def _of_shapes(changed: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
+    """A block in which Keras takes variables for what has the shapes of parts."""
+    before = [v._shape for v in changed]
+    try:
+        for variable, value in zip(changed, values, strict=False):
+            variable._shape = value.shape
+        yield
+    finally:
+        for variable, shape in zip(changed, before, strict=True):
+            variable._shape = shape
+
+
+def _update(
+    optimizer: Any, original: Any, wanted: list[Any], given: list[int]
+) -> Callable[[list[Any]], None]:
+    """The compiled update of some variables; part of a program if one is being made."""
+    known = _updates.setdefault(optimizer, {})
+    key = (tuple(map(id, wanted)), tuple(given))
+    if key not in known:
+        alive = weakref.ref(optimizer)
+
+        def update(arrays: list[Any]) -> None:
+            by_index = dict(zip(given, arrays, strict=True))
+            grads = [by_index.get(i) for i in range(len(wanted))]
+            _apply(alive(), original, grads, wanted)
+
+        known[key] = function.Function(update)
+    return known[key]
+
+
+def _apply(optimizer: Any, original: Any, grads: list[Any], wanted: list[Any]) -> None:
+    if not isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer):
+        original(optimizer, grads, wanted)
+        return
+    # It decides inside a `cond` whether to update, where nothing may be assigned.
+    every, own = optimizer._trainable_variables, optimizer.variables
+    by_id = {id(v): g for v, g in zip(wanted, grads, strict=True)}
+    updated = optimizer.stateless_apply(
+        [v.value for v in own],
+        [by_id.get(id(v)) for v in every],
+        [v.value for v in every],
+    )
+    for kept, values in zip((every, own), updated, strict=True):
+        for variable, value in zip(kept, values, strict=True):
+            variable.assign(value)

@@ -1,0 +1,309 @@
+"""Keras variables that are kept in variables of a strategy.
+
+Keras asks the current distribution for a layout when it gives a variable its first
+value. That is where a variable made in a scope becomes a `StrategyVariable`: the same
+object with the same attributes, whose value lives in a `unisono.Variable`. So layers,
+optimizers, metrics and seed generators read and write through the current state frame,
+like everything else that a strategy runs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from keras.src.backend import Variable as KerasVariable
+from keras.src.backend.common import stateless_scope
+
+from unisono._src.foundation import ambient, errors
+from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.integrations import kept_variables
+from unisono._src.integrations.keras import strategy_distribution
+from unisono._src.state import assignment, frames, mirroring, variables
+from unisono._src.state.frames import Policy
+from unisono._src.values import collectives, jax_traces
+
+_AGGREGATIONS = {
+    "none": VariableAggregation.NONE,
+    "sum": VariableAggregation.SUM,
+    "mean": VariableAggregation.MEAN,
+    "only_first_replica": VariableAggregation.ONLY_FIRST_REPLICA,
+}
+_SYNCHRONIZATIONS = {
+    "auto": VariableSynchronization.AUTO,
+    "none": VariableSynchronization.NONE,
+    "on_write": VariableSynchronization.ON_WRITE,
+    "on_read": VariableSynchronization.ON_READ,
+}
+
+
+class StrategyVariable(KerasVariable):
+    """A Keras variable that was made in the scope of a strategy."""
+
+    @property
+    def _unisono_variable(self) -> variables.Variable:
+        found = self.__dict__.get("_kept")
+        if found is None:
+            raise AttributeError(f"The variable {self.path} has no value yet.")
+        return found
+
+    @property
+    def distribute_strategy(self) -> Any:
+        """The strategy in whose scope it was made."""
+        return self._unisono_variable.distribute_strategy
+
+    @property
+    def value(self) -> Any:
+        """The value as the running context sees it."""
+        kept = self.__dict__.get("_kept")
+        if kept is None:
+            return super().value
+        if stateless_scope.in_stateless_scope():
+            given = stateless_scope.get_stateless_scope().get_current_value(self)
+            if given is not None:
+                return self._maybe_autocast(_gathered(self, kept, given))
+        return self._maybe_autocast(_read(self, kept))
+
+    # Keras reads and writes `_value`; it is None before the first value.
+
+    @property
+    def _value(self) -> Any:
+        kept = self.__dict__.get("_kept")
+        if kept is not None and "_is_new" in self.__dict__:
+            # Its initializer computes at once; the value may belong to a program.
+            return jax.ShapeDtypeStruct(kept.shape, kept.dtype)
+        return None if kept is None else _read(self, kept)
+
+    @_value.setter
+    def _value(self, value: Any) -> None:
+        if value is not None:
+            self._direct_assign(value)
+        elif "_kept" in self.__dict__:
+            self._set_aside()
+
+    def _initialize_with_initializer(self, initializer: Any) -> None:
+        if not _may_be_cut():
+            super()._initialize_with_initializer(initializer)
+            return
+
+        def initial() -> Any:
+            value = initializer(self._shape, dtype=self._dtype)
+            return self._convert_to_tensor(value, dtype=self._dtype)
+
+        self._direct_assign(initial)
+
+    def _direct_assign(self, value: Any) -> None:
+        kept = self.__dict__.get("_kept")
+        self.__dict__.pop("_aside", None)
+        if kept is None:
+            self.__dict__["_kept"] = _make(self, value)
+        elif strategy_distribution.is_training():
+            _store(self, kept, value)
+        else:
+            kept_variables.assign(kept, assignment.REPLACE, value)
+
+    def assign_add(self, value: Any) -> Any:
+        """Add to the value, by the rules of synchronization and aggregation."""
+        return self._change(assignment.ADD, value)
+
+    def assign_sub(self, value: Any) -> Any:
+        """Subtract from the value."""
+        return self._change(assignment.SUB, value)
+
+    def _change(self, op: str, value: Any) -> Any:
+        kept = self.__dict__.get("_kept")
+        if kept is None or stateless_scope.in_stateless_scope():
+            method = "assign_add" if op == assignment.ADD else "assign_sub"
+            return getattr(super(), method)(value)
+        value = jnp.broadcast_to(
+            self._convert_to_tensor(value, dtype=self._dtype), self.shape
+        )
+        kept_variables.assign(kept, op, value)
+        return self.value
+
+    # While `fit` runs, its own loop holds the arrays and gives them to every step.
+
+    def _set_aside(self) -> None:
+        """Keep the array for the case that no step ever takes it."""
+        cell = self._unisono_variable._cell
+        if cell.array is not None:
+            self.__dict__["_aside"], cell.array = cell.array, None
+
+    def _take_back(self) -> None:
+        """Undo setting aside, if no step has taken the array."""
+        aside = self.__dict__.pop("_aside", None)
+        if aside is not None and self._unisono_variable._cell.array is None:
+            self._unisono_variable._cell.array = aside
+
+    def _is_lost(self) -> bool:
+        """Whether it had a value, which a step has taken."""
+        kept = self.__dict__.get("_kept")
+        if kept is None:
+            return False
+        return kept._cell.array is None or kept._cell.array.is_deleted()
+
+
+def adopt(variable: Any) -> None:
+    """Let a Keras variable be kept in a variable of the current strategy."""
+    if type(variable) is KerasVariable:
+        variable.__class__ = StrategyVariable
+
+
+def _may_be_cut() -> bool:
+    """Whether a new variable may be split over devices; each then makes its part."""
+    placement = ambient.current().placement
+    return placement is not None and placement.split_above is not None
+
+
+def _make(variable: Any, value: Any) -> variables.Variable:
+    synchronization = _SYNCHRONIZATIONS[variable.synchronization]
+    aggregation = _AGGREGATIONS[variable.aggregation]
+    if aggregation is VariableAggregation.NONE and not variable.trainable:
+        aggregation = kept_variables.aggregation_of_state(jnp.dtype(variable.dtype))
+    return kept_variables.make(
+        value,
+        trainable=variable.trainable,
+        name=variable.path,
+        synchronization=synchronization,
+        aggregation=aggregation,
+    )
+
+
+def reading(original: property) -> property:
+    """`value` of a Keras variable, which a program refuses if it cannot follow it."""
+    get = original.fget
+
+    @functools.wraps(get)  # type: ignore[arg-type]
+    def value(self: Any) -> Any:
+        if type(self) is KerasVariable and frames.frame().is_compiled:
+            _check_followed(self)
+        return get(self)  # type: ignore[misc]
+
+    return property(value)
+
+
+def _check_followed(variable: Any) -> None:
+    if stateless_scope.in_stateless_scope():
+        return  # Keras takes its value from elsewhere.
+    raise RuntimeError(
+        f"The Keras variable '{variable.path}' was made outside every scope, so a "
+        "compiled function would keep its value of this moment for ever. Make the "
+        "model, optimizer or metric inside `with strategy.scope():`; the default "
+        "strategy, unisono.distribute.get_strategy(), has one too."
+    )
+
+
+def creating(original: Callable[..., None]) -> Callable[..., None]:
+    """`__init__` of a Keras variable, whose initializer computes at once."""
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        in_scope = ambient.current().placement is not None
+        if _may_be_cut() or (in_scope and strategy_distribution.current() is None):
+            # Before it has a value; or `clear_session` was called, and Keras has
+            # forgotten whom to ask.
+            adopt(self)
+        if ambient.current().state is None or stateless_scope.in_stateless_scope():
+            original(self, *args, **kwargs)
+            return
+        self.__dict__["_is_new"] = True
+        try:
+            with jax_traces.computing():
+                original(self, *args, **kwargs)
+        finally:
+            del self.__dict__["_is_new"]
+
+    return init
+
+
+# Reading.
+
+
+def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
+    frame = ambient.current()
+    if frame.state is not None:
+        return assignment.read(kept)
+    is_training = strategy_distribution.is_training()
+    is_keras = is_training or stateless_scope.in_stateless_scope()
+    if is_keras and not collectives.is_clean() and kept._cell.array is not None:
+        # Keras finds out shapes, or compiles with values of its own choice.
+        return frames.peek(kept._cell)
+    return _hand_over(variable, kept) if is_training else assignment.read(kept)
+
+
+def _gathered(variable: StrategyVariable, kept: variables.Variable, given: Any) -> Any:
+    """The value of a weight in a step of Keras, whole; slots and the like stay split.
+
+    Else the compiler would split what is computed from it, see `partitioning`.
+    """
+    cell = kept._cell
+    is_whole = cell.split is None or given.shape != cell.shape
+    if is_whole or not variable.trainable or not strategy_distribution.is_training():
+        return given
+    return jax.lax.with_sharding_constraint(given, cell.topology.replicated)
+
+
+def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
+    """The whole value on all devices, for a program of Keras that may take it over."""
+    cell = kept._cell
+    with frames.LOCK:
+        if cell.array is None:
+            aside = variable.__dict__.get("_aside")
+            if aside is None or aside.is_deleted():
+                raise errors.FailedPreconditionError(
+                    f"The variable '{cell.name}' is being updated by a running step. "
+                    "Call model.jax_state_sync() before reading it in a callback."
+                )
+            return aside
+        if variable._is_lost():
+            return assignment.read(kept)
+        mirroring.unescape([cell])
+        if cell.policy is Policy.ON_READ and cell.copies > 1:
+            return _whole(variable, kept)
+        if cell.policy is Policy.CENTRAL:
+            return jax.device_put(cell.array, cell.topology.replicated)
+        return cell.array
+
+
+def _whole(variable: StrategyVariable, kept: variables.Variable) -> Any:
+    """The sum or mean over replicas; other workers are asked only if they must be."""
+    cell = kept._cell
+    stored, whole = variable.__dict__.get("_stored", (None, None))
+    if stored is cell.array and not whole.is_deleted():
+        return whole
+    return cell.topology.spread(assignment.read(kept))
+
+
+# Writing.
+
+
+def _store(variable: StrategyVariable, kept: variables.Variable, value: Any) -> None:
+    """Take a whole value back from a program of Keras."""
+    cell = kept._cell
+    if cell.is_stacked and cell.is_spread:
+        whole = cell.topology.spread(jnp.asarray(value, cell.dtype))
+        cell.store(_spread(kept, whole), is_fresh=True)
+        # Until someone else changes it, every worker knows the whole by itself.
+        variable.__dict__["_stored"] = (cell.array, whole)
+        return
+    if cell.is_stacked:
+        value = _spread(kept, value)
+    elif not strategy_distribution.is_syncing():
+        # It may be the array of another variable, which a step takes over.
+        value = jnp.copy(value)
+    cell.store(value, is_fresh=True)
+
+
+def _spread(kept: variables.Variable, value: Any) -> Any:
+    """One row per replica that together are `value`; sums stay exact."""
+    cell = kept._cell
+    whole = collectives.own_copy(value)
+    if not cell.is_spread:
+        whole = collectives.place(whole, cell.topology.devices[0])
+    whole = jnp.asarray(whole, cell.dtype)
+    if kept.aggregation is not VariableAggregation.SUM:
+        return jnp.broadcast_to(whole, cell.stored_shape)
+    return jnp.zeros(cell.stored_shape, cell.dtype).at[0].set(whole)

@@ -1,0 +1,160 @@
+"""`Topology`: where each device stands in the grid of a TPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono._src.machines.tpu import topology_proto
+
+RANK = 4
+# What a topology says of itself may come from elsewhere.
+_MOST_DEVICES = 1 << 20
+
+
+class Topology:
+    """The shape of a grid of devices, and the coordinates of each device in it.
+
+    `initialize_tpu_system` makes one; there is seldom a reason to do it by hand.
+
+    Args:
+        serialized: what `serialized` of another topology gave; the other arguments are
+            not looked at then.
+        mesh_shape: how many devices there are along x, y, z and the core of a chip.
+        device_coordinates: integers of shape ``[tasks, devices of a task, 4]``.
+        device_type: what kind of device stands in the grid, for their names.
+
+    Raises:
+        ValueError: the shape is not one of 4 positive numbers, or the coordinates do
+            not fit it.
+
+    >>> grid = Topology(
+    ...     mesh_shape=[1, 1, 1, 2], device_coordinates=[[[0] * 4, [0, 0, 0, 1]]]
+    ... )
+    >>> grid.num_tasks, grid.num_tpus_per_task
+    (1, 2)
+    >>> grid.tpu_device_name_at_coordinates([0, 0, 0, 1], job="worker")
+    '/job:worker/task:0/device:TPU:1'
+    """
+
+    def __init__(
+        self,
+        serialized: bytes | None = None,
+        mesh_shape: Sequence[int] | None = None,
+        device_coordinates: Any = None,
+        device_type: str = "TPU",
+    ) -> None:
+        if serialized:
+            mesh_shape, device_coordinates = topology_proto.read(serialized)
+        self._mesh_shape = _checked_shape(mesh_shape)
+        self._coordinates = _checked_coordinates(device_coordinates, self._mesh_shape)
+        self._type = device_type
+        grid = tuple(self._mesh_shape)
+        self._tasks = np.full(grid, -1, np.int32)
+        self._ordinals = np.full(grid, -1, np.int32)
+        for task, row in enumerate(self._coordinates):
+            for ordinal, place in enumerate(row):
+                self._tasks[tuple(place)] = task
+                self._ordinals[tuple(place)] = ordinal
+
+    @property
+    def mesh_shape(self) -> np.ndarray:
+        """How many devices there are along each axis."""
+        return self._mesh_shape
+
+    @property
+    def mesh_rank(self) -> int:
+        """How many axes there are."""
+        return len(self._mesh_shape)
+
+    @property
+    def device_coordinates(self) -> np.ndarray:
+        """Coordinates by task, device of the task, and axis."""
+        return self._coordinates
+
+    @property
+    def missing_devices(self) -> np.ndarray:
+        """The coordinates at which there is no device, one row for each."""
+        return np.argwhere(self._tasks < 0)
+
+    @property
+    def num_tasks(self) -> int:
+        """How many processes the devices belong to."""
+        return self._coordinates.shape[0]
+
+    @property
+    def num_tpus_per_task(self) -> int:
+        """How many devices each process has."""
+        return self._coordinates.shape[1]
+
+    def task_ordinal_at_coordinates(self, device_coordinates: Sequence[int]) -> int:
+        """Which process has the device at these coordinates."""
+        return int(self._tasks[tuple(device_coordinates)])
+
+    def tpu_device_ordinal_at_coordinates(
+        self, device_coordinates: Sequence[int]
+    ) -> int:
+        """Which of its process's devices stands at these coordinates."""
+        return int(self._ordinals[tuple(device_coordinates)])
+
+    def cpu_device_name_at_coordinates(
+        self, device_coordinates: Sequence[int], job: str | None = None
+    ) -> str:
+        """The name of the host of the device at these coordinates."""
+        return f"{self._prefix(device_coordinates, job)}/device:CPU:0"
+
+    def tpu_device_name_at_coordinates(
+        self, device_coordinates: Sequence[int], job: str | None = None
+    ) -> str:
+        """The name of the device at these coordinates."""
+        ordinal = self.tpu_device_ordinal_at_coordinates(device_coordinates)
+        prefix = self._prefix(device_coordinates, job)
+        return f"{prefix}/device:{self._type}:{ordinal}"
+
+    def _prefix(self, device_coordinates: Sequence[int], job: str | None) -> str:
+        task = self.task_ordinal_at_coordinates(device_coordinates)
+        return f"/task:{task}" if job is None else f"/job:{job}/task:{task}"
+
+    def serialized(self) -> bytes:
+        """The topology in the bytes of TensorFlow's ``TopologyProto``."""
+        return topology_proto.write(self._mesh_shape.tolist(), self._coordinates)
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self._mesh_shape))
+        return f"<Topology {shape}, {self.num_tasks} task(s)>"
+
+
+def _checked_shape(mesh_shape: Any) -> np.ndarray:
+    shape = np.asarray([] if mesh_shape is None else mesh_shape, np.int32)
+    if shape.shape != (RANK,) or (shape < 1).any():
+        raise ValueError(
+            f"`mesh_shape` must be a sequence of {RANK} positive entries; got "
+            f"`mesh_shape={mesh_shape}`"
+        )
+    if math.prod(shape.tolist()) > _MOST_DEVICES:
+        raise ValueError(
+            f"`mesh_shape` must be that of a grid of at most {_MOST_DEVICES:,} devices;"
+            f" got {shape.tolist()}."
+        )
+    return shape
+
+
+def _checked_coordinates(found: Any, shape: np.ndarray) -> np.ndarray:
+    places = np.asarray([] if found is None else found, np.int32)
+    if places.ndim != 3 or places.shape[2] != len(shape):
+        raise ValueError(
+            "`device_coordinates` must be a rank 3 int32 array with minor dimension "
+            f"equal to the `mesh_shape` rank, {len(shape)}; got shape {places.shape}."
+        )
+    if (places < 0).any() or (places >= shape).any():
+        raise ValueError(
+            f"`device_coordinates` must lie in the grid of shape {shape.tolist()}; "
+            f"received {places.reshape(-1, len(shape)).tolist()}."
+        )
+    rows = {tuple(p) for p in places.reshape(-1, len(shape)).tolist()}
+    if len(rows) != places.shape[0] * places.shape[1]:
+        raise ValueError("Two devices in `device_coordinates` have the same place.")
+    return places

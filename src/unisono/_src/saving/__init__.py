@@ -1,0 +1,1 @@
+"""State on disk: checkpoints, exported models, ending in order when preempted."""

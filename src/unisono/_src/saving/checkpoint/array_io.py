@@ -1,0 +1,98 @@
+"""Arrays to files and back: Orbax writes them, TensorStore reads what is needed.
+
+Arrays are stored uncompressed: weights do not compress, and a file that is as large as
+what it holds cannot unfold into something that fills the memory.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from unisono._src.saving.checkpoint import background
+from unisono._src.saving.format import array_store, manifest
+from unisono._src.workers import process_group
+
+# Below this size an array is read to the host and copied from there.
+_LARGE = 1 << 20
+
+
+def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
+    """Store arrays under their names in a new directory.
+
+    Raises:
+        OSError: the disk, in words.
+    """
+    directory.mkdir()
+    if not arrays:
+        return
+    if background.Ending.has_begun or process_group.current().size > 1:
+        # Orbax needs threads, and a program that has ended can start none. With
+        # several processes it wants all of them to write.
+        array_store.write_all(directory, {k: np.asarray(a) for k, a in arrays.items()})
+        return
+    import orbax.checkpoint as ocp
+    from etils import epath
+
+    handler = ocp.PyTreeCheckpointHandler(use_compression=False)
+    path = epath.Path(directory)
+    try:
+        handler.save(path, args=ocp.args.PyTreeSave(dict(arrays)))
+        handler.finalize(path)
+    finally:
+        handler.close()
+
+
+def read(
+    directory: pathlib.Path, wanted: Mapping[str, manifest.Entry], shardings: Any = None
+) -> dict[str, Any]:
+    """Read some of the stored arrays, each once.
+
+    Args:
+        directory: what `write` made; its files have been verified.
+        wanted: the entries, by the name of the stored array.
+        shardings: where to put some of the arrays; the others, and small ones, are
+            NumPy arrays.
+
+    Raises:
+        DataLossError: what is stored is not what the entry says.
+    """
+    if not wanted:
+        return {}
+    opened = array_store.open_all(directory, wanted)
+    placed = {
+        name: sharding
+        for name, sharding in (shardings or {}).items()
+        if wanted[name].nbytes >= _LARGE
+    }
+    pieces = {
+        name: _parts(placed[name], entry.shape) if name in placed else [()]
+        for name, entry in wanted.items()
+    }
+    read = array_store.read_parts(directory, opened, pieces)
+    return {
+        name: _assembled(placed[name], wanted[name].shape, parts)
+        if name in placed
+        else parts[()]
+        for name, parts in read.items()
+    }
+
+
+def _parts(sharding: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Which parts of an array the devices of this process hold, each once."""
+    held = sharding.addressable_devices_indices_map(shape).values()
+    return list(dict.fromkeys(_key(index) for index in held))
+
+
+def _key(index: Any) -> tuple[Any, ...]:
+    return tuple((s.start, s.stop) for s in index)
+
+
+def _assembled(sharding: Any, shape: tuple[int, ...], parts: Any) -> jax.Array:
+    held = sharding.addressable_devices_indices_map(shape)
+    pieces = [jax.device_put(parts[_key(i)], device) for device, i in held.items()]
+    return jax.make_array_from_single_device_arrays(shape, sharding, pieces)

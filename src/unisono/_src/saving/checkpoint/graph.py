@@ -1,0 +1,80 @@
+"""The graph of objects below a checkpoint, with keys that no strategy changes."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any
+
+from unisono._src.saving.checkpoint import state_slots
+from unisono._src.saving.checkpoint.state_slots import Place
+from unisono._src.saving.format import manifest
+
+_ATTRIBUTES = {
+    manifest.VARIABLE: "VARIABLE_VALUE",
+    manifest.ARRAY: "ARRAY_VALUE",
+    manifest.PLAIN: "PYTHON_VALUE",
+    manifest.STATE: "PYTHON_STATE",
+}
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+@dataclasses.dataclass
+class Found:
+    """One object of the graph.
+
+    Attributes:
+        obj: the object.
+        place: where its first parent holds it.
+        path: names from the root to it.
+        kind: of its value, None for a node.
+        children: numbers of its children, by name.
+    """
+
+    obj: Any
+    place: Place
+    path: tuple[str, ...]
+    kind: str | None
+    children: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def key(self) -> str | None:
+        """The key of its value, as TensorFlow would call it."""
+        if self.kind is None:
+            return None
+        names = [_escaped(name) for name in self.path]
+        return "/".join([*names, ".ATTRIBUTES", _ATTRIBUTES[self.kind]])
+
+    def __str__(self) -> str:
+        return ".".join(["(root)", *self.path])
+
+
+def _escaped(name: str) -> str:
+    return name.replace(".", "..").replace("/", ".S")
+
+
+def walk(root: Any) -> list[Found]:
+    """Every object below `root`, nearest first; one that is met twice counts once.
+
+    Plain values have no identity: the same number in two places is two values.
+    """
+    found = [Found(root, state_slots.fixed(root), (), state_slots.leaf_kind(root))]
+    numbers = {id(root): 0}
+    queue = collections.deque(found)
+    while queue:
+        parent = queue.popleft()
+        if parent.kind is not None:
+            continue
+        for name, place in state_slots.children(parent.obj, parent.place).items():
+            child = place.get()
+            kind = state_slots.leaf_kind(child)
+            known = numbers.get(id(child)) if kind != manifest.PLAIN else None
+            if known is None:
+                known = len(found)
+                made = Found(child, place, (*parent.path, name), kind)
+                found.append(made)
+                queue.append(made)
+                if kind != manifest.PLAIN:
+                    numbers[id(child)] = known
+            parent.children[name] = known
+    return found

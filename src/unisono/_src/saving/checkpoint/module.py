@@ -1,0 +1,70 @@
+"""`Module`: an object whose variables can be found, as TensorFlow's ``tf.Module``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from unisono._src.saving.checkpoint import deferred_restore, graph, state_slots
+from unisono._src.saving.format import manifest
+from unisono._src.state.variables import Variable
+
+
+class Module(deferred_restore.Noticing):
+    """A named object that knows the variables and modules in its attributes.
+
+    A checkpoint saves its variables, random state and what else can change; numbers
+    and strings in its attributes are its configuration and are left alone.
+
+    Args:
+        name: default the name of the class in snake case.
+
+    >>> import unisono
+    >>> class Linear(Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.w = unisono.Variable([1.0, 2.0], name="w")
+    >>> [v.name for v in Linear().trainable_variables]
+    ['w:0']
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        kind = type(self).__name__
+        self._name = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
+
+    @property
+    def name(self) -> str:
+        """The name of the module."""
+        return self._name
+
+    def _checkpoint_children(self) -> dict[str, state_slots.Place]:
+        return {
+            name: state_slots.attribute(self, name)
+            for name, value in sorted(vars(self).items())
+            if name != state_slots.PENDING
+            and state_slots.is_state(value)
+            and state_slots.leaf_kind(value) != manifest.PLAIN
+        }
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """Every variable in its attributes and below, each once."""
+        return tuple(x for x in self._below() if isinstance(x, Variable))
+
+    @property
+    def trainable_variables(self) -> tuple[Variable, ...]:
+        """Those of the variables that optimizers should update."""
+        return tuple(v for v in self.variables if v.trainable)
+
+    @property
+    def non_trainable_variables(self) -> tuple[Variable, ...]:
+        """The other variables."""
+        return tuple(v for v in self.variables if not v.trainable)
+
+    @property
+    def submodules(self) -> tuple[Module, ...]:
+        """Every module below this one, each once."""
+        return tuple(x for x in self._below() if isinstance(x, Module))
+
+    def _below(self) -> list[Any]:
+        return [found.obj for found in graph.walk(self)[1:]]

@@ -1,0 +1,205 @@
+"""One value of a checkpoint back into the object that it came from, or its like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.foundation import ambient, errors, library_hooks
+from unisono._src.foundation.options import VariableAggregation
+from unisono._src.saving.checkpoint import state_slots
+from unisono._src.saving.checkpoint.state_slots import Place
+from unisono._src.saving.format import array_types, manifest, plain_data
+from unisono._src.saving.format.manifest import Entry
+from unisono._src.state import frames
+from unisono._src.state.frames import Policy
+from unisono._src.state.variables import Variable
+from unisono._src.values import collectives
+from unisono._src.workers import process_group
+
+
+def fits(entry: Entry, obj: Any) -> bool:
+    """Whether an object, or the place of one, can take a value of a checkpoint."""
+    if entry.kind == manifest.STATE:
+        return state_slots.leaf_kind(obj) == manifest.STATE
+    if entry.kind == manifest.PLAIN:
+        is_container = isinstance(obj, dict | list) and not _own_data(entry)
+        return plain_data.is_plain(obj) or is_container
+    if isinstance(obj, Variable | library_hooks.Held) or state_slots.is_array(obj):
+        return True
+    return obj is None and entry.kind != manifest.VARIABLE
+
+
+def check(key: str, entry: Entry, obj: Any) -> None:
+    """Raise if a value cannot be taken.
+
+    Raises:
+        ValueError: a variable has another shape; or each of the workers that saved had
+            a value of its own, and there were more or fewer of them.
+        InvalidArgumentError: it has another type.
+    """
+    if entry.is_by_worker:
+        _check_workers(key, len(entry.value))
+    if not isinstance(obj, Variable | library_hooks.Held):
+        return
+    if jnp.issubdtype(obj.dtype, jax.dtypes.prng_key):
+        if entry.kind != manifest.KEY:
+            raise errors.InvalidArgumentError(
+                f"The variable {obj.name} holds random keys; the checkpoint has "
+                f"{entry.dtype} numbers under {key}."
+            )
+        return
+    if entry.shape != obj.shape:
+        raise ValueError(
+            f"Received incompatible tensor with shape {entry.shape} when attempting "
+            f"to restore variable with shape {obj.shape} and name {obj.name} from "
+            f"{key}."
+        )
+    if array_types.parse(entry.dtype) != np.dtype(obj.dtype):
+        raise errors.InvalidArgumentError(
+            f"The checkpoint has {entry.dtype} under {key}, but the variable "
+            f"{obj.name} has type {np.dtype(obj.dtype).name}. Make the variable with "
+            "the type of the checkpoint and cast it afterwards."
+        )
+
+
+def _check_workers(key: str, count: int) -> None:
+    here = process_group.current().size
+    if here != count:
+        raise ValueError(
+            f"The checkpoint was saved by {count} workers, each of which had a value "
+            f"of its own under {key}, and is being restored on {here}. Positions in "
+            "files that are dealt to workers, and in datasets that a function makes "
+            f"for each of them, fit {count} workers only. Restore on as many, or leave "
+            "this object out of the checkpoint; what does not differ between workers "
+            "is restored on any number."
+        )
+
+
+def _own_data(entry: Entry) -> Any:
+    """Plain data or state of an entry; this worker's, if each has its own."""
+    found = entry.data()
+    if not entry.is_by_worker:
+        return found
+    index = process_group.current().index
+    return found[index if index < len(found) else 0]
+
+
+def reading_place(entry: Entry, obj: Any) -> Any:
+    """The sharding with which to read an array, None to read it to the host.
+
+    A split array is read by each device in its part. One that every device holds is
+    read once, by the first of them, and copied from there.
+    """
+    if not entry.file or entry.kind == manifest.KEY or frames.frame().is_compiled:
+        return None
+    if isinstance(obj, Variable):
+        sharding = obj._cell.sharding
+        if obj._cell.is_stacked or obj._index is not None:
+            return None
+    elif isinstance(obj, jax.Array) and obj.shape == entry.shape:
+        sharding = obj.sharding
+    else:
+        return None
+    if sharding is not None and not sharding.is_fully_replicated:
+        return sharding
+    if sharding is None:
+        return jnp.zeros(()).sharding
+    device = min(sharding.addressable_devices, key=lambda d: d.id)
+    return jax.sharding.SingleDeviceSharding(device)
+
+
+def give(entry: Entry, place: Place, array: Any) -> None:
+    """Give a value to what is at a place.
+
+    Args:
+        entry: what the checkpoint says about it.
+        place: where the object is.
+        array: the array that was read; None for other values and empty arrays.
+    """
+    obj = place.get()
+    if entry.kind == manifest.STATE:
+        source = state_slots.stateful(obj)
+        assert source is not None
+        source.take(_own_data(entry))
+    elif entry.kind == manifest.PLAIN:
+        _give_plain(_own_data(entry), obj, place)
+    else:
+        _give_array(array_of(entry, array), obj, place)
+
+
+def array_of(entry: Entry, array: Any) -> Any:
+    """The array of an entry, from what was read; None if it has no elements."""
+    if array is None:
+        array = np.zeros(entry.shape, array_types.parse(entry.dtype))
+    if entry.kind == manifest.KEY:
+        array = jax.random.wrap_key_data(jnp.asarray(array), impl=entry.impl)
+    return array
+
+
+def _give_plain(value: Any, obj: Any, place: Place) -> None:
+    if type(obj) is type(value) is list:
+        if value or plain_data.is_plain(obj):
+            obj[:] = value
+    elif type(obj) is type(value) is dict:
+        if value or plain_data.is_plain(obj):
+            obj.clear()
+            obj.update(value)
+    else:
+        place.put(value)
+
+
+def _give_array(array: Any, obj: Any, place: Place) -> None:
+    if isinstance(obj, Variable):
+        assign(obj, array)
+    elif isinstance(obj, library_hooks.Held):
+        obj.assign(array)
+    elif isinstance(obj, jax.Array):
+        place.put(_like(array, obj))
+    elif isinstance(obj, np.ndarray) and _is_same_kind(obj, array):
+        obj[...] = array
+    else:
+        place.put(array)
+
+
+def _is_same_kind(old: np.ndarray, new: Any) -> bool:
+    is_same = old.shape == new.shape and old.dtype == new.dtype
+    return is_same and old.flags.writeable
+
+
+def _like(array: Any, old: jax.Array) -> jax.Array:
+    if array.shape == old.shape and not collectives.is_key(array):
+        return jax.device_put(array, old.sharding)
+    return jnp.asarray(array)
+
+
+def assign(variable: Variable, value: Any) -> None:
+    """Set a variable, whatever its kind, as TensorFlow restores it.
+
+    Every copy gets the value; a sync-on-read sum is divided among its copies. In a
+    program that is being made the value takes the place of the initial one.
+    """
+    cell = variable._cell
+    if cell.array is None and frames.frame().is_compiled:
+        if _is_divided(variable):
+            value = (value / cell.copies).astype(cell.dtype)
+        frames.frame().create(cell, jnp.asarray(value))
+        return
+    before = ambient.swap(ambient.ROOT)
+    try:
+        if cell.policy is Policy.ON_READ or variable._index is not None:
+            variable.assign(value, read_value=False)
+        else:
+            # On its way to the devices of the cell it need not stop at another one.
+            is_placed = cell.sharding is not None
+            frames.EAGER.set_whole(cell, value if is_placed else jnp.asarray(value))
+    finally:
+        ambient.swap(before)
+
+
+def _is_divided(variable: Variable) -> bool:
+    is_sum = variable.aggregation is VariableAggregation.SUM
+    return variable._cell.policy is Policy.ON_READ and is_sum

@@ -1,0 +1,325 @@
+"""Putting a checkpoint back: matching objects by name, now or when they appear."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import pathlib
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from unisono._src.foundation import errors, library_hooks
+from unisono._src.saving.checkpoint import (
+    array_io,
+    deferred_restore,
+    graph,
+    restore_values,
+    state_slots,
+    worker_meeting,
+)
+from unisono._src.saving.checkpoint.state_slots import Place
+from unisono._src.saving.format import checksummed_files, manifest
+from unisono._src.state import frames
+
+_log = logging.getLogger("unisono")
+
+
+class _Owner(NamedTuple):
+    """An object of the program and where it is held."""
+
+    obj: Any
+    place: Place
+
+
+class _Gap(NamedTuple):
+    """A name below an object, and the node of the checkpoint that belongs there."""
+
+    owner: _Owner
+    name: str
+    number: int
+
+
+class _Match(NamedTuple):
+    """A value of the checkpoint and the place of the object that takes it."""
+
+    key: str
+    entry: manifest.Entry
+    place: Place
+    gap: _Gap
+
+
+class Restoration:
+    """One checkpoint on its way back into objects.
+
+    Args:
+        path: of a committed checkpoint.
+        root: the object whose children are restored.
+        meeting: of the workers that restore together.
+
+    Raises:
+        WorkerMismatchError: the workers restore different checkpoints.
+        DataLossError: a file is damaged; nothing has been restored.
+        NotFoundError: there is no such checkpoint.
+        ValueError: a variable has another shape than its value in the checkpoint;
+            nothing has been restored.
+    """
+
+    def __init__(
+        self, path: pathlib.Path, root: Any, meeting: worker_meeting.Meeting
+    ) -> None:
+        self.is_over = True
+        self.path = path
+        self.root = root
+        self.manifest = checksummed_files.read_verified(path)
+        check_same(meeting, path, self.manifest)
+        self.is_over = False
+        self.is_partial_fine = False
+        self.bound: dict[int, Any] = {}
+        self.given: dict[int, Callable[[], Any]] = {}
+        self.plain: set[tuple[int, str]] = set()
+        self.kept: list[Any] = []
+        self.gaps: list[_Gap] = []
+        here = state_slots.fixed(root)
+        try:
+            self._bind(here, _Gap(_Owner(None, here), "", 0))
+            # What was made on the way, such as the state of an optimizer.
+            self.settle()
+        except BaseException:
+            self.is_over = True
+            raise
+
+    # Matching.
+
+    def _bind(self, place: Place, gap: _Gap) -> bool:
+        """Restore a node and all below it into what is at a place, if that fits."""
+        matches: list[_Match] = []
+        missing: list[_Gap] = []
+        bound: dict[int, Any] = {}
+        seen: set[tuple[int, int]] = set()
+        queue = collections.deque([(place, gap)])
+        while queue:
+            where, at = queue.popleft()
+            obj = where.get()
+            if not self._visit(where, at, matches):
+                missing.append(at)
+                continue
+            bound.setdefault(at.number, obj)
+            node = self.manifest.nodes[at.number]
+            if node.key is None and (id(obj), at.number) not in seen:
+                seen.add((id(obj), at.number))
+                queue.extend(self._below(_Owner(obj, where), node, missing))
+        if not bound:
+            return False
+        self._apply(matches)
+        self.bound |= bound
+        for left in missing:
+            self.gaps.append(left)
+            deferred_restore.watch(left.owner.obj, left.name, self)
+        return True
+
+    def _below(
+        self, owner: _Owner, node: manifest.Node, missing: list[_Gap]
+    ) -> Iterator[tuple[Place, _Gap]]:
+        """The places below an object that belong to the children of a node."""
+        deferred_restore.forget(owner.obj)
+        keeper = library_hooks.keeper_of(owner.obj)
+        if keeper is not None:
+            keeper.prepare(owner.obj)
+        known = state_slots.children(owner.obj, owner.place)
+        for name, number in node.children.items():
+            gap = _Gap(owner, name, number)
+            place = known.get(name) or self._new_place(owner.obj, name, number)
+            if place is None:
+                missing.append(gap)
+            else:
+                yield place, gap
+
+    def _visit(self, place: Place, gap: _Gap, matches: list[_Match]) -> bool:
+        """Whether what is at a place can take a node; notes its value."""
+        key, obj = self.manifest.nodes[gap.number].key, place.get()
+        if key is None:
+            is_container = isinstance(obj, dict | list)
+            is_node = state_slots.is_state(obj) and state_slots.leaf_kind(obj) is None
+            return is_container or is_node
+        entry = self.manifest.entries[key]
+        if not restore_values.fits(entry, obj):
+            return False
+        matches.append(_Match(key, entry, place, gap))
+        return True
+
+    def _new_place(self, obj: Any, name: str, at: int) -> Place | None:
+        """Where a value may be put that the object has no place for yet."""
+        key = self.manifest.nodes[at].key
+        if key is None or self.manifest.entries[key].kind not in (
+            manifest.PLAIN,
+            manifest.ARRAY,
+            manifest.KEY,
+        ):
+            return None
+        if type(obj) is dict:
+            return Place(lambda: None, lambda value: obj.__setitem__(name, value))
+        if deferred_restore.takes(obj, name):
+            return state_slots.attribute(obj, name)
+        return None
+
+    # Values.
+
+    def _apply(self, matches: list[_Match]) -> None:
+        """Read every array that is needed, check all, then change all."""
+        for match in matches:
+            restore_values.check(match.key, match.entry, match.place.get())
+        wanted = {m.entry.file: m.entry for m in matches if m.entry.file}
+        if wanted:
+            self._check_unchanged()
+        shardings = {
+            m.entry.file: where
+            for m in matches
+            if (where := restore_values.reading_place(m.entry, m.place.get()))
+            is not None
+        }
+        read = array_io.read(self.path / manifest.ARRAYS, wanted, shardings)
+        # What can refuse its state comes first: then nothing else has changed.
+        matches.sort(key=lambda m: m.entry.kind != manifest.STATE)
+        with frames.LOCK:
+            for match in matches:
+                restore_values.give(
+                    match.entry, match.place, read.get(match.entry.file)
+                )
+        for match in matches:
+            self._note(match)
+
+    def _note(self, match: _Match) -> None:
+        if match.entry.kind == manifest.PLAIN:
+            # As it is now: a tuple has become another one.
+            owner = match.gap.owner.place.get()
+            self.plain.add((id(owner), match.gap.name))
+            self.kept.append(owner)
+        else:
+            obj = match.place.get()
+            self.given[id(obj)] = _reference(obj)
+
+    def _check_unchanged(self) -> None:
+        try:
+            found = manifest.read(self.path)
+        except errors.NotFoundError:
+            found = None
+        if found is None or found.digest != self.manifest.digest:
+            raise errors.NotFoundError(
+                f"The checkpoint {self.path} has been removed or replaced since it was "
+                "restored, and an object that was made after that needs a value from "
+                "it. Make the objects earlier, or keep more checkpoints."
+            )
+
+    # What comes later.
+
+    def settle(self, owner: Any = None, name: str | None = None) -> None:
+        """Restore objects that have appeared: all of them, or one attribute."""
+        for gap in list(self.gaps):
+            obj, place = gap.owner
+            is_meant = owner is None or (obj is owner and gap.name == name)
+            if self.is_over or obj is None or not is_meant:
+                continue
+            held = state_slots.children(obj, place).get(gap.name)
+            if held is None:
+                continue
+            try:
+                is_filled = self._bind(held, gap)
+            except BaseException:
+                # Reported once; later saves are not to fail because of it.
+                self._close(gap)
+                raise
+            if is_filled:
+                self._close(gap)
+
+    def look_again(self, owner: Any) -> None:
+        """Restore what an object of a library has got, and wait for the rest."""
+        if self.is_over:
+            return
+        self.settle()
+        for gap in self.gaps:
+            if getattr(gap.owner.obj, "owner", gap.owner.obj) is owner:
+                deferred_restore.watch(gap.owner.obj, gap.name, self)
+
+    def _close(self, gap: _Gap) -> None:
+        self.gaps = [g for g in self.gaps if g is not gap]
+        deferred_restore.unwatch(gap.owner.obj, gap.name, self)
+
+    # Questions.
+
+    def unresolved(self) -> list[str]:
+        """Values of the checkpoint that no object has taken."""
+        names = _paths(self.manifest.nodes)
+        return [
+            names.get(number, f"node {number}")
+            for number, node in enumerate(self.manifest.nodes)
+            if node.key is not None and number not in self.bound
+        ]
+
+    def unmatched(self) -> list[Any]:
+        """Objects with values that the checkpoint did not have."""
+        found = graph.walk(self.root)
+        left = []
+        for parent in found:
+            is_given = not state_slots.is_own(parent.obj)
+            for name, number in parent.children.items():
+                child = found[number]
+                if child.kind == manifest.PLAIN:
+                    if is_given and (id(parent.obj), name) not in self.plain:
+                        left.append(child.obj)
+                elif child.kind is not None and not self._was_given(child.obj):
+                    left.append(child.obj)
+        return left
+
+    def _was_given(self, obj: Any) -> bool:
+        known = self.given.get(id(obj))
+        return known is not None and known() is obj
+
+    def __del__(self) -> None:
+        if getattr(self, "is_over", True) or self.is_partial_fine:
+            return
+        left = self.unresolved()
+        if left:
+            _log.warning(
+                "The checkpoint %s was restored in part: %s. Call expect_partial() on "
+                "the status that restore returns if this is meant.",
+                self.path,
+                ", ".join(left[:8]) + (" …" if len(left) > 8 else ""),
+            )
+
+
+def check_same(
+    meeting: worker_meeting.Meeting,
+    path: pathlib.Path | None,
+    found: manifest.Manifest | None,
+) -> None:
+    """Raise unless all workers restore one and the same checkpoint, or nothing."""
+    mark = "nothing" if found is None else f"{path} ({found.digest[:16]})"
+    own = "nothing" if found is None else found.digest
+    meeting.check_same(
+        own,
+        mark,
+        "The workers restore different checkpoints. Keep checkpoints in a directory "
+        "that all workers can see, and give all the same one.",
+    )
+
+
+def _reference(obj: Any) -> Callable[[], Any]:
+    """A way back to an object that does not keep it, if it can be had."""
+    try:
+        return weakref.ref(obj)
+    except TypeError:
+        return lambda: obj
+
+
+def _paths(nodes: tuple[manifest.Node, ...]) -> dict[int, str]:
+    """The shortest name of every node."""
+    names = {0: "(root)"}
+    queue = collections.deque([0])
+    while queue:
+        at = queue.popleft()
+        for name, child in nodes[at].children.items():
+            if child not in names:
+                names[child] = f"{names[at]}.{name}"
+                queue.append(child)
+    return names

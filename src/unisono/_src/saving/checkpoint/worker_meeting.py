@@ -1,0 +1,195 @@
+"""Where the workers of a job meet to save and to restore: the one seam for several.
+
+Both are collective. Workers exchange short notes, in rounds: that they have come, that
+they mean the same objects, what differs between them, how writing ended. Each round has
+a bound, and whoever waits in vain says who did not come. Meetings are numbered, and
+their notes kept apart, because a save may go on in the background while the next
+meeting begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from unisono._src.foundation import errors
+from unisono._src.workers import process_group, watchdog, worker_notes
+
+# How long a worker waits for the others to come.
+_COME_SECONDS = 30.0
+# How long for one that reads or writes files.
+_FILES_SECONDS = 600.0
+# Longer texts take several notes.
+_PIECE = 1 << 15
+
+
+def is_writer() -> bool:
+    """Whether this worker makes, commits and removes checkpoints: the chief does."""
+    return process_group.current().is_chief
+
+
+class _Meetings:
+    """The meetings of this process, which are the same on every worker."""
+
+    def __init__(self) -> None:
+        self.numbers = itertools.count()
+        self.lock = threading.Lock()
+        self.open: set[int] = set()
+        self.over: dict[int, worker_notes.Board] = {}
+
+    def first_open(self, number: int) -> int:
+        with self.lock:
+            self.open.add(number)
+            return min(self.open)
+
+    def close(self, number: int, notes: worker_notes.Board) -> None:
+        with self.lock:
+            self.open.discard(number)
+            self.over[number] = notes
+
+    def forget_before(self, number: int) -> None:
+        """Take back notes of meetings that every worker has left."""
+        with self.lock:
+            done = [self.over.pop(n) for n in list(self.over) if n < number]
+        for notes in done:
+            notes.clear()
+
+
+_MEETINGS = _Meetings()
+
+
+class Meeting:
+    """All workers about to do one thing; alone, a worker agrees with itself.
+
+    Args:
+        what: what they are about to do, in the user's terms.
+        detail: what may differ between workers, such as a path.
+
+    Attributes:
+        details: those of all workers.
+
+    Raises:
+        WorkerError: not all workers come, or some want something else.
+    """
+
+    def __init__(self, what: str, detail: str = "") -> None:
+        self._what = what
+        self._group = process_group.current()
+        self._number = next(_MEETINGS.numbers)
+        self._board = worker_notes.Board(self._group, f"{what} ({self._number})")
+        self.details = [detail]
+        if self._group.size == 1:
+            return
+        watchdog.enter(what)
+        first = _MEETINGS.first_open(self._number)
+        with self.telling():
+            notes = self._round([what, first, detail], _COME_SECONDS)
+            points = [str(note[0]) for note in notes]
+            if len(set(points)) > 1:
+                raise errors.at_different_points(points)
+        self.details = [str(note[2]) for note in notes]
+        _MEETINGS.forget_before(min(int(note[1]) for note in notes))
+
+    @property
+    def index(self) -> int:
+        """Which worker this one is."""
+        return self._group.index
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether there are other workers."""
+        return self._group.size > 1
+
+    def end(self) -> None:
+        """Leave; nothing more will be said."""
+        if self._group.size > 1:
+            _MEETINGS.close(self._number, self._board)
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """A block after which the workers meet; its failure is told to the others."""
+        try:
+            yield
+        except BaseException as error:
+            self._board.leave(json.dumps({"failed": _said(error)}))
+            self.end()
+            raise
+
+    def gather(self, text: str, seconds: float = _COME_SECONDS) -> list[str]:
+        """The texts of all workers, of any length; equal ones are not sent."""
+        mark = hashlib.sha256(text.encode()).hexdigest()
+        marks = self._round([mark, len(text)], seconds)
+        if all(m == marks[0] for m in marks):
+            return [text] * len(marks)
+        texts = [""] * len(marks)
+        for start in range(0, max(int(m[1]) for m in marks), _PIECE):
+            pieces = self._round([text[start : start + _PIECE]], seconds)
+            texts = [t + str(p[0]) for t, p in zip(texts, pieces, strict=True)]
+        return texts
+
+    def check_same(self, mark: str, shown: str, otherwise: str) -> None:
+        """Raise unless all workers give the same mark.
+
+        Args:
+            mark: what must be the same.
+            shown: what to call it.
+            otherwise: the beginning of the message.
+
+        Raises:
+            WorkerMismatchError: one gives another.
+        """
+        notes = self._round([mark, shown], _FILES_SECONDS)
+        if any(n[0] != notes[0][0] for n in notes):
+            told = "; ".join(f"worker {i}: {n[1]}" for i, n in enumerate(notes))
+            raise errors.WorkerMismatchError(f"{otherwise} {told}.")
+
+    def finish(self) -> None:
+        """Wait until all have done what they met for; the meeting ends.
+
+        Raises:
+            WorkerFailedError: one has failed.
+        """
+        try:
+            self._round(["done"], _FILES_SECONDS)
+        finally:
+            self.end()
+
+    def from_chief(self, text: str) -> str:
+        """What the chief says, which may have to read or write files first.
+
+        Args:
+            text: what to say, on the chief.
+        """
+        return str(self._round([text[:_PIECE]], _FILES_SECONDS)[0][0])
+
+    def _round(self, note: list[Any], seconds: float) -> list[list[Any]]:
+        told = self._board.post(json.dumps(note), seconds)
+        found = [note if i == self.index else _read(t) for i, t in enumerate(told)]
+        for worker, other in enumerate(found):
+            if isinstance(other, dict):
+                raise errors.WorkerFailedError(
+                    f"Worker {worker} failed in {self._what}: {other.get('failed')}",
+                    worker,
+                )
+            if len(other) != len(note):
+                raise errors.garbled("a note of another kind than expected")
+        return found
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:4000]
+
+
+def _read(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, list | dict):
+        raise errors.garbled("a note that is not what workers send")
+    return found

@@ -1,0 +1,164 @@
+"""What an exported model says about itself, in one signed file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from unisono._src.foundation import errors
+from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.saving.format import (
+    checkpoint_directory,
+    checksummed_files,
+    signed_text,
+)
+
+NAME = checkpoint_directory.OURS[1]
+FUNCTIONS = "functions"
+# TensorFlow's path of the weights below the directory of a model.
+VARIABLES = ("variables", "variables")
+FORMAT, VERSION = "unisono saved model", 1
+
+OBJECT, LIST, TUPLE, DICT, LEAF = "object", "list", "tuple", "dict", "leaf"
+# Names that loaded objects have for themselves.
+_RESERVED = ("_functions", "_unisono_pending")
+_KINDS = (OBJECT, LIST, TUPLE, DICT, LEAF)
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """An object of the model.
+
+    Attributes:
+        kind: object, list, tuple, dict, or leaf.
+        children: numbers of the objects below it, by name.
+        key: of a leaf's value.
+        variable: name, trainable, synchronization and aggregation of a variable.
+    """
+
+    kind: str
+    children: dict[str, int]
+    key: str | None = None
+    variable: dict[str, Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved:
+    """A function of the model.
+
+    Attributes:
+        owner: number of the object that has it, or None for a signature.
+        name: its name there.
+        file: of the program.
+        uses: numbers of the variables it takes, in order.
+        writes: positions in `uses` of those it gives new values for.
+        arguments: names of its arguments.
+        size: of the file.
+        crc32: of the file.
+    """
+
+    owner: int | None
+    name: str
+    file: str
+    uses: tuple[int, ...]
+    writes: tuple[int, ...]
+    arguments: tuple[str, ...]
+    size: int
+    crc32: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """The objects and functions of a model."""
+
+    items: tuple[Item, ...]
+    functions: tuple[Saved, ...]
+
+
+def write(directory: pathlib.Path, made: Description) -> None:
+    """Write the description of a model."""
+    fields = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(made)}
+    signed_text.write(directory / NAME, json.dumps(fields).encode())
+
+
+def read(directory: pathlib.Path) -> Description:
+    """Read and check the description of a model, and the files of its functions.
+
+    Raises:
+        NotFoundError: there is no model.
+        DataLossError: it is damaged, or not what it says.
+    """
+    path = directory / NAME
+    try:
+        _, rest = signed_text.read(path)
+    except FileNotFoundError:
+        raise errors.NotFoundError(
+            f"There is no saved model {directory}: it has no {NAME}."
+        ) from None
+    fields = signed_text.load(path, rest)
+    try:
+        if (fields["format"], fields["version"]) != (FORMAT, VERSION):
+            raise ValueError(f"its format is {fields['format']} {fields['version']}")
+        items = tuple(_item(x, len(fields["items"])) for x in fields["items"])
+        saved = tuple(_function(x, items) for x in fields["functions"])
+        if not items:
+            raise ValueError("it has no objects")
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise signed_text.damaged(path, error) from error
+    for function in saved:
+        _check_file(directory / FUNCTIONS / function.file, function)
+    return Description(items, saved)
+
+
+def _item(fields: dict[str, Any], count: int) -> Item:
+    found = Item(**fields)
+    if found.kind not in _KINDS or (found.kind == LEAF) != (found.key is not None):
+        raise ValueError(f"an object is of unknown kind {found.kind!r}")
+    for name, child in found.children.items():
+        _check_number(child, count)
+        if name.startswith("__") or name in _RESERVED:
+            raise ValueError(f"an object has the reserved name {name!r}")
+    if found.variable is not None:
+        about = found.variable
+        VariableSynchronization[about["synchronization"]]
+        VariableAggregation[about["aggregation"]]
+        if not isinstance(about["name"], str) or type(about["trainable"]) is not bool:
+            raise ValueError("a variable is malformed")
+    return found
+
+
+def _function(fields: dict[str, Any], items: tuple[Item, ...]) -> Saved:
+    given: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()
+    }
+    found = Saved(**given)
+    if not isinstance(found.file, str) or not found.file.isalnum():
+        raise ValueError(f"a function is stored under the odd name {found.file!r}")
+    is_special = found.name.startswith("__") and found.name != "__call__"
+    if not isinstance(found.name, str) or is_special:
+        raise ValueError(f"a function has the reserved name {found.name!r}")
+    if found.owner is not None:
+        _check_number(found.owner, len(items))
+    for number in found.uses:
+        _check_number(number, len(items))
+        if items[number].variable is None:
+            raise ValueError(f"the function {found.name} uses what is no variable")
+    for position in found.writes:
+        _check_number(position, len(found.uses))
+    return found
+
+
+def _check_number(number: Any, count: int) -> None:
+    if type(number) is not int or not 0 <= number < count:
+        raise ValueError(f"there is no object {number!r}")
+
+
+def _check_file(path: pathlib.Path, saved: Saved) -> None:
+    if path.is_symlink() or not path.is_file():
+        raise signed_text.damaged(path, "it is missing")
+    if checksummed_files.checksum(path) != checksummed_files.File(
+        saved.size, saved.crc32
+    ):
+        raise signed_text.damaged(path, "its checksum does not match its contents")

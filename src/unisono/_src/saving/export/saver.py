@@ -1,0 +1,328 @@
+"""`saved_model.save`: functions to StableHLO, weights to a checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import os
+import pathlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax import export
+
+from unisono._src.execution import function, specs
+from unisono._src.foundation import ambient, errors, nest
+from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
+from unisono._src.saving.export import model_description
+from unisono._src.saving.export.model_description import Item, Saved
+from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
+from unisono._src.state import assignment, frames, trace_versions
+from unisono._src.state.variables import Variable
+
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
+@dataclasses.dataclass(frozen=True)
+class SaveOptions:
+    """How to export.
+
+    Args:
+        platforms: on which kinds of devices the functions shall run: some of cpu,
+            cuda, rocm, tpu.
+    """
+
+    platforms: Sequence[str] = PLATFORMS
+
+
+def save(
+    obj: Any,
+    export_dir: str | os.PathLike[str],
+    signatures: Any = None,
+    options: SaveOptions | None = None,
+) -> None:
+    """Export an object: its variables, and those functions that have a signature.
+
+    The functions are stored as StableHLO programs for one device, the variables as one
+    copy; `load` needs none of the Python code. Several workers save together: every one
+    of them calls this, and one writes for all that name the same directory.
+
+    Args:
+        obj: an object with variables and methods made by `unisono.function` with an
+            `input_signature`.
+        export_dir: the directory to write; what was there is replaced in one step.
+        signatures: a function with an input signature, or a dict of them; `load` gives
+            them as `signatures`.
+        options: how to export.
+
+    Raises:
+        ValueError: a function uses a variable that `obj` does not have, or cannot be
+            exported.
+        SaveError: the model could not be written.
+        WorkerError: not all workers save.
+
+    >>> import tempfile, unisono
+    >>> class Scale(unisono.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.v = unisono.Variable(3.0)
+    ...
+    ...     @unisono.function(input_signature=[unisono.TensorSpec([], "float32")])
+    ...     def __call__(self, x):
+    ...         return self.v * x
+    >>> path = tempfile.mkdtemp() + "/scale"
+    >>> save(Scale(), path)
+    >>> float(unisono.saved_model.load(path)(2.0))
+    6.0
+    """
+    options = options or SaveOptions()
+    target = snapshot.absolute(export_dir)
+    with snapshot.outside():
+        meeting = worker_meeting.Meeting("a save of a model", str(target))
+        with meeting.telling():
+            found = graph.walk(obj)
+            made, programs = _exported(found, signatures, options)
+            taken = snapshot.take(obj, is_detached=False)
+            if meeting.details.index(str(target)) == meeting.index:
+                try:
+                    _write(target, taken, [_item(f) for f in found], made, programs)
+                except errors.SaveError:
+                    raise
+                except Exception as error:
+                    raise snapshot.explained(target, error) from error
+        meeting.finish()
+
+
+def _exported(
+    found: list[graph.Found], signatures: Any, options: SaveOptions
+) -> tuple[list[_Exporter], list[Any]]:
+    numbers = {id(f.obj): i for i, f in enumerate(found) if _is_variable(f)}
+    variables = {i: found[i].obj for i in numbers.values()}
+    made = [
+        _Exporter(owner, name, fn, variables, options)
+        for owner, name, fn in _functions(found, signatures)
+    ]
+    with _as_one_copy(variables.values()):
+        return made, [exporter.run() for exporter in made]
+
+
+def _is_variable(found: graph.Found) -> bool:
+    return isinstance(found.obj, Variable)
+
+
+def _functions(
+    found: list[graph.Found], signatures: Any
+) -> Iterator[tuple[int | None, str, Any]]:
+    """Owner, name and function of all that is exported."""
+    left_out = []
+    for number, item in enumerate(found):
+        if item.kind is not None or isinstance(item.obj, dict | list | tuple):
+            continue
+        names = {**_inherited(item.obj), **vars(item.obj)}
+        for name in sorted(names):
+            if not function.is_function(names[name]):
+                continue
+            fn = getattr(item.obj, name)
+            if fn.input_signature is None:
+                left_out.append(name)
+            else:
+                yield number, name, fn
+    if left_out:
+        warnings.warn(
+            f"The functions {left_out} have no input_signature and are not exported.",
+            stacklevel=4,
+        )
+    given = signatures or {}
+    if not isinstance(given, Mapping):
+        given = {"serving_default": given}
+    for name, fn in given.items():
+        if not function.is_function(fn) or fn.input_signature is None:
+            raise ValueError(
+                f"The signature {name!r} is {fn!r}; expected a unisono.function with "
+                "an input_signature."
+            )
+        yield None, name, fn
+
+
+def _inherited(obj: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for cls in reversed(type(obj).__mro__):
+        found |= vars(cls)
+    return found
+
+
+@contextlib.contextmanager
+def _as_one_copy(variables: Any) -> Iterator[None]:
+    """Let distributed variables be plain ones that hold the whole, for a block."""
+    before = []
+    try:
+        with frames.LOCK:
+            for v in variables:
+                cell = v._cell
+                value = assignment.read(v)
+                one = frames.Cell(
+                    frames.Policy.PLAIN, v.shape, v.dtype, None, cell.name, cell.origin
+                )
+                one.array = value
+                before.append((v, cell, v._strategy))
+                v._cell, v._strategy = one, None
+        yield
+    finally:
+        for v, cell, strategy in before:
+            v._cell, v._strategy = cell, strategy
+
+
+class _Exporter:
+    """Turns one function into a program."""
+
+    def __init__(
+        self,
+        owner: int | None,
+        name: str,
+        fn: Any,
+        variables: dict[int, Variable],
+        options: SaveOptions,
+    ) -> None:
+        self.owner = owner
+        self.name = name
+        self._fn = function.python_function(getattr(fn, "function", fn))
+        self._specs = tuple(fn.input_signature)
+        self.uses = tuple(variables)
+        self.writes: tuple[int, ...] = ()
+        self._variables = list(variables.values())
+        self._options = options
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the arguments, as far as the signature goes."""
+        found = inspect.signature(self._fn).parameters
+        return tuple(found)[: len(self._specs)]
+
+    def run(self) -> bytes:
+        """The program, serialised."""
+        weights = tuple(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in self._variables)
+        arguments = _abstract(self._specs)
+        kept = trace_versions.Versions(are_needed=True)
+        kept.advance()
+        try:
+            exported = export.export(
+                jax.jit(lambda w, *args: self._call(w, args, kept)),
+                platforms=tuple(self._options.platforms),
+            )(weights, *arguments)
+            return bytes(exported.serialize())
+        except (ValueError, NotImplementedError, TypeError) as error:
+            raise ValueError(
+                f"The function {self.name} cannot be exported for "
+                f"{tuple(self._options.platforms)}: {error}"
+            ) from error
+        finally:
+            kept.close()
+
+    def _call(self, weights: Any, args: Any, kept: trace_versions.Versions) -> Any:
+        cells = [v._cell for v in self._variables]
+        frame = frames.FunctionFrame(cells, weights, kept)
+        with ambient.pushed(state=frame):
+            result = nest.map_structure(_leaf, self._fn(*args))
+            frame.finish()
+        stray = [c for c in frame.values if c not in cells]
+        if stray:
+            names = ", ".join(f"'{c.name}' (created at {c.origin})" for c in stray)
+            raise ValueError(
+                f"it uses {names}, which the saved object does not have; make it an "
+                "attribute"
+            )
+        self.writes = tuple(i for i, c in enumerate(cells) if c in frame.written)
+        return result, [frame.values[cells[i]] for i in self.writes]
+
+
+def _leaf(x: Any) -> Any:
+    return x.value() if isinstance(x, Variable) else x
+
+
+def _abstract(signature: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Shapes and types of arguments; what is None in a shape has a name."""
+    scope = export.SymbolicScope()
+    count = iter(range(10_000))
+
+    def leaf(spec: Any) -> Any:
+        if not isinstance(spec, specs.TensorSpec):
+            raise ValueError(f"expected TensorSpec in the signature, found {spec!r}")
+        if spec.shape is None:
+            raise ValueError(f"the number of axes of {spec!r} is not known")
+        text = ",".join(f"d{next(count)}" if n is None else str(n) for n in spec.shape)
+        is_known = None not in spec.shape
+        shape = spec.shape if is_known else export.symbolic_shape(text, scope=scope)
+        return jax.ShapeDtypeStruct(shape, spec.dtype)
+
+    return tuple(jax.tree.map(leaf, spec) for spec in signature)
+
+
+def _item(found: graph.Found) -> Item:
+    kind = (
+        model_description.LEAF if found.kind is not None else model_description.OBJECT
+    )
+    for container, name in (
+        (dict, model_description.DICT),
+        (list, model_description.LIST),
+        (tuple, model_description.TUPLE),
+    ):
+        if found.kind is None and isinstance(found.obj, container):
+            kind = name
+    about = None
+    if isinstance(found.obj, Variable):
+        about = {
+            "name": found.obj._cell.name,
+            "trainable": found.obj.trainable,
+            "synchronization": found.obj.synchronization.name,
+            "aggregation": found.obj.aggregation.name,
+        }
+    return Item(kind, found.children, found.key, about)
+
+
+def _write(
+    target: pathlib.Path,
+    taken: snapshot.Snapshot,
+    items: list[Item],
+    made: list[_Exporter],
+    programs: list[bytes],
+) -> None:
+    checkpoint_directory.check_free(target)
+    draft = checkpoint_directory.Draft(target)
+    try:
+        where = draft.directory / model_description.FUNCTIONS
+        where.mkdir()
+        saved = []
+        for i, (exporter, program) in enumerate(zip(made, programs, strict=True)):
+            path = where / f"f{i}"
+            path.write_bytes(program)
+            found = checksummed_files.checksum(path)
+            saved.append(
+                Saved(
+                    exporter.owner,
+                    exporter.name,
+                    path.name,
+                    exporter.uses,
+                    exporter.writes,
+                    exporter.arguments,
+                    found.size,
+                    found.crc32,
+                )
+            )
+        variables = draft.directory.joinpath(*model_description.VARIABLES)
+        variables.mkdir(parents=True)
+        header = manifest.Header(
+            checkpoint_directory.next_time(target.parent), is_step=False
+        )
+        snapshot.fill(variables, taken, header)
+        model_description.write(
+            draft.directory, model_description.Description(tuple(items), tuple(saved))
+        )
+        model_description.read(draft.directory)
+        checksummed_files.flush(draft.directory)
+        draft.commit()
+    except BaseException:
+        draft.discard()
+        raise

@@ -1,0 +1,111 @@
+"""Files of a checkpoint: checksums, flushing, verification."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import pathlib
+import stat
+import zlib
+from collections.abc import Iterator
+
+from unisono._src.foundation import errors
+from unisono._src.saving.format import manifest, signed_text
+from unisono._src.saving.format.manifest import File, Manifest
+
+_CHUNK = 1 << 20
+_THREADS = min(4, os.cpu_count() or 1)
+
+
+def checksum(path: pathlib.Path) -> File:
+    """Size and CRC-32 of a file, read from the disk."""
+    crc = size = 0
+    buffer = memoryview(bytearray(_CHUNK))
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            crc = zlib.crc32(buffer[:count], crc)
+            size += count
+    return File(size, crc)
+
+
+def below(directory: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Every file below a directory; links are not followed.
+
+    Raises:
+        DataLossError: something that is neither a file nor a directory.
+    """
+    for name in sorted(os.listdir(directory)):
+        path = directory / name
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            yield from below(path)
+        elif stat.S_ISREG(mode):
+            yield path
+        else:
+            raise signed_text.damaged(path, "it is not a regular file")
+
+
+def checksums(directory: pathlib.Path) -> dict[str, File]:
+    """The checksum of every file below a directory, by its name there."""
+    names = [p.relative_to(directory).as_posix() for p in below(directory)]
+    paths = [directory / name for name in names]
+    try:
+        with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+            found = list(pool.map(checksum, paths))
+    except RuntimeError:  # At the end of a program no thread can begin.
+        found = [checksum(path) for path in paths]
+    return dict(zip(names, found, strict=True))
+
+
+def verify(directory: pathlib.Path, found: Manifest) -> None:
+    """Compare the files of a checkpoint with its manifest.
+
+    Raises:
+        DataLossError: names the first file that is missing, changed or unknown.
+    """
+    try:
+        have = checksums(directory)
+    except OSError as error:
+        where = error.filename or directory
+        raise errors.DataLossError(
+            f"The checkpoint file {where} cannot be read: {error.strerror}."
+        ) from error
+    have.pop(manifest.NAME, None)
+    for name, want in found.files.items():
+        if name not in have:
+            raise signed_text.damaged(directory / name, "it is missing")
+        got = have.pop(name)
+        if got.size != want.size:
+            why = f"it has {got.size:,} bytes instead of {want.size:,}"
+            raise signed_text.damaged(directory / name, why)
+        if got != want:
+            why = "its checksum does not match its contents"
+            raise signed_text.damaged(directory / name, why)
+    for name in have:
+        raise signed_text.damaged(directory / name, "it is not part of the checkpoint")
+
+
+def read_verified(directory: pathlib.Path) -> Manifest:
+    """The manifest of a checkpoint whose every file has been checked."""
+    found = manifest.read(directory)
+    verify(directory, found)
+    return found
+
+
+def flush(directory: pathlib.Path) -> None:
+    """Flush every file and directory below, and the directory, to the disk."""
+    folders = {directory}
+    for path in below(directory):
+        folders.add(path.parent)
+        flush_one(path)
+    for folder in sorted(folders, reverse=True):
+        flush_one(folder)
+
+
+def flush_one(path: pathlib.Path) -> None:
+    """Flush one file or directory to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,276 @@
+"""The manifest of a checkpoint: what is in it, and a checksum of every file.
+
+The file has three lines: the SHA-256 of the rest; a small header, by which checkpoints
+are ordered without reading more; and the body. Everything in it is data, and nothing in
+it is believed before it has been checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from unisono._src.foundation import errors
+from unisono._src.saving.format import array_types, plain_data, signed_text
+
+NAME = "capsule.json"
+ARRAYS = "arrays"
+VERSION = 1
+FORMAT = "unisono checkpoint"
+_MOST_HEADER = 4096
+
+VARIABLE, ARRAY, KEY = "variable", "array", "random key"
+PLAIN, STATE = "plain", "state"
+_WITH_ARRAY = (VARIABLE, ARRAY, KEY)
+_KINDS = (*_WITH_ARRAY, PLAIN, STATE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One value.
+
+    Attributes:
+        kind: what it was: a variable, an array, a random key, plain data, or what an
+            object's `get_state` gave.
+        shape: of an array.
+        dtype: name of an array's element type.
+        file: the array's name among the stored arrays; empty if it has no elements.
+        impl: the generator of a random key.
+        value: plain data or state, encoded.
+        is_by_worker: whether `value` is a list with a value for each worker, because
+            those of the workers that saved it differed.
+    """
+
+    kind: str
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    file: str = ""
+    impl: str = ""
+    value: Any = None
+    is_by_worker: bool = False
+
+    @property
+    def has_array(self) -> bool:
+        """Whether the value is an array."""
+        return self.kind in _WITH_ARRAY
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the array, or of the data as JSON."""
+        if not self.has_array:
+            return len(json.dumps(self.value))
+        return array_types.count(self.shape) * array_types.parse(self.dtype).itemsize
+
+    def data(self) -> Any:
+        """Plain data or state, decoded; of each worker, if theirs differed."""
+        return plain_data.decode(self.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """An object: names of the objects it holds, and the key of its own value."""
+
+    children: dict[str, int]
+    key: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """Size and CRC-32 of one file."""
+
+    size: int
+    crc32: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """What orders checkpoints.
+
+    Attributes:
+        saved_at: nanoseconds since 1970, larger than those of every checkpoint that
+            was in the directory before.
+        is_step: whether `save` made it, so that it counts as the latest of its
+            directory; what `write` makes does not.
+        number: the number at the end of its name, or None.
+    """
+
+    saved_at: int
+    is_step: bool
+    number: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """All that a checkpoint says about itself."""
+
+    header: Header
+    nodes: tuple[Node, ...]
+    entries: dict[str, Entry]
+    files: dict[str, File]
+    digest: str = ""
+
+
+def write(directory: pathlib.Path, manifest: Manifest) -> None:
+    """Write the manifest of a checkpoint and flush it to the disk."""
+    header = {"format": FORMAT, "version": VERSION}
+    header |= dataclasses.asdict(manifest.header)
+    body = {
+        "nodes": [
+            {"children": n.children} | ({} if n.key is None else {"key": n.key})
+            for n in manifest.nodes
+        ],
+        "entries": {k: _entry_fields(e) for k, e in manifest.entries.items()},
+        "files": {k: [f.size, f.crc32] for k, f in manifest.files.items()},
+    }
+    rest = b"\n".join(json.dumps(x, allow_nan=False).encode() for x in (header, body))
+    signed_text.write(directory / NAME, rest)
+
+
+def _entry_fields(entry: Entry) -> dict[str, Any]:
+    if not entry.has_array:
+        fields = {"kind": entry.kind, "value": entry.value}
+        return fields | ({"by_worker": True} if entry.is_by_worker else {})
+    fields = {
+        "kind": entry.kind,
+        "shape": list(entry.shape),
+        "dtype": entry.dtype,
+        "file": entry.file,
+    }
+    return fields | ({"impl": entry.impl} if entry.impl else {})
+
+
+def _header(path: pathlib.Path, line: bytes) -> Header:
+    found = signed_text.load(path, line)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise signed_text.damaged(path, "it is not a manifest")
+    if found.get("version") != VERSION:
+        raise errors.DataLossError(
+            f"{path} has version {found.get('version')!r} of the format; this release "
+            f"reads version {VERSION}."
+        )
+    saved_at, number = found.get("saved_at"), found.get("number")
+    is_numbered = number is None or type(number) is int
+    if not isinstance(saved_at, int) or type(found.get("is_step")) is not bool:
+        raise signed_text.damaged(path, "its header is malformed")
+    if not is_numbered:
+        raise signed_text.damaged(path, "its header is malformed")
+    return Header(saved_at, found["is_step"], number)
+
+
+def read_header(directory: pathlib.Path) -> Header:
+    """The header alone, not verified; to order checkpoints by.
+
+    Raises:
+        DataLossError: it is malformed.
+        OSError: there is none.
+    """
+    path = directory / NAME
+    with open(path, "rb") as file:
+        file.readline(_MOST_HEADER)
+        return _header(path, file.readline(_MOST_HEADER))
+
+
+def read(directory: pathlib.Path) -> Manifest:
+    """Read and check the manifest of a checkpoint; no other file is looked at.
+
+    Raises:
+        DataLossError: it is damaged, or not a manifest.
+        NotFoundError: there is no committed checkpoint.
+    """
+    path = directory / NAME
+    try:
+        digest, rest = signed_text.read(path)
+    except FileNotFoundError:
+        raise errors.NotFoundError(_missing(directory)) from None
+    header, _, body = rest.partition(b"\n")
+    fields = signed_text.load(path, body)
+    try:
+        return _checked(_header(path, header), fields, digest)
+    except errors.DataLossError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise signed_text.damaged(path, error or "it is malformed") from error
+
+
+def _missing(directory: pathlib.Path) -> str:
+    if directory.is_dir():
+        return (
+            f"{directory} holds no checkpoint of its own: it has no {NAME}. Give the "
+            "path that `save` or `write` returned, such as "
+            f"{directory / 'ckpt-1'}; latest_checkpoint finds the newest one."
+        )
+    return (
+        f"There is no checkpoint {directory}. Please double-check the path; the number "
+        "that `save` puts at its end may be missing, as the '-1' of 'path/to/ckpt-1'."
+    )
+
+
+def _checked(header: Header, body: Any, digest: str) -> Manifest:
+    files = {
+        _relative(name): File(*_two_counts(fields))
+        for name, fields in body["files"].items()
+    }
+    entries = {k: _entry(k, fields) for k, fields in body["entries"].items()}
+    stored = [e.file for e in entries.values() if e.file]
+    if len(set(stored)) != len(stored):
+        raise ValueError("two entries share one array")
+    # Arrays are stored as they are, so that no small file can claim a huge array.
+    have = sum(f.size for f in files.values())
+    for key, entry in entries.items():
+        if entry.has_array and entry.nbytes > have:
+            raise ValueError(
+                f"{key} claims {entry.nbytes:,} bytes, all files together have {have:,}"
+            )
+    nodes = tuple(_node(fields, len(body["nodes"])) for fields in body["nodes"])
+    if not nodes or any(n.key is not None and n.key not in entries for n in nodes):
+        raise ValueError("the object graph names entries that are not there")
+    return Manifest(header, nodes, entries, files, digest)
+
+
+def _two_counts(fields: Any) -> tuple[int, int]:
+    size, crc = fields
+    if type(size) is not int or type(crc) is not int or size < 0:
+        raise ValueError(f"{fields} is not a size and a checksum")
+    return size, crc
+
+
+def _relative(name: str) -> str:
+    """A file's name, if it stays below the checkpoint's directory."""
+    parts = name.split("/")
+    is_plain_name = not any(p in ("", ".", "..") for p in parts)
+    if not is_plain_name or "\\" in name or "\0" in name or parts[0] != ARRAYS:
+        raise ValueError(f"the file name {name!r} leaves the checkpoint")
+    return name
+
+
+def _entry(key: str, fields: dict[str, Any]) -> Entry:
+    kind = fields["kind"]
+    if kind not in _KINDS:
+        raise ValueError(f"{key} is of unknown kind {kind!r}")
+    if kind not in _WITH_ARRAY:
+        value, by_worker = fields["value"], fields.get("by_worker", False)
+        plain_data.decode(value)
+        if type(by_worker) is not bool or (by_worker and not isinstance(value, list)):
+            raise ValueError(f"{key} is said to differ between workers, but has one")
+        return Entry(kind, value=value, is_by_worker=by_worker)
+    size = array_types.count(fields["shape"])
+    array_types.parse(fields["dtype"])
+    file, impl = fields["file"], fields.get("impl", "")
+    is_name = isinstance(file, str) and (not file or file.isalnum())
+    if not is_name or bool(file) != bool(size):
+        raise ValueError(f"{key} is stored under the odd name {file!r}")
+    if not isinstance(impl, str) or bool(impl) != (kind == KEY):
+        raise ValueError(f"{key} has the generator {impl!r}")
+    return Entry(kind, tuple(fields["shape"]), fields["dtype"], file, impl)
+
+
+def _node(fields: dict[str, Any], count: int) -> Node:
+    children, key = fields["children"], fields.get("key")
+    for child in children.values():
+        if type(child) is not int or not 0 <= child < count:
+            raise ValueError(f"the object graph has no node {child!r}")
+    if not (key is None or isinstance(key, str)):
+        raise ValueError(f"{key!r} is not a key")
+    return Node(dict(children), key)

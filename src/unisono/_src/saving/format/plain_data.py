@@ -1,0 +1,154 @@
+"""Plain Python data as JSON and back, exactly: no code is stored, none is run.
+
+JSON has no tuples, bytes, complex numbers, infinities or NumPy arrays, and its objects
+have string keys only. Each of these is written as an object with one key that begins
+with ``$``; dictionaries that have such a key themselves are written as pairs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from unisono._src.saving.format import array_types
+
+_SCALARS = (bool, int, str)
+# Deep enough for any state, and far below Python's own limit.
+_MOST_LEVELS = 200
+
+
+def is_plain(value: Any, _level: int = 0) -> bool:
+    """Whether `value` is data that `encode` can write, without arrays in it."""
+    if value is None or type(value) in (bool, int, float, complex, str, bytes):
+        return True
+    if isinstance(value, np.generic):
+        return array_types.is_known(value.dtype)
+    if _level > _MOST_LEVELS:
+        return False
+    if type(value) in (list, tuple):
+        return all(is_plain(x, _level + 1) for x in value)
+    if type(value) is dict:
+        pairs = value.items()
+        return all(is_plain(x, _level + 1) for pair in pairs for x in pair)
+    return False
+
+
+def encode(value: Any, where: str, _level: int = 0) -> Any:
+    """`value` as what `json.dumps` takes.
+
+    Args:
+        value: nested dicts, lists and tuples of numbers, strings, bytes, None and
+            NumPy arrays.
+        where: what it is part of, for messages.
+
+    Raises:
+        TypeError: something else is in it.
+
+    >>> encode({"epoch": 3, "shape": (2, 4)}, "state")
+    {'epoch': 3, 'shape': {'$tuple': [2, 4]}}
+    """
+    if _level > _MOST_LEVELS:
+        raise TypeError(f"{where} is nested more than {_MOST_LEVELS} levels deep.")
+    if value is None or type(value) in _SCALARS:
+        return value
+    if type(value) is list:
+        return [encode(x, where, _level + 1) for x in value]
+    if type(value) is tuple:
+        return {"$tuple": [encode(x, where, _level + 1) for x in value]}
+    if type(value) is dict:
+        return _encode_dict(value, where, _level)
+    return _encode_leaf(value, where)
+
+
+def _encode_dict(value: dict[Any, Any], where: str, level: int) -> Any:
+    if all(type(k) is str and not k.startswith("$") for k in value):
+        return {k: encode(v, where, level + 1) for k, v in value.items()}
+    return {
+        "$items": [
+            [encode(k, where, level + 1), encode(v, where, level + 1)]
+            for k, v in value.items()
+        ]
+    }
+
+
+def _encode_leaf(value: Any, where: str) -> Any:
+    if type(value) is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if type(value) is complex:
+        return {"$complex": [repr(value.real), repr(value.imag)]}
+    if type(value) is bytes:
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, np.ndarray | np.generic) and array_types.is_known(value.dtype):
+        array = np.ascontiguousarray(value)
+        return {
+            "$array" if isinstance(value, np.ndarray) else "$scalar": [
+                array_types.name(array.dtype),
+                list(np.shape(value)),
+                base64.b64encode(array.tobytes()).decode("ascii"),
+            ]
+        }
+    raise TypeError(
+        f"{where} holds {value!r} of type {type(value).__name__}, which cannot be put "
+        "in a checkpoint. State is made of numbers, strings, bytes, None, NumPy arrays "
+        "of numbers, and lists, tuples and dicts of these."
+    )
+
+
+def decode(value: Any) -> Any:
+    """The data that `encode` was given.
+
+    Raises:
+        ValueError: `value` is not what `encode` writes.
+
+    >>> decode({"epoch": 3, "shape": {"$tuple": [2, 4]}})
+    {'epoch': 3, 'shape': (2, 4)}
+    """
+    if isinstance(value, list):
+        return [decode(x) for x in value]
+    if not isinstance(value, dict):
+        return value
+    tag = next(iter(value), "")
+    if not tag.startswith("$"):
+        return {k: decode(v) for k, v in value.items()}
+    if len(value) != 1 or tag not in _DECODERS:
+        raise ValueError(f"unknown form of data {tag!r}")
+    try:
+        return _DECODERS[tag](value[tag])
+    except (TypeError, KeyError, binascii.Error) as error:
+        raise ValueError(f"malformed data under {tag!r}: {error}") from error
+
+
+def _decode_array(parts: Any) -> np.ndarray:
+    name, shape, text = parts
+    dtype = array_types.parse(name)
+    data = base64.b64decode(text, validate=True)
+    count = array_types.count(shape)
+    if len(data) != count * dtype.itemsize:
+        raise ValueError(f"{len(data)} bytes given for {name}{shape}")
+    return np.frombuffer(data, dtype).reshape(shape).copy()
+
+
+def _decode_dict(pairs: Any) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for key, value in pairs:
+        name = decode(key)
+        if name in found:
+            raise ValueError(f"the key {name!r} is there twice")
+        found[name] = decode(value)
+    return found
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "$tuple": lambda x: tuple(decode(i) for i in x),
+    "$items": _decode_dict,
+    "$float": float,
+    "$complex": lambda x: complex(float(x[0]), float(x[1])),
+    "$bytes": lambda x: base64.b64decode(x, validate=True),
+    "$array": _decode_array,
+    "$scalar": lambda x: _decode_array(x)[()],
+}

@@ -1,0 +1,77 @@
+"""Text files that begin with the SHA-256 of the rest, and JSON read with distrust."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+from unisono._src.foundation import errors
+
+# Of one such file; arrays are elsewhere.
+MOST_BYTES = 1 << 28
+
+
+def damaged(path: pathlib.Path, why: object) -> errors.DataLossError:
+    """The error for a file that cannot be trusted."""
+    return errors.DataLossError(f"The checkpoint file {path} is damaged: {why}.")
+
+
+def write(path: pathlib.Path, rest: bytes) -> None:
+    """Write a new file and flush it to the disk.
+
+    Raises:
+        SaveError: too much for such a file.
+    """
+    if len(rest) > MOST_BYTES:
+        raise errors.SaveError(
+            f"The plain data of the checkpoint takes {len(rest):,} bytes, more than "
+            f"{MOST_BYTES:,}. Keep large state in variables or arrays."
+        )
+    with open(path, "xb") as file:
+        file.write(hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(path: pathlib.Path) -> tuple[str, bytes]:
+    """The digest and the rest of a file, which match.
+
+    Raises:
+        DataLossError: they do not, or the file is too large.
+        FileNotFoundError: there is no such file; a link does not count.
+    """
+    if path.is_symlink() or not path.is_file():
+        raise FileNotFoundError(path)
+    if path.stat().st_size > MOST_BYTES + 100:
+        raise damaged(path, f"it is larger than {MOST_BYTES:,} bytes")
+    digest, _, rest = path.read_bytes().partition(b"\n")
+    if digest != hashlib.sha256(rest).hexdigest().encode():
+        raise damaged(path, "its checksum does not match its contents")
+    return digest.decode(), rest
+
+
+def load(path: pathlib.Path, text: bytes) -> Any:
+    """Parse JSON in which every key is there once and every number is one.
+
+    Raises:
+        DataLossError: it is not such JSON.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [k for k, _ in pairs]
+            twice = next(k for k in names if names.count(k) > 1)
+            raise ValueError(f"the key {twice!r} is there twice")
+        return found
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not a number")
+
+    try:
+        return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, error) from error

@@ -1,0 +1,1 @@
+"""Variables, and where their arrays are."""

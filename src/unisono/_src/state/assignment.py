@@ -1,0 +1,453 @@
+"""Reading and assigning variables: the table (synchronization × aggregation × context).
+
+One function per context: plain variables, a copy inside `update`, replica context,
+cross-replica context. Nothing here knows which executor runs the replicas; a port
+says how they meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.foundation import ambient, errors
+from unisono._src.foundation.options import ReduceOp, VariableAggregation
+from unisono._src.machines import partition
+from unisono._src.state import frames, mirroring
+from unisono._src.state.frames import Policy
+from unisono._src.values import collectives, distributed
+from unisono._src.values.array_operators import StandsForArray, operand
+from unisono._src.workers import eager_exchange
+
+REPLACE, ADD, SUB = "assign", "assign_add", "assign_sub"
+_NONE = VariableAggregation.NONE
+_FIRST = VariableAggregation.ONLY_FIRST_REPLICA
+
+
+def _applied(op: str, old: Any, value: Any) -> Any:
+    if op == REPLACE:
+        return value
+    return old + value if op == ADD else old - value
+
+
+def check_strategy(variable: Any) -> ambient.Frame:
+    frame = ambient.current()
+    owner = variable._strategy
+    if owner is None or frame.strategy is None or frame.strategy is owner:
+        return frame
+    error = errors.mixing(frame.strategy, owner)
+    cell = variable._cell
+    raise RuntimeError(
+        f"{error} The variable '{cell.name}' belongs to the second; it was created at "
+        f"{cell.origin}."
+    )
+
+
+def sees_copy(variable: Any, frame: ambient.Frame) -> bool:
+    """Whether the running code has a copy of its own: a replica or an update."""
+    return frame.strategy is variable._strategy and frame.mode != ambient.CROSS
+
+
+# Reading.
+
+
+def read(variable: Any) -> jax.Array:
+    """The value as the running context sees it."""
+    cell = variable._cell
+    frame = check_strategy(variable)
+    source = frame.state or frames.EAGER
+    if variable._index is not None and cell.policy is not Policy.CENTRAL:
+        return source.copy(cell, variable._index)
+    if cell.policy is Policy.PLAIN:
+        return source.whole(cell)
+    if sees_copy(variable, frame):
+        if cell.is_stacked and frame.updating is not None:
+            raise errors.diverging(frame.updating.name, frame.updating.origin)
+        return source.copy(cell, frame.copy)
+    if cell.policy is Policy.ON_READ:
+        return _aggregate(variable, frame, source)
+    is_shared = cell.is_replicated or cell.split is not None
+    if is_shared and frame.state is None:
+        mirroring.verify(cell)
+        return source.copy(cell, None)
+    return source.whole(cell)
+
+
+def read_stored(variable: Any) -> jax.Array:
+    """The value in cross-replica context; what is cut stays so."""
+    cell = variable._cell
+    if cell.split is None or variable._index is not None:
+        return read(variable)
+    mirroring.verify(cell)
+    return frames.EAGER.whole(cell)
+
+
+def read_on_host(variable: Any) -> np.ndarray:
+    """A NumPy array of the value; what is cut is put together on the host."""
+    cell, frame = variable._cell, check_strategy(variable)
+    is_part = variable._index is not None or sees_copy(variable, frame)
+    if cell.split is None or frame.state is not None or is_part:
+        return np.array(read(variable), copy=True)
+    return np.array(read_stored(variable), copy=True)
+
+
+def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -> Any:
+    cell = variable._cell
+    aggregation = variable._aggregation
+    if aggregation is _FIRST:
+        if frame.port is not None and frame.port.is_spmd:
+            return collectives.pick_local(source.copy(cell, None), 0)
+        if frame.state is None and cell.is_spread:
+            point = f"reading of variable '{cell.name}'"
+            return eager_exchange.first(cell.topology, point, source.copy(cell, None))
+        return source.copy(cell, 0)
+    op = ReduceOp.from_variable_aggregation(aggregation)
+    if cell.copies == 1:
+        return source.copy(cell, 0)
+    if frame.port is not None and frame.port.is_spmd:
+        return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
+    if frame.state is None:
+        topology = cell.topology
+        parts = [source.copy(cell, i) for i in topology.local]
+        point = f"reading of variable '{cell.name}'"
+        parts = collectives.all_parts(parts, topology, point)
+        return collectives.reduce_parts(op, parts, topology.home)
+    return collectives.reduce_stacked(op, source.whole(cell), cell.topology)
+
+
+# Writing.
+
+
+def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
+    """Apply `op` with `value` by the rules of the running context."""
+    cell = variable._cell
+    frame = check_strategy(variable)
+    if cell.policy is Policy.PLAIN or variable._index is not None:
+        result = _write_one(variable, op, value, frame)
+    elif not sees_copy(variable, frame):
+        result = _write_cross(variable, op, value, frame, read_value)
+    elif frame.mode == ambient.UPDATE or cell.policy is Policy.ON_READ:
+        result = _write_copy(cell, op, convert(cell, value), frame.copy)
+    else:
+        result = write_aggregated(variable, op, value, frame)
+    return result if read_value else None
+
+
+def write_own(variable: Any, op: str, value: Any) -> None:
+    """Let the running replica write its copy of a mirrored variable.
+
+    All replicas must write the same: an SPMD program is refused unless that can be
+    proved, and copies written in turn are compared when they are next read as one.
+    """
+    cell = variable._cell
+    _write_copy(cell, op, convert(cell, value), ambient.current().copy)
+
+
+def convert(cell: frames.Cell, value: Any) -> Any:
+    """`value` as an array that can be assigned to `cell`.
+
+    Raises:
+        ValueError: wrong shape, or a type that would lose its meaning.
+    """
+    value = operand(value)
+    if isinstance(value, jax.Array) and value.dtype != cell.dtype:
+        _check_castable(cell, value.dtype)
+        value = value.astype(cell.dtype)
+    else:
+        if isinstance(value, (float, complex, np.ndarray, np.generic)):
+            _check_castable(cell, np.result_type(value))
+        value = jnp.asarray(distributed.owned(value), cell.dtype)
+    if value.shape != cell.shape:
+        raise ValueError(
+            f"Cannot assign value to variable ' {cell.name}:0': Shape mismatch.The "
+            f"variable shape {cell.shape}, and the assigned value shape {value.shape} "
+            "are incompatible."
+        )
+    return frames.without_gradient(value)
+
+
+def _check_castable(cell: frames.Cell, dtype: Any) -> None:
+    order = [jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating]
+    rank = [
+        next(i for i, kind in enumerate(order) if jnp.issubdtype(d, kind))
+        for d in (dtype, cell.dtype)
+    ]
+    if rank[0] > rank[1]:
+        raise ValueError(
+            f"Cannot assign a value of type {dtype} to the variable '{cell.name}' of "
+            f"type {cell.dtype}; cast the value first."
+        )
+
+
+def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
+    """A variable that is one array, or a component: write that."""
+    cell = variable._cell
+    if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
+        raise by_turns(cell)
+    if cell.policy is Policy.PLAIN:
+        value = _on_all(cell, value, frame)
+    return _write_copy(cell, op, convert(cell, value), variable._index)
+
+
+def _write_copy(cell: frames.Cell, op: str, value: Any, index: int | None) -> Any:
+    target = frames.frame()
+    new = _applied(op, target.copy(cell, index) if op != REPLACE else None, value)
+    target.set_copy(cell, index, new)
+    return new
+
+
+class NeedsLockstep(errors.Signal):
+    """One program cannot stand for all replicas: they must take turns."""
+
+
+def by_turns(cell: frames.Cell) -> NeedsLockstep:
+    return NeedsLockstep(
+        f"The variable '{cell.name}' (created at {cell.origin}, outside the strategy's "
+        "scope) is written by every replica in turn."
+    )
+
+
+def one_value(cell: frames.Cell, source: frames.StateFrame) -> Any:
+    """The value of a cell that is the same everywhere, to compute with."""
+    is_eager = not source.is_compiled
+    return (
+        source.copy(cell, None) if is_eager and cell.is_spread else source.whole(cell)
+    )
+
+
+def check_workers(cell: frames.Cell, new: Any) -> None:
+    if not mirroring.all_same(cell, new):
+        raise errors.diverging(cell.name, cell.origin)
+
+
+def _write_cross(
+    variable: Any,
+    op: str,
+    value: Any,
+    frame: ambient.Frame,
+    read_value: bool,
+    is_combined: bool = False,
+) -> Any:
+    cell = variable._cell
+    if cell.policy is Policy.ON_READ:
+        return _write_cross_on_read(variable, op, value, frame, read_value)
+    if isinstance(value, distributed.PerReplica) and cell.copies > 1:
+        raise ValueError(
+            f"Cannot assign a PerReplica value to the mirrored variable '{cell.name}' "
+            f"(created at {cell.origin}) in cross-replica context: its copies would "
+            "differ. Reduce the value first, or assign in replica context with an "
+            "aggregation."
+        )
+    if getattr(value, "_cell", None) is not None:
+        value = _local_source(value)
+    target = frames.frame()
+    old = one_value(cell, target) if op != REPLACE else None
+    if isinstance(value, distributed.Mirrored):
+        value = value.values[0] if cell.is_spread else value.whole
+    delta = convert(cell, _on_all(cell, value, frame))
+    new = _applied(op, old, delta)
+    if cell.is_spread and frame.state is None and not is_combined:
+        check_workers(cell, new)
+    target.set_whole(cell, new)
+    if not read_value:
+        return None
+    if cell.policy is Policy.MIRRORED and cell.copies > 1:
+        return distributed.Mirrored.of(target.whole(cell), cell.copies)
+    return target.whole(cell)
+
+
+def _local_source(value: Any) -> Any:
+    """A variable on the right-hand side: its copy, without aggregation."""
+    if value._cell.policy is Policy.ON_READ:
+        return frames.frame().copy(value._cell, None)
+    return value
+
+
+def _on_all(cell: frames.Cell, value: Any, frame: ambient.Frame) -> Any:
+    """An eager value moved to where the cell is, so that it can be combined."""
+    if frame.state is not None or cell.sharding is None:
+        return value
+    value = operand(value)
+    if cell.split is not None and isinstance(value, np.ndarray):
+        is_like = value.shape == cell.shape and value.dtype == cell.dtype
+        return partition.put(value, cell.sharding) if is_like else value
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+        return value
+    if cell.is_spread:
+        return collectives.follow(collectives.own_copy(value), cell.topology.home)
+    return value if cell.is_stacked else jax.device_put(value, cell.sharding)
+
+
+def _write_cross_on_read(
+    variable: Any, op: str, value: Any, frame: ambient.Frame, read_value: bool
+) -> Any:
+    cell = variable._cell
+    if op != REPLACE:
+        raise ValueError(
+            f"SyncOnReadVariable does not support `{op}` in cross-replica context when "
+            "aggregation is set to `tf.VariableAggregation."
+            f"{variable._aggregation.name}`. Call it in replica context, through "
+            "strategy.run, or use `assign`."
+        )
+    if isinstance(value, distributed.PerReplica):
+        raise AttributeError(
+            "'PerReplica' object has no attribute 'dtype': a SyncOnReadVariable takes "
+            "a single value in cross-replica context; reduce the value first."
+        )
+    new = convert(cell, value)
+    if variable._aggregation is VariableAggregation.SUM:
+        new = (new / cell.copies).astype(cell.dtype)
+    target = frames.frame()
+    if cell.is_stacked and not (frame.port is not None and frame.port.is_spmd):
+        target.set_whole(cell, jnp.broadcast_to(new, cell.stored_shape))
+    else:
+        target.set_copy(cell, None, new)
+    return read(variable) if read_value else None
+
+
+# Replica context, aggregating.
+
+
+def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
+    cell, aggregation = variable._cell, variable._aggregation
+    if aggregation is _NONE:
+        raise ValueError(
+            "You must specify an aggregation method to update a "
+            f"{type(variable).__name__} in Replica Context. You can do so by passing "
+            "an explicit value for argument `aggregation` to tf.Variable(..), e.g. "
+            "`tf.Variable(..., aggregation=tf.VariableAggregation.SUM)`. The variable "
+            f"'{cell.name}' was created at {cell.origin}."
+        )
+    port = frame.port
+    if port.replicas == 1:
+        return _write_copy(cell, op, convert(cell, value), frame.copy)
+    if port.is_spmd:
+        combined = _combined_spmd(variable, value, port)
+        return _write_copy(cell, op, convert(cell, combined), None)
+
+    def combine(payloads: list[Any]) -> Sequence[Any]:
+        combined = _combined_parts(variable, payloads)
+        frame = ambient.current()
+        _write_cross(variable, op, combined, frame, False, is_combined=True)
+        return copies_of(cell)
+
+    new = port.meet(combine, _payload(value))
+    frames.frame().assigned(cell, new)
+    return new
+
+
+def copies_of(cell: frames.Cell) -> list[Any]:
+    """What each replica sees of a cell, as an object of its own."""
+    source = frames.frame()
+    if source.is_compiled:
+        return collectives.hand_out(source.copy(cell, 0), [None] * cell.copies)
+    return [source.copy(cell, i) for i in cell.topology.local]
+
+
+def _payload(value: Any) -> Any:
+    """What a replica contributes; variables travel whole, arrays without gradient."""
+    value = _joined(value)
+    if isinstance(value, distributed.PerReplica):
+        return value.own()
+    if _is_on_read(value):
+        return read(value)
+    if isinstance(value, StandsForArray):
+        return _Whole(value)
+    return frames.without_gradient(value)
+
+
+def _joined(value: Any) -> Any:
+    """A list with arrays in it as one array: it is the replica's own."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    has_arrays = any(isinstance(x, jax.Array) for x in jax.tree.leaves(value))
+    return jnp.asarray(value) if has_arrays else value
+
+
+def _is_on_read(value: Any) -> bool:
+    cell = getattr(value, "_cell", None)
+    return cell is not None and cell.policy is Policy.ON_READ
+
+
+class _Whole:
+    """Keeps a distributed variable from being taken apart on its way."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _same(payloads: Sequence[Any]) -> bool:
+    first = payloads[0]
+    if isinstance(first, _Whole):
+        return all(getattr(p, "value", None) is first.value for p in payloads)
+    if isinstance(first, (bool, int, float, complex)):
+        return all(type(p) is type(first) and p == first for p in payloads)
+    return all(p is first for p in payloads)
+
+
+def _combined_parts(variable: Any, payloads: Sequence[Any]) -> Any:
+    aggregation, cell = variable._aggregation, variable._cell
+    is_eager_and_spread = cell.is_spread and not frames.frame().is_compiled
+    if _same(payloads) and not (
+        is_eager_and_spread and _differs_between_workers(variable, payloads)
+    ):
+        first = payloads[0]
+        return _shared_value(
+            variable, first.value if isinstance(first, _Whole) else first
+        )
+    parts = [p.value.__jax_array__() if isinstance(p, _Whole) else p for p in payloads]
+    topology = cell.topology
+    if is_eager_and_spread:
+        point = f"assignment of variable '{cell.name}'"
+        parts = collectives.all_parts(parts, topology, point)
+    if aggregation is _FIRST:
+        return parts[0]
+    op = ReduceOp.from_variable_aggregation(aggregation)
+    return collectives.reduce_parts(op, parts, topology.home)
+
+
+def _differs_between_workers(variable: Any, payloads: Sequence[Any]) -> bool:
+    """Whether one value for all replicas here may be another on other workers."""
+    if isinstance(payloads[0], _Whole):
+        return False
+    is_sum = variable._aggregation is VariableAggregation.SUM
+    return len(payloads) == 1 or not is_sum
+
+
+def _combined_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any:
+    value = _joined(value)
+    if isinstance(value, distributed.PerReplica):
+        value = value.own()
+    elif _is_on_read(value):
+        value = read(value)
+    elif isinstance(value, StandsForArray) or _is_one_for_all(variable, value, port):
+        return _shared_value(variable, value)
+    value = frames.without_gradient(value)
+    if variable._aggregation is _FIRST:
+        return collectives.pick_local(value, 0)
+    op = ReduceOp.from_variable_aggregation(variable._aggregation)
+    return collectives.reduce_local(op, value, port.replicas)
+
+
+def _is_one_for_all(variable: Any, value: Any, port: collectives.SpmdPort) -> bool:
+    """Whether all replicas, of all workers, were given one object."""
+    if not port.is_shared(value) or port.here == port.replicas:
+        return port.is_shared(value)
+    is_sum = variable._aggregation is VariableAggregation.SUM
+    return port.is_merged(value) or (is_sum and port.here > 1)
+
+
+def _shared_value(variable: Any, value: Any) -> Any:
+    """One object for all replicas: nothing to combine, and nothing to add up."""
+    if variable._aggregation is VariableAggregation.SUM:
+        if isinstance(value, distributed.DistributedValues):
+            raise AssertionError(
+                f"Assigning a mirrored variable to '{variable.name}' with aggregation "
+                "SUM would add up copies of one value; assign its read_value()."
+            )
+        raise errors.not_distributed(value, ReduceOp.SUM)
+    return value

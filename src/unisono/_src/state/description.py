@@ -1,0 +1,181 @@
+"""Tables of where variables live."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from unisono._src.foundation import nest
+from unisono._src.state import frames, variables
+from unisono._src.values import array_operators
+
+# Wide enough for the paths of variables of nested models.
+_WIDTH = 160
+_TITLE = "Where each variable lives"
+_HEADS = ("variable", "shape", "type", "placement", "devices", "bytes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One variable of a description."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    placement: str
+    devices: int
+    bytes_per_device: int
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The cells of the row in a table."""
+        size = f"{self.bytes_per_device:,}"
+        kind = (self.name, str(self.shape), self.dtype, self.placement)
+        return (*kind, str(self.devices), size)
+
+
+def _html_row(tag: str, texts: Sequence[str]) -> str:
+    cells = "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
+    return f"<tr>{cells}</tr>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """Where variables live; prints as a table, and shows as one in a notebook.
+
+    Attributes:
+        rows: one per variable.
+    """
+
+    rows: tuple[Row, ...]
+
+    @property
+    def bytes_per_device(self) -> int:
+        """Sum over the variables."""
+        return sum(r.bytes_per_device for r in self.rows)
+
+    @property
+    def table(self) -> Any:
+        """A `rich.table.Table`."""
+        import rich.markup
+        import rich.table
+
+        table = rich.table.Table(title=_TITLE)
+        for head in _HEADS[:4]:
+            table.add_column(head, no_wrap=True)
+        for head in _HEADS[4:]:
+            table.add_column(head, justify="right", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*map(rich.markup.escape, row.texts))
+        table.add_section()
+        table.add_row(*self._total)
+        return table
+
+    @property
+    def _total(self) -> tuple[str, ...]:
+        return ("total", "", "", "", "", f"{self.bytes_per_device:,}")
+
+    def _repr_html_(self) -> str:
+        body = "".join(_html_row("td", row.texts) for row in self.rows)
+        return (
+            f"<table><caption>{_TITLE}</caption>"
+            f"<thead>{_html_row('th', _HEADS)}</thead><tbody>{body}</tbody>"
+            f"<tfoot>{_html_row('th', self._total)}</tfoot></table>"
+        )
+
+    def __str__(self) -> str:
+        import rich.console
+
+        console = rich.console.Console(width=_WIDTH, color_system=None)
+        with console.capture() as captured:
+            console.print(self.table)
+        return captured.get()
+
+
+def describe(tree: Any) -> Description:
+    """A description of every variable and array in a structure.
+
+    Args:
+        tree: a variable or array, something that has `variables` such as a Keras
+            model, or a nested structure or JAX pytree of them such as a Flax module.
+    """
+    return Description(tuple(_rows("", tree)))
+
+
+def _rows(name: str, x: Any) -> Iterator[Row]:
+    kept = array_operators.own(x)
+    if isinstance(kept, variables.Variable):
+        # A variable of another library has the name that its own users know.
+        known = kept.name if kept is x else getattr(x, "path", name)
+        yield _row(known or kept.name, kept)
+    elif isinstance(x, jax.Array):
+        yield _array_row(name or "array", x)
+    elif isinstance(getattr(x, "value", None), jax.Array):
+        yield _array_row(getattr(x, "path", name), x.value)
+    elif isinstance(getattr(x, "variables", None), list):
+        yield from _owner_rows(x)
+    elif nest.is_nested(x):
+        pairs = x.items() if isinstance(x, Mapping) else enumerate(x)
+        for key, child in pairs:
+            yield from _rows(f"{name}.{key}" if name else str(key), child)
+    else:
+        yield from _tree_rows(name, x)
+
+
+def _owner_rows(x: Any) -> Iterator[Row]:
+    """The variables of a model, and of the optimizer that trains it."""
+    for variable in x.variables:
+        yield from _rows("", variable)
+    optimizer = getattr(x, "optimizer", None)
+    if isinstance(getattr(optimizer, "variables", None), list):
+        yield from _owner_rows(optimizer)
+
+
+def _tree_rows(name: str, x: Any) -> Iterator[Row]:
+    """What JAX finds in an object: a Flax module, or another registered class."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(
+        x, is_leaf=lambda y: y is not x and _is_whole(y)
+    )
+    for path, leaf in flat:
+        if leaf is not x:
+            inner = jax.tree_util.keystr(path, simple=True, separator=".")
+            yield from _rows(f"{name}.{inner}" if name else inner, leaf)
+
+
+def _is_whole(x: Any) -> bool:
+    if isinstance(array_operators.own(x), variables.Variable):
+        return True
+    return isinstance(getattr(x, "variables", None), list)
+
+
+def _row(name: str, variable: variables.Variable) -> Row:
+    cell = variable._cell
+    spread = cell.policy in (frames.Policy.MIRRORED, frames.Policy.ON_READ)
+    size = math.prod(cell.shape) * cell.dtype.itemsize
+    placement, devices = cell.policy.value, cell.copies if spread else 1
+    if cell.split is not None:
+        placement, devices = "sharded", len(cell.sharding.device_set)
+        size //= cell.split.parts
+    return Row(name, cell.shape, str(cell.dtype), placement, devices, size)
+
+
+def _array_row(name: str, array: jax.Array) -> Row:
+    count = len(array.sharding.device_set)
+    placement = frames.Policy.PLAIN.value
+    if count > 1:
+        is_same = array.sharding.is_fully_replicated
+        placement = frames.Policy.MIRRORED.value if is_same else "split"
+    part = math.prod(array.sharding.shard_shape(array.shape))
+    return Row(
+        name,
+        array.shape,
+        str(array.dtype),
+        placement,
+        count,
+        part * array.dtype.itemsize,
+    )

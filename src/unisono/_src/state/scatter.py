@@ -1,0 +1,106 @@
+"""Changing some rows of a variable, by the rules of contexts and aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from unisono._src.foundation import ambient
+from unisono._src.foundation.options import ReduceOp, VariableAggregation
+from unisono._src.state import assignment, frames
+from unisono._src.state.frames import Policy
+from unisono._src.values import collectives
+from unisono._src.values.indexed_slices import IndexedSlices
+
+_NONE = VariableAggregation.NONE
+_FIRST = VariableAggregation.ONLY_FIRST_REPLICA
+
+
+_SCATTER = {
+    "add": lambda a, s: a.at[s.indices].add(s.values),
+    "sub": lambda a, s: a.at[s.indices].add(-s.values),
+    "update": lambda a, s: a.at[s.indices].set(s.values),
+    "min": lambda a, s: a.at[s.indices].min(s.values),
+    "max": lambda a, s: a.at[s.indices].max(s.values),
+    "mul": lambda a, s: a.at[s.indices].multiply(s.values),
+    "div": lambda a, s: a.at[s.indices].divide(s.values),
+}
+
+
+def scatter(variable: Any, kind: str, sparse: Any) -> Any:
+    """Change some rows of a variable."""
+    if not isinstance(sparse, IndexedSlices):
+        raise TypeError(
+            f"Expected IndexedSlices, received {type(sparse).__name__}: {sparse!r}."
+        )
+    cell = variable._cell
+    name = f"scatter_{kind}"
+    if cell.policy is Policy.ON_READ and variable._index is None:
+        raise NotImplementedError(
+            f"Variables with `synchronization=ON_READ` doesn't support `{name}`"
+        )
+    shared = (Policy.MIRRORED, Policy.CENTRAL)
+    distributed = cell.policy in shared and variable._index is None
+    adds_up = kind in ("add", "sub", "mul", "div")
+    if distributed and not adds_up and variable._aggregation not in (_NONE, _FIRST):
+        raise NotImplementedError(
+            f"{name} is only supported for mirrored variable (variable created within "
+            "certain `tf.distribute.Strategy` scope) with NONE or "
+            f"`ONLY_FIRST_REPLICA` aggregation, got: {variable._aggregation}"
+        )
+    frame = assignment.check_strategy(variable)
+    if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
+        raise assignment.by_turns(cell)
+    if (
+        distributed
+        and assignment.sees_copy(variable, frame)
+        and frame.mode != ambient.UPDATE
+    ):
+        return _scatter_aggregated(variable, kind, sparse, frame)
+    target = frames.frame()
+    if variable._index is not None or frame.mode == ambient.UPDATE:
+        index = variable._index if variable._index is not None else frame.copy
+        new = _SCATTER[kind](target.copy(cell, index), sparse)
+        target.set_copy(cell, index, new)
+        return new
+    new = _SCATTER[kind](assignment.one_value(cell, target), sparse)
+    if cell.is_spread and frame.state is None:
+        assignment.check_workers(cell, new)
+    target.set_whole(cell, new)
+    return assignment.read(variable)
+
+
+def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> Any:
+    cell, aggregation = variable._cell, variable._aggregation
+    if aggregation is _NONE:
+        assignment.write_aggregated(variable, assignment.REPLACE, None, frame)
+    first = aggregation is _FIRST
+    port = frame.port
+    if port.is_spmd or port.replicas == 1:
+        if port.is_spmd and first:
+            raise assignment.by_turns(cell)
+        if port.is_spmd:
+            op = ReduceOp.from_variable_aggregation(aggregation)
+            sparse = collectives.reduce_local(op, sparse, port.replicas)
+        target = frames.frame()
+        new = _SCATTER[kind](target.copy(cell, frame.copy), sparse)
+        target.set_copy(cell, frame.copy, new)
+        return new
+
+    def combine(payloads: list[Any]) -> Sequence[Any]:
+        device, target = cell.topology.home, frames.frame()
+        if cell.is_spread and not target.is_compiled:
+            point = f"scatter_{kind} of variable '{cell.name}'"
+            payloads = collectives.all_parts(payloads, cell.topology, point)
+        if first:
+            merged = payloads[0]
+        else:
+            op = ReduceOp.from_variable_aggregation(aggregation)
+            merged = collectives.reduce_parts(op, payloads, device)
+        old = collectives.place(target.copy(cell, None), device)
+        target.set_whole(cell, _SCATTER[kind](old, merged))
+        return assignment.copies_of(cell)
+
+    return port.meet(combine, jax.tree.map(frames.without_gradient, sparse))

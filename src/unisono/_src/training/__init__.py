@@ -1,0 +1,1 @@
+"""What a training loop uses: optimizers, metrics, losses, progress, profiles."""

@@ -1,0 +1,1 @@
+"""Values that every replica has one of, and how they are combined."""

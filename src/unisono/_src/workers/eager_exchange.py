@@ -1,0 +1,190 @@
+"""What workers tell each other outside compiled programs: arrays, byte by byte.
+
+Eager code of several workers meets here. Every worker contributes a few arrays, whose
+shapes may differ, and gets those of all. The first round has a fixed size and says
+what follows, so that workers which have come to different points of their programs
+find that out, all of them, instead of mixing up each other's numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from unisono._src.foundation import errors
+from unisono._src.machines.topology import Topology
+from unisono._src.workers import watchdog
+
+# The first round: two lengths and what fits. Small values need no second one.
+_ROUND = 4096
+_LENGTHS = 16
+_LARGEST_HEAD = 1 << 20
+
+
+def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[Any]]:
+    """The arrays of every worker, in the order of workers.
+
+    Args:
+        topology: whose workers they are. All of them must call this.
+        point: what this is for, in the user's terms. It must be the same everywhere.
+        arrays: what this worker contributes; number, shapes and types may differ.
+
+    Returns:
+        NumPy arrays, one list per worker.
+
+    Raises:
+        WorkerMismatchError: the workers are at different points.
+    """
+    plain = [np.asarray(_bits(x)) for x in arrays]
+    kinds = [[str(x.dtype), list(x.shape), _key_name(a)]
+             for x, a in zip(plain, arrays, strict=True)]  # fmt: skip
+    head = json.dumps({"point": point, "arrays": kinds}).encode()
+    body = head + b"".join(x.tobytes() for x in plain)
+    lengths = np.array([len(head), len(body)], np.uint64).tobytes()
+    row = (lengths + body)[:_ROUND]
+    watchdog.enter("a meeting of workers")
+    rows = _all_rows(topology, row, _ROUND)
+    sizes = [np.frombuffer(r[:_LENGTHS].tobytes(), np.uint64).tolist() for r in rows]
+    longest = max(total for _, total in sizes) + _LENGTHS
+    if longest > _ROUND:
+        rows = _all_rows(topology, lengths + body, _rounded(longest))
+    texts = [r[_LENGTHS : _LENGTHS + t].tobytes()
+             for r, (_, t) in zip(rows, sizes, strict=True)]  # fmt: skip
+    heads = [_read_head(t, h) for t, (h, _) in zip(texts, sizes, strict=True)]
+    points = [h["point"] for h in heads]
+    if len(set(points)) > 1:
+        raise errors.at_different_points(points)
+    return [_read_arrays(t, int(h), read["arrays"])
+            for t, (h, _), read in zip(texts, sizes, heads, strict=True)]  # fmt: skip
+
+
+def first(topology: Topology, point: str, value: Any) -> Any:
+    """The value of worker 0, on every worker.
+
+    Raises:
+        WorkerMismatchError: the workers' values differ in shape or type.
+    """
+    value = jnp.asarray(value)
+    kind = f"{point} of shape {value.shape} and type {value.dtype}"
+    if value.nbytes <= _ROUND // 2:
+        return jnp.asarray(gather(topology, kind, [value])[0][0])
+    gather(topology, kind, [])
+    bits = np.asarray(_bits(value))
+    data = np.frombuffer(bits.tobytes(), np.uint8)
+    if topology.worker:
+        data = np.zeros_like(data)
+    # Sums of bytes of which all but one are zero; exact for every type.
+    total = _met(topology, _sum, data)
+    found = np.frombuffer(total.tobytes(), bits.dtype).reshape(bits.shape)
+    return _from_bits(found, _key_name(value))
+
+
+def is_same(topology: Topology, point: str, value: Any, is_valid: bool = True) -> bool:
+    """Whether all workers have the same value here, bit by bit, and a valid one."""
+    bits = np.ascontiguousarray(np.asarray(_bits(value)))
+    mark = np.array([zlib.crc32(bits.tobytes()), is_valid, *bits.shape], np.int64)
+    every = [marks[0] for marks in gather(topology, point, [mark])]
+    return all(np.array_equal(m, every[0]) and m[1] for m in every)
+
+
+def _bits(x: Any) -> Any:
+    if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return jax.random.key_data(x)
+    return x
+
+
+def _key_name(x: Any) -> str | None:
+    if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return str(jax.random.key_impl(x))
+    return None
+
+
+def _from_bits(x: np.ndarray, key: str | None) -> Any:
+    return x if key is None else jax.random.wrap_key_data(jnp.asarray(x), impl=key)
+
+
+def _rounded(size: int) -> int:
+    """A size of which there are few, since each is a program of its own."""
+    step = max(_ROUND, 1 << max(size.bit_length() - 3, 0))
+    return -(-size // step) * step
+
+
+def _all_rows(topology: Topology, own: bytes, size: int) -> np.ndarray:
+    row = np.zeros(size, np.uint8)
+    row[: len(own)] = np.frombuffer(own, np.uint8)
+    return _met(topology, _gather, row)
+
+
+def _met(topology: Topology, program: Any, row: np.ndarray) -> np.ndarray:
+    try:
+        found = program(topology.meeting_mesh)(_stacked(topology, row))
+        return np.asarray(found.addressable_data(0))
+    except (RuntimeError, ValueError) as error:
+        explained = watchdog.explain(error)
+        if explained is error:
+            raise
+        raise explained from error
+
+
+def _stacked(topology: Topology, row: np.ndarray) -> jax.Array:
+    sharding = NamedSharding(topology.meeting_mesh, PartitionSpec("worker"))
+    own = jax.device_put(row[None], topology.home)
+    shape = (topology.workers, *row.shape)
+    return jax.make_array_from_single_device_arrays(shape, sharding, [own])
+
+
+@functools.cache
+def _gather(mesh: Mesh) -> Any:
+    return _over(mesh, lambda x: jax.lax.all_gather(x[0], "worker"))
+
+
+@functools.cache
+def _sum(mesh: Mesh) -> Any:
+    return _over(mesh, lambda x: jax.lax.psum(x[0], "worker"))
+
+
+def _over(mesh: Mesh, fn: Any) -> Any:
+    mapped = jax.shard_map(
+        fn,
+        mesh=mesh,
+        in_specs=PartitionSpec("worker"),
+        out_specs=PartitionSpec(),
+        check_vma=False,
+    )
+    return jax.jit(mapped, out_shardings=NamedSharding(mesh, PartitionSpec()))
+
+
+def _read_head(text: bytes, length: int) -> dict[str, Any]:
+    """What another worker says it sends; anything unexpected is refused."""
+    if not 0 < length <= min(len(text), _LARGEST_HEAD):
+        raise errors.garbled(f"a header of {length} bytes")
+    try:
+        found = json.loads(text[: int(length)])
+        ok = isinstance(found["point"], str) and isinstance(found["arrays"], list)
+    except (ValueError, KeyError, TypeError):
+        ok = False
+    if not ok:
+        raise errors.garbled("a header that is not what workers send")
+    return found
+
+
+def _read_arrays(text: bytes, start: int, kinds: list[Any]) -> list[Any]:
+    found = []
+    for name, shape, key in kinds:
+        dtype = jnp.dtype(name)
+        stop = start + math.prod(shape) * dtype.itemsize
+        if dtype.hasobject or stop > len(text):
+            raise errors.garbled(f"an array of type {name} and shape {shape}")
+        array = np.frombuffer(text[start:stop], dtype).reshape(shape)
+        found.append(_from_bits(array, key))
+        start = stop
+    return found

@@ -1,0 +1,152 @@
+"""Connecting to the workers of a TPU, and reading the grid of its devices.
+
+JAX starts the hardware itself. What is left is to meet the other workers, and to say
+where each device stands. Without a TPU the devices that there are form the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from unisono._src.cluster.cluster_tasks import ClusterSpec
+from unisono._src.foundation import ambient
+from unisono._src.machines import devices
+from unisono._src.machines.tpu.core_grid import Topology
+from unisono._src.workers import process_group, watchdog
+
+_STALL_SECONDS = 30.0
+
+
+def experimental_connect_to_cluster(
+    cluster_spec_or_resolver: Any,
+    job_name: str = "localhost",
+    task_index: int = 0,
+    protocol: str | None = None,
+    make_master_device_default: bool = True,
+    cluster_device_filters: Any = None,
+) -> None:
+    """Meet the other workers of a cluster; nothing to do where there are none.
+
+    Call it at the start of the program, before anything uses JAX's devices.
+
+    Args:
+        cluster_spec_or_resolver: a `ClusterSpec` or a resolver.
+        job_name: the job of this process, if a `ClusterSpec` is given.
+        task_index: its index in that job, likewise. A resolver knows both.
+        protocol: accepted; JAX has one.
+        make_master_device_default: accepted; a process computes on its own devices.
+        cluster_device_filters: accepted; likewise.
+
+    Raises:
+        ValueError: the first argument is neither, or this process is not one of the
+            cluster.
+    """
+    del protocol, make_master_device_default, cluster_device_filters
+    given = cluster_spec_or_resolver
+    if isinstance(given, ClusterSpec):
+        cluster, task = given.as_dict(), (job_name, task_index)
+    elif hasattr(given, "cluster_spec") and hasattr(given, "task_type"):
+        cluster, task = given.cluster_spec().as_dict(), (given.task_type, given.task_id)
+    else:
+        raise ValueError(
+            "`cluster_spec_or_resolver` must be a `ClusterSpec` or a `ClusterResolver`."
+            f" Received {given!r}."
+        )
+    if sum(len(tasks) for tasks in cluster.values()) < 2:
+        devices.start()
+        return
+    group = process_group.group_of(cluster, *task)
+    process_group.start(group, watchdog.ASYNC, _STALL_SECONDS)
+
+
+def initialize_tpu_system(cluster_resolver: Any = None) -> Topology:
+    """The grid of all devices, of all workers.
+
+    On a TPU, each device stands where the hardware says. Elsewhere the accelerators,
+    or else the CPU devices, are laid out in a grid of a TPU's form, with two cores to
+    a chip: 8 devices are 2×2×1×2, 16 are 2×2×2×2.
+
+    Args:
+        cluster_resolver: says who the workers are; None for this process alone.
+
+    Raises:
+        RuntimeError: it is called inside a `unisono.function`.
+    """
+    _check_outside("initialize_tpu_system")
+    if cluster_resolver is not None:
+        experimental_connect_to_cluster(cluster_resolver)
+    devices.start()
+    return topology_of(jax.devices())
+
+
+def shutdown_tpu_system(cluster_resolver: Any = None) -> None:
+    """Nothing to do: JAX holds the devices until the process ends.
+
+    Args:
+        cluster_resolver: accepted, as for `initialize_tpu_system`.
+
+    Raises:
+        RuntimeError: it is called inside a `unisono.function`.
+    """
+    del cluster_resolver
+    _check_outside("shutdown_tpu_system")
+
+
+def _check_outside(name: str) -> None:
+    if getattr(ambient.current().state, "is_compiled", False):
+        raise RuntimeError(
+            f"{name} must not be called inside a unisono.function; call it before."
+        )
+
+
+def topology_of(found: Sequence[jax.Device]) -> Topology:
+    """The grid that these devices make.
+
+    Raises:
+        ValueError: the processes have different numbers of devices.
+    """
+    rows: dict[int, list[jax.Device]] = {}
+    for device in found:
+        rows.setdefault(device.process_index, []).append(device)
+    if len({len(row) for row in rows.values()}) != 1:
+        counts = {process: len(row) for process, row in rows.items()}
+        raise ValueError(
+            f"The workers have different numbers of devices, {counts}; a grid needs as "
+            "many on each."
+        )
+    ordered = [rows[process] for process in sorted(rows)]
+    kind = devices.kind_of(found[0])
+    if kind == "TPU" and hasattr(found[0], "coords"):
+        places = np.array([[(*d.coords, d.core_on_chip) for d in r] for r in ordered])
+        places = places - places.min(axis=(0, 1))
+        shape = places.max(axis=(0, 1)) + 1
+    else:
+        shape = np.array(grid_shape(len(found)))
+        places = _in_order(shape).reshape(len(ordered), -1, len(shape))
+    return Topology(
+        mesh_shape=shape.tolist(), device_coordinates=places, device_type=kind
+    )
+
+
+def grid_shape(count: int) -> tuple[int, int, int, int]:
+    """The sides of a grid of so many devices, two to a chip, the chips near a cube.
+
+    >>> grid_shape(8), grid_shape(16), grid_shape(1), grid_shape(6)
+    ((2, 2, 1, 2), (2, 2, 2, 2), (1, 1, 1, 1), (3, 1, 1, 2))
+    """
+    cores = 2 if count % 2 == 0 else 1
+    sides, left, axis = [1, 1, 1], count // cores, 0
+    while left % 2 == 0:
+        sides[axis], left, axis = sides[axis] * 2, left // 2, (axis + 1) % 3
+    sides[0] *= left
+    return (sides[0], sides[1], sides[2], cores)
+
+
+def _in_order(shape: np.ndarray) -> np.ndarray:
+    """All places of a grid; the core counts fastest, then x, y and z."""
+    z, y, x, core = np.indices(shape[[2, 1, 0, 3]].tolist()).reshape(4, -1)
+    return np.stack([x, y, z, core], axis=-1)

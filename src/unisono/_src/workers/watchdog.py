@@ -1,0 +1,399 @@
+"""Who is late, who is gone, and who does something else than the others.
+
+A worker that waits for another in a collective cannot be told anything by Python. So
+each worker keeps a small record of itself where all can read it: the number and kind
+of its last steps, a beat that says that it lives, and in the end how it ended. A thread
+compares the records a few times a second. What it finds is raised where the program
+next comes by, and explains the error with which a broken collective ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import contextlib
+import json
+import re
+import sys
+import threading
+import time
+import traceback
+import zlib
+from typing import Any
+
+from unisono._src.foundation import errors
+
+OFF, ASYNC, STRICT = "off", "async", "strict"
+_PLACE = "unisono/guard/"
+# How often records are compared, by up to so many workers; more of them look less
+# often, because each reads all.
+_TICK_SECONDS, _TICK_WORKERS = 0.25, 32
+# A worker that others wait for, without a sign of life for so many looks, is gone.
+_DEAD_TICKS = 14
+_RECENT, _TOLD = 4096, 16
+_LARGEST_RECORD = 1 << 15
+_LARGEST_TEXT = 6000
+RUNS, FAILED, LEFT = "runs", "failed", "left"
+_NETWORK = re.compile(
+    r"gloo|nccl|connection (closed|reset) by peer|timed out waiting .* for (recv|send)",
+    re.IGNORECASE,
+)
+
+
+def check_mode(mode: str) -> str:
+    """Raise unless `mode` is one of the guard's."""
+    if mode not in (OFF, ASYNC, STRICT):
+        raise ValueError(
+            f"Expected guard to be 'async', 'strict' or 'off', received {mode!r}."
+        )
+    return mode
+
+
+def _digest(label: Any) -> int:
+    return zlib.crc32(repr(label).encode())
+
+
+class Record:
+    """What another worker says of itself, and when that changed."""
+
+    def __init__(self, worker: int, now: float) -> None:
+        self.worker = worker
+        self.beat = -1
+        self.step = 0
+        self.state = RUNS
+        self.label = ""
+        self.error = ""
+        self.is_secondary = False
+        self.recent: list[tuple[int, int]] = []
+        self.beaten_at = self.stepped_at = now
+        # Since when it is waited for. All may have paused together before that.
+        self.behind_since: float | None = None
+
+    def seconds_behind(self, step: int, now: float) -> float:
+        """How long this worker has been waited for at a step that others have gone to.
+
+        Args:
+            step: the step of the worker that asks.
+            now: the time.
+        """
+        if self.state != RUNS or self.step >= step:
+            self.behind_since = None
+            return 0.0
+        if self.behind_since is None:
+            self.behind_since = now
+        return now - self.behind_since
+
+    def read(self, text: str, now: float) -> None:
+        """Take over what a worker has published; what is malformed is ignored."""
+        if len(text) > _LARGEST_RECORD:
+            return
+        try:
+            found = json.loads(text)
+            beat, step = int(found["beat"]), int(found["step"])
+            recent = [(int(a), int(b)) for a, b in found["recent"][:_TOLD]]
+            state, label = str(found["state"]), str(found["label"])
+            error, secondary = str(found["error"]), bool(found["secondary"])
+        except (ValueError, KeyError, TypeError):
+            return
+        if beat != self.beat:
+            self.beat, self.beaten_at = beat, now
+        if step != self.step:
+            self.step, self.stepped_at = step, now
+            self.behind_since = None
+        self.recent, self.state, self.label = recent, state, label
+        self.error, self.is_secondary = error, secondary
+
+
+class Guard:
+    """Watches the other workers of the group.
+
+    Args:
+        client: JAX's client of the coordination service.
+        worker: which worker this is.
+        workers: how many there are.
+        mode: ``"async"`` or ``"strict"``.
+        stall_seconds: how long a worker may be behind the others.
+    """
+
+    def __init__(
+        self, client: Any, worker: int, workers: int, mode: str, stall_seconds: float
+    ) -> None:
+        self.verdict: errors.WorkerError | None = None
+        self.is_strict = mode == STRICT
+        self.step = 0
+        self._client = client
+        self._worker = worker
+        self._stall = stall_seconds
+        self._labels: collections.deque[tuple[int, Any]] = collections.deque(
+            maxlen=_RECENT
+        )
+        self._state, self._error, self._secondary = RUNS, "", False
+        self._beats = 0
+        self._tick = _TICK_SECONDS * max(1.0, workers / _TICK_WORKERS)
+        now = time.monotonic()
+        others = [i for i in range(workers) if i != worker]
+        self._records = {i: Record(i, now) for i in others}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._watch, name="unisono guard", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._publish()
+        self._previous_hook = sys.excepthook
+        sys.excepthook = self._on_exception
+        atexit.register(self.close)
+        self._thread.start()
+
+    def enter(self, label: Any) -> None:
+        """Note that this worker goes into a step that all must take.
+
+        Args:
+            label: tells steps of different kinds or shapes apart, by its `repr`.
+
+        Raises:
+            WorkerError: what the watching thread has found meanwhile.
+        """
+        if self.verdict is not None:
+            raise self.verdict
+        self.step += 1
+        self._labels.append((self.step, label))
+        if self.is_strict:
+            self._agree(label)
+
+    def leave(self) -> None:
+        """Take back an `enter`: the step was not taken."""
+        self.step -= 1
+        self._labels.pop()
+
+    def _agree(self, label: Any) -> None:
+        """Wait until all workers are about to take this step."""
+        step, client = self.step, self._client
+        own = f"{_PLACE}step/{step}/{self._worker}"
+        client.key_value_set(own, _short(label), allow_overwrite=True)
+        until = time.monotonic() + self._stall
+        for i in self._records:
+            told = self._wait_for(f"{_PLACE}step/{step}/{i}", i, until)
+            if told != _short(label):
+                self.verdict = _mismatch(i, step, told, label)
+                raise self.verdict
+        if step > 2:
+            with contextlib.suppress(Exception):
+                client.key_value_delete(f"{_PLACE}step/{step - 2}/{self._worker}")
+
+    def _wait_for(self, key: str, worker: int, until: float) -> str:
+        while True:
+            try:
+                return self._client.blocking_key_value_get(key, 500)
+            except Exception:
+                now = time.monotonic()
+                found = self.verdict or self._judge(now, self._tick * _DEAD_TICKS)
+                if found is None and now > until:
+                    found = self._stalled(self._records[worker], now)
+                if found is not None:
+                    self.verdict = found
+                    raise found from None
+
+    # Watching.
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._tick):
+            try:
+                self._look()
+            except Exception:
+                # The service is gone; collectives will say so, or it comes back.
+                continue
+
+    def _look(self) -> None:
+        """Publish the own record, read those of others, and judge."""
+        with self._lock:
+            self._publish()
+            now = time.monotonic()
+            for key, text in self._client.key_value_dir_get(_PLACE + "worker"):
+                worker = key.rpartition("/")[2]
+                if worker.isdigit() and int(worker) in self._records:
+                    self._records[int(worker)].read(text, now)
+        if self.verdict is None:
+            # A worker may be too busy to give a sign; that is no reason to give it up
+            # unless others wait for it.
+            self.verdict = self._judge(now, self._stall)
+
+    def _publish(self) -> None:
+        self._beats += 1
+        recent = list(self._labels)[-_TOLD:]
+        label = _short(recent[-1][1]) if recent else ""
+        text = json.dumps(
+            {
+                "beat": self._beats,
+                "step": self.step,
+                "state": self._state,
+                "label": label,
+                "error": self._error,
+                "secondary": self._secondary,
+                "recent": [(n, _digest(x)) for n, x in recent],
+            }
+        )
+        place = f"{_PLACE}worker/{self._worker}"
+        self._client.key_value_set(place, text, allow_overwrite=True)
+
+    def _judge(self, now: float, silence: float) -> errors.WorkerError | None:
+        """What is wrong, if anything; the worker that began it is named.
+
+        Args:
+            now: the time.
+            silence: how long a worker may give no sign of life.
+        """
+        records = list(self._records.values())
+        mine = dict(self._labels)
+        for r in records:
+            if r.state == FAILED and not r.is_secondary:
+                return _failed(r)
+        for r in records:
+            for step, digest in r.recent:
+                if step in mine and _digest(mine[step]) != digest:
+                    return _mismatch(r.worker, step, r.label, mine[step])
+        for r in records:
+            if r.state == LEFT and r.step < self.step:
+                return _left(r, self.step)
+            if r.state == RUNS and now - r.beaten_at > silence:
+                return _dead(r, now)
+            if r.seconds_behind(self.step, now) > self._stall:
+                return self._stalled(r, now)
+        secondary = [r for r in records if r.state == FAILED]
+        return _failed(secondary[0]) if secondary else None
+
+    def _stalled(self, r: Record, now: float) -> errors.WorkerError:
+        return errors.WorkerStalledError(
+            f"Worker {r.worker} lives, but is still at step {r.step} "
+            f"({r.label or 'before its first'}), for {now - r.stepped_at:.0f} s, while "
+            f"worker {self._worker} waits in step {self.step}. Is its input slow, or "
+            "does it do something alone? Give the strategy a larger timeout_seconds in "
+            "communication_options if such pauses are meant.",
+            r.worker,
+            r.step,
+        )
+
+    # Explaining and ending.
+
+    def explain(self, error: BaseException) -> BaseException:
+        """What broke a collective, if the other workers' records tell; else `error`."""
+        if isinstance(error, errors.WorkerError) or not _NETWORK.search(str(error)):
+            return error
+        silence = self._tick * _DEAD_TICKS
+        until = time.monotonic() + silence + 2 * self._tick
+        while self.verdict is None and time.monotonic() < until:
+            with contextlib.suppress(Exception):
+                self._look()
+            self.verdict = self.verdict or self._judge(time.monotonic(), silence)
+            time.sleep(self._tick / 2)
+        if self.verdict is not None:
+            return self.verdict
+        if "timed out" in str(error).lower():
+            return errors.WorkerStalledError(
+                f"Step {self.step} waited longer than {self._stall:g} s for the other "
+                "workers, although none is behind: one of them compiles or computes "
+                "that much longer. Give the strategy a larger timeout_seconds in "
+                f"communication_options. {error}",
+                None,
+                self.step,
+            )
+        return errors.WorkerError(
+            f"The workers lost each other in step {self.step}: {error}. No worker says "
+            "that it failed; look at their outputs.",
+            None,
+            self.step,
+        )
+
+    def _on_exception(self, kind: Any, value: Any, tb: Any) -> None:
+        self.fail(value)
+        self._previous_hook(kind, value, tb)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the others that an exception ends this worker."""
+        lines = traceback.format_exception(type(error), error, error.__traceback__)
+        self._state = FAILED
+        self._secondary = isinstance(error, errors.WorkerError)
+        self._error = "".join(lines)[-_LARGEST_TEXT:]
+        with contextlib.suppress(Exception), self._lock:
+            self._publish()
+
+    def close(self) -> None:
+        """Say that this worker has left, and stop watching."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._thread.join(5.0)
+        if self._state == RUNS:
+            self._state = LEFT
+        with contextlib.suppress(Exception), self._lock:
+            self._publish()
+
+
+def _short(label: Any) -> str:
+    return repr(label)[:500]
+
+
+def _failed(r: Record) -> errors.WorkerError:
+    return errors.WorkerFailedError(
+        f"Worker {r.worker} raised an exception after step {r.step}:\n{r.error}",
+        r.worker,
+        r.step,
+    )
+
+
+def _dead(r: Record, now: float) -> errors.WorkerError:
+    return errors.WorkerLostError(
+        f"Worker {r.worker} has given no sign of life for {now - r.beaten_at:.1f} s; "
+        f"its last step was {r.step} ({r.label}). Its process was killed or stopped, "
+        "or its machine cannot be reached.",
+        r.worker,
+        r.step,
+    )
+
+
+def _left(r: Record, step: int) -> errors.WorkerError:
+    return errors.WorkerLostError(
+        f"Worker {r.worker} has ended its program after step {r.step}, but others are "
+        f"in step {step}. All workers must take the same number of steps; is there "
+        "less input for one of them?",
+        r.worker,
+        r.step,
+    )
+
+
+def _mismatch(worker: int, step: int, theirs: Any, mine: Any) -> errors.WorkerError:
+    return errors.WorkerMismatchError(
+        f"The workers differ in step {step}. Worker {worker}: {theirs}. Here: "
+        f"{_short(mine)}. All workers must call the same functions in the same order, "
+        "with plain arrays of the same shapes.",
+        worker,
+        step,
+    )
+
+
+class _Current:
+    """The guard of this process, if it belongs to a group."""
+
+    guard: Guard | None = None
+
+
+CURRENT = _Current()
+
+
+def enter(label: Any) -> None:
+    """Note a step of this worker; see `Guard.enter`."""
+    if CURRENT.guard is not None:
+        CURRENT.guard.enter(label)
+
+
+def leave() -> None:
+    """Take back an `enter`; see `Guard.leave`."""
+    if CURRENT.guard is not None:
+        CURRENT.guard.leave()
+
+
+def explain(error: BaseException) -> BaseException:
+    """What really happened, if another worker is the cause; see `Guard.explain`."""
+    return error if CURRENT.guard is None else CURRENT.guard.explain(error)
