@@ -40,6 +40,32 @@ def test_no_module_is_longer_than_its_budget():
     )
 
 
+# Test modules that look at a whole room, not at one module of it.
+WHOLE_ROOMS = frozenset(
+    {
+        "cluster/resolvers/test_cloud.py",
+        "cluster/resolvers/test_mpi_and_ray.py",
+        "input/api/test_failures.py",
+        "saving/format/test_format.py",
+        "strategies/test_tpu_state.py",
+    }
+)
+
+
+def test_unit_tests_stand_where_the_modules_stand_that_they_test():
+    tests = sources.ROOT / "tests" / "unit"
+    strays = [
+        name
+        for path in tests.rglob("test_*.py")
+        if (name := path.relative_to(tests).as_posix()) not in WHOLE_ROOMS
+        and not (sources.PACKAGE / "_src" / name.replace("test_", "", 1)).is_file()
+    ]
+    assert not strays, (
+        "expected each tests/unit/ROOM/test_MODULE.py to be named after a module of "
+        f"that room, received {strays}; move it, or list it in WHOLE_ROOMS."
+    )
+
+
 def test_no_function_is_longer_than_its_budget():
     long = {
         f"{source.name}:{function.lineno} {function.name}": lines
