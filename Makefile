@@ -42,6 +42,7 @@ features: $(TEST) ## Run the tests; list each row of the feature table with its 
 
 bench: $(TEST) ## Compare with the same programs written in plain JAX
 	@$(RUN) benchmarks/run.py
+	@$(RUN) benchmarks/eager.py
 	@$(RUN) benchmarks/logical.py
 	@$(RUN) benchmarks/input.py
 	@$(RUN) benchmarks/workers.py

@@ -40,6 +40,9 @@ class ReplicaContext:
         self._id = replica_id_in_sync_group
         self._port = port or collectives.Solo()
         self._entered: list[Any] = []
+        # The number of a replica that runs alone or in turn. Its id is an array, which
+        # is made when it is asked for: most replica functions never do.
+        self._index: int | None = None
 
     @property
     def strategy(self) -> Any:
@@ -53,6 +56,9 @@ class ReplicaContext:
         Inside a compiled program it is traced: write ``jnp.where(id == 0, a, b)``
         or ``jax.lax.cond``, not a Python ``if``.
         """
+        if self._id is None:
+            number = np.int32(self._index or 0)
+            self._id = number if frames.frame().is_compiled else jnp.asarray(number)
         return self._id
 
     @property
@@ -190,25 +196,52 @@ class _TracedValueError(jax.errors.ConcretizationTypeError):
         )
 
 
-def replica_id(index: int) -> Any:
-    """The id of a replica that runs alone or in turn: always concrete."""
-    number = np.int32(index)
-    return number if frames.frame().is_compiled else jnp.asarray(number)
+def context_of_replica(strategy: Any, replica_id: Any, port: Any) -> ReplicaContext:
+    """The context of a replica whose id is a number, or a tracer."""
+    if not isinstance(replica_id, int):
+        return ReplicaContext(strategy, replica_id, port)
+    context = ReplicaContext(strategy, None, port)
+    context._index = replica_id
+    return context
 
 
-def replica_frame(
-    placement: frames.Placement, replica_id: Any, port: Any, **more: Any
-) -> Any:
-    """Context manager: be the replica that `port` belongs to."""
+def frame_of_replica(
+    placement: frames.Placement, replica_id: Any, port: Any, copy: int | None
+) -> ambient.Frame:
+    """The frame of the replica that `port` belongs to, below the current one.
+
+    Args:
+        placement: whose replica it is.
+        replica_id: a number, or a tracer in a program that is traced for all replicas.
+        port: how it meets the others.
+        copy: whose copies of variables it sees; None where the program says so.
+    """
     strategy = placement.strategy
-    return ambient.pushed(
+    return ambient.current()._replace(
         strategy=strategy,
         mode=ambient.REPLICA,
-        replica=ReplicaContext(strategy, replica_id, port),
+        replica=context_of_replica(strategy, replica_id, port),
         port=port,
         placement=placement,
-        **more,
+        copy=copy,
     )
+
+
+@contextlib.contextmanager
+def replica_frame(
+    placement: frames.Placement,
+    replica_id: Any,
+    port: Any,
+    copy: int | None,
+    state: frames.StateFrame | None = None,
+) -> Iterator[None]:
+    """Be the replica that `port` belongs to; see `frame_of_replica`."""
+    frame = frame_of_replica(placement, replica_id, port, copy)
+    outer = ambient.swap(frame if state is None else frame._replace(state=state))
+    try:
+        yield
+    finally:
+        ambient.swap(outer)
 
 
 def default_replica_context(strategy: Any) -> ReplicaContext:

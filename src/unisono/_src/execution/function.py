@@ -346,9 +346,13 @@ def compiled(fn: Any, host: Function | None) -> Function | None:
     return None if host is None else host.compiled_run(fn)
 
 
+# What is compiled when it is called.
+COMPILED = (Function, Method)
+
+
 def is_function(fn: Any) -> bool:
     """Whether `fn` is compiled when it is called."""
-    return isinstance(fn, (Function, Method))
+    return isinstance(fn, COMPILED)
 
 
 def python_function(fn: Any) -> Callable[..., Any]:

@@ -7,61 +7,90 @@ right, and the same code runs eagerly and inside a program being traced.
 from __future__ import annotations
 
 import contextlib
+import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 from jax._src import config
 
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.machines.topology import Topology
-from unisono._src.state import creation, frames, trace_versions
+from unisono._src.state import frames, trace_versions
 from unisono._src.values import collectives
 
+_eager = trace_versions.EAGER
 
-class _Settings:
-    """JAX's settings of this thread, such as ``with jax.debug_nans(True)``.
+# JAX's settings that a thread can have of its own, such as `with jax.debug_nans(True)`.
+# A replica may be paused inside such a block, which must not hold for the others. Their
+# getters are compiled code: asking all hundred of them takes a few microseconds.
+_STATES: tuple[Any, ...] = tuple(
+    s for s in config.config_states.values() if hasattr(s, "get_local")
+)
+_GETTERS = tuple(s.get_local for s in _STATES)
+_DEVICE = _STATES.index(config.config_states["jax_default_device"])
 
-    A replica may be paused inside such a block; the block must not hold for others.
-    The default device is not among them: each replica has its own.
-    """
-
-    def __init__(self, values: dict[Any, Any]) -> None:
-        self._values = values
-
-    @classmethod
-    def taken(cls) -> _Settings:
-        """The settings as they are now."""
-        return cls({s: s.get_local() for s in _STATES})
-
-    def apply(self) -> None:
-        """Make them so again."""
-        for setting, value in self._values.items():
-            if setting.get_local() is not value:
-                setting.set_local(value)
+# A setting, and the value to give it.
+_Changes = list[tuple[Any, Any]]
 
 
-_STATES: list[Any] = [
-    s
-    for name, s in config.config_states.items()
-    if hasattr(s, "get_local") and name != "jax_default_device"
-]
+def _settings() -> tuple[Any, ...]:
+    return tuple(map(operator.call, _GETTERS))
+
+
+def _changes(before: Sequence[Any], after: Sequence[Any]) -> _Changes:
+    """What to set to get from some settings to others."""
+    every = zip(_STATES, before, after, strict=True)
+    return [(state, new) for state, old, new in every if old is not new]
 
 
 class _Replica:
-    """One replica between its turns."""
+    """One replica between its turns.
 
-    def __init__(self, index: int, frame: ambient.Frame, device: Any) -> None:
-        self.index = index
+    Attributes:
+        frame: the context frame that it runs in.
+        settings: JAX's settings as it left them.
+        enter: what to set when it goes on.
+        leave: what to set when others go on.
+        locals: the thread-local objects of libraries as it left them, or None.
+        request: what it wants to merge, while it waits.
+        result: what its function returned.
+    """
+
+    def __init__(
+        self, frame: ambient.Frame, settings: tuple[Any, ...], greenlet: Any
+    ) -> None:
         self.frame = frame
-        self.device = device
-        self.created = 0
-        self.settings = _Settings({})
-        self.locals = library_hooks.Locals([])
-        self.greenlet: Any = None
+        self.settings = settings
+        self.enter: _Changes = []
+        self.leave: _Changes = []
+        self.locals: library_hooks.Locals | None = None
+        self.greenlet = greenlet
         self.request: Any = None
         self.result: Any = None
+
+
+class _Round:
+    """What replicas that take turns have in common.
+
+    Attributes:
+        state: the frame of variable values.
+        settings: JAX's settings around the replicas.
+        locals: the thread-local objects of libraries around them; None if no library
+            is loaded that has any.
+    """
+
+    def __init__(self) -> None:
+        self.state = frames.frame()
+        self.settings = _settings()
+        self.locals = _library_locals()
+
+
+def _library_locals() -> library_hooks.Locals | None:
+    if sys.modules.keys().isdisjoint(library_hooks.known):
+        return None
+    return library_hooks.Locals.taken()
 
 
 def run(placement: frames.Placement, calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -79,23 +108,32 @@ def run(placement: frames.Placement, calls: Sequence[Callable[[], Any]]) -> list
     import greenlet
 
     hub = greenlet.getcurrent()
-    creations = creation.Creations()
-    is_traced = frames.frame().is_compiled
-    replicas: list[_Replica] = []
+    common = _Round()
     topology = placement.topology
-    turns = turns_of(topology)
+    is_eager = not common.state.is_compiled
+    turns = topology.local if is_eager else range(topology.replicas)
+    made: list[Any] = []
+    replicas: list[_Replica] = []
     for i, call in zip(turns, calls, strict=True):
-        port = collectives.LockstepPort(i, topology, turns, hub.switch)
-        port.creations = creations
-        device = None if is_traced else topology.devices[i]
-        replica = _Replica(len(replicas), _frame(placement, i, port, device), device)
-        replica.greenlet = greenlet.greenlet(call)
+        port = collectives.LockstepPort(i, topology, turns, hub.switch, made)
+        frame = contexts.frame_of_replica(placement, i, port, i)
+        replica = _Replica(frame, common.settings, greenlet.greenlet(call))
+        if is_eager:
+            _give_device(replica, topology.devices[i], common)
         replicas.append(replica)
     try:
-        return _rounds(replicas, creations)
+        return _rounds(replicas, common)
     finally:
         for replica in replicas:
-            _stop(replica)
+            if replica.greenlet and not replica.greenlet.dead:
+                _stop(replica, common)
+
+
+def _give_device(replica: _Replica, device: Any, common: _Round) -> None:
+    """Let a replica make its arrays on its own device."""
+    state, around = _STATES[_DEVICE], common.settings
+    replica.settings = (*around[:_DEVICE], device, *around[_DEVICE + 1 :])
+    replica.enter, replica.leave = [(state, device)], [(state, around[_DEVICE])]
 
 
 def turns_of(topology: Topology) -> range:
@@ -105,69 +143,78 @@ def turns_of(topology: Topology) -> range:
     return topology.local
 
 
-def _frame(
-    placement: frames.Placement, index: int, port: Any, device: Any
-) -> ambient.Frame:
-    with _on(device):
-        replica_id = contexts.replica_id(index)
-    with contexts.replica_frame(placement, replica_id, port, copy=index) as frame:
-        return frame
-
-
-def _on(device: Any) -> Any:
-    return contextlib.nullcontext() if device is None else jax.default_device(device)
-
-
-def _rounds(replicas: list[_Replica], creations: creation.Creations) -> list[Any]:
+def _rounds(replicas: list[_Replica], common: _Round) -> list[Any]:
     answers: Sequence[Any] | None = None
     while True:
+        waiting = 0
         for i, replica in enumerate(replicas):
-            _resume(replica, creations, () if answers is None else (answers[i],))
-        waiting = [r for r in replicas if not r.greenlet.dead]
+            _resume(replica, common, () if answers is None else (answers[i],))
+            waiting += not replica.greenlet.dead
         if not waiting:
             return [r.result for r in replicas]
-        if len(waiting) < len(replicas):
+        if waiting < len(replicas):
             raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
         combine = replicas[0].request[0]
         answers = combine([r.request[1] for r in replicas])
 
 
-def _resume(
-    replica: _Replica, creations: creation.Creations, answer: tuple[Any, ...]
-) -> None:
-    creations.start(replica.index, replica.created)
-    outer, settings = ambient.swap(replica.frame), _Settings.taken()
-    others = library_hooks.Locals.taken()
+def _resume(replica: _Replica, common: _Round, answer: tuple[Any, ...]) -> None:
+    """Let a replica go on up to its next merge point, or to its end."""
+    outer = ambient.swap(replica.frame)
+    # To each replica variables look different than to the one before it.
+    _set_versions_apart(common)
+    for state, value in replica.enter:
+        state.set_local(value)
+    if replica.locals is not None:
+        replica.locals.apply()
     try:
-        kept = frames.frame()
-        apart = trace_versions.EAGER.apart(kept.is_compiled)
-        with _on(replica.device), kept.versions.fresh(), apart:
-            replica.settings.apply()
-            replica.locals.apply()
-            given = replica.greenlet.switch(*answer)
-            replica.settings = _Settings.taken()
-            replica.locals = library_hooks.Locals.taken()
-            settings.apply()
+        given = replica.greenlet.switch(*answer)
     finally:
-        settings.apply()
-        others.apply()
+        _take_leave(replica, common)
+        _set_versions_apart(common)
         replica.frame = ambient.swap(outer)
-        replica.created = creations.next
     if replica.greenlet.dead:
         replica.result = given
     else:
         replica.request = given
 
 
-def _stop(replica: _Replica) -> None:
-    """Unwind a replica that will not be resumed."""
-    if replica.greenlet.dead or not replica.greenlet:
+def _set_versions_apart(common: _Round) -> None:
+    """Keep JAX from giving one replica what it remembers of another (decision 0008)."""
+    if common.state.is_compiled:
+        common.state.versions.advance()
+    elif _eager.has_read:
+        _eager.changed()
+
+
+def _take_leave(replica: _Replica, common: _Round) -> None:
+    """Remember the surroundings of a replica, and go back to those of all."""
+    now = _settings()
+    if not all(map(operator.is_, now, replica.settings)):
+        # It is paused inside a block that changes settings, or has left one.
+        replica.settings = now
+        replica.enter = _changes(common.settings, now)
+        replica.leave = _changes(now, common.settings)
+    for state, value in replica.leave:
+        state.set_local(value)
+    if sys.modules.keys().isdisjoint(library_hooks.known):
         return
-    outer, others = ambient.swap(replica.frame), library_hooks.Locals.taken()
-    replica.locals.apply()
+    replica.locals = library_hooks.Locals.taken()
+    if common.locals is None:
+        # A replica has just loaded the library: around it nothing was written yet.
+        common.locals = replica.locals.blank()
+    common.locals.apply()
+
+
+def _stop(replica: _Replica, common: _Round) -> None:
+    """Unwind a replica that will not be resumed."""
+    outer = ambient.swap(replica.frame)
+    if replica.locals is not None:
+        replica.locals.apply()
     try:
         with contextlib.suppress(errors.ReplicaStop):
             replica.greenlet.throw(errors.ReplicaStop)
     finally:
-        others.apply()
+        if common.locals is not None:
+            common.locals.apply()
         ambient.swap(outer)

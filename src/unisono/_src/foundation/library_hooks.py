@@ -103,28 +103,26 @@ class Companion:
 
 
 _log = logging.getLogger("unisono")
-_known: dict[str, Companion] = {}
+# Companions by the name of their module. Eager code asks at every step whether any of
+# these modules is loaded, so it asks the table: `sys.modules.keys().isdisjoint(known)`.
+known: dict[str, Companion] = {}
 
 
 def register(companion: Companion) -> None:
     """Make a companion known; one with the same module is replaced."""
-    _known[companion.module] = companion
+    known[companion.module] = companion
 
 
 def loaded() -> list[Companion]:
     """The companions of the libraries that the program has loaded."""
-    return [c for c in _known.values() if c.module in sys.modules]
+    return [c for c in known.values() if c.module in sys.modules]
 
 
 @contextlib.contextmanager
 def entered() -> Iterator[None]:
     """A block in which objects of loaded libraries belong to the current strategy."""
-    found = loaded()
-    if not found:
-        yield
-        return
     with contextlib.ExitStack() as stack:
-        for companion in found:
+        for companion in loaded():
             stack.enter_context(companion.scope)
         yield
 
@@ -156,6 +154,10 @@ class Locals:
         """What they hold now; lists are copied, because they serve as stacks."""
         return cls([(held, _copied(held)) for held in map(vars, _thread_locals())])
 
+    def blank(self) -> Locals:
+        """What the same objects held before anyone wrote to them."""
+        return Locals([(held, {}) for held, _ in self._kept])
+
     def apply(self) -> None:
         """Let them hold that again."""
         for held, before in self._kept:
@@ -181,11 +183,11 @@ def _thread_locals() -> list[object]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _library(kind: Any, known: tuple[str, ...]) -> str | None:
+def _library(kind: Any, modules: tuple[str, ...]) -> str | None:
     """The library that a class, or one that it inherits from, belongs to."""
     for base in kind.__mro__:
         package = base.__module__.partition(".")[0]
-        found = next((m for m in known if m.partition(".")[0] == package), None)
+        found = next((m for m in modules if m.partition(".")[0] == package), None)
         if found is not None:
             return found
     return None
@@ -193,10 +195,10 @@ def _library(kind: Any, known: tuple[str, ...]) -> str | None:
 
 def keeper_of(obj: Any) -> Keeper | None:
     """Who knows the state of an object; None if it is of no library in the table."""
-    module = _library(cast(Any, type(obj)), tuple(_known))
+    module = _library(cast(Any, type(obj)), tuple(known))
     if module is None or module not in sys.modules:
         return None
-    return _known[module].keeper
+    return known[module].keeper
 
 
 def kept(obj: Any) -> Held | dict[str, Any] | None:

@@ -79,12 +79,12 @@ class Topology:
             tuple(names), tuple(found), len(job_tasks), worker, first, counts[worker]
         )
 
-    @property
+    @functools.cached_property
     def replicas(self) -> int:
         """How many replicas there are, over all workers."""
         return len(self.devices)
 
-    @property
+    @functools.cached_property
     def is_spread(self) -> bool:
         """Whether there are replicas in other processes."""
         return self.workers > 1
@@ -104,7 +104,14 @@ class Topology:
         """The names of this process's devices."""
         return self.names[self.first : self.first + self.copies]
 
-    @property
+    @functools.cached_property
+    def own_devices(self) -> tuple[jax.Device, ...]:
+        """All devices of this process, logical ones too, replica by replica."""
+        spans = self.spans or tuple((device,) for device in self.devices)
+        own = spans[self.first : self.first + self.copies]
+        return tuple(device for span in own for device in span)
+
+    @functools.cached_property
     def home(self) -> jax.Device:
         """The first device of this process."""
         return self.devices[self.first]

@@ -7,6 +7,7 @@ says how they meet.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -330,14 +331,54 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
         return _write_copy(cell, op, convert(cell, combined), None)
 
     def combine(payloads: list[Any]) -> Sequence[Any]:
+        if frame.state is None and cell.is_replicated and not cell.is_spread:
+            new = _write_at_once(variable, op, payloads)
+            if new is not None:
+                return new
         combined = _combined_parts(variable, payloads)
-        frame = ambient.current()
-        _write_cross(variable, op, combined, frame, False, is_combined=True)
+        outer = ambient.current()
+        _write_cross(variable, op, combined, outer, False, is_combined=True)
         return copies_of(cell)
 
     new = port.meet(combine, _payload(value))
-    frames.frame().assigned(cell, new)
+    if frame.state is not None:
+        frame.state.assigned(cell, new)
     return new
+
+
+_SIGNS = {REPLACE: 0, ADD: 1, SUB: -1}
+
+
+def _write_at_once(
+    variable: Any, op: str, payloads: Sequence[Any]
+) -> Sequence[Any] | None:
+    """Combine, compute and store in three steps: the usual assignment of arrays.
+
+    It computes on one device and copies the result to the others: a program on several
+    devices takes as long to start as all of this.
+
+    Returns:
+        What each replica sees afterwards; None if this is not the usual assignment.
+    """
+    cell, aggregation = variable._cell, variable._aggregation
+    is_mean = aggregation is VariableAggregation.MEAN
+    if not collectives.is_clean() or cell.is_suspect:
+        return None
+    if aggregation is _FIRST or all(map(operator.is_, payloads, payloads[1:])):
+        if not is_mean and aggregation is not _FIRST:
+            return None
+        payloads = payloads[:1]
+    with frames.LOCK:
+        frames.check_there(cell)
+        topology = cell.topology
+        new = collectives.update_at_once(
+            _SIGNS[op],
+            ReduceOp.MEAN if is_mean else ReduceOp.SUM,
+            collectives.shards(cell.array, topology)[0],
+            payloads,
+            topology.home,
+        )
+        return None if new is None else cell.store_copies(new)
 
 
 def copies_of(cell: frames.Cell) -> list[Any]:
@@ -350,6 +391,8 @@ def copies_of(cell: frames.Cell) -> list[Any]:
 
 def _payload(value: Any) -> Any:
     """What a replica contributes; variables travel whole, arrays without gradient."""
+    if isinstance(value, jax.Array):
+        return frames.without_gradient(value)
     value = _joined(value)
     if isinstance(value, distributed.PerReplica):
         return value.own()

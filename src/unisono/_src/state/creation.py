@@ -179,21 +179,20 @@ def origin() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def with_creators(create: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Pass a creation through the functions of `variable_creator_scope`.
+def with_creators(create: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `create` behind the functions of `variable_creator_scope`, if any.
 
     Args:
-        create: makes the variable.
-        arguments: keyword arguments for it, which creators may change.
+        create: makes the variable from keyword arguments, which creators may change.
     """
     frame = ambient.current()
     if frame.placement is None:
-        return _chain(frame.creators, create)(**arguments)
+        return _chain(frame.creators, create)
     outer = frame.creators[: frame.outer_creators]
     inner = frame.creators[frame.outer_creators :]
     if outer:
         create = _by_component(outer, create, frame.placement.topology.copies)
-    return _chain(inner, create)(**arguments)
+    return _chain(inner, create)
 
 
 def _by_component(
@@ -230,31 +229,26 @@ def _bind_creator(creator: Any, following: Callable[..., Any]) -> Callable[..., 
     return lambda **kwargs: creator(following, **kwargs)
 
 
-class Creations:
-    """The variables made by replicas that run in turn: the k-th is one for all."""
+def take_in_turn(port: Any, make: Callable[[], Any], name: str | None) -> Any:
+    """The next variable of replicas that run in turn: the k-th is one for all.
 
-    def __init__(self) -> None:
-        self.made: list[Any] = []
-        self.first = True
-        self.next = 0
+    Replica 0 makes it, the others find it.
 
-    def start(self, index: int, position: int) -> None:
-        """Continue with replica `index`, which has made `position` variables."""
-        self.first = index == 0
-        self.next = position
-
-    def take(self, make: Callable[[], Any], name: str | None) -> Any:
-        """The next variable: made by replica 0, found by the others."""
-        if self.first:
-            self.made.append(make())
-        elif self.next >= len(self.made):
-            raise RuntimeError(
-                f"Tried to create variable {name} with mismatching name on a replica: "
-                "replica 0 did not create it. Every replica must create the same "
-                "variables in the same order."
-            )
-        self.next += 1
-        return self.made[self.next - 1]
+    Args:
+        port: of the replica that asks.
+        make: makes the variable.
+        name: of the variable, for messages.
+    """
+    if port.index == port.turns[0]:
+        port.made.append(make())
+    elif port.taken >= len(port.made):
+        raise RuntimeError(
+            f"Tried to create variable {name} with mismatching name on a replica: "
+            "replica 0 did not create it. Every replica must create the same "
+            "variables in the same order."
+        )
+    port.taken += 1
+    return port.made[port.taken - 1]
 
 
 def variable_creator_scope(creator: Callable[..., Any]) -> Any:

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, errors
-from unisono._src.machines import partition
+from unisono._src.machines import partition, transfers
 from unisono._src.machines.topology import Topology
 from unisono._src.state import trace_versions
 from unisono._src.values import collectives
@@ -69,12 +69,28 @@ _live: weakref.WeakSet[Cell] = weakref.WeakSet()
 
 
 class Cell:
-    """The storage of one variable."""
+    """The storage of one variable.
+
+    Attributes:
+        array: what is stored; None before the first value.
+        copies: how many replicas have a copy.
+        drafts: of a cell that is cut, what replicas that take turns have written.
+        escaped: whether someone else may hold the array.
+        is_everywhere: whether all devices of the topology hold the array, or a part.
+        is_replicated: whether every replica's device holds the array.
+        is_spread: whether other processes hold copies too.
+        is_stacked: whether the array has a leading replica axis.
+        is_suspect: whether copies were written one by one, and may differ.
+        sharding: where the array belongs; None for anywhere.
+        split: how it is cut over devices, or None.
+        stored_shape: the shape of the array.
+    """
 
     __slots__ = (
-        "__weakref__", "array", "copies", "drafts", "dtype", "escaped", "is_suspect",
-        "name", "origin", "parameter_device", "policy", "serial", "shape", "split",
-        "topology",
+        "__weakref__", "array", "copies", "drafts", "dtype", "escaped",
+        "is_everywhere", "is_replicated", "is_spread", "is_stacked", "is_suspect",
+        "name", "origin", "parameter_device", "policy", "serial", "shape", "sharding",
+        "split", "stored_shape", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -95,7 +111,16 @@ class Cell:
         self.name = name
         self.origin = origin
         self.split = _split(policy, shape, dtype, placement)
-        # Of a cell that is cut: what replicas that take turns have written so far.
+        # Constants that follow from these: every read and write asks for some of them.
+        self.is_stacked = policy is Policy.ON_READ and self.copies > 1
+        self.is_replicated = self.split is None and _is_on_all(self)
+        self.is_everywhere = (
+            self.is_stacked or self.is_replicated or self.split is not None
+        )
+        spread = self.topology is not None and self.topology.is_spread
+        self.is_spread = self.is_everywhere and spread
+        self.stored_shape = (self.copies, *shape) if self.is_stacked else shape
+        self.sharding = _sharding(self)
         self.drafts: dict[int, Any] = {}
         self.array: Any = None
         self.escaped = False
@@ -103,43 +128,6 @@ class Cell:
         self.serial = next(_serial)
         with LOCK:
             _live.add(self)
-
-    @property
-    def is_stacked(self) -> bool:
-        """Whether the stored array has a leading replica axis."""
-        return self.policy is Policy.ON_READ and self.copies > 1
-
-    @property
-    def is_replicated(self) -> bool:
-        """Whether every replica's device holds the stored array."""
-        if self.split is not None:
-            return False
-        if self.copies == 1 and self.topology is not None and self.topology.spans:
-            return self.policy in (Policy.MIRRORED, Policy.ON_READ)
-        return self.policy is Policy.MIRRORED and self.copies > 1
-
-    @property
-    def is_everywhere(self) -> bool:
-        """Whether all devices of the topology hold the stored array, or part of it."""
-        return self.is_stacked or self.is_replicated or self.split is not None
-
-    @property
-    def stored_shape(self) -> tuple[int, ...]:
-        """Shape of the stored array."""
-        return (self.copies, *self.shape) if self.is_stacked else self.shape
-
-    @property
-    def sharding(self) -> Any:
-        """Where the stored array belongs, or None for anywhere."""
-        if self.topology is None:
-            return None
-        if self.split is not None:
-            return partition.sharding(self.topology, self.split)
-        if self.is_stacked:
-            return self.topology.stacked
-        if self.is_replicated:
-            return self.topology.replicated
-        return jax.sharding.SingleDeviceSharding(self.parameter_device)
 
     def escape(self) -> None:
         """Note that the stored array may be held by someone else."""
@@ -164,11 +152,6 @@ class Cell:
         if self.is_stacked:
             return topology.stack([array[i : i + 1] for i in topology.local])
         return topology.spread(array)
-
-    @property
-    def is_spread(self) -> bool:
-        """Whether other processes hold copies too."""
-        return self.is_everywhere and self.topology.is_spread
 
     def begin(self, value: Any) -> None:
         """Store the first value, of the variable's own shape, on all copies.
@@ -209,6 +192,21 @@ class Cell:
         self.store(partition.put(first, self.sharding), is_fresh=True)
         return True
 
+    def store_copies(self, one: jax.Array) -> list[jax.Array]:
+        """Store an array of one device on all replicas; return each one's copy.
+
+        Only for a replicated cell of this process alone that has a value already.
+        """
+        if trace_versions.EAGER.has_read:
+            trace_versions.EAGER.changed()
+        own = self.topology.own_devices
+        array = transfers.put(self.array.aval, self.sharding, [one] * len(own), own)
+        self.array, self.is_suspect = array, False
+        self.escape()
+        return [
+            collectives.release(x) for x in collectives.shards(array, self.topology)
+        ]
+
     def duplicate(self) -> jax.Array:
         """A copy of the stored array."""
         if not self.is_spread:
@@ -217,6 +215,26 @@ class Cell:
         return jax.make_array_from_single_device_arrays(
             self.stored_shape, self.sharding, pieces
         )
+
+
+def _is_on_all(cell: Cell) -> bool:
+    """Whether every replica's device holds what an uncut cell stores."""
+    if cell.copies == 1 and cell.topology is not None and cell.topology.spans:
+        return cell.policy in (Policy.MIRRORED, Policy.ON_READ)
+    return cell.policy is Policy.MIRRORED and cell.copies > 1
+
+
+def _sharding(cell: Cell) -> Any:
+    """Where the array of a cell belongs, or None for anywhere."""
+    if cell.topology is None:
+        return None
+    if cell.split is not None:
+        return partition.sharding(cell.topology, cell.split)
+    if cell.is_stacked:
+        return cell.topology.stacked
+    if cell.is_replicated:
+        return cell.topology.replicated
+    return jax.sharding.SingleDeviceSharding(cell.parameter_device)
 
 
 def _split(policy: Policy, shape: Any, dtype: Any, placement: Any) -> Any:
@@ -282,7 +300,8 @@ class StateFrame:
         raise NotImplementedError
 
 
-def _check_there(cell: Cell) -> None:
+def check_there(cell: Cell) -> None:
+    """Raise unless a cell has a value."""
     if cell.array is not None and not cell.array.is_deleted():
         return
     why = "the call that was creating it failed"
@@ -299,9 +318,10 @@ class EagerFrame(StateFrame):
 
     def whole(self, cell: Cell) -> Any:
         """What the cell stores."""
-        trace_versions.check_reading((), self.versions, cell.name)
+        if not collectives.is_clean():
+            trace_versions.check_reading((), self.versions, cell.name)
         with LOCK:
-            _check_there(cell)
+            check_there(cell)
             if cell.drafts and not cell.settle():
                 raise errors.diverging(cell.name, cell.origin)
             cell.escape()
@@ -312,7 +332,7 @@ class EagerFrame(StateFrame):
         if cell.split is not None:
             trace_versions.check_reading((), self.versions, cell.name)
             with LOCK:
-                _check_there(cell)
+                check_there(cell)
                 return collectives.release(cell.gathered(index))
         array = self.whole(cell)
         if cell.is_stacked:
@@ -392,7 +412,7 @@ class FunctionFrame(StateFrame):
         if cell not in self.values:
             # Made by another thread, or by code that ran outside this trace. For now
             # it is a constant; another trace will find it among its inputs.
-            _check_there(cell)
+            check_there(cell)
             self.values[cell] = cell.array
             self.is_late = True
         return self.values[cell]
@@ -487,6 +507,8 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
         value: the new value.
         traces: the traces of the frame; none when eager.
     """
+    if collectives.is_clean() and not isinstance(value, jax.core.Tracer):
+        return
     where = collectives.base_trace()
     is_here = collectives.is_eager(where) or any(where is t for t in traces)
     if is_here and not isinstance(value, jax.core.Tracer):

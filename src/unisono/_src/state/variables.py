@@ -392,10 +392,12 @@ def make_variable(
         "synchronization": synchronization,
         "aggregation": aggregation,
     }
-    shared = getattr(ambient.current().port, "creations", None)
-    if shared is None:
-        return creation.with_creators(_create, arguments)
-    return shared.take(lambda: creation.with_creators(_create, arguments), name)
+    port = ambient.current().port
+    if getattr(port, "made", None) is None:
+        return creation.with_creators(_create)(**arguments)
+    return creation.take_in_turn(
+        port, lambda: creation.with_creators(_create)(**arguments), name
+    )
 
 
 Variable.__signature__ = inspect.signature(make_variable)  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -155,15 +156,20 @@ class Strategy:
         kwargs = dict(kwargs or {})
         if options is not None and self._extended._has_static_shapes:
             run_options.check(options, (args, kwargs))
-        if not function.is_compiling():
-            compiled = function.compiled(fn, ambient.current().host)
+        host = ambient.current().host
+        if host is not None or isinstance(fn, function.COMPILED):
+            compiled = None if function.is_compiling() else function.compiled(fn, host)
             if compiled is not None:
                 return compiled.for_strategy(self)(*args, **kwargs)
-        return self._run(function.python_function(fn), tuple(args), kwargs)
+            fn = function.python_function(fn)
+        return self._run(fn, tuple(args), kwargs)
 
     def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with extended_lib.scope_of(self), library_hooks.entered():
-            return self._extended._call_for_each_replica(fn, args, kwargs)
+        with extended_lib.scope_of(self):
+            if sys.modules.keys().isdisjoint(library_hooks.known):
+                return self._extended._call_for_each_replica(fn, args, kwargs)
+            with library_hooks.entered():
+                return self._extended._call_for_each_replica(fn, args, kwargs)
 
     def experimental_run_v2(
         self,

@@ -361,7 +361,7 @@ def scope_of(strategy: Any) -> Iterator[None]:
     if strategy._is_default or frame.strategy is strategy:
         yield
         return
-    extended = strategy.extended
+    extended = strategy._extended
     with ambient.pushed(
         strategy=strategy,
         mode=ambient.CROSS,

@@ -64,7 +64,7 @@ class SingleExtended(LocalExtended):
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
         port = collectives.Solo()
         strategy = self._container_strategy()
-        context = contexts.ReplicaContext(strategy, contexts.replica_id(0), port)
+        context = contexts.context_of_replica(strategy, 0, port)
         args, kwargs = distributed.unwrap((args, kwargs), 0, 1)
         args, kwargs = self._placed((args, kwargs))
         with self._entered(mode=ambient.REPLICA, replica=context, port=port):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import logging
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -96,9 +98,8 @@ class ReplicatedExtended(local.LocalExtended):
             own = nest.map_structure(lambda x: collectives.follow(x, first), own)
         args, kwargs = own
         with self._on_device(0):
-            replica_id = contexts.replica_id(0)
             port = collectives.Solo()
-            with contexts.replica_frame(self.__placement, replica_id, port, copy=0):
+            with contexts.replica_frame(self.__placement, 0, port, copy=0):
                 result = fn(*args, **kwargs)
         return distributed.regroup([result])
 
@@ -119,19 +120,26 @@ class ReplicatedExtended(local.LocalExtended):
         return contexts.local_group(result, port)
 
     def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        count = self._topology.replicas
         turns = lockstep.turns_of(self._topology)
-
-        def call(index: int) -> Callable[[], Any]:
-            own = distributed.unwrap((args, kwargs), index, count)
-            if not frames.frame().is_compiled:
-                device = self._topology.devices[index]
-                own = nest.map_structure(lambda x: collectives.follow(x, device), own)
-            own_args, own_kwargs = own
-            return lambda: fn(*own_args, **own_kwargs)
-
-        results = lockstep.run(self.__placement, [call(i) for i in turns])
+        if args or kwargs:
+            calls = [self._call_of(i, fn, args, kwargs) for i in turns]
+        else:
+            calls = [fn] * len(turns)
+        results = lockstep.run(self.__placement, calls)
+        if all(map(operator.is_, results, itertools.repeat(None))):
+            return None
         return distributed.regroup(results, self._per_replica)
+
+    def _call_of(
+        self, index: int, fn: Any, args: Any, kwargs: Any
+    ) -> Callable[[], Any]:
+        """The call that one of the replicas that run in turn makes."""
+        own = distributed.unwrap((args, kwargs), index, self._topology.replicas)
+        if not frames.frame().is_compiled:
+            device = self._topology.devices[index]
+            own = nest.map_structure(lambda x: collectives.follow(x, device), own)
+        own_args, own_kwargs = own
+        return lambda: fn(*own_args, **own_kwargs)
 
     @property
     def _per_replica(self) -> Callable[[Sequence[Any]], distributed.PerReplica]:

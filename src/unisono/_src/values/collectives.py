@@ -7,6 +7,8 @@ and *stacked*, one array whose first axis is the replicas.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -125,12 +127,14 @@ class LockstepPort(Port):
         topology: Topology,
         turns: range,
         suspend: Callable[[Any], Any],
+        made: list[Any],
     ) -> None:
         self.index = index
         self.replicas = topology.replicas
         self.here = topology.copies
         self.turns = turns
-        self.creations: Any = None
+        # Variables that replicas have made so far, and how many of them this one has.
+        self.made, self.taken = made, 0
         self._suspend = suspend
         self._level = core.trace_ctx.trace
         self._base = base_trace()
@@ -278,6 +282,64 @@ def hand_out(x: Any, devices: Sequence[jax.Device | None]) -> list[Any]:
     return [x, *(jax.tree.map(jnp.copy, x) for _ in devices[1:])]
 
 
+# Element types whose sums are the same in one program as step by step. With others XLA
+# keeps more digits between two steps of a program than an array could.
+_EXACT = frozenset(
+    np.dtype(kind)
+    for kind in ("float32", "float64", "int32", "int64", "uint32", "uint64")
+)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _total(op: ReduceOp, parts: Sequence[jax.Array]) -> jax.Array:
+    total = functools.reduce(operator.add, parts)
+    return total / len(parts) if op is ReduceOp.MEAN else total
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _updated(
+    sign: int, op: ReduceOp, old: jax.Array, parts: Sequence[jax.Array]
+) -> jax.Array:
+    total = functools.reduce(operator.add, parts)
+    total = total / len(parts) if op is ReduceOp.MEAN else total
+    if sign == 0:
+        return total
+    return old + total if sign > 0 else old - total
+
+
+def update_at_once(
+    sign: int,
+    op: ReduceOp,
+    old: jax.Array,
+    parts: Sequence[jax.Array],
+    device: jax.Device,
+) -> jax.Array | None:
+    """`old` plus, minus or replaced by the reduction of `parts`, in one program.
+
+    Args:
+        sign: 1 to add, -1 to subtract, 0 to replace.
+        op: how the parts become one.
+        old: an array on `device`.
+        parts: one per replica, or one for all.
+        device: where to compute.
+
+    Returns:
+        An array on `device`; None if the parts are not plain arrays of the shape and
+        type of `old`, for which one program gives what single steps give.
+    """
+    if old.dtype not in _EXACT or (op is ReduceOp.MEAN and old.dtype.kind != "f"):
+        return None
+    placed = []
+    for part in parts:
+        if not isinstance(part, ArrayImpl) or part.dtype != old.dtype:
+            return None
+        if part.shape != old.shape:
+            return None
+        is_there = part.sharding.device_set == {device}
+        placed.append(part if is_there else jax.device_put(part, device))
+    return _updated(sign, op, old, placed)
+
+
 def reduce_parts(
     op: ReduceOp, parts: Sequence[Any], device: jax.Device | None = None
 ) -> Any:
@@ -304,6 +366,8 @@ def reduce_parts(
         )
     if len(values) == 1:
         return values[0]
+    if device is not None and all(v.dtype in _EXACT for v in values):
+        return release(_total(op, values))
     total = values[0]
     for value in values[1:]:
         total = total + value
@@ -431,12 +495,17 @@ def reduce_stacked(op: ReduceOp, x: Any, topology: Topology) -> Any:
     )(x)
 
 
-def shards(x: jax.Array, topology: Topology) -> tuple[jax.Array, ...]:
-    """The piece of `x` on each device of the topology, in replica order."""
+def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
+    """The piece of `x` on the first device of each replica here, in replica order.
+
+    Args:
+        x: an array with a sharding of the topology.
+        topology: the replicas.
+    """
     if topology.is_one_device:
         return (x,)
-    by_device = {s.device: s.data for s in x.addressable_shards}
-    return tuple(by_device[d] for d in topology.local_devices)
+    # An array keeps its pieces in the order of the mesh: replica by replica.
+    return x._arrays[:: topology.logical]  # type: ignore[attr-defined]
 
 
 def own_copy(x: Any) -> Any:

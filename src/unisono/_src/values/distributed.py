@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -471,7 +471,7 @@ def regroup(
         AssertionError: the structures differ.
     """
     first = results[0]
-    if nest.is_nested(first):
+    if isinstance(first, (list, tuple, Mapping)):
         for i, other in enumerate(results[1:], 1):
             nest.check_same(first, other, i)
         if isinstance(first, dict) or hasattr(first, "keys"):

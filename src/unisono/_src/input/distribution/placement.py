@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from unisono._src.input.distribution import device_put, steps
+from unisono._src.input.distribution import steps
 from unisono._src.input.plan import cursors, elements, host_buffers
+from unisono._src.machines import transfers
 from unisono._src.machines.topology import Topology
 from unisono._src.values import distributed
 
@@ -32,7 +33,9 @@ class Placed(cursors.Derived):
         self._buffers = host_buffers.Buffers()
         # What JAX makes of the types of NumPy.
         self._types: dict[np.dtype, np.dtype] = {}
-        self._transfers = device_put.Transfers(topology)
+        self._transfers = transfers.Transfers(topology)
+        # The cuts and the size of the batch before, and how many rows each got.
+        self._seen: tuple[Any, int, int] = (None, -1, 0)
 
     def read(self, count: int) -> list[Any]:
         """Read and place."""
@@ -61,10 +64,17 @@ class Placed(cursors.Derived):
         topology = self._topology
         is_split = topology.replicas > 1 and not topology.is_spread
         if step.bounds is not None and self._fetch and is_split:
-            size = _even_rows(step.batch, step.bounds)
+            batch, bounds = step.batch, step.bounds
+            first = batch if type(batch) is np.ndarray else next(elements.leaves(batch))
+            if (bounds, len(first)) != self._seen[:2]:
+                size = _even_rows(len(first), bounds)
+                self._seen = bounds, len(first), size
+            size = self._seen[2]
+            if size and first is batch:
+                return self._put_rows(self._owned(batch), size)
             if size:
                 return elements.map_leaves(
-                    lambda x: self._put_rows(self._owned(x), size), step.batch
+                    lambda x: self._put_rows(self._owned(x), size), batch
                 )
         parts = [elements.map_leaves(self._owned, p) for p in step.parts()]
         if topology.replicas > 1:
@@ -110,7 +120,7 @@ class Placed(cursors.Derived):
 
     def _owned(self, x: Any) -> np.ndarray:
         """The array in memory that no one else will change, in a type JAX holds."""
-        array = elements.as_array(x)
+        array = x if type(x) is np.ndarray else elements.as_array(x)
         if array.dtype.kind == "O":
             return array
         kind = self._types.get(array.dtype)
@@ -119,15 +129,18 @@ class Placed(cursors.Derived):
             if self._fetch:
                 kind = jax.dtypes.canonicalize_dtype(kind)
             self._types[array.dtype] = kind
-        if self._fresh and kind == array.dtype and host_buffers.is_own(array):
+        is_fresh = self._fresh and kind == array.dtype
+        if array.nbytes < host_buffers.SMALL:
+            is_own = is_fresh and array.base is None
+            return array if is_own else np.array(array, kind, order="C")
+        if is_fresh and host_buffers.is_own(array):
             return array
         return self._buffers.copy(array, kind)
 
 
-def _even_rows(batch: Any, bounds: Sequence[tuple[int, int]]) -> int:
+def _even_rows(rows: int, bounds: Sequence[tuple[int, int]]) -> int:
     """How many rows each replica gets, if all get as many and none is left; else 0."""
     size = bounds[0][1]
     if any(place != (i * size, (i + 1) * size) for i, place in enumerate(bounds)):
         return 0
-    rows = len(next(elements.leaves(batch)))
     return size if len(bounds) * size == rows else 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from unisono._src.input.distribution import chunks
 from unisono._src.input.plan import cursors, elements
 
@@ -99,6 +101,9 @@ class Cut(cursors.Cursor):
         self._left: list[Bounds] = []
         self._even: bool | None = None
         self._turn = 0
+        # The size of the batch before, and how it was cut: most are of one size.
+        self._rows_before = -1
+        self._cuts_before: list[Bounds] = []
 
     def read(self, count: int) -> list[Step]:
         """As many rows as the local replicas take."""
@@ -116,8 +121,13 @@ class Cut(cursors.Cursor):
         if not len(block):
             return False
         self._batch = block[0]
-        rows = elements.length(self._batch)
-        self._left = self._cuts(rows)
+        batch = self._batch
+        is_array = type(batch) is np.ndarray and batch.ndim
+        rows = len(batch) if is_array else elements.length(batch)
+        if rows != self._rows_before:
+            self._cuts_before = self._cuts(rows)
+            self._rows_before = rows
+        self._left = self._cuts_before.copy()
         # By rule A all workers see the batch, so each knows the parts of the others.
         is_seen = self._size is None and self._is_common
         self._even = rows % self._share.replicas == 0 if is_seen else None

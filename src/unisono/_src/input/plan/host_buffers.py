@@ -14,7 +14,7 @@ import numpy as np
 # otherwise.
 _ALIGNMENT = 64
 # Arrays that are smaller are NumPy's business.
-_SMALL = 1 << 14
+SMALL = 1 << 14
 # When more than this is held, memory that no one uses is given back.
 _HELD = 1 << 28
 # So many arrays are watched; who keeps more than that has the others for good.
@@ -51,7 +51,7 @@ class Buffers:
         """An array to be filled."""
         kind = np.dtype(dtype)
         size = kind.itemsize * math.prod(shape)
-        if size < _SMALL or kind.hasobject:
+        if size < SMALL or kind.hasobject:
             return np.empty(shape, kind)
         with self._lock:
             block = self._block(size + _ALIGNMENT)

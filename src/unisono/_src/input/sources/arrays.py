@@ -20,11 +20,13 @@ _WORTH_A_THREAD = 4 << 20
 _CORES = os.cpu_count() or 1
 
 
-class Table:
+class Table(nodes.Rows):
     """Arrays whose first axis counts the elements; through rows none can be changed."""
 
     def __init__(self, arrays: Any) -> None:
         self._arrays = elements.map_leaves(elements.frozen, arrays)
+        # The array, where there is one and no structure around it.
+        self.only = self._arrays if type(self._arrays) is np.ndarray else None
 
     def at(self, index: int) -> Any:
         """One element: a row of each array."""

@@ -60,9 +60,12 @@ class _Gathered(_Stacked):
     ) -> None:
         super().__init__(indices, size, drop)
         self._rows = rows
+        self._only = getattr(rows, "only", None)
 
     def _make(self, block: Any) -> Any:
         if isinstance(block, range) and block.step == 1:
+            if self._only is not None:
+                return self._only[block.start : block.stop]
             return self._rows.slice(block.start, block.stop)
         return self._rows.take(np.asarray(block, np.intp), self._buffers.blank)
 

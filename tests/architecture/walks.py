@@ -1,0 +1,231 @@
+"""Walks through the library under a profiler: who calls whom, and how often.
+
+A *walk* is a small piece of a user's program. Only calls of the library's own functions
+are counted, and only between the library's own modules are they judged: the user's
+function may re-enter at the top.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import json
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+
+import unisono as uni
+from tests.architecture import sources
+
+INTERNALS = str(sources.PACKAGE / "_src") + "/"
+
+
+@dataclasses.dataclass
+class Seen:
+    """What a profiler saw.
+
+    Attributes:
+        calls: how often each function of the library was called.
+        edges: how often a function of one module called a function of another.
+    """
+
+    calls: collections.Counter
+    edges: dict
+
+    @property
+    def count(self):
+        """How many calls there were."""
+        return sum(self.calls.values())
+
+    @property
+    def modules(self):
+        """The modules that were entered."""
+        return {module for module, _ in self.calls}
+
+
+def module_of(frame):
+    """The module of the library that a frame belongs to, as a path, or None."""
+    path = frame.f_code.co_filename
+    return path.removeprefix(INTERNALS) if path.startswith(INTERNALS) else None
+
+
+def declarer_of(frame):
+    """The module that declares what is called: of a method, its first base class.
+
+    A cursor may read from another cursor, whatever room that one is made in.
+    """
+    code = frame.f_code
+    if not code.co_argcount or code.co_varnames[0] != "self":
+        return module_of(frame)
+    for base in reversed(type(frame.f_locals["self"]).__mro__):
+        declared = vars(base).get(code.co_name)
+        declared = getattr(declared, "fget", declared)
+        declared = getattr(declared, "__wrapped__", declared)
+        path = getattr(getattr(declared, "__code__", None), "co_filename", "")
+        if path.startswith(INTERNALS):
+            return path.removeprefix(INTERNALS)
+    return module_of(frame)
+
+
+def is_protocol(frame):
+    """Whether Python itself called the function: `__iter__`, `__jax_array__` …"""
+    name = frame.f_code.co_name
+    return name.startswith("__") and name.endswith("__")
+
+
+@contextlib.contextmanager
+def watching():
+    """Collects the calls of a block."""
+    seen = Seen(collections.Counter(), {})
+
+    def notice(frame, event, _):
+        if event != "call" or (module := module_of(frame)) is None:
+            return
+        name = frame.f_code.co_qualname
+        seen.calls[module, name] += 1
+        caller = None if frame.f_back is None else module_of(frame.f_back)
+        if caller in (None, module) or is_protocol(frame):
+            return
+        declarer = declarer_of(frame)
+        if caller != declarer:
+            edge = f"{frame.f_back.f_code.co_qualname} -> {name}"
+            seen.edges.setdefault((caller, declarer), set()).add(edge)
+
+    previous = sys.getprofile()
+    sys.setprofile(notice)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(previous)
+
+
+def steady(walk):
+    """Watches a walk after it was gone twice: what every later one costs."""
+    walk()
+    walk()
+    with watching() as seen:
+        walk()
+    return seen
+
+
+def mirrored(replicas):
+    """A strategy over so many virtual devices."""
+    return uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+
+
+def train(strategy):
+    """Runs, assigns, merges, reduces and gathers, eagerly and compiled."""
+    with strategy.scope():
+        total = uni.Variable(
+            jnp.zeros(2), name="m", aggregation=uni.VariableAggregation.MEAN
+        )
+        counter = uni.Variable(
+            0.0,
+            name="c",
+            synchronization=uni.VariableSynchronization.ON_READ,
+            aggregation=uni.VariableAggregation.SUM,
+        )
+
+    def merge_fn(strategy, value):
+        return strategy.reduce("SUM", value, axis=None)
+
+    def replica_fn(x):
+        context = uni.distribute.get_replica_context()
+        counter.assign_add(1.0)
+        total.assign_add(context.all_reduce("SUM", x))
+        return context.merge_call(merge_fn, args=(x + total,))
+
+    values = strategy.experimental_distribute_values_from_function(
+        lambda context: jnp.full(2, float(context.replica_id_in_sync_group))
+    )
+
+    def step(values):
+        return strategy.reduce("MEAN", strategy.run(replica_fn, args=(values,)), axis=0)
+
+    step(values)
+    uni.function(step)(values)
+    total.assign(total + 1.0)
+    strategy.extended.update(total, lambda v: v.assign_sub(jnp.ones(2)))
+    strategy.gather(values, axis=0)
+    strategy.experimental_local_results(values)
+    return counter.numpy()
+
+
+def feed(strategy):
+    """Reads a distributed dataset of several stages, and saves its position."""
+    rows = {"x": np.arange(24.0).reshape(12, 2), "y": np.arange(12)}
+    dataset = uni.data.Dataset.from_tensor_slices(rows)
+    dataset = dataset.map(lambda r: r | {"z": r["y"] + 1}).shuffle(4, seed=1).batch(4)
+    iterator = iter(strategy.experimental_distribute_dataset(dataset.prefetch(1)))
+    next(iterator)
+    iterator.set_state(iterator.get_state())
+    return list(iterator)
+
+
+def save(strategy, directory):
+    """Saves and restores variables and an optimizer."""
+    import optax
+
+    with strategy.scope():
+        weights = uni.Variable(jnp.ones(3), name="w")
+        optimizer = uni.optimizers.Optimizer(optax.adam(0.1), [weights])
+    checkpoint = uni.train.Checkpoint(weights=weights, optimizer=optimizer)
+    path = checkpoint.save(directory / "c")
+    checkpoint.restore(path).assert_consumed()
+
+
+def everyday():
+    """Returns what users do again and again, by name: functions without arguments."""
+    strategy, one = mirrored(2), jnp.ones(2)
+    with strategy.scope():
+        mean = uni.Variable(jnp.zeros(2), aggregation=uni.VariableAggregation.MEAN)
+    made = [None]
+
+    @uni.function
+    def step(x):
+        new = strategy.run(lambda x: mean.assign_add(x), args=(x,))
+        return strategy.reduce("MEAN", new, axis=None)
+
+    replica_step = uni.function(lambda: mean.assign_add(one))
+
+    def all_reduce():
+        return uni.distribute.get_replica_context().all_reduce("SUM", one)
+
+    def create():
+        made[0] = uni.Variable(one)
+
+    def inside(fn):
+        def run():
+            with strategy.scope():
+                fn()
+
+        return run
+
+    rows = np.zeros((64, 4), np.float32)
+    dataset = uni.data.Dataset.from_tensor_slices(rows).batch(4)
+    iterator = iter(strategy.experimental_distribute_dataset(dataset))
+    return {
+        "compiled step": lambda: step(one),
+        "run of a compiled function": lambda: strategy.run(replica_step),
+        "eager run of nothing": lambda: strategy.run(lambda: None),
+        "eager assign_add": lambda: strategy.run(lambda: mean.assign_add(one)),
+        "eager all_reduce": lambda: strategy.run(all_reduce),
+        "scope": inside(lambda: None),
+        "scope with a new variable": inside(create),
+        "next batch of rows": lambda: next(iterator),
+    }
+
+
+def count_everyday():
+    """Returns the calls, the modules and the most frequent calls of each walk."""
+    return {
+        name: [seen.count, sorted(seen.modules), seen.calls.most_common(10)]
+        for name, walk in everyday().items()
+        for seen in [steady(walk)]
+    }
+
+
+if __name__ == "__main__":
+    # In a process of its own: libraries that other tests have loaded cost calls.
+    uni.config.set_virtual_devices(2)
+    print(json.dumps(count_everyday()))
