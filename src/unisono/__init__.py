@@ -76,6 +76,7 @@ __getattr__, __dir__ = _lazy_names.names(
     },
 )
 
+# Its only place: pyproject.toml has it read from this line, so it must be a literal.
 __version__ = "0.1.0"
 
 __all__ = [

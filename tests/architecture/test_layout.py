@@ -4,7 +4,9 @@ Which module may import which is checked by `make layout`; complexity by `make l
 """
 
 import ast
+import tomllib
 
+import unisono
 from tests.architecture import sources
 
 # One idea per module is the rule; a module this long has more than one.
@@ -151,6 +153,24 @@ def test_public_modules_name_what_they_export():
         if source.is_facade and "__all__" not in _assigned_names(source.tree)
     }
     assert not silent, f"expected `__all__` in public modules; missing in {silent}."
+
+
+def test_the_version_stands_in_one_place():
+    made = tomllib.loads((sources.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" not in made["project"]
+    assert made["project"]["dynamic"] == ["version"]
+    attribute = {"attr": "unisono.__version__"}
+    assert made["tool"]["setuptools"]["dynamic"]["version"] == attribute
+    # Of anything but a literal, a build would import the package, and JAX with it.
+    tree = ast.parse((sources.PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    literals = [
+        node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and ast.unparse(node.targets[0]) == "__version__"
+        and isinstance(node.value, ast.Constant)
+    ]
+    assert literals == [unisono.__version__]
 
 
 def _is_re_export(node):

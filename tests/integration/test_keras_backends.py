@@ -1,5 +1,6 @@
-"""A Keras that runs on another backend than JAX is refused where it is used."""
+"""Keras runs on JAX where nobody chose; on another backend it is refused where used."""
 
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,22 @@ print("built outside")
 """
 
 
+def output_of(program, home, **environment):
+    """Runs a program for which nothing else is set, and returns the lines it prints."""
+    unset = ("KERAS_BACKEND", "KERAS_HOME", "KERAS_NNX_ENABLED")
+    inherited = {k: v for k, v in os.environ.items() if k not in unset}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=inherited | {"HOME": str(home)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 @pytest.mark.parametrize(
     ("environment", "told"),
     [
@@ -34,17 +51,71 @@ print("built outside")
         ),
     ],
 )
-def test_variables_are_refused_and_scopes_are_not(environment, told):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    total, message, last = done.stdout.splitlines()
+def test_variables_are_refused_and_scopes_are_not(environment, told, tmp_path):
+    total, message, last = output_of(PROGRAM, tmp_path, **environment)
     assert float(total) == 4
     assert message.startswith(told)
     assert last == "built outside"
+
+
+BACKUP = """
+import os, sys
+import unisono as uni
+assert "keras" not in sys.modules
+before = os.environ.get("KERAS_BACKEND")
+try:
+    uni.keras.callbacks.BackupAndRestore("backup")
+except RuntimeError as error:
+    print(error)
+    assert "keras" not in sys.modules and os.environ.get("KERAS_BACKEND") == before
+    os.environ["KERAS_BACKEND"] = "jax"  # As the error says.
+    uni.keras.callbacks.BackupAndRestore("backup")
+import keras
+print(keras.backend.backend(), os.environ.get("KERAS_BACKEND") or "unset")
+"""
+
+
+def test_keras_runs_on_jax_where_nothing_is_chosen(tmp_path):
+    assert output_of(BACKUP, tmp_path) == ["jax jax"]
+    # Keras has written its default into a new file; that is no choice either.
+    written = json.loads((tmp_path / ".keras" / "keras.json").read_text())
+    assert written["backend"] == "tensorflow"
+    assert output_of(BACKUP, tmp_path, KERAS_BACKEND="") == ["jax jax"]
+
+
+def test_another_backend_in_the_environment_is_refused_with_the_cure(tmp_path):
+    error, after = output_of(BACKUP, tmp_path, KERAS_BACKEND="torch")
+    assert error.startswith("The environment variable KERAS_BACKEND names 'torch'")
+    assert error.endswith('os.environ["KERAS_BACKEND"] = "jax"')
+    assert after == "jax jax"
+
+
+def test_another_backend_in_the_file_is_refused_with_the_cure(tmp_path):
+    file = tmp_path / ".keras" / "keras.json"
+    file.parent.mkdir()
+    file.write_text('{"backend": "torch"}')
+    error, after = output_of(BACKUP, tmp_path)
+    assert error.startswith(f"The file {file} names 'torch' as the backend of Keras")
+    assert error.endswith('os.environ["KERAS_BACKEND"] = "jax"')
+    assert after == "jax jax"
+
+
+LOADED = """
+import os
+os.environ["KERAS_BACKEND"] = "numpy"
+import keras
+del os.environ["KERAS_BACKEND"]
+import unisono as uni
+try:
+    uni.keras.callbacks.BackupAndRestore("backup")
+except RuntimeError as error:
+    print(error)
+print(keras.backend.backend(), os.environ.get("KERAS_BACKEND") or "unset")
+"""
+
+
+def test_a_keras_that_is_loaded_with_another_backend_is_refused(tmp_path):
+    error, after = output_of(LOADED, tmp_path)
+    assert error.startswith("Keras runs on the backend 'numpy'")
+    assert "KERAS_BACKEND=jax before keras is imported" in error
+    assert after == "numpy unset"

@@ -7,6 +7,7 @@ import pytest
 
 import unisono as uni
 from tests.integration.programs import difference, examples, mirrored, scope
+from unisono._src.machines import topology
 
 keras = pytest.importorskip("keras")
 hypothesis = pytest.importorskip("hypothesis")
@@ -545,3 +546,17 @@ def test_a_layer_made_outside_the_scope_is_named(kind):
     path = layer.variables[0].path
     with pytest.raises(ValueError, match=f"'{path}'.*not created in the distribution"):
         model.fit(np.ones((8, 4)), np.ones((8, 1)), verbose=0)
+
+
+def test_a_long_fit_on_cpu_devices_waits_for_earlier_steps(monkeypatch):
+    waits, wait = [], topology.THROTTLE.wait
+
+    def counted(results, stored):
+        waits.append(topology.THROTTLE.count)
+        wait(results, stored)
+
+    monkeypatch.setattr(topology.THROTTLE, "count", 0)
+    monkeypatch.setattr(topology.THROTTLE, "wait", counted)
+    trained(2, count=320, batch=4)  # 80 steps of `fit`, and as many to look at it.
+    assert len(waits) >= 80 // 16
+    assert max(waits) <= 16

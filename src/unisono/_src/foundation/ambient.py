@@ -1,9 +1,10 @@
-"""The one stack of context frames; the only thread-local in the package.
+"""The stack of context frames, and whatever else each thread has of its own.
 
-A frame says whose code runs now: which strategy is current, in which of the three
-modes, for which replica, and where variable values are kept (`state`: None when
-eager). Frames are immutable and linked to their parent, so a replica that is paused
-can be put aside and brought back by exchanging one pointer.
+This is the only module with thread-local state. A frame says whose code runs now: which
+strategy is current, in which of the three modes, for which replica, and where variable
+values are kept (`state`: None when eager). Frames are immutable and linked to their
+parent, so a replica that is paused can be put aside and brought back by exchanging one
+pointer.
 """
 
 from __future__ import annotations
@@ -54,7 +55,14 @@ class Frame(NamedTuple):
 ROOT = Frame()
 
 
-class _Local(threading.local):
+class PerThread(threading.local):
+    """Attributes that each thread sets for itself; a new thread has the class's own.
+
+    Replicas that take turns share a thread, and so they share these attributes.
+    """
+
+
+class _Local(PerThread):
     frame: Frame = ROOT
     root: Frame = ROOT
 

@@ -1,5 +1,6 @@
 """Scalars for TensorBoard, read back from the files that were written."""
 
+import threading
 import time
 from concurrent import futures
 
@@ -210,3 +211,67 @@ def test_threads_write_one_after_the_other(tmp_path, monkeypatch):
     assert max(most) == 1
     wanted = [(str(n), i, i) for n in range(4) for i in range(10)]
     assert sorted(scalars(tmp_path)) == wanted
+
+
+def test_each_thread_writes_to_its_own_default_writer(tmp_path):
+    meet = threading.Barrier(2, timeout=60)
+
+    def write(name, step):
+        assert summary.experimental.get_step() is None
+        writer = summary.create_file_writer(tmp_path / name)
+        meet.wait()
+        with writer.as_default(step=step):
+            meet.wait()  # Both have a default writer now.
+            with summary.record_if(name == "a"):
+                meet.wait()
+                summary.scalar("inside", step)
+                meet.wait()
+            summary.scalar("after", step)
+            meet.wait()
+        assert not summary.should_record_summaries()
+        writer.close()
+
+    with futures.ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(write, "a", 1), pool.submit(write, "b", 2)]:
+            done.result()
+    assert scalars(tmp_path / "a") == [("inside", 1, 1.0), ("after", 1, 1.0)]
+    assert scalars(tmp_path / "b") == [("after", 2, 2.0)]
+
+
+def test_a_new_thread_has_no_writer_and_no_step_and_records(tmp_path):
+    own = summary.create_file_writer(tmp_path / "own")
+
+    def look():
+        found = summary.should_record_summaries(), summary.experimental.get_step()
+        with own.as_default():
+            return *found, summary.should_record_summaries()
+
+    writer = summary.create_file_writer(tmp_path / "main")
+    with writer.as_default(step=3), summary.record_if(False):
+        with futures.ThreadPoolExecutor(1) as pool:
+            assert pool.submit(look).result() == (False, None, True)
+        assert summary.experimental.get_step() == 3
+    own.close()
+    writer.close()
+
+
+def test_replicas_share_the_writer_of_the_thread_that_runs_them(tmp_path):
+    strategy = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    own = summary.create_file_writer(tmp_path / "own")
+
+    def step():
+        context = uni.distribute.get_replica_context()
+        index = int(context.replica_id_in_sync_group)
+        summary.scalar(f"before {index}", index)
+        if index == 1:
+            own.set_as_default(step=5)
+        context.merge_call(lambda strategy: None)
+        summary.scalar(f"after {index}", index)
+
+    writer = summary.create_file_writer(tmp_path / "main")
+    with writer.as_default(step=4):
+        strategy.run(step)
+    own.close()
+    writer.close()
+    assert scalars(tmp_path / "main") == [("before 0", 4, 0.0), ("before 1", 4, 1.0)]
+    assert scalars(tmp_path / "own") == [("after 0", 5, 0.0), ("after 1", 5, 1.0)]

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras.src.random import seed_generator
 
-from unisono._src.integrations.keras import positions, saving
+from unisono._src.integrations.keras import positions, saving, scope
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
 from unisono._src.saving.checkpoint import manager, status, worker_meeting
 
@@ -34,6 +34,9 @@ class BackupAndRestore(keras.callbacks.Callback):
         double_checkpoint: whether the backup before the latest is kept as well, for
             the case that a file is damaged.
         delete_checkpoint: whether the directory is removed when `fit` is done.
+
+    Raises:
+        RuntimeError: Keras is loaded with another backend than JAX.
     """
 
     def __init__(
@@ -44,6 +47,8 @@ class BackupAndRestore(keras.callbacks.Callback):
         delete_checkpoint: bool = True,
     ) -> None:
         super().__init__()
+        if (obstacle := scope.obstacle()) is not None:
+            raise RuntimeError(obstacle)
         if not backup_dir:
             raise ValueError("Empty `backup_dir` argument passed")
         is_number = isinstance(save_freq, int) and not isinstance(save_freq, bool)

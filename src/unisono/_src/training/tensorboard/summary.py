@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from unisono._src.execution import function
+from unisono._src.foundation import ambient
 from unisono._src.state.variables import Variable
 from unisono._src.training.tensorboard import events
 from unisono._src.values import array_operators
@@ -22,12 +23,15 @@ _DEFAULT_QUEUE = 10
 _DEFAULT_MILLIS = 2 * 60 * 1000
 
 
-class _Current:
-    """Where summaries of this process go, and for which step."""
+class _Current(ambient.PerThread):
+    """Where summaries of a thread go, and for which step."""
 
     writer: SummaryWriter | None = None
     step: Any = None
     is_recording: Any = True
+
+
+_current = _Current()
 
 
 class SummaryWriter:
@@ -42,25 +46,25 @@ class SummaryWriter:
 
     @contextlib.contextmanager
     def as_default(self, step: Any = None) -> Iterator[SummaryWriter]:
-        """A block in which summaries go to this writer; flushes at its end.
+        """A block in which this thread's summaries go here; flushes at its end.
 
         Args:
             step: the default step in the block.
         """
-        before = _Current.writer, _Current.step
-        _Current.writer = self
-        _Current.step = before[1] if step is None else step
+        before = _current.writer, _current.step
+        _current.writer = self
+        _current.step = before[1] if step is None else step
         try:
             yield self
         finally:
-            _Current.writer, _Current.step = before
+            _current.writer, _current.step = before
             self.flush()
 
     def set_as_default(self, step: Any = None) -> None:
-        """Let the summaries of this process go to this writer from now on."""
-        _Current.writer = self
+        """Let the summaries of this thread go to this writer from now on."""
+        _current.writer = self
         if step is not None:
-            _Current.step = step
+            _current.step = step
 
     def write_scalar(self, name: str, value: float, step: int) -> bool:
         """Write a number; returns whether it was written."""
@@ -80,8 +84,8 @@ class SummaryWriter:
         target, self._target = self._target, None
         if target is not None:
             target.close()
-        if _Current.writer is self:
-            _Current.writer = None
+        if _current.writer is self:
+            _current.writer = None
 
 
 def create_file_writer(
@@ -124,7 +128,7 @@ def create_noop_writer() -> SummaryWriter:
 def scalar(
     name: str, data: Any, step: Any = None, description: str | None = None
 ) -> bool:
-    """Write a number to the default writer; waits until it has been computed.
+    """Write a number to this thread's default writer; waits until it has been computed.
 
     Args:
         name: the curve it belongs to.
@@ -140,10 +144,10 @@ def scalar(
         ValueError: there is no step, or `data` is no number, or more than one.
         RuntimeError: called while a function is being compiled.
     """
-    writer = _Current.writer
+    writer = _current.writer
     if writer is None or not should_record_summaries():
         return False
-    step = _Current.step if step is None else step
+    step = _current.step if step is None else step
     if step is None:
         raise ValueError(
             "No step set. Please specify one either through the `step` argument or "
@@ -198,9 +202,9 @@ def _read(x: Any) -> np.ndarray:
 
 def should_record_summaries() -> bool:
     """Whether summaries are written now: there is a writer, and recording is on."""
-    if _Current.writer is None:
+    if _current.writer is None:
         return False
-    wanted = _Current.is_recording
+    wanted = _current.is_recording
     return bool(wanted() if callable(wanted) else wanted)
 
 
@@ -211,25 +215,25 @@ def record_if(condition: bool | Callable[[], bool]) -> Iterator[None]:
     Args:
         condition: a bool, or a function without arguments that returns one.
     """
-    before, _Current.is_recording = _Current.is_recording, condition
+    before, _current.is_recording = _current.is_recording, condition
     try:
         yield
     finally:
-        _Current.is_recording = before
+        _current.is_recording = before
 
 
 def flush(writer: SummaryWriter | None = None) -> None:
     """Let a writer, by default the default one, write what is waiting."""
-    target = writer or _Current.writer
+    target = writer or _current.writer
     if target is not None:
         target.flush()
 
 
 def get_step() -> Any:
-    """The default step of this process, or None."""
-    return _Current.step
+    """The default step of this thread, or None."""
+    return _current.step
 
 
 def set_step(step: Any) -> None:
-    """Set the default step of this process: a number, or a variable that counts."""
-    _Current.step = step
+    """Set the default step of this thread: a number, or a variable that counts."""
+    _current.step = step
