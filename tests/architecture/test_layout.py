@@ -16,6 +16,7 @@ MAX_FUNCTION_LINES = 50
 # Loaded on first use, so that `import unisono` costs no more than jax and numpy.
 LOADED_ON_FIRST_USE = frozenset(
     {"absl", "etils", "flax", "grain", "greenlet", "keras", "optax", "orbax", "ray"}
+    | {"google"}  # Protocol Buffers.
     | {"rich", "tensorstore", "typer"}
     | {"googleapiclient", "kubernetes", "mpi4py"}  # Clients of a cluster's services.
 )

@@ -78,7 +78,7 @@ def test_an_exception_reaches_the_other_with_its_traceback(pair):
     look(pair[0])
     assert isinstance(pair[0].verdict, unisono.errors.WorkerFailedError)
     assert "the culprit" in str(pair[0].verdict)
-    assert "test_guard.py" in str(pair[0].verdict)
+    assert "test_watchdog.py" in str(pair[0].verdict)
 
 
 def test_the_worker_that_began_it_is_blamed():

@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _DEVICES = pathlib.Path("/dev")
 _TPU = re.compile(r"accel\d+")
 _SMI_SECONDS = 10.0
@@ -15,7 +16,7 @@ _SMI_SECONDS = 10.0
 
 def visible_gpus() -> list[str]:
     """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES would name them."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    named = os.environ.get(VISIBLE_GPUS)
     if named is not None:
         # CUDA stops reading at the first entry that it does not know, such as -1.
         parts = [part.strip() for part in named.split(",")]

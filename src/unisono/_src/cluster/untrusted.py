@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 
 MAX_TASKS = 65_536
 MAX_TEXT = 1 << 20
@@ -121,18 +122,21 @@ def rpc_layer(name: str, value: object) -> str:
     raise ValueError(f"{name} is {shown(value)}; expected a protocol such as 'grpc'.")
 
 
-def unique(name: str, addresses: dict[str, str]) -> None:
+def unique(name: str, jobs: Mapping[str, list[str] | dict[int, str]]) -> None:
     """Refuse an address that two tasks share.
 
     Args:
         name: the variable.
-        addresses: task, as a reader would name it, to address.
+        jobs: the addresses of each job, in order or by index.
     """
     owners: dict[str, str] = {}
-    for task, where in addresses.items():
-        if where in owners:
-            raise ValueError(
-                f"{name} gives {shown(where)} to both {owners[where]} and {task}; "
-                "every task needs an address of its own."
-            )
-        owners[where] = task
+    for job, tasks in jobs.items():
+        indexed = tasks if isinstance(tasks, dict) else dict(enumerate(tasks))
+        for index, where in indexed.items():
+            task = f"{job} {index}"
+            if where in owners:
+                raise ValueError(
+                    f"{name} gives {shown(where)} to both {owners[where]} and {task}; "
+                    "every task needs an address of its own."
+                )
+            owners[where] = task

@@ -151,7 +151,7 @@ class Saver:
             keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
             checkpoint_name=_NAME,
         )
-        self._listeners = hooks.check_listeners(listeners)
+        self._listeners = hooks.checked(listeners, hooks.CheckpointSaverListener)
         self._position: _Position | None = None
         self._saved_step: int | None = None
         self._saved_at = time.monotonic()

@@ -175,7 +175,7 @@ class Estimator:
         """
         _check_steps(steps, max_steps)
         _check_context("train")
-        loop = hooks_lib.Hooks(hooks_lib.check(hooks))
+        loop = hooks_lib.Hooks(hooks)
         latest = checkpointing.agreed_latest(self.model_dir)
         if max_steps is not None and checkpointing.step_of(latest) >= max_steps:
             _LOG.info("Skipping training since max_steps has already been reached.")
@@ -196,13 +196,11 @@ class Estimator:
         latest: str | None,
         until: tuple[int | None, float],
     ) -> None:
-        loop.begin()
-        if not self._is_ready(built, iterator, latest is not None):
+        if not self._begin(built, iterator, loop, latest):
             raise _no_step(built.strategy.num_replicas_in_sync)
-        loop.add(built.hooks)
         saver.restore(latest, iterator)
-        if latest is None and self._warm_start is not None:
-            checkpointing.warm_start(built.store, _checkpoint_at(self._warm_start))
+        if latest is None:
+            self._warm(built)
         step = int(np.asarray(built.store.global_step))
         saver.begin(step, latest)
         loop.ready()
@@ -238,16 +236,14 @@ class Estimator:
         """
         _check_steps(steps, None)
         _check_context("evaluate")
-        loop = hooks_lib.Hooks(hooks_lib.check(hooks))
+        loop = hooks_lib.Hooks(hooks)
         path = self._checkpoint_or_latest(checkpoint_path)
         with (
             self._built_for(ModeKeys.EVAL, path) as built,
             self._iterating(built, input_fn, ModeKeys.EVAL) as iterator,
         ):
-            loop.begin()
-            if not self._is_ready(built, iterator, path is not None):
+            if not self._begin(built, iterator, loop, path):
                 raise _no_step(1)
-            loop.add(built.hooks)
             self._restore(built, path)
             built.reset()
             loop.ready()
@@ -290,16 +286,14 @@ class Estimator:
             ValueError: none of the keys is there, or predictions differ in length.
         """
         _check_context("predict")
-        loop = hooks_lib.Hooks(hooks_lib.check(hooks))
+        loop = hooks_lib.Hooks(hooks)
         path = self._checkpoint_or_latest(checkpoint_path)
         with (
             self._built_for(ModeKeys.PREDICT, path) as built,
             self._iterating(built, input_fn, ModeKeys.PREDICT) as iterator,
         ):
-            loop.begin()
-            if not self._is_ready(built, iterator, path is not None):
+            if not self._begin(built, iterator, loop, path):
                 return
-            loop.add(built.hooks)
             self._restore(built, path)
             loop.ready()
             found = loops.predict(built, iterator, loop, predict_keys)
@@ -399,14 +393,21 @@ class Estimator:
         finally:
             iterator.close()
 
-    def _is_ready(self, built: Any, iterator: Any, has_values: bool) -> bool:
-        """Make the variables by a look at the first batch; False if there is none."""
+    def _begin(
+        self, built: Any, iterator: Any, loop: hooks_lib.Hooks, path: str | None
+    ) -> bool:
+        """Make the variables by a look at the first batch; False if there is none.
+
+        The hooks of the program begin before, those of the model function after it.
+        """
+        loop.begin()
         try:
             first = iterator.pull()
         except StopIteration:
             return False
-        built.build(first, has_values)
+        built.build(first, has_values=path is not None)
         iterator.put_back(first)
+        loop.add(built.hooks)
         return True
 
     def _checkpoint_or_latest(self, given: Any) -> str | None:
@@ -423,6 +424,9 @@ class Estimator:
             "made.",
             self.model_dir,
         )
+        self._warm(built)
+
+    def _warm(self, built: Any) -> None:
         if self._warm_start is not None:
             checkpointing.warm_start(built.store, _checkpoint_at(self._warm_start))
 

@@ -163,7 +163,7 @@ class EstimatorSpec:
             if given is not None and not isinstance(given, Mapping):
                 raise TypeError(f"{name} must be a dict, given: {given!r}.")
         for name in _HOOKS:
-            hooks_lib.check(getattr(self, name))
+            hooks_lib.checked(getattr(self, name), hooks_lib.SessionRunHook)
 
     def _check_loss(self) -> None:
         if self.loss is None:

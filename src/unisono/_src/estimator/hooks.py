@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 
 class NanLossDuringTrainingError(RuntimeError):
@@ -145,33 +145,22 @@ class CheckpointSaverListener:
         """Called once, after the last save."""
 
 
-def check(given: Iterable[Any] | None) -> list[SessionRunHook]:
-    """A list of hooks.
+_Kind = TypeVar("_Kind", SessionRunHook, CheckpointSaverListener)
+_ARGUMENTS = {SessionRunHook: "All hooks", CheckpointSaverListener: "saving_listeners"}
+
+
+def checked(given: Iterable[Any] | None, kind: type[_Kind]) -> list[_Kind]:
+    """A list of what was given, all of one kind.
 
     Raises:
-        TypeError: something is no hook.
+        TypeError: something is not of that kind.
     """
     found = list(given or ())
-    for hook in found:
-        if not isinstance(hook, SessionRunHook):
+    for each in found:
+        if not isinstance(each, kind):
             raise TypeError(
-                f"All hooks must be SessionRunHook instances, given: {hook!r}."
-            )
-    return found
-
-
-def check_listeners(given: Iterable[Any] | None) -> list[CheckpointSaverListener]:
-    """A list of listeners.
-
-    Raises:
-        TypeError: something is no listener.
-    """
-    found = list(given or ())
-    for listener in found:
-        if not isinstance(listener, CheckpointSaverListener):
-            raise TypeError(
-                "saving_listeners must be CheckpointSaverListener instances, given: "
-                f"{listener!r}."
+                f"{_ARGUMENTS[kind]} must be {kind.__name__} instances, given: "
+                f"{each!r}."
             )
     return found
 
@@ -179,8 +168,8 @@ def check_listeners(given: Iterable[Any] | None) -> list[CheckpointSaverListener
 class Hooks:
     """The hooks of one loop, called together."""
 
-    def __init__(self, hooks: Sequence[SessionRunHook]) -> None:
-        self._hooks = list(hooks)
+    def __init__(self, hooks: Iterable[Any] | None) -> None:
+        self._hooks = checked(hooks, SessionRunHook)
         self._has_begun = False
         self.context = SessionRunContext()
 

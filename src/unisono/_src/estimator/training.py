@@ -36,29 +36,17 @@ class Exporter(abc.ABC):
         """Export, or not; returns the directory of the model."""
 
 
-class LatestExporter(Exporter):
-    """Exports after every evaluation, and keeps the newest few.
+class _ModelExporter(Exporter):
+    """Exports the model of a checkpoint, if it is time; abstract.
 
     Args:
         name: the directory of the exports.
         serving_input_receiver_fn: says what the exported model takes.
-        exports_to_keep: how many to keep; None keeps all.
     """
 
-    def __init__(
-        self,
-        name: str,
-        serving_input_receiver_fn: Callable[[], Any],
-        exports_to_keep: int | None = 5,
-    ) -> None:
-        if exports_to_keep is not None and exports_to_keep <= 0:
-            raise ValueError(
-                f"`exports_to_keep`, if provided, must be positive, got "
-                f"{exports_to_keep}."
-            )
+    def __init__(self, name: str, serving_input_receiver_fn: Callable[[], Any]) -> None:
         self._name = name
         self._receiver_fn = serving_input_receiver_fn
-        self._keep = exports_to_keep
 
     @property
     def name(self) -> str:
@@ -73,20 +61,59 @@ class LatestExporter(Exporter):
         eval_result: dict[str, Any],
         is_the_final_export: bool,
     ) -> str | None:
-        """Export, then remove what is too old."""
+        """Export if it is time; returns the directory of the model."""
+        if not self._is_time(is_the_final_export):
+            return None
         made = estimator.export_saved_model(
             export_path, self._receiver_fn, checkpoint_path=checkpoint_path
         )
+        self._clean(export_path)
+        return made
+
+    @abc.abstractmethod
+    def _is_time(self, is_the_end: bool) -> bool:
+        """Whether to export after this evaluation."""
+
+    def _clean(self, export_path: str) -> None:
+        """Remove exports that are not kept."""
+
+
+class LatestExporter(_ModelExporter):
+    """Exports after every evaluation, and keeps the newest few.
+
+    Args:
+        name: the directory of the exports.
+        serving_input_receiver_fn: says what the exported model takes.
+        exports_to_keep: how many to keep; None keeps all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        serving_input_receiver_fn: Callable[[], Any],
+        exports_to_keep: int | None = 5,
+    ) -> None:
+        super().__init__(name, serving_input_receiver_fn)
+        if exports_to_keep is not None and exports_to_keep <= 0:
+            raise ValueError(
+                f"`exports_to_keep`, if provided, must be positive, got "
+                f"{exports_to_keep}."
+            )
+        self._keep = exports_to_keep
+
+    def _is_time(self, is_the_end: bool) -> bool:
+        return True
+
+    def _clean(self, export_path: str) -> None:
         if self._keep is not None and process_group.current().is_chief:
             there = sorted(
                 (d for d in os.listdir(export_path) if d.isdecimal()), key=int
             )
             for old in there[: -self._keep]:
                 shutil.rmtree(os.path.join(export_path, old))
-        return made
 
 
-class FinalExporter(Exporter):
+class FinalExporter(_ModelExporter):
     """Exports once, at the end.
 
     Args:
@@ -94,29 +121,8 @@ class FinalExporter(Exporter):
         serving_input_receiver_fn: says what the exported model takes.
     """
 
-    def __init__(self, name: str, serving_input_receiver_fn: Callable[[], Any]) -> None:
-        self._name = name
-        self._receiver_fn = serving_input_receiver_fn
-
-    @property
-    def name(self) -> str:
-        """The directory of the export."""
-        return self._name
-
-    def export(
-        self,
-        estimator: Estimator,
-        export_path: str,
-        checkpoint_path: str,
-        eval_result: dict[str, Any],
-        is_the_final_export: bool,
-    ) -> str | None:
-        """Export if it is the end."""
-        if not is_the_final_export:
-            return None
-        return estimator.export_saved_model(
-            export_path, self._receiver_fn, checkpoint_path=checkpoint_path
-        )
+    def _is_time(self, is_the_end: bool) -> bool:
+        return is_the_end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,8 +145,8 @@ class TrainSpec:
         _check_function(self.input_fn)
         if self.max_steps is not None and self.max_steps <= 0:
             raise ValueError(f"Must specify max_steps > 0, given: {self.max_steps}.")
-        hooks_lib.check(self.hooks)
-        hooks_lib.check_listeners(self.saving_listeners)
+        hooks_lib.checked(self.hooks, hooks_lib.SessionRunHook)
+        hooks_lib.checked(self.saving_listeners, hooks_lib.CheckpointSaverListener)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +181,7 @@ class EvalSpec:
                 raise ValueError(
                     f"Must specify {name} >= 0, given: {getattr(self, name)}."
                 )
-        hooks_lib.check(self.hooks)
+        hooks_lib.checked(self.hooks, hooks_lib.SessionRunHook)
         given = [self.exporters] if isinstance(self.exporters, Exporter) else None
         found = tuple(given or self.exporters or ())
         if not all(isinstance(x, Exporter) for x in found):

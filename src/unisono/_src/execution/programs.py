@@ -348,10 +348,7 @@ class Program:
             raise
         except ValueError as error:
             # How JAX tells that a collective of an earlier step has failed.
-            explained = watchdog.explain(error)
-            if explained is error:
-                raise
-            raise explained from error
+            watchdog.raise_explained(error)
 
     def _again(self, error: Exception, leaves: list[Any]) -> Any:
         """Once more with the arguments moved, if they were on other devices."""

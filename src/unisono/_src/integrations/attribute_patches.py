@@ -10,6 +10,30 @@ from typing import Any
 _INHERITED = object()
 
 
+def check_version(
+    title: str, library: Any, oldest: tuple[int, int], is_fit: bool = True
+) -> None:
+    """Raise if a library is too old to be patched.
+
+    Args:
+        title: what people call it.
+        library: the module.
+        oldest: the first version that will do.
+        is_fit: False if it has not what is needed, whatever its version says.
+
+    Raises:
+        RuntimeError: it is too old.
+    """
+    version = tuple(int(x) for x in library.__version__.split(".")[:2])
+    if version < oldest or not is_fit:
+        package, wanted = library.__name__, ".".join(map(str, oldest))
+        raise RuntimeError(
+            f"unisono works with {title} {wanted} or newer, but {package} "
+            f"{library.__version__} is loaded. Install a newer one: pip install "
+            f"'{package}>={wanted}'."
+        )
+
+
 class Patches:
     """Attributes that are replaced as long as at least one block has been entered.
 

@@ -38,9 +38,6 @@ def _explaining(read: Any) -> Any:
         try:
             return read(self)
         except (RuntimeError, ValueError) as error:
-            explained = watchdog.explain(error)
-            if explained is error:
-                raise
-            raise explained from error
+            watchdog.raise_explained(error)
 
     return value

@@ -382,16 +382,8 @@ def make_variable(
     aggregation: VariableAggregation = VariableAggregation.NONE,
 ) -> Variable:
     """Make a variable where the current scope places it; see `Variable`."""
-    arguments = {
-        "initial_value": initial_value,
-        "trainable": trainable,
-        "name": name,
-        "dtype": dtype,
-        "shape": shape,
-        "constraint": constraint,
-        "synchronization": synchronization,
-        "aggregation": aggregation,
-    }
+    # Nothing but the arguments by name, in front of all other lines.
+    arguments = dict(locals())
     port = ambient.current().port
     if getattr(port, "made", None) is None:
         return creation.with_creators(_create)(**arguments)

@@ -38,11 +38,7 @@ class NcclAllReduce(CrossDeviceOps):
     """
 
     def __init__(self, num_packs: int = 1) -> None:
-        if num_packs < 0:
-            raise ValueError(
-                f"NCCL all-reduce requires num_packs >= 0, but {num_packs} is specified"
-            )
-        self.num_packs = num_packs
+        self.num_packs = _checked_packs("NCCL all-reduce", num_packs)
 
 
 class HierarchicalCopyAllReduce(CrossDeviceOps):
@@ -53,12 +49,13 @@ class HierarchicalCopyAllReduce(CrossDeviceOps):
     """
 
     def __init__(self, num_packs: int = 1) -> None:
-        if num_packs < 0:
-            raise ValueError(
-                "HierarchicalCopy requires num_packs >= 0, but "
-                f"{num_packs} is specified"
-            )
-        self.num_packs = num_packs
+        self.num_packs = _checked_packs("HierarchicalCopy", num_packs)
+
+
+def _checked_packs(who: str, count: int) -> int:
+    if count < 0:
+        raise ValueError(f"{who} requires num_packs >= 0, but {count} is specified")
+    return count
 
 
 def check(cross_device_ops: object) -> None:

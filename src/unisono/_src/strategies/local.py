@@ -8,8 +8,17 @@ from unisono._src import input as pipelines
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient, options
 from unisono._src.machines.topology import Topology
+from unisono._src.state import frames
 from unisono._src.strategies import base, extended
 from unisono._src.values import collectives, distributed
+
+
+def home_placement(
+    strategy: Any, topology: Topology, kind: frames.Policy, above: int | None = None
+) -> frames.Placement:
+    """Variables of a kind, with this process's first device as parameter device."""
+    home = topology.home, topology.local_names[0]
+    return frames.Placement(strategy, topology, kind, *home, above)
 
 
 class LocalExtended(extended.StrategyExtended):

@@ -7,8 +7,8 @@ from typing import Any
 
 from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
-from unisono._src.state.frames import Placement, Policy
-from unisono._src.strategies import base, cross_device_ops, replicated
+from unisono._src.state.frames import Policy
+from unisono._src.strategies import base, cross_device_ops, local, replicated
 
 
 class MirroredStrategy(base.Strategy):
@@ -43,14 +43,7 @@ class MirroredStrategy(base.Strategy):
         _check_ops(cross_device_ops)
         above = _split_above(state, shard_above)
         topology = Topology.of(devices or _all_devices())
-        placement = Placement(
-            self,
-            topology,
-            Policy.MIRRORED,
-            topology.devices[0],
-            topology.names[0],
-            above,
-        )
+        placement = local.home_placement(self, topology, Policy.MIRRORED, above)
         super().__init__(replicated.ReplicatedExtended(self, placement))
 
 

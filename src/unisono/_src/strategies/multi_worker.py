@@ -8,8 +8,8 @@ from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
 from unisono._src.foundation import options
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames
-from unisono._src.strategies import base, replicated
+from unisono._src.state.frames import Policy
+from unisono._src.strategies import base, local, replicated
 from unisono._src.workers import process_group, watchdog
 
 _STALL_SECONDS = 30.0
@@ -61,13 +61,7 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         else:
             topology = Topology.over_workers(group.tasks, group.index)
         self._resolver = resolver
-        placement = frames.Placement(
-            self,
-            topology,
-            frames.Policy.MIRRORED,
-            topology.home,
-            topology.local_names[0],
-        )
+        placement = local.home_placement(self, topology, Policy.MIRRORED)
         super().__init__(replicated.ReplicatedExtended(self, placement))
         merged = self.extended._default_options.merge(communication_options)
         self.extended._default_options = merged

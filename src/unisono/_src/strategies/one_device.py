@@ -21,12 +21,8 @@ class _OneDeviceExtended(local.SingleExtended):
     def __init__(self, container_strategy: Any, topology: Topology) -> None:
         super().__init__(container_strategy)
         self._topology = topology
-        self.__placement = frames.Placement(
-            container_strategy,
-            topology,
-            frames.Policy.PLAIN,
-            topology.devices[0],
-            topology.names[0],
+        self.__placement = local.home_placement(
+            container_strategy, topology, frames.Policy.PLAIN
         )
 
     def _rebind(self, container: Any) -> None:

@@ -7,6 +7,7 @@ is data (`state.Placement`), not code.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import logging
@@ -45,16 +46,8 @@ class ReplicatedExtended(local.LocalExtended):
         return self.__placement
 
     def _rebind(self, container: Any) -> None:
-        kind, old = type(self), self.__placement
-        moved = frames.Placement(
-            container,
-            old.topology,
-            old.kind,
-            old.parameter_device,
-            old.parameter_name,
-            old.split_above,
-        )
-        kind.__init__(self, container, moved)
+        moved = dataclasses.replace(self.__placement, strategy=container)
+        type(self).__init__(self, container, moved)
 
     @property
     def _is_central(self) -> bool:

@@ -18,8 +18,8 @@ from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
 from unisono._src.machines.tpu.device_assignment import DeviceAssignment
 from unisono._src.state import frames
-from unisono._src.state.frames import Placement, Policy
-from unisono._src.strategies import base, replicated
+from unisono._src.state.frames import Policy
+from unisono._src.strategies import base, local, replicated
 from unisono._src.workers import tpu_system
 
 
@@ -100,14 +100,7 @@ class TPUStrategy(base.Strategy):
                 f"{topology.workers}. A worker could not read a variable by itself."
             )
         self._resolver = resolver
-        placement = Placement(
-            self,
-            topology,
-            Policy.MIRRORED,
-            topology.home,
-            topology.local_names[0],
-            above,
-        )
+        placement = local.home_placement(self, topology, Policy.MIRRORED, above)
         super().__init__(_TPUExtended(self, placement))
 
     @property

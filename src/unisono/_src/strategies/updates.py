@@ -39,7 +39,8 @@ def update(
     cell = var._cell
     port = ambient.current().port
     if port is not None and port.is_spmd:
-        return _update_spmd(port, var.values[0], fn, args, kwargs, group)
+        own = functools.partial(fn, var.values[0])
+        return _update_spmd(port, own, args, kwargs, group)
     count = cell.copies
     if frames.frame().is_compiled and not cell.is_stacked:
         return _update_traced(topology, var, fn, args, kwargs, group, in_turns)
@@ -59,10 +60,7 @@ def update_non_slot(
     """Call ``fn(*args, **kwargs)`` for every device."""
     port = ambient.current().port
     if port is not None and port.is_spmd:
-        args, kwargs = contexts.local_ungroup((args, kwargs))
-        with ambient.pushed(mode=ambient.UPDATE, replica=None):
-            result = fn(*args, **kwargs)
-        return _grouped_local(result, port, group)
+        return _update_spmd(port, fn, args, kwargs, group)
     results = []
     for i in lockstep.turns_of(topology):
         own_args, own_kwargs = distributed.unwrap((args, kwargs), i, topology.replicas)
@@ -93,16 +91,11 @@ class _OnDevice:
         self._frame.__exit__(*exc)
 
 
-def _update_spmd(
-    port: Any, copy: Any, fn: Any, args: Any, kwargs: Any, group: bool
-) -> Any:
+def _update_spmd(port: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
     args, kwargs = contexts.local_ungroup((args, kwargs))
     with ambient.pushed(mode=ambient.UPDATE, replica=None):
-        result = fn(copy, *args, **kwargs)
-    return _grouped_local(result, port, group)
+        result = fn(*args, **kwargs)
 
-
-def _grouped_local(result: Any, port: Any, group: bool) -> Any:
     def leaf(x: Any) -> Any:
         if isinstance(x, distributed.PerReplica):
             x = distributed.Mirrored.of(x.local, port.replicas)

@@ -474,7 +474,7 @@ def regroup(
     if isinstance(first, (list, tuple, Mapping)):
         for i, other in enumerate(results[1:], 1):
             nest.check_same(first, other, i)
-        if isinstance(first, dict) or hasattr(first, "keys"):
+        if isinstance(first, Mapping):
             columns = [[r[k] for r in results] for k in nest.keys(first)]
         else:
             columns = [list(c) for c in zip(*results, strict=True)]

@@ -129,10 +129,7 @@ def _met(topology: Topology, program: Any, row: np.ndarray) -> np.ndarray:
         found = program(topology.meeting_mesh)(_stacked(topology, row))
         return np.asarray(found.addressable_data(0))
     except (RuntimeError, ValueError) as error:
-        explained = watchdog.explain(error)
-        if explained is error:
-            raise
-        raise explained from error
+        watchdog.raise_explained(error)
 
 
 def _stacked(topology: Topology, row: np.ndarray) -> jax.Array:

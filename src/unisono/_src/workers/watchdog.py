@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 import zlib
-from typing import Any
+from typing import Any, NoReturn
 
 from unisono._src.foundation import errors
 
@@ -397,3 +397,11 @@ def leave() -> None:
 def explain(error: BaseException) -> BaseException:
     """What really happened, if another worker is the cause; see `Guard.explain`."""
     return error if CURRENT.guard is None else CURRENT.guard.explain(error)
+
+
+def raise_explained(error: BaseException) -> NoReturn:
+    """Raise what `explain` says of an error, or else the error itself."""
+    explained = explain(error)
+    if explained is error:
+        raise error
+    raise explained from error

@@ -83,6 +83,12 @@ def test_the_bytes_are_those_of_the_protocol_buffer():
     )
 
 
+# A number's field that holds bytes, and a number that 32 bits would cut to 1.
+@hypothesis.example(text=bytes([0x12, 0]))
+@hypothesis.example(
+    text=bytes([0x0A, 8, 1, 1, 1, 0x81, 0x80, 0x80, 0x80, 0x10])
+    + bytes([0x10, 1, 0x18, 1, 0x22, 4, 0, 0, 0, 0])
+)
 @hypothesis.given(text=st.binary(min_size=1, max_size=40))
 @hypothesis.settings(deadline=None, max_examples=100)
 def test_other_bytes_are_refused(text):

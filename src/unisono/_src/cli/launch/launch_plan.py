@@ -124,7 +124,7 @@ class Devices:
                 "with --platform cpu."
             )
         return [
-            {"CUDA_VISIBLE_DEVICES": ",".join(gpus[i * each : (i + 1) * each])}
+            {accelerators.VISIBLE_GPUS: ",".join(gpus[i * each : (i + 1) * each])}
             for i in range(count)
         ]
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import abc
 import collections
+from typing import Any
 
 from unisono._src.cluster import accelerators, cluster_tasks, explanation
+
+# Where what a resolver answers may come from.
+CONSTRUCTOR = "the constructor's arguments"
+PROGRAM = "set by the program"
 
 
 class ClusterResolver(abc.ABC):
@@ -76,7 +81,7 @@ class ClusterResolver(abc.ABC):
     @property
     def task_type(self) -> str | None:
         """The job of this process, such as ``worker``; None if unknown."""
-        return self._task_type
+        return self._answer("task_type")
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
@@ -85,7 +90,7 @@ class ClusterResolver(abc.ABC):
     @property
     def task_id(self) -> int | None:
         """The index of this process in its job; None if unknown."""
-        return self._task_id
+        return self._answer("task_id")
 
     @task_id.setter
     def task_id(self, task_id: int | None) -> None:
@@ -94,11 +99,15 @@ class ClusterResolver(abc.ABC):
     @property
     def rpc_layer(self) -> str | None:
         """The protocol that `master` puts in front of addresses; None for none."""
-        return self._rpc_layer
+        return self._answer("rpc_layer")
 
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
         self._rpc_layer = rpc_layer
+
+    def _answer(self, what: str) -> Any:
+        """What a property answers; here what was set, elsewhere also what was read."""
+        return getattr(self, f"_{what}")
 
     def explain(self) -> explanation.Explanation:
         """Print what was found and from which variable; return it as an object.
@@ -140,7 +149,12 @@ class ClusterResolver(abc.ABC):
 
     def _sources(self) -> dict[str, str]:
         """Where each thing comes from; the empty name stands for all others."""
-        return {"": "set by the program"}
+        return {"": PROGRAM}
+
+    def _sources_of_set(self, source: str, *more: str) -> dict[str, str]:
+        """The source for those of the properties, and more, that were set."""
+        names = ("task_type", "task_id", "rpc_layer", *more)
+        return {w: source for w in names if getattr(self, f"_{w}") is not None}
 
 
 def with_protocol(address: str, rpc_layer: str | None) -> str:

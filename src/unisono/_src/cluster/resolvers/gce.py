@@ -44,9 +44,7 @@ class GCEClusterResolver(base.ClusterResolver):
         self._zone = zone
         self._group = instance_group
         self._port = untrusted.port("port", port)
-        self._task_type = task_type
-        self._task_id = task_id
-        self._rpc_layer = rpc_layer
+        self._task_type, self._task_id, self._rpc_layer = task_type, task_id, rpc_layer
         self._service = service or google.make_service(
             "GCEClusterResolver", "compute", "v1", credentials
         )
@@ -98,6 +96,6 @@ class GCEClusterResolver(base.ClusterResolver):
 
     def _sources(self) -> dict[str, str]:
         return {
-            "": "the constructor's arguments",
+            "": base.CONSTRUCTOR,
             "cluster": f"the API of Compute Engine, group {self._group}",
         }

@@ -66,10 +66,7 @@ class KubernetesClusterResolver(base.ClusterResolver):
             job: [address for label in labels for address in self._addresses(label)]
             for job, labels in self._labels.items()
         }
-        owners = {
-            f"{j} {i}": a for j, tasks in cluster.items() for i, a in enumerate(tasks)
-        }
-        untrusted.unique("Kubernetes", owners)
+        untrusted.unique("Kubernetes", cluster)
         return cluster_tasks.ClusterSpec(cluster)
 
     def _addresses(self, label: str) -> list[str]:
@@ -94,8 +91,8 @@ class KubernetesClusterResolver(base.ClusterResolver):
     def _sources(self) -> dict[str, str]:
         labels = ", ".join(label for some in self._labels.values() for label in some)
         return {
-            "": "set by the program",
-            "rpc_layer": "the constructor's arguments",
+            "": base.PROGRAM,
+            "rpc_layer": base.CONSTRUCTOR,
             "cluster": f"the API of Kubernetes, pods with {labels}",
         }
 

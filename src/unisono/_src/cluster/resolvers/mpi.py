@@ -93,7 +93,7 @@ class MPIClusterResolver(base.ClusterResolver):
         return cluster_tasks.ClusterSpec({"worker": self._addresses})
 
     def _sources(self) -> dict[str, str]:
-        return {"": self._source, "rpc_layer": "the constructor's arguments"}
+        return {"": self._source, "rpc_layer": base.CONSTRUCTOR}
 
 
 def _world() -> Any:

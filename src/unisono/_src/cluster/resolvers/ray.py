@@ -56,7 +56,7 @@ class RayClusterResolver(base.ClusterResolver):
             task_id, num_workers = _train_rank(ray)
             self._source = "ray.train.get_context()"
         else:
-            self._source = "the constructor's arguments"
+            self._source = base.CONSTRUCTOR
         most = untrusted.MAX_TASKS
         size = untrusted.whole_number("num_workers", num_workers, 1, most)
         rank = untrusted.whole_number("task_id", task_id, 0, size - 1)
@@ -70,7 +70,7 @@ class RayClusterResolver(base.ClusterResolver):
     def _sources(self) -> dict[str, str]:
         return {
             "": self._source,
-            "rpc_layer": "the constructor's arguments",
+            "rpc_layer": base.CONSTRUCTOR,
             "cluster": "Ray's key-value store",
         }
 

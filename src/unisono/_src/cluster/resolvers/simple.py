@@ -48,11 +48,9 @@ class SimpleClusterResolver(base.ClusterResolver):
             raise TypeError(f"master must be a string, received {master!r}.")
         self._cluster_spec = cluster_spec
         self._master = master
-        self._task_type = task_type
-        self._task_id = task_id
+        self._task_type, self._task_id, self._rpc_layer = task_type, task_id, rpc_layer
         self._environment = environment
         self._num_accelerators = num_accelerators
-        self._rpc_layer = rpc_layer
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
         """The cluster that the constructor was given."""
@@ -87,8 +85,7 @@ class SimpleClusterResolver(base.ClusterResolver):
         return self._num_accelerators or {}
 
     def _sources(self) -> dict[str, str]:
-        told = "the constructor's arguments"
-        return {"": told, "num_accelerators": told}
+        return {"": base.CONSTRUCTOR, "num_accelerators": base.CONSTRUCTOR}
 
 
 class UnionClusterResolver(base.ClusterResolver):
@@ -155,34 +152,11 @@ class UnionClusterResolver(base.ClusterResolver):
             return base.with_protocol(address, rpc_layer or self._rpc_layer)
         return self._resolvers[0].master(rpc_layer=rpc_layer)
 
-    @property
-    def task_type(self) -> str | None:
-        """This task's job: the keyword, or else the first resolver's."""
-        own = self._task_type
-        return self._resolvers[0].task_type if own is None else own
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """This task's index: the keyword, or else the first resolver's."""
-        own = self._task_id
-        return self._resolvers[0].task_id if own is None else own
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
-
-    @property
-    def rpc_layer(self) -> str | None:
-        """The protocol: the keyword, or else the first resolver's."""
-        return self._rpc_layer or self._resolvers[0].rpc_layer
-
-    @rpc_layer.setter
-    def rpc_layer(self, rpc_layer: str | None) -> None:
-        self._rpc_layer = rpc_layer
+    def _answer(self, what: str) -> Any:
+        own = super()._answer(what)
+        # An empty protocol is none, while task 0 is a task.
+        is_set = bool(own) if what == "rpc_layer" else own is not None
+        return own if is_set else getattr(self._resolvers[0], what)
 
     @property
     def environment(self) -> str | None:
@@ -200,16 +174,11 @@ class UnionClusterResolver(base.ClusterResolver):
 
     def _sources(self) -> dict[str, str]:
         names = [type(r).__name__ for r in self._resolvers]
-        own = {
-            what
-            for what in ("task_type", "task_id", "rpc_layer")
-            if getattr(self, f"_{what}") is not None
-        }
         return {
             "": names[0],
             "num_accelerators": names[0],
             "cluster": " and ".join(names),
-            **dict.fromkeys(own, "the constructor's arguments"),
+            **self._sources_of_set(base.CONSTRUCTOR),
         }
 
 

@@ -14,7 +14,7 @@ TASKS_PER_NODE = "SLURM_STEP_TASKS_PER_NODE"
 NODE = "SLURM_NODEID"
 LOCAL = "SLURM_LOCALID"
 GPUS_PER_TASK = "SLURM_GPUS_PER_TASK"
-_CUDA = "CUDA_VISIBLE_DEVICES"
+_CUDA = accelerators.VISIBLE_GPUS
 
 
 def in_step() -> bool:
@@ -164,9 +164,9 @@ class SlurmClusterResolver(base.ClusterResolver):
     def _sources(self) -> dict[str, str]:
         return {
             "": RANK,
-            "rpc_layer": "the constructor's arguments",
+            "rpc_layer": base.CONSTRUCTOR,
             "cluster": f"{NODES}, {TASKS_PER_NODE} and port_base",
-            "num_accelerators": f"{_CUDA}, nvidia-smi or the constructor's arguments",
+            "num_accelerators": f"{_CUDA}, nvidia-smi or {base.CONSTRUCTOR}",
         }
 
 

@@ -55,39 +55,16 @@ class TFConfigClusterResolver(base.ClusterResolver):
         rpc_layer: str | None = None,
         environment: str | None = None,
     ) -> None:
-        self._task_type = task_type
-        self._task_id = task_id
-        self._rpc_layer = rpc_layer
+        self._task_type, self._task_id, self._rpc_layer = task_type, task_id, rpc_layer
         self._environment = environment
 
-    @property
-    def task_type(self) -> str | None:
-        """This task's job: as set, or else as in TF_CONFIG."""
-        own = self._task_type
-        return read().task_type if own is None else str(own)
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """This task's index: as set, or else as in TF_CONFIG."""
-        own = self._task_id
-        return read().task_id if own is None else int(own)
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
-
-    @property
-    def rpc_layer(self) -> str | None:
-        """The protocol: as set, or else as in TF_CONFIG."""
-        return read().rpc_layer if self._rpc_layer is None else self._rpc_layer
-
-    @rpc_layer.setter
-    def rpc_layer(self, rpc_layer: str | None) -> None:
-        self._rpc_layer = rpc_layer
+    def _answer(self, what: str) -> Any:
+        own = super()._answer(what)
+        if own is None:
+            return getattr(read(), what)
+        if what == "rpc_layer":
+            return own
+        return int(own) if what == "task_id" else str(own)
 
     @property
     def environment(self) -> str | None:
@@ -123,12 +100,7 @@ class TFConfigClusterResolver(base.ClusterResolver):
 
     def _sources(self) -> dict[str, str]:
         there = VARIABLE if VARIABLE in os.environ else f"{VARIABLE} is not set"
-        own = {
-            what
-            for what in ("task_type", "task_id", "rpc_layer", "environment")
-            if getattr(self, f"_{what}") is not None
-        }
-        return {"": there, **dict.fromkeys(own, "set by the program")}
+        return {"": there, **self._sources_of_set(base.PROGRAM, "environment")}
 
 
 def read() -> TFConfig:
@@ -222,8 +194,7 @@ def _cluster(jobs: object) -> cluster_tasks.ClusterSpec:
         raise ValueError(
             f"{VARIABLE} has {total:,} tasks; at most {untrusted.MAX_TASKS:,} are read."
         )
-    owners = {f"{j} {i}": a for j, tasks in checked.items() for i, a in tasks.items()}
-    untrusted.unique(VARIABLE, owners)
+    untrusted.unique(VARIABLE, checked)
     return cluster_tasks.ClusterSpec(checked)
 
 

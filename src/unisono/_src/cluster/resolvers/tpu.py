@@ -95,7 +95,7 @@ class TPUClusterResolver(base.ClusterResolver):
         """A resolver for the TPU; JAX starts the hardware itself when it is used."""
         return cls(tpu, zone, project)
 
-    _source = "the constructor's arguments"
+    _source = base.CONSTRUCTOR
 
     def _find(self) -> str:
         """What the environment says of the TPU; also its workers, if it names them."""
@@ -214,7 +214,7 @@ def _read_endpoints(name: str, text: str) -> list[str]:
 def _check_workers(name: str, addresses: list[str]) -> None:
     if len(addresses) > untrusted.MAX_TASKS:
         raise ValueError(f"{name} names {len(addresses):,} workers, too many.")
-    untrusted.unique(name, {f"worker {i}": a for i, a in enumerate(addresses)})
+    untrusted.unique(name, {"worker": addresses})
 
 
 def _full_name(tpu: str, zone: str | None, project: str | None) -> str:

@@ -9,7 +9,7 @@ import flax
 from flax import nnx
 from flax.nnx import tracers
 
-from unisono._src.integrations import attribute_patches
+from unisono._src.integrations import attribute_patches, replica_draws
 from unisono._src.integrations.flax import training, variables
 
 _OLDEST = (0, 12)
@@ -19,22 +19,16 @@ _graphs: Any = getattr(nnx, "graphlib", None) or nnx.graph
 
 @functools.cache
 def _patches() -> attribute_patches.Patches:
-    version = tuple(int(x) for x in flax.__version__.split(".")[:2])
     kind: Any = type(nnx.Variable)
-    if version < _OLDEST or not hasattr(kind, "_variable_meta_call"):
-        oldest = ".".join(map(str, _OLDEST))
-        raise RuntimeError(
-            f"unisono works with Flax {oldest} or newer, but flax "
-            f"{flax.__version__} is loaded. Install a newer one: pip install "
-            f"'flax>={oldest}'."
-        )
+    is_fit = hasattr(kind, "_variable_meta_call")
+    attribute_patches.check_version("Flax", flax, _OLDEST, is_fit)
     return attribute_patches.Patches(
         [
             (kind, "_variable_meta_call", variables.creating),
             (tracers, "current_jax_trace", variables.tracing),
             (_graphs, "unflatten", variables.rebuilding),
             (nnx.Optimizer, "update", training.updating),
-            (nnx.RngStream, "__call__", training.drawing),
+            (nnx.RngStream, "__call__", replica_draws.drawing),
             (nnx.metrics.Welford, "__init__", training.refusing),
         ]
     )

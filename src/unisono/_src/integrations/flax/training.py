@@ -1,4 +1,4 @@
-"""NNX optimizers and random streams in replica context."""
+"""NNX optimizers and metrics in replica context."""
 
 from __future__ import annotations
 
@@ -58,22 +58,6 @@ def _reduce_and_update(
 
         known[key] = function.Function(update)
     return known[key](arrays, kwargs)
-
-
-def drawing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`RngStream.__call__`, which gives each replica keys of its own."""
-
-    @functools.wraps(original)
-    def draw(self: Any) -> Any:
-        key = original(self)
-        frame = ambient.current()
-        if frame.mode != ambient.REPLICA or frame.port is None:
-            return key
-        if frame.port.replicas == 1:
-            return key
-        return jax.random.fold_in(key, frame.replica.replica_id_in_sync_group)
-
-    return draw
 
 
 def refusing(original: Callable[..., None]) -> Callable[..., None]:

@@ -12,7 +12,7 @@ from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.random import seed_generator
 
 from unisono._src.foundation import ambient
-from unisono._src.integrations import attribute_patches
+from unisono._src.integrations import attribute_patches, replica_draws
 from unisono._src.integrations.keras import (
     optimizers,
     positions,
@@ -50,7 +50,7 @@ def _patches() -> attribute_patches.Patches:
                 "apply",
                 optimizers.applying,
             ),
-            (seed_generator.SeedGenerator, "next", random.drawing),
+            (seed_generator.SeedGenerator, "next", replica_draws.drawing),
             (seed_generator, "global_seed_generator", random.shared),
         ]
     )

@@ -22,14 +22,7 @@ def check() -> None:
     Raises:
         RuntimeError: it is too old.
     """
-    version = tuple(int(x) for x in keras.__version__.split(".")[:2])
-    if version < _OLDEST:
-        oldest = ".".join(map(str, _OLDEST))
-        raise RuntimeError(
-            f"unisono works with Keras {oldest} or newer, but keras "
-            f"{keras.__version__} is loaded. Install a newer one: pip install "
-            f"'keras>={oldest}'."
-        )
+    attribute_patches.check_version("Keras", keras, _OLDEST)
 
 
 def obstacle() -> str | None:

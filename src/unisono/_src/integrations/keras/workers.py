@@ -80,9 +80,6 @@ def together(step: Callable[..., Any], topology: Topology) -> Callable[..., Any]
             outputs, new = step(state, data)
             return jax.tree.map(own, outputs), new
         except Exception as error:
-            explained = watchdog.explain(error)
-            if explained is error:
-                raise
-            raise explained from error
+            watchdog.raise_explained(error)
 
     return run

@@ -1,46 +1,34 @@
-"""TensorBoard's event files: records of a small protocol buffer each.
-
-Written here, because the format is old and four fields of it are enough for scalars.
-"""
+"""TensorBoard's event files: records of a small protocol buffer each."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import pathlib
 import socket
-import struct
 import threading
 import time
+from typing import Any
 
-import numpy as np
-
+from unisono._src.foundation import messages
 from unisono._src.input.sources import tfrecord_writer
 
-_VERSION = b"brain.Event:2"
 _numbers = itertools.count()
 
-# Field number and wire type, as protocol buffers put them together.
-_WALL_TIME, _STEP, _FILE_VERSION, _SUMMARY = 0x09, 0x10, 0x1A, 0x2A
-_VALUE = 0x0A
-_TAG, _SIMPLE_VALUE = 0x0A, 0x15
+
+@functools.cache
+def _message() -> Any:
+    return messages.classes(
+        Event="optional double wall_time = 1; optional int64 step = 2;"
+        "optional string file_version = 3; optional Summary summary = 5",
+        Summary="repeated Value value = 1",
+        Value="optional string tag = 1; optional float simple_value = 2",
+    )["Event"]
 
 
-def _varint(number: int) -> bytes:
-    number &= (1 << 64) - 1
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
-
-
-def _bytes(field: int, data: bytes) -> bytes:
-    return bytes([field]) + _varint(len(data)) + data
-
-
-def _event(payload: bytes) -> bytes:
-    return bytes([_WALL_TIME]) + struct.pack("<d", time.time()) + payload
+def _event(**fields: Any) -> bytes:
+    return _message()(wall_time=time.time(), **fields).SerializeToString()
 
 
 def scalar(name: str, value: float, step: int) -> bytes:
@@ -48,11 +36,7 @@ def scalar(name: str, value: float, step: int) -> bytes:
 
     Values are kept in single precision; those beyond it are infinite.
     """
-    with np.errstate(over="ignore"):
-        single = np.array(value, "<f4")
-    number = bytes([_SIMPLE_VALUE]) + single.tobytes()
-    summary = _bytes(_VALUE, _bytes(_TAG, name.encode()) + number)
-    return _event(bytes([_STEP]) + _varint(step) + _bytes(_SUMMARY, summary))
+    return _event(step=step, summary={"value": [{"tag": name, "simple_value": value}]})
 
 
 class EventFile:
@@ -74,7 +58,7 @@ class EventFile:
         self._file = tfrecord_writer.TFRecordWriter(folder / name)
         self._most, self._seconds = most, seconds
         self._waiting, self._flushed = 0, time.monotonic()
-        self._file.write(_event(_bytes(_FILE_VERSION, _VERSION)))
+        self._file.write(_event(file_version="brain.Event:2"))
         self.flush()
 
     def write(self, event: bytes) -> None:
