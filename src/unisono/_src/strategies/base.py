@@ -103,6 +103,7 @@ class Strategy:
     """
 
     _is_default = False
+    _resolver: Any = None
 
     def __init__(self, extended: extended_lib.StrategyExtended) -> None:
         self._extended = extended
@@ -120,7 +121,7 @@ class Strategy:
     @property
     def cluster_resolver(self) -> Any:
         """The resolver of a multi-worker strategy; None for one machine."""
-        return None
+        return self._resolver
 
     def scope(self) -> Any:
         """Context manager that makes this strategy current.
@@ -281,6 +282,10 @@ class Strategy:
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if self._is_default:
+            raise RuntimeError(
+                f"Should only create a single instance of {type(self).__name__}"
+            )
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         twin.__dict__.update(self.__dict__)
@@ -289,6 +294,8 @@ class Strategy:
         return twin
 
     def __repr__(self) -> str:
+        if self._is_default:
+            return f"<{type(self).__name__}>"
         return f"<{type(self).__name__} of {self.num_replicas_in_sync} replicas>"
 
 

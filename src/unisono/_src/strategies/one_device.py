@@ -18,24 +18,6 @@ from unisono._src.values import collectives
 class _OneDeviceExtended(local.SingleExtended):
     """One replica on a device; aggregation has no effect."""
 
-    def __init__(self, container_strategy: Any, topology: Topology) -> None:
-        super().__init__(container_strategy)
-        self._topology = topology
-        self.__placement = frames.Placement(
-            container_strategy,
-            topology,
-            frames.Policy.PLAIN,
-            topology.devices[0],
-            topology.names[0],
-        )
-
-    def _rebind(self, container: Any) -> None:
-        type(self).__init__(self, container, self._topology)
-
-    @property
-    def _placement(self) -> frames.Placement:
-        return self.__placement
-
     @contextlib.contextmanager
     def _entered(self, **changes: Any) -> Iterator[None]:
         with ambient.pushed(copy=0, **changes):
@@ -77,4 +59,8 @@ class OneDeviceStrategy(base.Strategy):
     """
 
     def __init__(self, device: Any) -> None:
-        super().__init__(_OneDeviceExtended(self, Topology.of([device])))
+        topology = Topology.of([device])
+        placement = frames.Placement(
+            self, topology, frames.Policy.PLAIN, topology.home, topology.names[0]
+        )
+        super().__init__(_OneDeviceExtended(self, placement))

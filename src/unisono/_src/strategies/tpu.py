@@ -23,7 +23,7 @@ from unisono._src.strategies import base, replicated
 from unisono._src.workers import tpu_system
 
 
-class _TPUExtended(replicated.ReplicatedExtended):
+class _TPUExtended(replicated.Replicated):
     """Replicas of logical devices."""
 
     _has_static_shapes = True
@@ -109,11 +109,6 @@ class TPUStrategy(base.Strategy):
             above,
         )
         super().__init__(_TPUExtended(self, placement))
-
-    @property
-    def cluster_resolver(self) -> Any:
-        """Says which TPU."""
-        return self._resolver
 
     @property
     def _topology(self) -> Topology:
