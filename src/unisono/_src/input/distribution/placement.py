@@ -14,7 +14,7 @@ from unisono._src.machines.topology import Topology
 from unisono._src.values import distributed
 
 
-class Placed(cursors.Derived):
+class Placed(cursors.OfSource):
     """Steps as the program sees them: each value on its replica's device.
 
     Args:

@@ -168,7 +168,7 @@ def _within_a_batch() -> ValueError:
     )
 
 
-class Whole(cursors.Derived):
+class Whole(cursors.OfSource):
     """One replica: every element as it is, batched or not."""
 
     def read(self, count: int) -> list[Step]:
@@ -181,7 +181,7 @@ class Whole(cursors.Derived):
 
     def get_state(self) -> dict[str, Any]:
         """An element; for one replica as for many."""
-        return {"turn": 0, **super().get_state()}
+        return {"turn": 0, "source": self._source.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue at an element.
@@ -191,7 +191,7 @@ class Whole(cursors.Derived):
         """
         if state["turn"]:
             raise _within_a_batch()
-        super().set_state(state)
+        self._source.set_state(state["source"])
 
 
 class Dealt(cursors.Cursor):

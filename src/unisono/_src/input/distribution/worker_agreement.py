@@ -20,7 +20,7 @@ _FAILED = "!"
 _LARGEST_REPORT = 4000
 
 
-class Together(cursors.Derived):
+class Together(cursors.OfSource):
     """Steps of several workers, as many for each as the one with the most data has.
 
     A worker without data gets empty parts, so that all make the same steps. What each

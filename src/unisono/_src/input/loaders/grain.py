@@ -14,18 +14,16 @@ from unisono._src.input.sources import columnar, iterables
 class GrainLoader(iterables.Loader):
     """A pipeline of Grain's; its iterators know their position."""
 
+    # Not copied yet.
+    makes_new = False
+
     def cursor(self) -> cursors.Cursor:
         """Grain's iterator."""
         columnar.allow_flags()
         return columnar.Wrapped(iter(self.source))
 
-    @property
-    def is_fresh(self) -> bool:
-        """Not copied yet."""
-        return False
 
-
-class _Numbered(columnar.Wrapped):
+class _Numbered(columnar.OfGrain):
     """The elements of a `MapDataset`, which Grain reads in threads."""
 
     def __init__(self, source: Any) -> None:
@@ -34,7 +32,7 @@ class _Numbered(columnar.Wrapped):
 
     def read(self, count: int) -> list[Any]:
         try:
-            found = super().read(count)
+            found = columnar.read(self._iterator, count)
         except Exception:
             self._pass_over()
             raise

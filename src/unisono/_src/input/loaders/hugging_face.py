@@ -41,7 +41,7 @@ class _Table:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class HuggingFaceTable(nodes.Node):
+class HuggingFaceTable(nodes.Indexed):
     """A `datasets.Dataset`: examples, to be batched."""
 
     source: Any

@@ -87,9 +87,12 @@ class _Batches(cursors.Cursor):
         self._next = state["next"]
         self._is_pass = True
 
+    def close(self) -> None:
+        """Nothing to give back."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class KerasBatches(iterables.Loader):
+class KerasBatches(iterables.Loader, nodes.Disturbed):
     """A Keras `PyDataset`: batches by number. Its own workers are not started."""
 
     is_pass: bool = True

@@ -62,10 +62,11 @@ def _gathered(x: np.ndarray, indices: np.ndarray, blank: nodes.Blank) -> np.ndar
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Tensors(nodes.Node):
+class Tensors(nodes.Indexed):
     """One element."""
 
     element: Any
+    cardinality = 1
 
     def cursor(self) -> cursors.Cursor:
         """The one element."""
@@ -81,17 +82,12 @@ class Tensors(nodes.Node):
         """The one row."""
         return cursors.Count(1)
 
-    @property
-    def cardinality(self) -> int:
-        """One."""
-        return 1
-
     def _spec(self) -> Any:
         return elements.spec_of(self.element)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Slices(nodes.Node):
+class Slices(nodes.Indexed):
     """The rows of arrays."""
 
     arrays: Any
@@ -167,13 +163,19 @@ class _Steps:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Range(nodes.Node):
-    """An arithmetic progression of integers."""
+class Range(nodes.Indexed):
+    """An arithmetic progression of integers.
+
+    Attributes:
+        is_endless: whether it is as long as whatever it is paired with; `stop` is then
+            so large that no one counts to it.
+    """
 
     start: int
     stop: int
     step: int
     dtype: np.dtype
+    is_endless: bool = False
 
     def cursor(self) -> cursors.Cursor:
         """Number after number."""
@@ -185,11 +187,13 @@ class Range(nodes.Node):
 
     def indices(self) -> cursors.Cursor:
         """Every number."""
-        return cursors.Count(self.cardinality)
+        return cursors.Count(self.stop if self.is_endless else self.cardinality)
 
     @property
     def cardinality(self) -> int:
         """How many numbers."""
+        if self.is_endless:
+            return nodes.INFINITE
         return len(range(self.start, self.stop, self.step))
 
     def _spec(self) -> Any:
@@ -198,19 +202,6 @@ class Range(nodes.Node):
     def __str__(self) -> str:
         step = f", {self.step}" if self.step != 1 else ""
         return f"Range({self.start}, {self.stop}{step})"
-
-
-class Endless(Range):
-    """A progression that is as long as whatever it is paired with."""
-
-    @property
-    def cardinality(self) -> int:
-        """Infinite."""
-        return nodes.INFINITE
-
-    def indices(self) -> cursors.Cursor:
-        """So many that no one counts to the end."""
-        return cursors.Count(self.stop)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -244,6 +235,8 @@ class Generated(nodes.Node):
     make: Callable[[], Iterable[Any]]
     signature: Any = None
     size: int = nodes.UNKNOWN
+    # Copied: a generator may fill the same array again and again.
+    makes_new = True
 
     @property
     def samples_spec(self) -> bool:  # type: ignore[override]
@@ -267,21 +260,23 @@ class Generated(nodes.Node):
         """Unknown unless the source told it."""
         return self.size
 
-    @property
-    def is_fresh(self) -> bool:
-        """Copied: a generator may fill the same array again and again."""
-        return True
-
     def _spec(self) -> Any:
-        if self.signature is not None:
-            return self.signature
-        element = nodes.first(self)
-        if element is None:
-            raise ValueError(
-                "Cannot tell the element_spec of an empty iterable; give it with "
-                "Dataset.from_generator(..., output_signature=...)."
-            )
-        return elements.spec_of(element)
+        return first_spec(self) if self.signature is None else self.signature
+
+
+def first_spec(node: nodes.Node) -> Any:
+    """The spec of the first element.
+
+    Raises:
+        ValueError: there is none.
+    """
+    element = nodes.first(node)
+    if element is None:
+        raise ValueError(
+            "Cannot tell the element_spec of an empty iterable; give it with "
+            "Dataset.from_generator(..., output_signature=...)."
+        )
+    return elements.spec_of(element)
 
 
 def conform(element: Any, signature: Any) -> Any:

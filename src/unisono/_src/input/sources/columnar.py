@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,25 +26,21 @@ def allow_flags() -> None:
         flags.mark_as_parsed()
 
 
-class Wrapped(cursors.Cursor):
-    """An iterator of Grain's: it has positions of its own."""
+def read(iterator: Iterator[Any], count: int) -> list[Any]:
+    """The next elements of an iterator of Grain's, fewer at its end."""
+    return [
+        elements.convert(loader_structures.structured(element))
+        for element in itertools.islice(iterator, count)
+    ]
+
+
+class OfGrain(cursors.Cursor, abc.ABC):
+    """An iterator of Grain's, which has positions of its own; abstract."""
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
         # Where a closed one was.
         self._last: dict[str, Any] | None = None
-
-    def read(self, count: int) -> list[Any]:
-        """Element by element."""
-        found = []
-        for _ in range(count):
-            try:
-                found.append(
-                    elements.convert(loader_structures.structured(next(self._iterator)))
-                )
-            except StopIteration:
-                break
-        return found
 
     def get_state(self) -> dict[str, Any]:
         """Grain's, which may be bytes."""
@@ -72,6 +70,14 @@ class Wrapped(cursors.Cursor):
         close = getattr(iterator, "close", None)
         if close is not None:
             close()
+
+
+class Wrapped(OfGrain):
+    """The elements of an iterator of Grain's."""
+
+    def read(self, count: int) -> list[Any]:
+        """Element by element."""
+        return read(self._iterator, count)
 
 
 def _unreadable(paths: Sequence[str], kind: str, reason: Exception) -> Exception:
@@ -142,6 +148,7 @@ class Parquet(nodes.Node):
 
     files: tuple[str, ...]
     kind = "Parquet"
+    cardinality = nodes.UNKNOWN
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
@@ -197,7 +204,7 @@ def _check_alone(path: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ArrayRecord(nodes.Node):
+class ArrayRecord(nodes.Indexed):
     """The records of ArrayRecord files, in any order at the price of none."""
 
     files: tuple[str, ...]

@@ -350,6 +350,9 @@ class Files(nodes.Node):
     files: tuple[str, ...]
     compression: str | None = None
     layout: tuple[int, int, int] = (0, 0, 0)
+    cardinality = nodes.UNKNOWN
+    # Text cannot be changed.
+    makes_new = True
 
     def cursor(self) -> cursors.Cursor:
         """Record after record, file after file."""
@@ -357,11 +360,6 @@ class Files(nodes.Node):
 
     def _spec(self) -> Any:
         return specs.TensorSpec((), object)
-
-    @property
-    def is_fresh(self) -> bool:
-        """Text cannot be changed."""
-        return True
 
     def __str__(self) -> str:
         return f"{self.kind}({len(self.files)} files)"

@@ -105,13 +105,17 @@ class Once:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OneShot(arrays.Generated):
+class OneShot(nodes.Node, nodes.Disturbed):
     """The elements of an iterator."""
 
     make: Once
+    samples_spec = True
+    makes_new = True
+    cardinality = nodes.UNKNOWN
 
-    def _elements(self) -> Iterator[Any]:
-        return self.make()
+    def cursor(self) -> cursors.Cursor:
+        """The iterator, once."""
+        return cursors.Iterated(self.make)
 
     def sampled(self) -> nodes.Node:
         """The first element, without taking it away."""
@@ -121,7 +125,7 @@ class OneShot(arrays.Generated):
         return arrays.Listed(tuple(first))
 
     def _spec(self) -> Any:
-        return unfixed(super()._spec())
+        return unfixed(arrays.first_spec(self))
 
 
 class Numbered:
@@ -165,6 +169,8 @@ class Loader(nodes.Node):
 
     source: Any
     samples_spec = True
+    # Copied: a loader may fill the same array again and again.
+    makes_new = True
 
     def cursor(self) -> cursors.Cursor:
         """From the beginning."""
@@ -195,11 +201,6 @@ class Loader(nodes.Node):
             return len(self.source)
         except (TypeError, NotImplementedError):
             return nodes.UNKNOWN
-
-    @property
-    def is_fresh(self) -> bool:
-        """Copied: a loader may fill the same array again and again."""
-        return True
 
     def _spec(self) -> Any:
         element = nodes.first(self)

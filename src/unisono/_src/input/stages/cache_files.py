@@ -257,7 +257,7 @@ class _Filling(cursors.Cursor):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FileCache(nodes.Unary):
+class FileCache(nodes.Passing):
     """Elements kept in a file after the first pass."""
 
     filename: str
@@ -273,6 +273,11 @@ class FileCache(nodes.Unary):
         if os.path.exists(self.path):
             return Reading(self.path, like=lambda: self.spec, check=self._check)
         return _Filling(self)
+
+    @property
+    def cardinality(self) -> int:
+        """That of the parent."""
+        return self.parent.cardinality
 
     def _check(self, element: Any) -> None:
         """Raise `InvalidArgumentError` if it cannot be one of this dataset."""

@@ -116,17 +116,13 @@ def _frozen(element: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Cache(nodes.Selecting):
+class Cache(nodes.Keeping):
     """Elements kept after the first pass."""
 
     store: Store
-    keeps_spec = True
+    # What is kept must not be changed.
+    makes_new = False
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """Kept in memory."""
         return _Cached(make, self.store)
-
-    @property
-    def is_fresh(self) -> bool:
-        """What is kept must not be changed."""
-        return False

@@ -56,14 +56,10 @@ class _Chosen(mixing.Parallel):
 class Choose(nodes.Node):
     """Elements from one of several datasets, as a dataset of numbers says."""
 
-    choices: nodes.Node
     inputs: tuple[nodes.Node, ...]
+    choices: nodes.Node
     stop: bool
-
-    @property
-    def parents(self) -> tuple[nodes.Node, ...]:
-        """The inputs, then the choices."""
-        return (*self.inputs, self.choices)
+    cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """Follow the choices."""

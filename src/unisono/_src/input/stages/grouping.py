@@ -150,7 +150,7 @@ class _Grouped(cursors.Cursor):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class GroupByWindow(nodes.Unary):
+class GroupByWindow(nodes.Unary, nodes.Disturbed):
     """The elements of datasets that are made of groups.
 
     Attributes:
@@ -168,6 +168,7 @@ class GroupByWindow(nodes.Unary):
     told: Any = None
     order: seeds.Order = dataclasses.field(default_factory=seeds.drawn)
     samples_spec = True
+    cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """Group after group."""
@@ -185,11 +186,6 @@ class GroupByWindow(nodes.Unary):
         """
         made = self.reduce_fn(np.int64(key), self.wrap(group))
         return mixing.plan_of(made, "reduce_func")
-
-    @property
-    def cardinality(self) -> int:
-        """Unknown before it has run."""
-        return nodes.UNKNOWN
 
     def _spec(self) -> Any:
         if self.told is not None:

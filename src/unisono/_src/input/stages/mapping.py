@@ -148,11 +148,11 @@ class _Threaded(cursors.Cursor):
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _Tuned(cursors.Derived):
+class _Tuned(cursors.Cursor):
     """Begins one after the other, and goes on in threads if the function is slow."""
 
     def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
-        super().__init__(source)
+        self._source = source
         self._fn = fn
         self._took: list[float] = []
         self._inner: cursors.Cursor | None = None
@@ -183,7 +183,9 @@ class _Tuned(cursors.Derived):
         return super().skip(count) if self._inner is None else self._inner.skip(count)
 
     def get_state(self) -> dict[str, Any]:
-        found = super().get_state() if self._inner is None else self._inner.get_state()
+        if self._inner is None:
+            return {"trail": cursors.at(self._source.get_state())}
+        found = self._inner.get_state()
         return found if "trail" in found else {"trail": cursors.at(found["source"])}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -192,6 +194,9 @@ class _Tuned(cursors.Derived):
             return
         self._source.set_state(state["trail"]["source"])
         self._source.skip(state["trail"]["pass"])
+
+    def cancel(self) -> None:
+        self._source.cancel()
 
     def close(self) -> None:
         if self._inner is not None:
@@ -204,26 +209,39 @@ def _cores() -> int:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Map(nodes.Unary):
+class Map(nodes.Unary, nodes.Disturbed):
     """A function of every element.
 
     Attributes:
         fn: the user's function.
         parallel: None, a number of threads, or `AUTOTUNE`.
+        run: makes the cursor, where threads do not.
     """
 
     fn: Callable[..., Any]
     parallel: int | None = None
+    run: Callable[[Map], cursors.Cursor] | None = None
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
         """What the function makes of each element."""
+        if self.run is not None:
+            return self.run(self)
         source = self.parent.cursor()
         if self.parallel is None or self.parallel == 1:
             return _Mapped(source, self.fn)
         if self.parallel == AUTOTUNE:
             return _Tuned(source, self.fn)
         return _Threaded(source, self.fn, self.parallel)
+
+    @property
+    def cardinality(self) -> int:
+        """That of the parent."""
+        return self.parent.cardinality
+
+    def sampled(self) -> nodes.Node:
+        """For one element no process is started."""
+        return self if self.run is None else Map(self.parent, self.fn)
 
     def _spec(self) -> Any:
         return mapped_spec(lambda e: elements.spec_of(apply(self.fn, e)), self.parent)
@@ -287,6 +305,9 @@ def _merged(a: Any, b: Any) -> Any:
 
 
 class _Filtered(cursors.Called):
+    # Which elements there are only the predicate knows.
+    sees_all = True
+
     def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
         super().__init__(source)
         self._predicate = predicate
@@ -309,10 +330,6 @@ class _Filtered(cursors.Called):
                 break
         return found
 
-    def skip(self, count: int) -> int:
-        # Which elements there are only the predicate knows.
-        return cursors.Cursor.skip(self, count)
-
 
 def truth(predicate: Callable[..., Any], element: Any) -> bool:
     """What a predicate says of an element.
@@ -331,10 +348,11 @@ def truth(predicate: Callable[..., Any], element: Any) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Filter(nodes.Unary):
+class Filter(nodes.Passing):
     """The elements for which a predicate holds."""
 
     predicate: Callable[..., Any]
+    makes_new = None
 
     def cursor(self) -> cursors.Cursor:
         """Ask the predicate of each."""
@@ -344,11 +362,6 @@ class Filter(nodes.Unary):
     def cardinality(self) -> int:
         """Unknown before it has run."""
         return nodes.UNKNOWN
-
-    @property
-    def is_fresh(self) -> bool:
-        """That of the parent."""
-        return self.parent.is_fresh
 
     def __str__(self) -> str:
         return f"Filter({getattr(self.predicate, '__name__', 'predicate')})"

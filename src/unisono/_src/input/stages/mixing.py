@@ -70,7 +70,7 @@ class _ZippedRows:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Zip(nodes.Node):
+class Zip(nodes.Indexed):
     """One element of each dataset at a time.
 
     Attributes:
@@ -81,11 +81,6 @@ class Zip(nodes.Node):
     inputs: tuple[nodes.Node, ...]
     structure: Any
 
-    @property
-    def parents(self) -> tuple[nodes.Node, ...]:
-        """The inputs."""
-        return self.inputs
-
     def cursor(self) -> cursors.Cursor:
         """Ends with the shortest."""
         rows = self.rows()
@@ -95,10 +90,11 @@ class Zip(nodes.Node):
 
     def rows(self) -> Any:
         """If every input is all rows of a table."""
-        parts = [n.rows() for n in self.inputs]
-        if any(p is None for p in parts):
+        inputs = [n for n in self.inputs if isinstance(n, nodes.Indexed)]
+        parts = [n.rows() for n in inputs]
+        if len(parts) < len(self.inputs) or any(p is None for p in parts):
             return None
-        if not all(isinstance(n.indices(), cursors.Count) for n in self.inputs):
+        if not all(isinstance(n.indices(), cursors.Count) for n in inputs):
             return None
         return _ZippedRows(parts, self.structure)
 
@@ -160,11 +156,7 @@ class Concatenate(nodes.Node):
     """One dataset after the other."""
 
     inputs: tuple[nodes.Node, ...]
-
-    @property
-    def parents(self) -> tuple[nodes.Node, ...]:
-        """The inputs."""
-        return self.inputs
+    makes_new = None
 
     def cursor(self) -> cursors.Cursor:
         """Each to its end."""
@@ -183,11 +175,6 @@ class Concatenate(nodes.Node):
         for other in self.inputs[1:]:
             found = joined_spec(found, other.spec)
         return found
-
-    @property
-    def is_fresh(self) -> bool:
-        """If all are."""
-        return all(n.is_fresh for n in self.inputs)
 
 
 def joined_spec(a: Any, b: Any) -> Any:
@@ -352,7 +339,7 @@ def plan_of(made: Any, what: str) -> nodes.Node:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Interleave(nodes.Unary):
+class Interleave(nodes.Unary, nodes.Disturbed):
     """The elements of many datasets, a few from each in turn.
 
     Attributes:
@@ -366,15 +353,11 @@ class Interleave(nodes.Unary):
     block: int
     order: seeds.Order = dataclasses.field(default_factory=seeds.drawn)
     samples_spec = True
+    cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """Take turns."""
         return _Interleaved(self)
-
-    @property
-    def cardinality(self) -> int:
-        """Unknown before it has run."""
-        return nodes.UNKNOWN
 
     def sampled(self) -> nodes.Node:
         """Not counted as a pass."""

@@ -150,4 +150,4 @@ def resampled(
     chosen = dataset.zip(found, chances(1)).map(steps.source)
     # Not by the public method, which would call `class_func` to see the types.
     inputs = (original._node, kept._node)
-    return dataset._derive(choose_by_dataset.Choose(chosen._node, inputs, True))
+    return dataset._derive(choose_by_dataset.Choose(inputs, chosen._node, True))

@@ -32,7 +32,7 @@ def chosen(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nod
             f"Dataset.range; those of the given one are {spec}."
         )
     mixing.check_alike(inputs, "datasets")
-    return choose_by_dataset.Choose(choices, tuple(inputs), stop)
+    return choose_by_dataset.Choose(tuple(inputs), choices, stop)
 
 
 class _Drawn:
@@ -89,7 +89,7 @@ def sampled(
         drawn: nodes.Node = mapping.Map(
             mixing.Zip((numbers, plan), (0, 1)), _pick, None
         )
-        return choose_by_dataset.Choose(drawn, tuple(inputs), stop)
+        return choose_by_dataset.Choose(tuple(inputs), drawn, stop)
     if weights is None:
         weights = np.ones(len(inputs))
     chances = argument_checks.shares(weights, "weights", "dataset", len(inputs))
@@ -98,7 +98,7 @@ def sampled(
     if not given:
         return selecting.Take(inputs[0], 0)
     drawn = shuffling.RandomNumbers(_Drawn(chances[chances > 0] / chances.sum()), order)
-    return choose_by_dataset.Choose(drawn, tuple(given), stop)
+    return choose_by_dataset.Choose(tuple(given), drawn, stop)
 
 
 def _check_weights(spec: Any, count: int) -> None:

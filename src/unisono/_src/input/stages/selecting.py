@@ -13,6 +13,8 @@ Make = Callable[[], cursors.Cursor]
 
 
 class _Take(cursors.Derived):
+    kept = ("left",)
+
     def __init__(self, source: cursors.Cursor, count: int) -> None:
         super().__init__(source)
         self._left = count
@@ -26,13 +28,6 @@ class _Take(cursors.Derived):
         passed = self._source.skip(min(count, self._left))
         self._left -= passed
         return passed
-
-    def get_state(self) -> dict[str, Any]:
-        return {"left": self._left, **super().get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._left = state["left"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,6 +53,8 @@ class Take(nodes.Selecting):
 
 
 class _Skip(cursors.Derived):
+    kept = ("left",)
+
     def __init__(self, source: cursors.Cursor, count: int) -> None:
         super().__init__(source)
         self._left = count
@@ -67,13 +64,6 @@ class _Skip(cursors.Derived):
             self._source.skip(self._left)
             self._left = 0
         return self._source.read(count)
-
-    def get_state(self) -> dict[str, Any]:
-        return {"left": self._left, **super().get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._left = state["left"]
 
 
 class Nothing(cursors.Cursor):
@@ -89,6 +79,9 @@ class Nothing(cursors.Cursor):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to give back."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -120,6 +113,8 @@ SHARD_HINT = -1
 class _Shard(cursors.Derived):
     """Every `shards`-th element from `index` on."""
 
+    kept = ("begun",)
+
     def __init__(self, source: cursors.Cursor, shards: int, index: int) -> None:
         super().__init__(source)
         self._shards, self._index, self._begun = shards, index, False
@@ -137,13 +132,6 @@ class _Shard(cursors.Derived):
                 break
             found.append(one[0])
         return found
-
-    def get_state(self) -> dict[str, Any]:
-        return {"begun": self._begun, **super().get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._begun = state["begun"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -319,24 +319,22 @@ class _Permuted(cursors.Cursor):
                 "Continue with that version."
             )
 
+    def close(self) -> None:
+        """Nothing to give back."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Shuffle(nodes.Selecting):
+class Shuffle(nodes.Keeping):
     """Draws each element at random from the next `size` ones."""
 
     size: int
     order: Order
-    keeps_spec = True
-
-    def cursor(self) -> cursors.Cursor:
-        """Elements; rows are shuffled as indices."""
-        if self.rows() is not None:
-            return super().cursor()
-        return _ShuffledElements(self.parent.cursor(), self.size, self.order)
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Indices."""
+        """Elements; rows are shuffled as indices."""
         source = make()
+        if self.rows() is None:
+            return _ShuffledElements(source, self.size, self.order)
         if isinstance(source, cursors.Count) and source.length <= self.size:
             return _Permuted(source.length, self.order)
         return _ShuffledIndices(source, self.size, self.order)
@@ -395,9 +393,12 @@ class _Drawn(cursors.Cursor):
         self._seed, self._number = state["seed"], state["pass"]
         self._next, self._block = state["next"], (-1, None)
 
+    def close(self) -> None:
+        """Nothing to give back."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RandomNumbers(nodes.Node):
+class RandomNumbers(nodes.Node, nodes.Disturbed):
     """Integers without end.
 
     Attributes:
@@ -407,15 +408,11 @@ class RandomNumbers(nodes.Node):
 
     draw: Callable[[np.random.Generator, int], np.ndarray]
     order: Order
+    cardinality = nodes.INFINITE
 
     def cursor(self) -> cursors.Cursor:
         """Another pass."""
         return _Drawn(self)
-
-    @property
-    def cardinality(self) -> int:
-        """Infinite."""
-        return nodes.INFINITE
 
     def sampled(self) -> nodes.Node:
         """Not counted as a pass."""

@@ -25,32 +25,26 @@ _LAST_STRAW = 10_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Prefetch(nodes.Selecting):
+class Prefetch(nodes.Keeping):
     """Elements read ahead in a thread."""
 
     size: int
-    keeps_spec = True
-
-    def cursor(self) -> cursors.Cursor:
-        """Rows need no thread: choosing them costs nothing."""
-        if self.rows() is not None or self.size == 0:
-            return super().cursor() if self.rows() is not None else self.parent.cursor()
-        return prefetch.Ahead(self.parent.cursor(), self.size, f"prefetch of {self}")
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Indices as they are."""
-        return make()
+        """Rows need no thread: choosing them costs nothing."""
+        if self.size == 0 or self.rows() is not None:
+            return make()
+        return prefetch.Ahead(make(), self.size, f"prefetch of {self}")
 
     def __str__(self) -> str:
         return f"Prefetch({self.size})"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class WithOptions(nodes.Selecting):
+class WithOptions(nodes.Keeping):
     """The same elements; carries options."""
 
     options: Any
-    keeps_spec = True
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """As they are."""
@@ -99,6 +93,8 @@ class AssertCardinality(nodes.Selecting):
 
 
 class _Counted(cursors.Derived):
+    kept = ("seen",)
+
     def __init__(self, source: cursors.Cursor, expected: int) -> None:
         super().__init__(source)
         self._expected, self._seen = expected, 0
@@ -120,13 +116,6 @@ class _Counted(cursors.Derived):
                 f"contained {'more' if self._seen > self._expected else self._seen}."
             )
         return found
-
-    def get_state(self) -> dict[str, Any]:
-        return {"seen": self._seen, **super().get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._seen = state["seen"]
 
 
 class _Windows(cursors.Cursor):
@@ -239,6 +228,9 @@ def _restored(saved: dict[str, Any]) -> Any:
 
 
 class _Scanned(cursors.Called):
+    # The state passes through every element.
+    sees_all = True
+
     def __init__(self, source: cursors.Cursor, node: Scan) -> None:
         super().__init__(source)
         self._node, self._state = node, node.initial
@@ -254,10 +246,6 @@ class _Scanned(cursors.Called):
             self._keep(block)
             raise
         return found
-
-    def skip(self, count: int) -> int:
-        # The state passes through every element.
-        return cursors.Cursor.skip(self, count)
 
     def get_state(self) -> dict[str, Any]:
         carried = [_saved(x) for x in elements.leaves(self._state)]
@@ -280,6 +268,11 @@ class Scan(nodes.Unary):
     def cursor(self) -> cursors.Cursor:
         """Carry the state along."""
         return _Scanned(self.parent.cursor(), self)
+
+    @property
+    def cardinality(self) -> int:
+        """That of the parent."""
+        return self.parent.cardinality
 
     def call(self, state: Any, element: Any) -> tuple[Any, Any]:
         """The next state, and what becomes of an element.
@@ -305,6 +298,8 @@ class Scan(nodes.Unary):
 
 
 class _While(cursors.Derived):
+    kept = ("over",)
+
     def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
         super().__init__(source)
         self._predicate, self._over = predicate, False
@@ -318,16 +313,9 @@ class _While(cursors.Derived):
                 found.append(block[0])
         return found
 
-    def get_state(self) -> dict[str, Any]:
-        return {"over": self._over, **super().get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._over = state["over"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TakeWhile(nodes.Unary):
+class TakeWhile(nodes.Passing):
     """The elements before the first for which a predicate does not hold."""
 
     predicate: Callable[..., Any]
@@ -343,10 +331,8 @@ class TakeWhile(nodes.Unary):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Opaque(nodes.Selecting):
+class Opaque(nodes.Keeping):
     """The same elements; hides the batch size, as a parallel batch does."""
-
-    keeps_spec = True
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """As they are."""
@@ -396,7 +382,7 @@ class _Unique(cursors.Cursor):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Unique(nodes.Unary):
+class Unique(nodes.Passing):
     """Elements that were not there before."""
 
     def cursor(self) -> cursors.Cursor:
@@ -435,7 +421,7 @@ class _Tolerant(cursors.Derived):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class IgnoreErrors(nodes.Unary):
+class IgnoreErrors(nodes.Passing):
     """Elements whose making raises nothing."""
 
     log: bool
