@@ -8,6 +8,7 @@ what one replica sees of it.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 import itertools
@@ -234,7 +235,7 @@ def live_cells() -> list[Cell]:
     return sorted((c for c in found if c.array is not None), key=lambda c: c.serial)
 
 
-class StateFrame:
+class StateFrame(abc.ABC):
     """Reads and writes cells; abstract.
 
     Attributes:
@@ -247,30 +248,30 @@ class StateFrame:
     is_compiled = False
     versions = trace_versions.NONE
 
+    @abc.abstractmethod
     def whole(self, cell: Cell) -> Any:
         """What the cell stores."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def copy(self, cell: Cell, index: int | None) -> Any:
         """What replica `index` sees of the cell."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def set_whole(self, cell: Cell, value: Any) -> None:
         """Replace what the cell stores."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replace what replica `index` sees."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def create(self, cell: Cell, value: Any) -> None:
         """Give a new cell its first value, as one replica sees it."""
-        raise NotImplementedError
 
-    def assigned(self, cell: Cell, value: Any) -> None:
+    def assigned(self, cell: Cell, value: Any) -> None:  # noqa: B027
         """Take note of a value that was written through another frame."""
 
-    def settle(self, cell: Cell) -> None:
+    def settle(self, cell: Cell) -> None:  # noqa: B027
         """Let copies that were written while they are updated as one count."""
 
     def cells(self) -> Iterable[Cell]:

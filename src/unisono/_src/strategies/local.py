@@ -41,7 +41,7 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
         if self._placement is None:
             return dataset
         owner = self._container_strategy()
-        return pipelines.distributed_dataset.DistributedDataset(
+        return pipelines.distributed_dataset.DistributedBatches(
             dataset, self._topology, options, owner
         )
 

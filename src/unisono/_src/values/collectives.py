@@ -7,6 +7,7 @@ and *stacked*, one array whose first axis is the replicas.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ def is_eager(trace: Any) -> bool:
     return isinstance(trace, core.EvalTrace)
 
 
-class Port:
+class Port(abc.ABC):
     """How one replica meets the others; abstract.
 
     Attributes:

@@ -22,6 +22,11 @@ class GrainLoader(iterables.Loader):
         columnar.allow_flags()
         return columnar.Wrapped(iter(self.source))
 
+    @property
+    def cardinality(self) -> int:
+        """Its length, if it has one."""
+        return iterables.length(self.source)
+
 
 class _Numbered(columnar.OfGrain):
     """The elements of a `MapDataset`, which Grain reads in threads."""
@@ -50,8 +55,11 @@ class _Numbered(columnar.OfGrain):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class GrainTable(GrainLoader):
+class GrainTable(iterables.Loader):
     """A `MapDataset`: it knows how many elements there are."""
+
+    # Not copied yet.
+    makes_new = False
 
     def cursor(self) -> cursors.Cursor:
         """From the beginning."""

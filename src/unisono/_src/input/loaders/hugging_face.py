@@ -187,6 +187,8 @@ def _order(stream: Any) -> str | None:
 class HuggingFaceStream(iterables.Loader):
     """A `datasets.IterableDataset`: examples, to be batched."""
 
+    cardinality = nodes.UNKNOWN
+
     def cursor(self) -> cursors.Cursor:
         """From the beginning."""
         return _Stream(self)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src.input.plan import cursors, loader_structures, nodes
+from unisono._src.input.plan import cursors, elements, loader_structures, nodes
 from unisono._src.input.sources import iterables
 
 _LOG = logging.getLogger("unisono")
@@ -40,7 +40,7 @@ def to_node(loader: Any) -> nodes.Node | None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TorchLoader(iterables.Loader):
+class TorchLoader(iterables.Repeatable):
     """A `torch.utils.data.DataLoader`."""
 
     def cursor(self) -> cursors.Cursor:
@@ -61,8 +61,9 @@ class TorchLoader(iterables.Loader):
             for sampler in _samplers(self.source)
         )
 
-    def _structured(self, element: Any) -> Any:
-        return loader_structures.collated(element)
+    def _converted(self, element: Any) -> Any:
+        found = elements.convert(loader_structures.collated(element))
+        return elements.map_leaves(elements.owned, found)
 
 
 class _Replayed(cursors.Iterated):

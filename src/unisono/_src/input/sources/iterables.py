@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
@@ -164,43 +165,13 @@ def stopped(what: str) -> RuntimeError:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Loader(nodes.Node):
-    """Something that can be iterated again and again."""
+class Loader(nodes.Node, abc.ABC):
+    """Something of another library that gives elements; abstract."""
 
     source: Any
     samples_spec = True
     # Copied: a loader may fill the same array again and again.
     makes_new = True
-
-    def cursor(self) -> cursors.Cursor:
-        """From the beginning."""
-        return cursors.Iterated(self._elements)
-
-    def _elements(self) -> Iterator[Any]:
-        count = self.cardinality
-        total = None if count == nodes.UNKNOWN else count
-        exact = total is not None and self._is_exact()
-        return Elements(iter(self.source), self._converted, total, exact)
-
-    def _is_exact(self) -> bool:
-        """Whether its length is a promise."""
-        return False
-
-    def _converted(self, element: Any) -> Any:
-        found = elements.convert(self._structured(element))
-        return elements.map_leaves(elements.owned, found)
-
-    def _structured(self, element: Any) -> Any:
-        """Which of its parts are components."""
-        return loader_structures.structured(element)
-
-    @property
-    def cardinality(self) -> int:
-        """Its length, if it has one."""
-        try:
-            return len(self.source)
-        except (TypeError, NotImplementedError):
-            return nodes.UNKNOWN
 
     def _spec(self) -> Any:
         element = nodes.first(self)
@@ -212,6 +183,54 @@ class Loader(nodes.Node):
         if isinstance(self.source, Numbered):
             return str(self.source)
         return type(self.source).__name__
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Repeatable(Loader, abc.ABC):
+    """What Python can iterate over again and again; abstract."""
+
+    def _elements(self) -> Iterator[Any]:
+        count = self.cardinality
+        total = None if count == nodes.UNKNOWN else count
+        exact = total is not None and self._is_exact()
+        return Elements(iter(self.source), self._converted, total, exact)
+
+    @abc.abstractmethod
+    def _is_exact(self) -> bool:
+        """Whether its length is a promise."""
+
+    @abc.abstractmethod
+    def _converted(self, element: Any) -> Any:
+        """An element as arrays that no one else will change."""
+
+    @property
+    def cardinality(self) -> int:
+        """Its length, if it has one."""
+        return length(self.source)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plain(Repeatable):
+    """An object of no library that is known here."""
+
+    def cursor(self) -> cursors.Cursor:
+        """From the beginning."""
+        return cursors.Iterated(self._elements)
+
+    def _is_exact(self) -> bool:
+        return False
+
+    def _converted(self, element: Any) -> Any:
+        found = elements.convert(loader_structures.structured(element))
+        return elements.map_leaves(elements.owned, found)
+
+
+def length(source: Any) -> int:
+    """How many elements something says it has, or `nodes.UNKNOWN`."""
+    try:
+        return len(source)
+    except (TypeError, NotImplementedError):
+        return nodes.UNKNOWN
 
 
 def unfixed(spec: Any) -> Any:

@@ -45,10 +45,10 @@ class _Chosen(mixing.Parallel):
         return len(self._ended) >= wanted
 
     def get_state(self) -> dict[str, Any]:
-        return {"ended": sorted(self._ended), **super().get_state()}
+        return {"ended": sorted(self._ended), **self._positions()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
+        self._return_to(state)
         self._ended = set(state["ended"])
 
 

@@ -191,6 +191,3 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
         if self.told is not None:
             return self.told
         return mapping.mapped_spec(lambda e: self.made(0, [e]).spec, self.parent)
-
-    def __str__(self) -> str:
-        return "GroupByWindow"

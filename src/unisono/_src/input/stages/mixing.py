@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
@@ -14,18 +15,16 @@ from unisono._src.input.plan import cursors, elements, nodes, seeds
 from unisono._src.input.stages import mapping
 
 
-class Parallel(cursors.Cursor):
+class Parallel(cursors.Cursor, abc.ABC):
     """Several streams side by side; abstract."""
 
     def __init__(self, sources: Sequence[cursors.Cursor]) -> None:
         self._sources = list(sources)
 
-    def get_state(self) -> dict[str, Any]:
-        """The position in each."""
+    def _positions(self) -> dict[str, Any]:
         return {"sources": [s.get_state() for s in self._sources]}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Set the position in each."""
+    def _return_to(self, state: dict[str, Any]) -> None:
         for source, inner in zip(self._sources, state["sources"], strict=True):
             source.set_state(inner)
 
@@ -43,6 +42,12 @@ class _Zipped(Parallel):
     def read(self, count: int) -> list[Any]:
         columns = [source.read(count) for source in self._sources]
         return [_filled(self._structure, parts) for parts in zip(*columns)]  # noqa: B905
+
+    def get_state(self) -> dict[str, Any]:
+        return self._positions()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._return_to(state)
 
 
 def _filled(structure: Any, parts: Sequence[Any]) -> Any:
