@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, final
 
 
 class NanLossDuringTrainingError(RuntimeError):
@@ -176,6 +176,7 @@ def check_listeners(given: Iterable[Any] | None) -> list[CheckpointSaverListener
     return found
 
 
+@final
 class Hooks:
     """The hooks of one loop, called together."""
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 from unisono._src.estimator import checkpointing
 from unisono._src.estimator import hooks as hooks_lib
@@ -191,6 +191,7 @@ def _check_function(input_fn: Any) -> None:
         raise TypeError(f"`input_fn` must be callable, given: {input_fn!r}.")
 
 
+@final
 class _Evaluator(hooks_lib.CheckpointSaverListener):
     """Evaluates checkpoints as they come, but for those before and after training.
 
@@ -241,6 +242,7 @@ class _Evaluator(hooks_lib.CheckpointSaverListener):
         ]
 
 
+@final
 class _Ending(hooks_lib.SessionRunHook):
     """Tells an evaluator that there are no more steps; the last save is still to come.
 

@@ -12,7 +12,7 @@ import abc
 import collections
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 from unisono._src.execution.signature import Identity
 from unisono._src.foundation import ambient, errors
@@ -78,6 +78,7 @@ class HostIterator(abc.ABC):
         """Undo a `pull` whose element was not used."""
 
 
+@final
 class Handle:
     """Stands for the k-th iterator among the arguments while tracing."""
 
@@ -99,6 +100,7 @@ class Handle:
         raise NeedsHost
 
 
+@final
 class Feeds:
     """The elements prepared for one trace, in the order in which they are taken."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 from jax._src import config
@@ -20,6 +20,7 @@ from unisono._src.state import creation, frames, trace_versions
 from unisono._src.values import collectives
 
 
+@final
 class _Settings:
     """JAX's settings of this thread, such as ``with jax.debug_nans(True)``.
 
@@ -49,6 +50,7 @@ _STATES: list[Any] = [
 ]
 
 
+@final
 class _Replica:
     """One replica between its turns."""
 

@@ -12,13 +12,14 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, final
 
 CROSS = "cross-replica"
 REPLICA = "replica"
 UPDATE = "update"
 
 
+@final
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Frame:
     """Where the running code stands.
@@ -57,6 +58,7 @@ class Frame:
 ROOT = Frame()
 
 
+@final
 class _Local(threading.local):
     frame: Frame = ROOT
     root: Frame = ROOT

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 # Stands for an attribute that the class inherits, so that undoing means deleting.
 _INHERITED = object()
 
 
+@final
 class Patches:
     """Attributes that are replaced as long as at least one block has been entered.
 
@@ -43,6 +44,7 @@ class Patches:
                     patch.undo()
 
 
+@final
 class _Patch:
     """One attribute; what it holds when it is replaced is what is put back."""
 

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -230,6 +230,7 @@ def _bind_creator(creator: Any, following: Callable[..., Any]) -> Callable[..., 
     return lambda **kwargs: creator(following, **kwargs)
 
 
+@final
 class Creations:
     """The variables made by replicas that run in turn: the k-th is one for all."""
 

@@ -15,7 +15,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ class Policy(enum.Enum):
     CENTRAL = "central"
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Placement:
     """What a strategy's scope says about variables made in it."""
@@ -50,6 +51,7 @@ class Placement:
     split_above: int | None = None
 
 
+@final
 class Clock:
     """Counts events that let an array escape from its cell.
 
@@ -69,6 +71,7 @@ _serial = itertools.count()
 _live: weakref.WeakSet[Cell] = weakref.WeakSet()
 
 
+@final
 class Cell:
     """The storage of one variable."""
 
@@ -295,6 +298,7 @@ def _check_there(cell: Cell) -> None:
     )
 
 
+@final
 class EagerFrame(StateFrame):
     """Cells' own arrays."""
 
@@ -363,6 +367,7 @@ class EagerFrame(StateFrame):
 EAGER = EagerFrame()
 
 
+@final
 class FunctionFrame(StateFrame):
     """The values of cells in a program being traced, as seen from outside replicas."""
 

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -50,6 +50,7 @@ class ValueContext:
         )
 
 
+@final
 class _Scope:
     """The context manager of `Strategy.scope`."""
 

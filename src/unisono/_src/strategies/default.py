@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.strategies import base, local
 
 
+@final
 class _DefaultExtended(local.SingleExtended):
     """One replica, no placement."""
 
@@ -39,6 +40,7 @@ class _DefaultExtended(local.SingleExtended):
         return min(var_list, key=lambda v: v.name)
 
 
+@final
 class _DefaultDistributionStrategy(base.Strategy):
     """The no-op strategy; there is one."""
 

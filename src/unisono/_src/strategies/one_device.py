@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 
@@ -15,6 +15,7 @@ from unisono._src.strategies import base, local
 from unisono._src.values import collectives
 
 
+@final
 class _OneDeviceExtended(local.SingleExtended):
     """One replica on a device; aggregation has no effect."""
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from unisono._src.strategies import base, replicated
 from unisono._src.workers import tpu_system
 
 
+@final
 class _TPUExtended(replicated.Replicated):
     """Replicas of logical devices."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -73,12 +73,14 @@ class Port(abc.ABC):
     has_merged = False
 
 
+@final
 class Solo(Port):
     """The port of a single replica: it meets nobody."""
 
     replicas = here = 1
 
 
+@final
 class SpmdPort(Port):
     """The port of a replica traced once for all: collectives are XLA's own."""
 
@@ -110,6 +112,7 @@ class SpmdPort(Port):
         return any(x._trace is t for t in self._outer)
 
 
+@final
 class LockstepPort(Port):
     """The port of a replica that runs in turn with the others.
 

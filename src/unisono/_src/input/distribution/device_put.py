@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ except ImportError:
 _SHAPES = 256
 
 
+@final
 class Transfers:
     """Puts arrays on devices, and remembers what JAX made of arrays like them.
 

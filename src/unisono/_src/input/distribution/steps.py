@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 from unisono._src.input.distribution import chunks
 from unisono._src.input.plan import cursors, elements
@@ -11,6 +11,7 @@ from unisono._src.input.plan import cursors, elements
 Bounds = list[tuple[int, int]]
 
 
+@final
 class Share(NamedTuple):
     """One worker's share of the replicas.
 
@@ -35,6 +36,7 @@ class Share(NamedTuple):
         return self.replicas == 1
 
 
+@final
 class Step(NamedTuple):
     """What the local replicas get.
 
@@ -67,6 +69,7 @@ def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bou
     return chunks.chunks_in_turn(rows, share.replicas, share.local)
 
 
+@final
 class Cut(cursors.Cursor):
     """Steps made of global batches, each batch cut by itself.
 
@@ -168,6 +171,7 @@ def _within_a_batch() -> ValueError:
     )
 
 
+@final
 class Whole(cursors.OfSource):
     """One replica: every element as it is, batched or not."""
 
@@ -194,6 +198,7 @@ class Whole(cursors.OfSource):
         self._source.set_state(state["source"])
 
 
+@final
 class Dealt(cursors.Cursor):
     """Each replica takes the next element of the worker's dataset.
 
@@ -247,6 +252,7 @@ class Dealt(cursors.Cursor):
         self._source.close()
 
 
+@final
 class Separate(cursors.Cursor):
     """Each replica has a dataset of its own."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Any
+from typing import Any, final
 
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.sources import columnar, iterables
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class GrainLoader(iterables.Loader):
     """A pipeline of Grain's; its iterators know their position."""
@@ -28,6 +29,7 @@ class GrainLoader(iterables.Loader):
         return iterables.length(self.source)
 
 
+@final
 class _Numbered(columnar.OfGrain):
     """The elements of a `MapDataset`, which Grain reads in threads."""
 
@@ -54,6 +56,7 @@ class _Numbered(columnar.OfGrain):
         self._iterator.set_state({"next_index": index + 1})
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class GrainTable(iterables.Loader):
     """A `MapDataset`: it knows how many elements there are."""

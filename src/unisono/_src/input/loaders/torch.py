@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -39,6 +39,7 @@ def to_node(loader: Any) -> nodes.Node | None:
     return TorchLoader(loader)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class TorchLoader(iterables.Repeatable):
     """A `torch.utils.data.DataLoader`."""
@@ -66,6 +67,7 @@ class TorchLoader(iterables.Repeatable):
         return elements.map_leaves(elements.owned, found)
 
 
+@final
 class _Replayed(cursors.Iterated):
     """A loader that starts again to find a position, which needs a fixed order.
 

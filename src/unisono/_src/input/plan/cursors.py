@@ -6,7 +6,7 @@ import abc
 import collections
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 # How many elements are read at once where nothing else says.
 BLOCK = 256
@@ -66,6 +66,7 @@ class Cursor(abc.ABC):
         return found[0]
 
 
+@final
 class Count(Cursor):
     """The integers from 0 to `length`."""
 
@@ -221,6 +222,7 @@ def no_end(who: str) -> RuntimeError:
     )
 
 
+@final
 class _Untold:
     """Stands for a position that a source could not tell."""
 
@@ -228,6 +230,7 @@ class _Untold:
         self.exception = exception
 
 
+@final
 class Trail:
     """Remembers positions of a source, to tell where any recent element began.
 

@@ -11,7 +11,7 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 
@@ -179,6 +179,7 @@ class Keeping(Selecting, abc.ABC):
         return self.parent.cardinality
 
 
+@final
 class Lookup(cursors.Derived):
     """The elements at a stream of indices."""
 

@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ _WORTH_A_THREAD = 4 << 20
 _CORES = os.cpu_count() or 1
 
 
+@final
 class Table:
     """Arrays whose first axis counts the elements; through rows none can be changed."""
 
@@ -61,6 +62,7 @@ def _gathered(x: np.ndarray, indices: np.ndarray, blank: nodes.Blank) -> np.ndar
     return out
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tensors(nodes.Indexed):
     """One element."""
@@ -86,6 +88,7 @@ class Tensors(nodes.Indexed):
         return elements.spec_of(self.element)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Slices(nodes.Indexed):
     """The rows of arrays."""
@@ -146,6 +149,7 @@ class Slices(nodes.Indexed):
         return f"Slices({self.size})"
 
 
+@final
 class _Steps:
     """An arithmetic progression as rows."""
 
@@ -162,6 +166,7 @@ class _Steps:
         return self.take(np.arange(start, stop))
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Range(nodes.Indexed):
     """An arithmetic progression of integers.
@@ -223,6 +228,7 @@ class Listed(nodes.Node):
         return elements.spec_of(self.items[0])
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Generated(nodes.Node):
     """What a Python generator yields.

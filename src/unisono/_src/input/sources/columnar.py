@@ -10,7 +10,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -72,6 +72,7 @@ class OfGrain(cursors.Cursor, abc.ABC):
             close()
 
 
+@final
 class Wrapped(OfGrain):
     """The elements of an iterator of Grain's."""
 
@@ -91,6 +92,7 @@ def _unreadable(paths: Sequence[str], kind: str, reason: Exception) -> Exception
     )
 
 
+@final
 class _Chained(cursors.Cursor):
     """Parquet files one after the other."""
 
@@ -142,6 +144,7 @@ class _Chained(cursors.Cursor):
             inner.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parquet(nodes.Node):
     """The rows of Parquet files, each a dict of columns."""
@@ -168,6 +171,7 @@ class Parquet(nodes.Node):
         return f"Parquet({len(self.files)} files)"
 
 
+@final
 class _Records:
     """Records that can be read in any order."""
 
@@ -203,6 +207,7 @@ def _check_alone(path: str) -> None:
         raise _unreadable([path], "ArrayRecord", e) from e
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArrayRecord(nodes.Indexed):
     """The records of ArrayRecord files, in any order at the price of none."""

@@ -6,13 +6,14 @@ import abc
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 from unisono._src.execution import specs
 from unisono._src.input.plan import cursors, elements, loader_structures, nodes
 from unisono._src.input.sources import arrays
 
 
+@final
 class Elements(Iterator[Any]):
     """The elements of an iterator, converted; goes on after an exception if that does.
 
@@ -66,6 +67,7 @@ def _ended(failure: str) -> RuntimeError:
     )
 
 
+@final
 class Once:
     """An iterator that can be used a single time."""
 
@@ -105,6 +107,7 @@ class Once:
         return found
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class OneShot(nodes.Node, nodes.Disturbed):
     """The elements of an iterator."""
@@ -129,6 +132,7 @@ class OneShot(nodes.Node, nodes.Disturbed):
         return unfixed(arrays.first_spec(self))
 
 
+@final
 class Numbered:
     """What can only be had by number, to be iterated: to its length, if it has one."""
 
@@ -209,6 +213,7 @@ class Repeatable(Loader, abc.ABC):
         return length(self.source)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plain(Repeatable):
     """An object of no library that is known here."""

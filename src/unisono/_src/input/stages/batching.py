@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -54,6 +54,7 @@ class _Batches(cursors.OfSource, abc.ABC):
         self._source.set_state(state["source"])
 
 
+@final
 class _Stacked(_Batches):
     """Batches of elements."""
 
@@ -61,6 +62,7 @@ class _Stacked(_Batches):
         return elements.stack(block, self._buffers.blank)
 
 
+@final
 class _Gathered(_Batches):
     """Batches of rows, each taken with one indexing operation."""
 
@@ -109,6 +111,7 @@ class Batching(nodes.Unary, abc.ABC):
         return inner // self.size if self.drop else -(-inner // self.size)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batch(Batching):
     """Consecutive elements stacked."""
@@ -127,6 +130,7 @@ class Batch(Batching):
         return f"Batch({self.size}{', drop_remainder' if self.drop else ''})"
 
 
+@final
 class _Padded(_Batches):
     def __init__(self, source: cursors.Cursor, node: PaddedBatch) -> None:
         super().__init__(source, node.size, node.drop)
@@ -171,6 +175,7 @@ def elements_too_large(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
     )
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class PaddedBatch(Batching):
     """Elements of different shapes, padded and stacked.
@@ -198,6 +203,7 @@ class PaddedBatch(Batching):
 _EVERY = 16
 
 
+@final
 class Stream(cursors.Cursor):
     """Batches as one stream of rows, from which any number can be taken at a time.
 
@@ -278,6 +284,7 @@ def check_rows(spec: Any, what: str) -> None:
             )
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unbatch(nodes.Unary):
     """The rows of the elements."""
@@ -305,6 +312,7 @@ class Unbatch(nodes.Unary):
         return nodes.UNKNOWN if size is None else inner * size
 
 
+@final
 class _Rebatched(cursors.Cursor):
     def __init__(
         self, source: cursors.Cursor, sizes: Sequence[int], drop: bool
@@ -335,6 +343,7 @@ class _Rebatched(cursors.Cursor):
         self._stream.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rebatch(nodes.Unary):
     """Batches cut to other sizes, which take turns."""

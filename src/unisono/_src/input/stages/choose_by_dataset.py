@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.stages import mixing
 
 
+@final
 class _Chosen(mixing.Parallel):
     """Each element from the dataset that another dataset names."""
 
@@ -52,6 +53,7 @@ class _Chosen(mixing.Parallel):
         self._ended = set(state["ended"])
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Choose(nodes.Node):
     """Elements from one of several datasets, as a dataset of numbers says."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -31,6 +31,7 @@ def integer_of(made: Any, what: str) -> int:
     return int(array)
 
 
+@final
 class _Grouped(cursors.Cursor):
     """What becomes of one full group after the other, and of the rest at the end.
 
@@ -149,6 +150,7 @@ class _Grouped(cursors.Cursor):
         self._source.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupByWindow(nodes.Unary, nodes.Disturbed):
     """The elements of datasets that are made of groups.

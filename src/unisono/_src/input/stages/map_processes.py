@@ -7,7 +7,7 @@ import functools
 import traceback
 from collections.abc import Callable
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, final
 
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.sources import columnar
@@ -73,6 +73,7 @@ def _plan_dataset() -> type:
     return PlanDataset
 
 
+@final
 class Raised:
     """What a worker process sends instead of an element that it could not make."""
 
@@ -89,6 +90,7 @@ class Raised:
             self.exception = RuntimeError(told)
 
 
+@final
 class _Sent(columnar.OfGrain):
     """What worker processes send: elements, and what they raised."""
 
@@ -108,6 +110,7 @@ class _Sent(columnar.OfGrain):
         return found
 
 
+@final
 class _Unpacked(cursors.Called):
     """Elements from worker processes; what was raised there is raised here."""
 
@@ -134,6 +137,7 @@ class _Unpacked(cursors.Called):
         self._last = None
 
 
+@final
 class InProcesses(cursors.Cursor):
     """A map in `count` worker processes, in the order of the source."""
 

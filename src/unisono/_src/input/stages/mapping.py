@@ -8,7 +8,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -47,6 +47,7 @@ def apply(fn: Callable[..., Any], element: Any) -> Any:
     return returned_arrays.settled(made, element)
 
 
+@final
 class _Mapped(cursors.Called):
     """One after the other."""
 
@@ -63,6 +64,7 @@ class _Mapped(cursors.Called):
             raise
 
 
+@final
 class _Unread:
     """What the source raised instead of an element, until its turn comes."""
 
@@ -78,6 +80,7 @@ class _Unread:
             del self
 
 
+@final
 class _Threaded(cursors.Cursor):
     """Several at a time in threads, in the order of the source."""
 
@@ -148,6 +151,7 @@ class _Threaded(cursors.Cursor):
             pool.shutdown(wait=False, cancel_futures=True)
 
 
+@final
 class _Tuned(cursors.Cursor):
     """Begins one after the other, and goes on in threads if the function is slow."""
 
@@ -208,6 +212,7 @@ def _cores() -> int:
     return max(2, os.cpu_count() or 2)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Map(nodes.Unary, nodes.Disturbed):
     """A function of every element.
@@ -304,6 +309,7 @@ def _merged(a: Any, b: Any) -> Any:
     return specs.TensorSpec(shape, a.dtype)
 
 
+@final
 class _Filtered(cursors.Called):
     # Which elements there are only the predicate knows.
     sees_all = True
@@ -347,6 +353,7 @@ def truth(predicate: Callable[..., Any], element: Any) -> bool:
     return bool(array)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Filter(nodes.Passing):
     """The elements for which a predicate holds."""

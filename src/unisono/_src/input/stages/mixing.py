@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class Parallel(cursors.Cursor, abc.ABC):
             source.close()
 
 
+@final
 class _Zipped(Parallel):
     def __init__(self, sources: Sequence[cursors.Cursor], structure: Any) -> None:
         super().__init__(sources)
@@ -57,6 +58,7 @@ def _filled(structure: Any, parts: Sequence[Any]) -> Any:
     return elements.map_leaves(lambda i: parts[i], structure)
 
 
+@final
 class _ZippedRows:
     """Rows of several sources side by side."""
 
@@ -74,6 +76,7 @@ class _ZippedRows:
         return _filled(self._structure, [p.slice(start, stop) for p in self._parts])
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Zip(nodes.Indexed):
     """One element of each dataset at a time.
@@ -116,6 +119,7 @@ class Zip(nodes.Indexed):
         return _filled(self.structure, [n.spec for n in self.inputs])
 
 
+@final
 class _Chained(cursors.Cursor):
     def __init__(self, inputs: Sequence[nodes.Node]) -> None:
         self._inputs = inputs
@@ -156,6 +160,7 @@ class _Chained(cursors.Cursor):
         self._source.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Concatenate(nodes.Node):
     """One dataset after the other."""
@@ -202,6 +207,7 @@ def joined_spec(a: Any, b: Any) -> Any:
     return elements.map_leaves(lambda s: mapping._merged(s, next(others)), a)
 
 
+@final
 class _Slot:
     """A dataset that an interleave has open."""
 
@@ -209,6 +215,7 @@ class _Slot:
         self.before, self.place, self.source = before, place, source
 
 
+@final
 class _Interleaved(cursors.Cursor):
     def __init__(self, node: Interleave) -> None:
         self._node = node
@@ -343,6 +350,7 @@ def plan_of(made: Any, what: str) -> nodes.Node:
     return node
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Interleave(nodes.Unary, nodes.Disturbed):
     """The elements of many datasets, a few from each in turn.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -56,6 +56,7 @@ def mixture(initial: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.flo
     return (ratio - least) / (most - least), least
 
 
+@final
 class Resampler:
     """The functions that the parts of the pipeline call.
 

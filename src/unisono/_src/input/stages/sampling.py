@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -35,6 +35,7 @@ def chosen(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nod
     return choose_by_dataset.Choose(tuple(inputs), choices, stop)
 
 
+@final
 class _Drawn:
     """Which of several datasets a random number means; a class, for processes."""
 

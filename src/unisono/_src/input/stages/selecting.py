@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, nodes
@@ -12,6 +12,7 @@ from unisono._src.input.plan import cursors, nodes
 Make = Callable[[], cursors.Cursor]
 
 
+@final
 class _Take(cursors.Derived):
     kept = ("left",)
 
@@ -30,6 +31,7 @@ class _Take(cursors.Derived):
         return passed
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Take(nodes.Selecting):
     """The first `count` elements."""
@@ -52,6 +54,7 @@ class Take(nodes.Selecting):
         return f"Take({self.count})"
 
 
+@final
 class _Skip(cursors.Derived):
     kept = ("left",)
 
@@ -66,6 +69,7 @@ class _Skip(cursors.Derived):
         return self._source.read(count)
 
 
+@final
 class Nothing(cursors.Cursor):
     """No element at all."""
 
@@ -84,6 +88,7 @@ class Nothing(cursors.Cursor):
         """Nothing to give back."""
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Skip(nodes.Selecting):
     """All but the first `count` elements."""
@@ -110,6 +115,7 @@ class Skip(nodes.Selecting):
 SHARD_HINT = -1
 
 
+@final
 class _Shard(cursors.Derived):
     """Every `shards`-th element from `index` on."""
 
@@ -134,6 +140,7 @@ class _Shard(cursors.Derived):
         return found
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shard(nodes.Selecting):
     """Every `shards`-th element, beginning with number `index`."""
@@ -162,6 +169,7 @@ class Shard(nodes.Selecting):
         return f"Shard({self.index} of {self.shards})"
 
 
+@final
 class _Repeat(cursors.Cursor):
     def __init__(self, make: Make, count: int) -> None:
         self._make, self._count = make, count
@@ -221,6 +229,7 @@ class _Repeat(cursors.Cursor):
         self._source.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Repeat(nodes.Selecting):
     """The elements again and again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -163,6 +163,7 @@ class _Shuffled(cursors.Cursor):
             self._choose(state["then"])
 
 
+@final
 class _ShuffledIndices(_Shuffled):
     """Shuffles indices; the state holds those in the buffer."""
 
@@ -189,6 +190,7 @@ class _ShuffledIndices(_Shuffled):
         self._source.close()
 
 
+@final
 class _ShuffledElements(_Shuffled):
     """Shuffles elements; the state tells which they were, to be read again.
 
@@ -245,6 +247,7 @@ class _ShuffledElements(_Shuffled):
         self._source.close()
 
 
+@final
 class _Permuted(cursors.Cursor):
     """All of a table in random order: what a buffer that holds everything comes to.
 
@@ -323,6 +326,7 @@ class _Permuted(cursors.Cursor):
         """Nothing to give back."""
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shuffle(nodes.Keeping):
     """Draws each element at random from the next `size` ones."""
@@ -347,6 +351,7 @@ class Shuffle(nodes.Keeping):
 _DRAWN = 256
 
 
+@final
 class _Drawn(cursors.Cursor):
     """Random numbers; each block has a generator of its own, so that any can be had."""
 
@@ -397,6 +402,7 @@ class _Drawn(cursors.Cursor):
         """Nothing to give back."""
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomNumbers(nodes.Node, nodes.Disturbed):
     """Integers without end.

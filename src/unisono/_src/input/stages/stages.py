@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -24,6 +24,7 @@ _LOG = logging.getLogger("unisono")
 _LAST_STRAW = 10_000
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Prefetch(nodes.Keeping):
     """Elements read ahead in a thread."""
@@ -40,6 +41,7 @@ class Prefetch(nodes.Keeping):
         return f"Prefetch({self.size})"
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class WithOptions(nodes.Keeping):
     """The same elements; carries options."""
@@ -75,6 +77,7 @@ def options_of(node: nodes.Node) -> dataset_options.Options:
     return found(node)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class AssertCardinality(nodes.Selecting):
     """The same elements; their number is given by the user."""
@@ -92,6 +95,7 @@ class AssertCardinality(nodes.Selecting):
         return self.expected
 
 
+@final
 class _Counted(cursors.Derived):
     kept = ("seen",)
 
@@ -118,6 +122,7 @@ class _Counted(cursors.Derived):
         return found
 
 
+@final
 class _Windows(cursors.Cursor):
     """Runs of elements: lists, to be made into datasets."""
 
@@ -163,6 +168,7 @@ class _Windows(cursors.Cursor):
         self._source.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Window(nodes.Unary):
     """Each element is a nested dataset of neighbours.
@@ -227,6 +233,7 @@ def _restored(saved: dict[str, Any]) -> Any:
     return array[()] if array.ndim == 0 else array
 
 
+@final
 class _Scanned(cursors.Called):
     # The state passes through every element.
     sees_all = True
@@ -257,6 +264,7 @@ class _Scanned(cursors.Called):
         self._state = elements.map_leaves(lambda _: next(arrays), self._node.initial)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scan(nodes.Unary):
     """A function of every element and of what the call before it returned."""
@@ -297,6 +305,7 @@ class Scan(nodes.Unary):
         return mapping.mapped_spec(second, self.parent)
 
 
+@final
 class _While(cursors.Derived):
     kept = ("over",)
 
@@ -314,6 +323,7 @@ class _While(cursors.Derived):
         return found
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class TakeWhile(nodes.Passing):
     """The elements before the first for which a predicate does not hold."""
@@ -330,6 +340,7 @@ class TakeWhile(nodes.Passing):
         return nodes.UNKNOWN
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Opaque(nodes.Keeping):
     """The same elements; hides the batch size, as a parallel batch does."""
@@ -347,6 +358,7 @@ def _content(x: Any) -> Any:
     return repr(array.tolist()) if array.dtype.kind == "O" else array.tobytes()
 
 
+@final
 class _Unique(cursors.Cursor):
     def __init__(self, source: cursors.Cursor) -> None:
         self._source = source
@@ -381,6 +393,7 @@ class _Unique(cursors.Cursor):
         self._source.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unique(nodes.Passing):
     """Elements that were not there before."""
@@ -395,6 +408,7 @@ class Unique(nodes.Passing):
         return nodes.UNKNOWN
 
 
+@final
 class _Tolerant(cursors.Derived):
     def __init__(self, source: cursors.Cursor, log: bool) -> None:
         super().__init__(source)
@@ -420,6 +434,7 @@ class _Tolerant(cursors.Derived):
         return found
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class IgnoreErrors(nodes.Passing):
     """Elements whose making raises nothing."""

@@ -12,6 +12,7 @@ import socket
 import struct
 import threading
 import time
+from typing import final
 
 import numpy as np
 
@@ -55,6 +56,7 @@ def scalar(name: str, value: float, step: int) -> bytes:
     return _event(bytes([_STEP]) + _varint(step) + _bytes(_SUMMARY, summary))
 
 
+@final
 class EventFile:
     """A new file of events in a directory, for any number of threads.
 

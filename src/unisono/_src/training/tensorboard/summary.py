@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ _DEFAULT_QUEUE = 10
 _DEFAULT_MILLIS = 2 * 60 * 1000
 
 
+@final
 class _Current:
     """Where summaries of this process go, and for which step."""
 
