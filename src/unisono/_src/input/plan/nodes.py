@@ -59,8 +59,11 @@ class Node(abc.ABC):
         found: list[Node] = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            several = value if isinstance(value, tuple) else (value,)
-            found += [v for v in several if isinstance(v, Node)]
+            # A tuple may also hold many elements; the first tells what it holds.
+            if isinstance(value, tuple) and value and isinstance(value[0], Node):
+                found.extend(value)
+            elif isinstance(value, Node):
+                found.append(value)
         return tuple(found)
 
     @abc.abstractmethod
