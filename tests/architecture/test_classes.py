@@ -10,6 +10,7 @@ import collections
 import enum
 import importlib
 import inspect
+import pathlib
 import pkgutil
 import types
 
@@ -17,6 +18,7 @@ import unisono._src
 from tests.architecture import snapshot
 
 PREFIX = "unisono._src."
+FOLDER = str(pathlib.Path(unisono.__file__).parent)
 OPTIONAL = ("flax", "keras", "ray")
 
 _CONTRACT = "TensorFlow's contract: a program's own subclass may leave it out."
@@ -137,7 +139,7 @@ def _members(cls):
 def _is_generated(value):
     """Whether `dataclass` or `NamedTuple` made a method."""
     code = getattr(inspect.unwrap(value), "__code__", None) if callable(value) else None
-    return code is not None and code.co_filename.startswith("<")
+    return code is not None and not code.co_filename.startswith(FOLDER)
 
 
 def _replaced(cls):
