@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, final
 
 import typer
 import typer.core
@@ -16,6 +16,7 @@ _COMMANDS = {
 }
 
 
+@final
 class _Commands(typer.core.TyperGroup):
     """Imports a command's module when the command is asked for."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, final
 
 from unisono._src.cluster import cluster_tasks, untrusted
 
 _LISTED = 8
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """One thing that a resolver found.

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, final
 
 from unisono._src.estimator import compiled_steps, hooks
 from unisono._src.estimator.config import RunConfig
@@ -108,6 +108,7 @@ def _of_position(error: ValueError) -> str:
     )
 
 
+@final
 class _Position:
     """The position of an iterator, as a checkpoint keeps it.
 
@@ -130,6 +131,7 @@ class _Position:
             raise _PositionError(_of_position(error)) from error
 
 
+@final
 class Saver:
     """Saves a training: at its beginning, now and then, and at its end.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +72,7 @@ class Built(abc.ABC):
         """Take from the first spec what does not depend on a batch."""
 
 
+@final
 class Training(Built):
     """Updates variables, batch by batch.
 
@@ -130,6 +131,7 @@ def _chief_hooks(spec: EstimatorSpec) -> tuple[Any, ...]:
     return tuple(spec.training_chief_hooks or ()) if is_chief else ()
 
 
+@final
 class Evaluation(Built):
     """Adds batches up in metrics.
 
@@ -180,6 +182,7 @@ class Evaluation(Built):
             return {n: np.asarray(m.result()) for n, m in self.metrics.items()}
 
 
+@final
 class Prediction(Built):
     """Gives predictions, batch by batch, on one device.
 

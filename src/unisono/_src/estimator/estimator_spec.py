@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ class ModeKeys:
 MODES = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class TrainOp:
     """What `minimize` returns: whom to update, and by what.

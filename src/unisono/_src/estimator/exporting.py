@@ -6,7 +6,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, final
 
 from unisono._src.execution import function, specs
 from unisono._src.foundation import nest
@@ -60,6 +60,7 @@ def build_raw_serving_input_receiver_fn(
     return lambda: ServingInputReceiver(made)
 
 
+@final
 class Exported(Module):
     """What is saved: the variables, by name."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 
 class NanLossDuringTrainingError(RuntimeError):
@@ -165,6 +165,7 @@ def checked(given: Iterable[Any] | None, kind: type[_Kind]) -> list[_Kind]:
     return found
 
 
+@final
 class Hooks:
     """The hooks of one loop, called together."""
 

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ from unisono._src.training.tensorboard import summary
 _LOG = logging.getLogger("unisono")
 
 
+@final
 class Training:
     """Steps until the data ends, a number is reached, or someone wants to stop."""
 
@@ -154,6 +155,7 @@ def examples(batch: Any) -> Iterator[Any]:
         yield jax.tree.map(lambda x, i=i: x[i], batch)
 
 
+@final
 class Summaries:
     """Scalars for TensorBoard, on the first worker.
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 from unisono._src.estimator import checkpointing
 from unisono._src.estimator import hooks as hooks_lib
@@ -47,6 +47,8 @@ class _ModelExporter(Exporter):
     def __init__(self, name: str, serving_input_receiver_fn: Callable[[], Any]) -> None:
         self._name = name
         self._receiver_fn = serving_input_receiver_fn
+        # How many exports to keep; None keeps all.
+        self._keep: int | None = None
 
     @property
     def name(self) -> str:
@@ -75,7 +77,13 @@ class _ModelExporter(Exporter):
         """Whether to export after this evaluation."""
 
     def _clean(self, export_path: str) -> None:
-        """Remove exports that are not kept."""
+        """Remove all but the newest exports, if a number was given."""
+        if self._keep is not None and process_group.current().is_chief:
+            there = sorted(
+                (d for d in os.listdir(export_path) if d.isdecimal()), key=int
+            )
+            for old in there[: -self._keep]:
+                shutil.rmtree(os.path.join(export_path, old))
 
 
 class LatestExporter(_ModelExporter):
@@ -103,14 +111,6 @@ class LatestExporter(_ModelExporter):
 
     def _is_time(self, is_the_end: bool) -> bool:
         return True
-
-    def _clean(self, export_path: str) -> None:
-        if self._keep is not None and process_group.current().is_chief:
-            there = sorted(
-                (d for d in os.listdir(export_path) if d.isdecimal()), key=int
-            )
-            for old in there[: -self._keep]:
-                shutil.rmtree(os.path.join(export_path, old))
 
 
 class FinalExporter(_ModelExporter):
@@ -197,6 +197,7 @@ def _check_function(input_fn: Any) -> None:
         raise TypeError(f"`input_fn` must be callable, given: {input_fn!r}.")
 
 
+@final
 class _Evaluator(hooks_lib.CheckpointSaverListener):
     """Evaluates checkpoints as they come, but for those before and after training.
 
@@ -247,6 +248,7 @@ class _Evaluator(hooks_lib.CheckpointSaverListener):
         ]
 
 
+@final
 class _Ending(hooks_lib.SessionRunHook):
     """Tells an evaluator that there are no more steps; the last save is still to come.
 

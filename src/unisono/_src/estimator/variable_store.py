@@ -11,7 +11,7 @@ import importlib
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +24,7 @@ from unisono._src.state.variables import Variable
 GLOBAL_STEP = "global_step"
 
 
+@final
 class Store:
     """Variables by name; names that a call uses twice are numbered.
 
@@ -71,6 +72,7 @@ class Store:
             yield call
 
 
+@final
 class Call:
     """One call of a model function; creates variables, or finds them."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -156,6 +156,7 @@ class ReplicaContext:
         return nest.map_structure(lambda x: _all_gather(self._port, axis, x), value)
 
 
+@final
 class _DefaultReplicaContext(ReplicaContext):
     """The context of code that runs under no strategy."""
 

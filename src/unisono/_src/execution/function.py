@@ -6,7 +6,7 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 from unisono._src.execution import host_inputs, programs, signature
 from unisono._src.foundation import ambient
@@ -307,6 +307,7 @@ class Function:
         return f"<unisono.function {name}, traced {self._traces}×>"
 
 
+@final
 class Method:
     """A compiled method bound to its object."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 
@@ -15,6 +15,7 @@ from unisono._src.state.frames import Cell
 from unisono._src.values import array_operators
 
 
+@final
 class GradientFrame(frames.StateFrame):
     """Overlays the variables being differentiated; all else goes to the parent."""
 

@@ -8,10 +8,11 @@ the function runs on the host and what it passes to `Strategy.run` is compiled.
 
 from __future__ import annotations
 
+import abc
 import collections
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, final
 
 from unisono._src.execution.signature import Identity
 from unisono._src.foundation import ambient, errors
@@ -37,11 +38,17 @@ class EndOfSequenceError(errors.OutOfRangeError, StopIteration):
         super().__init__("End of sequence.")
 
 
-class HostIterator:
-    """Iterator over elements made on the host; `next` works in compiled steps too."""
+class HostIterator(abc.ABC):
+    """Iterator over elements made on the host, also for compiled steps; abstract.
 
-    def __init__(self, source: Iterator[Any]) -> None:
-        self._source = source
+    Attributes:
+        _serves_replicas: whether each replica may take an element of its own.
+        _returned: elements that were pulled and given back.
+    """
+
+    _serves_replicas: ClassVar[bool] = False
+
+    def __init__(self) -> None:
         self._returned: collections.deque[Any] = collections.deque()
 
     def __iter__(self) -> HostIterator:
@@ -52,30 +59,26 @@ class HostIterator:
 
     def __next__(self) -> Any:
         frame = ambient.current()
+        is_compiled = (frame.state or frames.EAGER).is_compiled
         if frame.mode == ambient.REPLICA and frame.replica is not None:
+            if self._serves_replicas and not is_compiled:
+                return self.pull()
             raise ValueError(
                 "next(iterator) must be called in cross-replica context: take the "
                 "element outside strategy.run and pass it in args."
             )
-        if (frame.state or frames.EAGER).is_compiled:
-            return take(frame.state, self)
-        return self.pull()
+        return take(frame.state, self) if is_compiled else self.pull()
 
-    def get_next(self) -> Any:
-        """The same as ``next``."""
-        return next(self)
-
+    @abc.abstractmethod
     def pull(self) -> Any:
         """The next element, taken now."""
-        if self._returned:
-            return self._returned.popleft()
-        return next(self._source)
 
+    @abc.abstractmethod
     def put_back(self, element: Any) -> None:
         """Undo a `pull` whose element was not used."""
-        self._returned.appendleft(element)
 
 
+@final
 class Handle:
     """Stands for the k-th iterator among the arguments while tracing."""
 
@@ -97,6 +100,7 @@ class Handle:
         raise NeedsHost
 
 
+@final
 class Feeds:
     """The elements prepared for one trace, in the order in which they are taken."""
 

@@ -10,7 +10,7 @@ import contextlib
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 from jax._src import config
 
@@ -45,6 +45,7 @@ def _changes(before: Sequence[Any], after: Sequence[Any]) -> _Changes:
     return [(state, new) for state, old, new in every if old is not new]
 
 
+@final
 class _Replica:
     """One replica between its turns.
 
@@ -71,6 +72,7 @@ class _Replica:
         self.result: Any = None
 
 
+@final
 class _Round:
     """What replicas that take turns have in common.
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import collections
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import jax
 
 _programs: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
+@final
 class _Profile:
     """Whether one is being taken, and how many calls it has seen."""
 
@@ -35,6 +36,7 @@ def named(evaluate: Callable[..., Any], name: str) -> Callable[..., Any]:
     return named
 
 
+@final
 class Annotated:
     """A program's call, under its name.
 

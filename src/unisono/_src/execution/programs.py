@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +44,7 @@ class Miss(errors.Signal):
     """A program was called with shapes or types that it was not traced for."""
 
 
+@final
 @dataclasses.dataclass
 class Trace:
     """One trace of a Python function."""
@@ -225,6 +226,7 @@ def _created_again(cell: Cell) -> ValueError:
 # Calling.
 
 
+@final
 class Program:
     """A jitted function with the cells it reads and writes."""
 

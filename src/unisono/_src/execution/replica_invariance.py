@@ -8,13 +8,14 @@ replica's number or data is not, and everything else is if its operands are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 
 from unisono._src.foundation import errors
 
 
+@final
 class Invariance:
     """Which values of a program are equal on all replicas, seen from its equations."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -90,6 +90,7 @@ def update(
     return True
 
 
+@final
 class Update:
     """A function of arrays, some of which are cut over replicas.
 
@@ -165,6 +166,7 @@ def _compute(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
     return jax.core.eval_jaxpr(alone, [], *by_var.values())
 
 
+@final
 class _Walk:
     """Two programs side by side: for whole arrays, and for parts of them."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from unisono._src.values import distributed
 from unisono._src.values.array_operators import ArrayOperators
 
 
+@final
 class Identity:
     """Compares an unhashable object by identity, and keeps it alive."""
 
@@ -38,6 +39,7 @@ class Identity:
         return id(self.value)
 
 
+@final
 class Template:
     """A container as a pattern: its type and keys count, not what it holds."""
 
@@ -59,6 +61,7 @@ class Template:
         return hash((type(self.value), self.keys))
 
 
+@final
 class Source:
     """An iterator among the arguments: any one of its kind will do."""
 
@@ -74,6 +77,7 @@ class Source:
         return 1
 
 
+@final
 class HostText:
     """Stands for text among the arguments of a program, which devices cannot hold.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -147,6 +147,7 @@ class DatasetSpec(TypeSpec):
         return f"DatasetSpec({self.element_spec!r}, {self.shape})"
 
 
+@final
 class PerReplicaSpec(TypeSpec):
     """Describes a `PerReplica`: one spec per replica."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from unisono._src.values import collectives, distributed
 from unisono._src.values.array_operators import StandsForArray
 
 
+@final
 @dataclasses.dataclass
 class _Traced:
     """What tracing the replica function has shown."""
@@ -35,6 +36,7 @@ class _Traced:
     alike: list[Cell] = dataclasses.field(default_factory=list)
 
 
+@final
 class _Output:
     """Stands in a result for an array that the program gives back."""
 
@@ -43,6 +45,7 @@ class _Output:
         self.treedef = treedef
 
 
+@final
 class _Shared:
     """Stands in a result for what a merge_call gave all replicas."""
 
@@ -179,6 +182,7 @@ def _check_replicated(seen: _Traced) -> None:
             raise errors.diverging(cell.name, cell.origin)
 
 
+@final
 class _Slot:
     """Stands in the arguments for a per-replica value."""
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 CROSS = "cross-replica"
 REPLICA = "replica"
 UPDATE = "update"
 
 
+@final
 class Frame(NamedTuple):
     """Where the running code stands.
 
@@ -62,6 +63,7 @@ class PerThread(threading.local):
     """
 
 
+@final
 class _Local(PerThread):
     frame: Frame = ROOT
     root: Frame = ROOT

@@ -14,7 +14,7 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, cast, final
 
 
 class Held(abc.ABC):
@@ -54,6 +54,7 @@ class Held(abc.ABC):
         return repr(self.owner)
 
 
+@final
 class Branch:
     """A name below an object of a library, with more names below it.
 
@@ -83,6 +84,7 @@ class Keeper(abc.ABC):
         """Call `then` once when an object may have got more."""
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Companion:
     """What a library needs while a scope is open.
@@ -143,6 +145,7 @@ def check_known(before: list[Companion]) -> None:
             )
 
 
+@final
 class Locals:
     """A copy of the thread-local objects of loaded libraries."""
 

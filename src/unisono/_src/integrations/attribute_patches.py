@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 # Stands for an attribute that the class inherits, so that undoing means deleting.
 _INHERITED = object()
@@ -34,6 +34,7 @@ def check_version(
         )
 
 
+@final
 class Patches:
     """Attributes that are replaced as long as at least one block has been entered.
 
@@ -67,6 +68,7 @@ class Patches:
                     patch.undo()
 
 
+@final
 class _Patch:
     """One attribute; what it holds when it is replaced is what is put back."""
 

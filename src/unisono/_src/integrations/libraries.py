@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import library_hooks
 
 _HERE = __name__.rpartition(".")[0]
 
 
+@final
 class _Scope:
     """Enters the scope of an integration, which is loaded the first time."""
 
@@ -24,6 +25,7 @@ class _Scope:
         importlib.import_module(f"{_HERE}.{self._module}").SCOPE.__exit__(*exc)
 
 
+@final
 class _Keeper(library_hooks.Keeper):
     """The keeper of an integration, which is loaded the first time."""
 

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import final
 
 import jax
 from jax._src import xla_bridge
@@ -17,6 +18,7 @@ _PART = re.compile(r"(job|replica|task|device|[a-z]+):([^/]*)", re.IGNORECASE)
 _FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
 
+@final
 @dataclasses.dataclass(frozen=True, order=True)
 class DeviceName:
     """A parsed device name; `str` gives the canonical full spelling.
@@ -110,6 +112,7 @@ def virtual_cpus_wanted() -> int | None:
     return configured if configured > 0 else None
 
 
+@final
 class _Backend:
     """What is known of JAX's backend; it can be started only once."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from unisono._src.machines.topology import AXIS, Topology
 ABOVE = 1 << 16
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Split:
     """One axis of an array, cut into equal parts.

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ from unisono._src.machines import devices
 AXIS = "replica"
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Topology:
     """The devices of a strategy, in replica order.
@@ -244,6 +245,7 @@ def _primes(number: int) -> list[int]:
     return found
 
 
+@final
 class Throttle:
     """Bounds the steps in flight on virtual CPU devices.
 

@@ -8,7 +8,7 @@ devices, which sharding, and what type an array of that shape has there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -50,6 +50,7 @@ def put(
         state.explicit_device_put = before
 
 
+@final
 class Transfers:
     """Puts arrays on devices, and remembers what JAX made of arrays like them.
 

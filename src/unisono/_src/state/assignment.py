@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -416,6 +416,7 @@ def _is_on_read(value: Any) -> bool:
     return cell is not None and cell.policy is Policy.ON_READ
 
 
+@final
 class _Whole:
     """Keeps a distributed variable from being taken apart on its way."""
 

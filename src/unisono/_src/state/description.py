@@ -6,7 +6,7 @@ import dataclasses
 import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 
@@ -20,6 +20,7 @@ _TITLE = "Where each variable lives"
 _HEADS = ("variable", "shape", "type", "placement", "devices", "bytes")
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One variable of a description."""
@@ -44,6 +45,7 @@ def _html_row(tag: str, texts: Sequence[str]) -> str:
     return f"<tr>{cells}</tr>"
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Description:
     """Where variables live; prints as a table, and shows as one in a notebook.

@@ -8,13 +8,14 @@ what one replica sees of it.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 import itertools
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +37,7 @@ class Policy(enum.Enum):
     CENTRAL = "central"
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Placement:
     """What a strategy's scope says about variables made in it."""
@@ -49,6 +51,7 @@ class Placement:
     split_above: int | None = None
 
 
+@final
 class Clock:
     """Counts events that let an array escape from its cell.
 
@@ -68,6 +71,7 @@ _serial = itertools.count()
 _live: weakref.WeakSet[Cell] = weakref.WeakSet()
 
 
+@final
 class Cell:
     """The storage of one variable.
 
@@ -252,7 +256,7 @@ def live_cells() -> list[Cell]:
     return sorted((c for c in found if c.array is not None), key=lambda c: c.serial)
 
 
-class StateFrame:
+class StateFrame(abc.ABC):
     """Reads and writes cells; abstract.
 
     Attributes:
@@ -265,30 +269,30 @@ class StateFrame:
     is_compiled = False
     versions = trace_versions.NONE
 
+    @abc.abstractmethod
     def whole(self, cell: Cell) -> Any:
         """What the cell stores."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def copy(self, cell: Cell, index: int | None) -> Any:
         """What replica `index` sees of the cell."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def set_whole(self, cell: Cell, value: Any) -> None:
         """Replace what the cell stores."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replace what replica `index` sees."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def create(self, cell: Cell, value: Any) -> None:
         """Give a new cell its first value, as one replica sees it."""
-        raise NotImplementedError
 
-    def assigned(self, cell: Cell, value: Any) -> None:
+    def assigned(self, cell: Cell, value: Any) -> None:  # noqa: B027
         """Take note of a value that was written through another frame."""
 
-    def settle(self, cell: Cell) -> None:
+    def settle(self, cell: Cell) -> None:  # noqa: B027
         """Let copies that were written while they are updated as one count."""
 
     def cells(self) -> Iterable[Cell]:
@@ -313,6 +317,7 @@ def check_there(cell: Cell) -> None:
     )
 
 
+@final
 class EagerFrame(StateFrame):
     """Cells' own arrays."""
 
@@ -382,6 +387,7 @@ class EagerFrame(StateFrame):
 EAGER = EagerFrame()
 
 
+@final
 class FunctionFrame(StateFrame):
     """The values of cells in a program being traced, as seen from outside replicas."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, final
 
 import jax
 
@@ -11,6 +11,7 @@ from unisono._src.state.frames import Cell
 from unisono._src.values import collectives, jax_traces
 
 
+@final
 class LocalFrame(frames.StateFrame):
     """The values of cells as a replica of an SPMD program has them.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, final
 
 import jax
 
@@ -28,6 +28,7 @@ class NeedsVersions(errors.Signal):
     """A body that JAX traces by itself reads a variable: trace again, with versions."""
 
 
+@final
 class Versions:
     """The versions of one program being made.
 
@@ -58,6 +59,7 @@ class Versions:
         _setting.set_local(self._before)
 
 
+@final
 class _Eager:
     """The version of code that runs outside programs, in every thread.
 

@@ -7,7 +7,7 @@ import inspect
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from unisono._src.values.array_operators import ArrayOperators
 from unisono._src.values.indexed_slices import IndexedSlices
 
 
+@final
 class _Factory(type):
     """Calling `Variable` makes a variable of the kind that the scope asks for."""
 
@@ -337,18 +338,22 @@ class Variable(ArrayOperators, metaclass=_Factory):
         return f"{head}, numpy={shown!r}>"
 
 
+@final
 class ResourceVariable(Variable):
     """A variable that is one array, or one component of a distributed variable."""
 
 
+@final
 class MirroredVariable(Variable, distributed.DistributedValues):
     """A copy per replica, kept equal."""
 
 
+@final
 class SyncOnReadVariable(Variable, distributed.DistributedValues):
     """A value per replica, aggregated when read across replicas."""
 
 
+@final
 class AggregatingVariable(Variable):
     """One value on the parameter device of a `CentralStorageStrategy`."""
 

@@ -7,7 +7,7 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -51,6 +51,7 @@ class ValueContext:
         )
 
 
+@final
 class _Scope:
     """The context manager of `Strategy.scope`."""
 
@@ -104,6 +105,7 @@ class Strategy:
     """
 
     _is_default = False
+    _resolver: Any = None
 
     def __init__(self, extended: extended_lib.StrategyExtended) -> None:
         self._extended = extended
@@ -121,7 +123,7 @@ class Strategy:
     @property
     def cluster_resolver(self) -> Any:
         """The resolver of a multi-worker strategy; None for one machine."""
-        return None
+        return self._resolver
 
     def scope(self) -> Any:
         """Context manager that makes this strategy current.
@@ -287,6 +289,10 @@ class Strategy:
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if self._is_default:
+            raise RuntimeError(
+                f"Should only create a single instance of {type(self).__name__}"
+            )
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         twin.__dict__.update(self.__dict__)
@@ -295,6 +301,8 @@ class Strategy:
         return twin
 
     def __repr__(self) -> str:
+        if self._is_default:
+            return f"<{type(self).__name__}>"
         return f"<{type(self).__name__} of {self.num_replicas_in_sync} replicas>"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, final
 
 import jax
 
@@ -12,6 +12,7 @@ from unisono._src.machines.topology import Topology
 from unisono._src.values import collectives, distributed
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Target:
     """A device, or all devices of a topology."""

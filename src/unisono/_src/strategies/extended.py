@@ -6,7 +6,9 @@ start with an underscore; the container class only builds it.
 
 from __future__ import annotations
 
+import abc
 import contextlib
+import dataclasses
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -41,11 +43,25 @@ def _abstract() -> NotImplementedError:
 class StrategyExtended:
     """Algorithms that are written once for all strategies; see each method.
 
+    A strategy of one's own implements as many of the abstract methods as it uses;
+    the others raise when they are called. So this is no `abc.ABC`, which would ask
+    for all of them.
+
     Args:
         container_strategy: the `Strategy` that this object belongs to.
+
+    Attributes:
+        _placement: where variables made in scope go; None leaves them as they are.
+        _reduced_at: where `reduce` leaves its result; None is the first device.
+        _copies: how many replicas of this process can have values of their own; None
+            if a value is never wrapped.
+        _has_static_shapes: whether it is a TPU's strategy, which TensorFlow gives
+            programs of fixed shapes.
     """
 
-    # Whether it is a TPU's strategy, which TensorFlow gives programs of fixed shapes.
+    _placement: Any = None
+    _reduced_at: Any = None
+    _copies: int | None = None
     _has_static_shapes = False
 
     def __init__(self, container_strategy: Any) -> None:
@@ -63,32 +79,34 @@ class StrategyExtended:
     # What an implementation gives.
 
     @property
+    @abc.abstractmethod
     def _num_replicas_in_sync(self) -> int:
         raise _abstract()
 
-    @property
-    def _placement(self) -> Any:
-        """Where variables made in scope go; None leaves them as they are."""
-        return None
-
+    @abc.abstractmethod
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
         raise _abstract()
 
+    @abc.abstractmethod
     def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
         raise _abstract()
 
     def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
-        return self._reduce_to(op, value, self.worker_devices[0], None)
+        where = self._reduced_at or self.worker_devices[0]
+        return self._reduce_to(op, value, where, None)
 
     def _batch_reduce_to(self, op: Any, pairs: Any, options: Any) -> list[Any]:
         return [self._reduce_to(op, v, d, options) for v, d in pairs]
 
+    @abc.abstractmethod
     def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
         raise _abstract()
 
+    @abc.abstractmethod
     def _gather(self, value: Any, axis: int) -> Any:
         raise _abstract()
 
+    @abc.abstractmethod
     def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
         raise _abstract()
 
@@ -98,29 +116,55 @@ class StrategyExtended:
         """`_update` that all replicas have called at the same time."""
         return self._update(var, fn, args, kwargs, group)
 
+    @abc.abstractmethod
     def _update_non_slot(
         self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
     ) -> Any:
         raise _abstract()
 
     def _local_results(self, value: Any) -> tuple[Any, ...]:
-        return (value,)
+        if self._copies is None:
+            return (value,)
+        if isinstance(value, distributed.DistributedValues):
+            return tuple(value.values)
+        if not nest.is_nested(value):
+            return (value,)
+        per_leaf = {
+            id(x): x.values
+            for x in nest.leaves(value)
+            if isinstance(x, distributed.DistributedValues)
+        }
 
+        def of_replica(index: int) -> Any:
+            return nest.map_structure(
+                lambda x: per_leaf[id(x)][index] if id(x) in per_leaf else x, value
+            )
+
+        return tuple(of_replica(i) for i in range(self._copies))
+
+    @abc.abstractmethod
     def _values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
         raise _abstract()
 
+    @abc.abstractmethod
     def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
         raise _abstract()
 
+    @abc.abstractmethod
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
         raise _abstract()
 
     def _rebind(self, container: Any) -> None:
         """Belong to another container from now on, for `copy.deepcopy`."""
         self._container_ref = weakref.ref(container)
+        if self._placement is not None:
+            moved = dataclasses.replace(self._placement, strategy=container)
+            self._placement = moved
 
     def _get_local_replica_id(self, replica_id: int) -> int:
-        return replica_id
+        if self._placement is None:
+            return replica_id
+        return self._placement.topology.position(replica_id)
 
     # Data.
 
@@ -138,6 +182,7 @@ class StrategyExtended:
     # Properties.
 
     @property
+    @abc.abstractmethod
     def experimental_between_graph(self) -> bool:
         """Whether each worker builds a program of its own."""
         raise _abstract()
@@ -151,47 +196,57 @@ class StrategyExtended:
         return self._has_static_shapes
 
     @property
+    @abc.abstractmethod
     def experimental_should_init(self) -> bool:
         """Whether this process initialises variables."""
         raise _abstract()
 
     @property
+    @abc.abstractmethod
     def should_checkpoint(self) -> bool:
         """Whether this process writes checkpoints."""
         raise _abstract()
 
     @property
+    @abc.abstractmethod
     def should_save_summary(self) -> bool:
         """Whether this process writes summaries."""
         raise _abstract()
 
     @property
+    @abc.abstractmethod
     def worker_devices(self) -> Sequence[str]:
         """The devices that compute, one per replica."""
         raise _abstract()
 
     @property
+    @abc.abstractmethod
     def parameter_devices(self) -> Sequence[str]:
         """The devices that hold variables."""
         raise _abstract()
 
     # Values and variables.
 
+    @abc.abstractmethod
     def value_container(self, value: Any) -> Any:
         """The variable that a component belongs to; other values themselves."""
         raise _abstract()
 
+    @abc.abstractmethod
     def read_var(self, v: Any) -> Any:
         """The value of a variable of this strategy, aggregated if it is ON_READ."""
         raise _abstract()
 
+    @abc.abstractmethod
     def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
         """Where state that belongs to no single variable should go."""
         raise _abstract()
 
     def variable_created_in_scope(self, v: Any) -> bool:
         """Whether `v` was made in this strategy's scope."""
-        return getattr(v, "distribute_strategy", None) is self._container_strategy()
+        strategy = self._container_strategy()
+        owner = None if strategy._is_default else strategy
+        return getattr(v, "distribute_strategy", self) is owner
 
     def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
         """Context manager: variables made in it share the devices of another.
@@ -201,21 +256,21 @@ class StrategyExtended:
             ValueError: not a variable of this scope.
         """
         strategy = self._container_strategy()
-        if ambient.current().strategy is not strategy:
+        is_here = ambient.current().strategy is strategy
+        if not is_here and not strategy._is_default:
             raise RuntimeError(
                 f'Need to be inside "with strategy.scope()" for {strategy!r}'
             )
-        self._check_colocation(colocate_with_variable)
-        return ambient.pushed(colocate=colocate_with_variable)
-
-    def _check_colocation(self, target: Any) -> None:
-        if isinstance(target, tuple) and target == self.non_slot_devices([]):
-            return
+        target = colocate_with_variable
+        is_devices = isinstance(target, tuple) and not strategy._is_default
+        if is_devices and target == self.non_slot_devices([]):
+            return ambient.pushed(colocate=target)
         if not self.variable_created_in_scope(target):
             raise ValueError(
                 "`colocate_vars_with` must only be passed a variable created in this "
                 f"tf.distribute.Strategy.scope(), not: {target!r}"
             )
+        return ambient.pushed(colocate=target)
 
     # Communication.
 

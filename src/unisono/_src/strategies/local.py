@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 from unisono._src import input as pipelines
 from unisono._src.execution import contexts
-from unisono._src.foundation import ambient, options
+from unisono._src.foundation import ambient
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.strategies import base, extended
@@ -21,23 +22,41 @@ def home_placement(
     return frames.Placement(strategy, topology, kind, *home, above)
 
 
-class LocalExtended(extended.StrategyExtended):
+class LocalExtended(extended.StrategyExtended, abc.ABC):
     """A strategy that this process computes for; abstract.
+
+    Args:
+        container_strategy: the `Strategy` that this object belongs to.
+        placement: its replicas, and where variables made in scope go; None for the
+            strategy that has no devices of its own.
 
     Attributes:
         _is_chief: whether this process does what is to be done once for all workers.
     """
 
-    _is_chief = True
     _topology: Topology
 
+    def __init__(
+        self, container_strategy: Any, placement: frames.Placement | None = None
+    ) -> None:
+        super().__init__(container_strategy)
+        self._placement = placement
+        if placement is not None:
+            self._topology = placement.topology
+        self._is_chief = placement is None or placement.topology.worker == 0
+
     def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        if self._placement is None:
+            return dataset
         owner = self._container_strategy()
-        return pipelines.distributed_dataset.DistributedDataset(
+        return pipelines.distributed_dataset.DistributedBatches(
             dataset, self._topology, options, owner
         )
 
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
+        if self._placement is None:
+            alone = pipelines.dataset_options.InputContext()
+            return pipelines.dataset_options.made_by(dataset_fn, alone)
         owner = self._container_strategy()
         return pipelines.distributed_dataset.DistributedDatasetsFromFunction(
             dataset_fn, self._topology, options, owner
@@ -59,12 +78,14 @@ class LocalExtended(extended.StrategyExtended):
         return self._is_chief
 
 
-class SingleExtended(LocalExtended):
+class SingleExtended(LocalExtended, abc.ABC):
     """One replica: nothing is wrapped or combined; abstract."""
 
+    _reduced_at = "the replica"
+
+    @abc.abstractmethod
     def _entered(self, **changes: Any) -> Any:
         """Context manager of code that runs for this strategy."""
-        raise NotImplementedError
 
     @property
     def _num_replicas_in_sync(self) -> int:
@@ -79,14 +100,11 @@ class SingleExtended(LocalExtended):
         with self._entered(mode=ambient.REPLICA, replica=context, port=port):
             return fn(*args, **kwargs)
 
+    @abc.abstractmethod
     def _placed(self, tree: Any) -> Any:
         """Arguments where the replica can use them."""
-        raise NotImplementedError
 
     def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
-        return value
-
-    def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
         return value
 
     def _gather(self, value: Any, axis: int) -> Any:

@@ -66,11 +66,6 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         merged = self.extended._default_options.merge(communication_options)
         self.extended._default_options = merged
 
-    @property
-    def cluster_resolver(self) -> Any:
-        """Says who the workers are, and which one this is."""
-        return self._resolver
-
 
 def experimental_multi_worker(
     communication: Any = options.CommunicationImplementation.AUTO,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 
@@ -15,22 +15,9 @@ from unisono._src.strategies import base, local
 from unisono._src.values import collectives
 
 
+@final
 class _OneDeviceExtended(local.SingleExtended):
     """One replica on a device; aggregation has no effect."""
-
-    def __init__(self, container_strategy: Any, topology: Topology) -> None:
-        super().__init__(container_strategy)
-        self._topology = topology
-        self.__placement = local.home_placement(
-            container_strategy, topology, frames.Policy.PLAIN
-        )
-
-    def _rebind(self, container: Any) -> None:
-        type(self).__init__(self, container, self._topology)
-
-    @property
-    def _placement(self) -> frames.Placement:
-        return self.__placement
 
     @contextlib.contextmanager
     def _entered(self, **changes: Any) -> Iterator[None]:
@@ -73,4 +60,8 @@ class OneDeviceStrategy(base.Strategy):
     """
 
     def __init__(self, device: Any) -> None:
-        super().__init__(_OneDeviceExtended(self, Topology.of([device])))
+        topology = Topology.of([device])
+        placement = frames.Placement(
+            self, topology, frames.Policy.PLAIN, topology.home, topology.names[0]
+        )
+        super().__init__(_OneDeviceExtended(self, placement))

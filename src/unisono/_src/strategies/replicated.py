@@ -6,14 +6,14 @@ is data (`state.Placement`), not code.
 
 from __future__ import annotations
 
+import abc
 import contextlib
-import dataclasses
 import functools
 import itertools
 import logging
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -29,29 +29,16 @@ from unisono._src.values.indexed_slices import IndexedSlices
 _log = logging.getLogger("unisono")
 
 
-class ReplicatedExtended(local.LocalExtended):
-    """Several replicas, each on a device of the topology; some may be elsewhere."""
+class Replicated(local.LocalExtended, abc.ABC):
+    """Replicas on the devices of a topology; some may be elsewhere; abstract."""
+
+    _placement: frames.Placement
 
     def __init__(self, container_strategy: Any, placement: frames.Placement) -> None:
-        super().__init__(container_strategy)
-        self.__placement = placement
-        self._topology = placement.topology
-        self._is_chief = self._topology.worker == 0
-
-    def _get_local_replica_id(self, replica_id: int) -> int:
-        return self._topology.position(replica_id)
-
-    @property
-    def _placement(self) -> frames.Placement:
-        return self.__placement
-
-    def _rebind(self, container: Any) -> None:
-        moved = dataclasses.replace(self.__placement, strategy=container)
-        type(self).__init__(self, container, moved)
-
-    @property
-    def _is_central(self) -> bool:
-        return self.__placement.kind is Policy.CENTRAL
+        super().__init__(container_strategy, placement)
+        self._copies = self._topology.copies
+        self._reduced_at = destinations.one_device(self._topology.home)
+        self._is_central = placement.kind is Policy.CENTRAL
 
     @property
     def _num_replicas_in_sync(self) -> int:
@@ -70,7 +57,7 @@ class ReplicatedExtended(local.LocalExtended):
             frames.frame().note_topology(self._topology)
         if compiled and self._is_even((args, kwargs)):
             try:
-                return spmd.run(self.__placement, fn, args, kwargs)
+                return spmd.run(self._placement, fn, args, kwargs)
             except assignment.NeedsLockstep as reason:
                 _log.info("Replicas run in turn: %s", reason)
         return self._run_lockstep(fn, args, kwargs)
@@ -92,7 +79,7 @@ class ReplicatedExtended(local.LocalExtended):
         args, kwargs = own
         with self._on_device(0):
             port = collectives.Solo()
-            with contexts.replica_frame(self.__placement, 0, port, copy=0):
+            with contexts.replica_frame(self._placement, 0, port, copy=0):
                 result = fn(*args, **kwargs)
         return distributed.regroup([result])
 
@@ -108,7 +95,7 @@ class ReplicatedExtended(local.LocalExtended):
         """`run` inside a merge_call of an SPMD program: the own replica goes on."""
         args, kwargs = contexts.local_ungroup((args, kwargs))
         index = jax.lax.axis_index(collectives.AXIS)
-        with contexts.replica_frame(self.__placement, index, port, copy=None):
+        with contexts.replica_frame(self._placement, index, port, copy=None):
             result = fn(*args, **kwargs)
         return contexts.local_group(result, port)
 
@@ -118,7 +105,7 @@ class ReplicatedExtended(local.LocalExtended):
             calls = [self._call_of(i, fn, args, kwargs) for i in turns]
         else:
             calls = [fn] * len(turns)
-        results = lockstep.run(self.__placement, calls)
+        results = lockstep.run(self._placement, calls)
         if all(map(operator.is_, results, itertools.repeat(None))):
             return None
         return distributed.regroup(results, self._per_replica)
@@ -140,12 +127,10 @@ class ReplicatedExtended(local.LocalExtended):
 
     # Reducing.
 
-    def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
-        home = destinations.one_device(self._topology.home)
-        return nest.map_structure(lambda x: self._reduce_leaf(op, x, home), value)
-
     def _reduce_to(self, op: Any, value: Any, destinations_: Any, options: Any) -> Any:
-        target = self._target(destinations_)
+        target = destinations_
+        if target is not self._reduced_at:
+            target = self._target(destinations_)
         return nest.map_structure(lambda x: self._reduce_leaf(op, x, target), value)
 
     def _batch_reduce_to(self, op: Any, pairs: Any, options: Any) -> list[Any]:
@@ -279,24 +264,6 @@ class ReplicatedExtended(local.LocalExtended):
         target = destinations.parse(destinations_, self._topology, self._is_central)
         return target.deliver(collectives.as_array(base.read_plain(tensor)))
 
-    def _local_results(self, value: Any) -> tuple[Any, ...]:
-        if isinstance(value, distributed.DistributedValues):
-            return tuple(value.values)
-        if not nest.is_nested(value):
-            return (value,)
-        per_leaf = {
-            id(x): x.values
-            for x in nest.leaves(value)
-            if isinstance(x, distributed.DistributedValues)
-        }
-
-        def of_replica(index: int) -> Any:
-            return nest.map_structure(
-                lambda x: per_leaf[id(x)][index] if id(x) in per_leaf else x, value
-            )
-
-        return tuple(of_replica(i) for i in range(self._topology.copies))
-
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas
         made = [value_fn(base.ValueContext(i, count)) for i in self._topology.local]
@@ -375,7 +342,7 @@ class ReplicatedExtended(local.LocalExtended):
     def parameter_devices(self) -> Sequence[str]:
         """The devices that hold variables."""
         if self._is_central:
-            return (self.__placement.parameter_name,)
+            return (self._placement.parameter_name,)
         return self._topology.local_names
 
     def value_container(self, value: Any) -> Any:
@@ -397,6 +364,11 @@ class ReplicatedExtended(local.LocalExtended):
         if self._is_central:
             return min(var_list, key=lambda v: v.name, default=())
         return self._topology.local_names
+
+
+@final
+class ReplicatedExtended(Replicated):
+    """Replicas of one device each."""
 
 
 def _is_per_replica(x: Any) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,8 @@ from unisono._src.strategies import base, local, replicated
 from unisono._src.workers import tpu_system
 
 
-class _TPUExtended(replicated.ReplicatedExtended):
+@final
+class _TPUExtended(replicated.Replicated):
     """Replicas of logical devices."""
 
     _has_static_shapes = True
@@ -102,11 +103,6 @@ class TPUStrategy(base.Strategy):
         self._resolver = resolver
         placement = local.home_placement(self, topology, Policy.MIRRORED, above)
         super().__init__(_TPUExtended(self, placement))
-
-    @property
-    def cluster_resolver(self) -> Any:
-        """Says which TPU."""
-        return self._resolver
 
     @property
     def _topology(self) -> Topology:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 
@@ -75,6 +75,7 @@ def _copy_frame(index: int, topology: Topology) -> Any:
     return _OnDevice(index, topology)
 
 
+@final
 class _OnDevice:
     """An update frame whose arrays are made on the copy's device."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -57,10 +58,12 @@ class Metric:
         """The old name of `reset_state`."""
         self.reset_state()
 
+    @abc.abstractmethod
     def update_state(self, *args: Any, **kwargs: Any) -> None:
         """Add to the state."""
         raise NotImplementedError
 
+    @abc.abstractmethod
     def result(self) -> jax.Array:
         """The value so far, over all replicas."""
         raise NotImplementedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -355,6 +355,7 @@ def _total(cell: frames.Cell, value: Any, local: bool) -> Any:
     return jnp.sum(value, axis=0)
 
 
+@final
 class _Leaf:
     """Keeps a variable whole inside Optax's state tree."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any
+from typing import Any, final
 
 import jax
 
@@ -36,6 +36,7 @@ class ProfilerOptions:
         return made
 
 
+@final
 class _Running:
     """Whether a profile is being taken."""
 

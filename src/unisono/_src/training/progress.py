@@ -6,7 +6,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -162,6 +162,7 @@ def _size(iterable: Any) -> int | None:
     return found if found >= 0 else None
 
 
+@final
 class _Meter:
     """Measures steps; waits for the device at samples only."""
 
@@ -279,6 +280,7 @@ def _display(console: Any, description: str, total: int | None, every: float) ->
     return kind(console, description, total, every)
 
 
+@final
 class _Lines:
     """A line now and then."""
 
@@ -310,6 +312,7 @@ class _Lines:
         self._file.flush()
 
 
+@final
 class _Bar:
     """A bar, and a line below it; drawn by the loop itself: there is no thread."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import jax.numpy as jnp
@@ -25,6 +26,7 @@ def own(x: Any) -> Any:
 class StandsForArray:
     """Base of everything that gives an array when asked, by `__jax_array__`."""
 
+    @abc.abstractmethod
     def __jax_array__(self) -> Any:
         raise NotImplementedError
 

@@ -7,10 +7,11 @@ and *stacked*, one array whose first axis is the replicas.
 
 from __future__ import annotations
 
+import abc
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +60,7 @@ def is_eager(trace: Any) -> bool:
     return isinstance(trace, core.EvalTrace)
 
 
-class Port:
+class Port(abc.ABC):
     """How one replica meets the others; abstract.
 
     Attributes:
@@ -74,12 +75,14 @@ class Port:
     has_merged = False
 
 
+@final
 class Solo(Port):
     """The port of a single replica: it meets nobody."""
 
     replicas = here = 1
 
 
+@final
 class SpmdPort(Port):
     """The port of a replica traced once for all: collectives are XLA's own."""
 
@@ -111,6 +114,7 @@ class SpmdPort(Port):
         return any(x._trace is t for t in self._outer)
 
 
+@final
 class LockstepPort(Port):
     """The port of a replica that runs in turn with the others.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,9 @@ from unisono._src.values.array_operators import ArrayOperators, StandsForArray
 class DistributedValues:
     """Base of everything that has a value on each replica."""
 
+    # No `abc.ABC`: its `isinstance` is slower, and steps ask often.
     @property
+    @abc.abstractmethod
     def values(self) -> tuple[Any, ...]:
         """One value per replica, in replica order."""
         raise NotImplementedError

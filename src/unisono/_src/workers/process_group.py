@@ -10,7 +10,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 from jax._src import distributed
@@ -28,6 +28,7 @@ _HEARTBEAT_SECONDS = 100
 _BIND_VARIABLE = "JAX_COORDINATOR_BIND_ADDRESS"
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Group:
     """The workers that compute together, and which of them this process is.
@@ -150,6 +151,7 @@ def start(group: Group, mode: str, stall_seconds: float) -> None:
         watchdog.CURRENT.guard = made
 
 
+@final
 class _Started:
     """The group of this process; there can be one only."""
 

@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 import zlib
-from typing import Any, NoReturn
+from typing import Any, NoReturn, final
 
 from unisono._src.foundation import errors
 
@@ -53,6 +53,7 @@ def _digest(label: Any) -> int:
     return zlib.crc32(repr(label).encode())
 
 
+@final
 class Record:
     """What another worker says of itself, and when that changed."""
 
@@ -104,6 +105,7 @@ class Record:
         self.error, self.is_secondary = error, secondary
 
 
+@final
 class Guard:
     """Watches the other workers of the group.
 
@@ -373,6 +375,7 @@ def _mismatch(worker: int, step: int, theirs: Any, mine: Any) -> errors.WorkerEr
     )
 
 
+@final
 class _Current:
     """The guard of this process, if it belongs to a group."""
 

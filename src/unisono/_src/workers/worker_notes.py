@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 from jax._src import distributed
 
@@ -37,6 +37,7 @@ class Crew(Protocol):
         """Which of them this process is."""
 
 
+@final
 class Board:
     """Rounds of notes about one topic: in each, every worker posts one.
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, final
 
 from unisono._src.cli.launch import output, worker_process
 
@@ -43,6 +43,7 @@ class Cause(enum.IntEnum):
     STOPPED = 3  # Because it was told to.
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Failure:
     """A worker that ended badly.
@@ -67,6 +68,7 @@ class Failure:
         return self.cause is Cause.OWN and self.worker.code == -signal.SIGKILL
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """How a group ended.
@@ -89,6 +91,7 @@ class Outcome:
         return self.failures[0].code if self.failures else 0
 
 
+@final
 class Signals:
     """Collects the signals that this process is sent, to hand them to workers."""
 
@@ -126,6 +129,7 @@ def forwarded_signals(only_stopping: bool = False) -> Iterator[Signals]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
+@final
 class Group:
     """Runs commands to their end; none of them, nor what they start, outlives it.
 

@@ -10,6 +10,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping, Sequence
+from typing import final
 
 from unisono._src.cli.launch import worker_process
 from unisono._src.cluster import accelerators, cluster_tasks
@@ -31,6 +32,7 @@ class Platform(enum.Enum):
     TPU = "tpu"
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Placement:
     """The cluster that workers belong to, and which of its tasks are started here.
@@ -63,6 +65,7 @@ class Placement:
         return json.dumps({"cluster": self.cluster.as_dict(), "task": task})
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Devices:
     """Which devices each worker gets.

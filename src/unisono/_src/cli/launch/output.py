@@ -6,11 +6,12 @@ import contextlib
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, final
 
 from unisono._src.cli.launch import worker_process
 
 
+@final
 class Display:
     """One progress display on a terminal, below all lines."""
 
@@ -61,6 +62,7 @@ class Display:
         self._progress.stop()
 
 
+@final
 class Output:
     """Writes workers' lines and the launcher's notes.
 

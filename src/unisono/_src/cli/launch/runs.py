@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import final
 
 from unisono._src.cli.launch import allocation, group, launch_plan, output, report
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Size:
     """How many workers a group may have.
@@ -53,6 +55,7 @@ class Size:
         return dataclasses.replace(self, start=max(self.start - lost, self.minimum))
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Place:
     """Where the workers belong; see `allocation.place`."""
@@ -63,6 +66,7 @@ class Place:
     service: str | None = None
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Request:
     """What to run, and how.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import final
 
 _MAX_LINE = 65_536
 _MAX_BLOCK = 400
@@ -14,6 +15,7 @@ _CHAINED = (
 )
 
 
+@final
 class LineSplitter:
     r"""Cuts bytes into lines; of one rewritten with carriage returns, the last form.
 
@@ -46,6 +48,7 @@ def _shown(line: bytes) -> str:
     return line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
 
 
+@final
 class TracebackFinder:
     """Keeps the traceback that ends a worker's errors, with those it is chained to."""
 

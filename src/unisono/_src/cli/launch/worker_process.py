@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import final
 
 from unisono._src.cli.launch import streams
 from unisono._src.cluster import launcher_progress
@@ -23,6 +24,7 @@ _DRAIN_SECONDS = 2.0
 _MAX_STEP = 10**15
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Command:
     """What a worker runs.
@@ -47,6 +49,7 @@ class Command:
         return f"worker {self.index}/{self.count}"
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Line:
     """A line that a worker wrote."""
@@ -56,6 +59,7 @@ class Line:
     text: str
 
 
+@final
 class Worker:
     """A running worker."""
 

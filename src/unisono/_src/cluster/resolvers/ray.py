@@ -9,7 +9,7 @@ import secrets
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, final
 
 from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
@@ -140,6 +140,7 @@ def _meet(ray: Any, key: str, rank: int, size: int, seconds: float) -> list[str]
         time.sleep(_PAUSE)
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class _Peer:
     """What another worker left in the store."""

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import os
-from typing import Any
+from typing import Any, final
 
 from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
@@ -19,6 +19,7 @@ _OUTSIDE = "evaluator"
 _MAX_DIGITS = 20
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class TFConfig:
     """What TF_CONFIG says, checked."""

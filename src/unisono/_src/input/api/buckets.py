@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.input.api import transforms
@@ -13,6 +13,7 @@ from unisono._src.input.sources import arrays
 from unisono._src.input.stages import argument_checks, batching, grouping, padding
 
 
+@final
 class _Always:
     """A function that gives one number; a class, so that processes can have it."""
 
@@ -114,6 +115,7 @@ class Groupings(transforms.Transformations):
         return self._derive(made)
 
 
+@final
 class _Buckets:
     """Which bucket an element belongs to, and what becomes of a full one."""
 

@@ -121,7 +121,9 @@ class Dataset(buckets.Groupings):
         """Integers at the same distance, without end."""
         first = argument_checks.integer(start, "start")
         distance = argument_checks.integer(step, "step")
-        return Dataset(arrays.Endless(first, sys.maxsize, distance, np.dtype(dtype)))
+        return Dataset(
+            arrays.Range(first, sys.maxsize, distance, np.dtype(dtype), is_endless=True)
+        )
 
     @staticmethod
     def random(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import functools
 import itertools
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -69,13 +70,12 @@ class DistributedIterator(iterators.PositionedIterator):
     """Iterates over a distributed dataset."""
 
     def __init__(self, dataset: DistributedDataset) -> None:
+        super().__init__()
         self._ahead = dataset._open()
         self._pulled: collections.deque[int] = collections.deque(maxlen=prefetch.BACK)
         self._back: list[int] = []
         self._dataset = dataset
         self._kind = dataset._kind
-        self._cursor = self._ahead
-        host_inputs.HostIterator.__init__(self, iter(()))
 
     @property
     def element_spec(self) -> Any:
@@ -96,7 +96,7 @@ class DistributedIterator(iterators.PositionedIterator):
     def put_back(self, element: Any) -> None:
         """Undo a `pull` whose element was not used."""
         self._back.append(self._pulled.pop())
-        super().put_back(element)
+        self._returned.appendleft(element)
 
     def get_state(self) -> dict[str, Any]:
         """The global position, as plain data: dicts, lists, numbers and text.
@@ -139,83 +139,71 @@ class DistributedIterator(iterators.PositionedIterator):
                 "saved it."
             ) from e
 
+    def close(self) -> None:
+        """Give back threads, processes and files; there are no more elements."""
+        self._ahead.close()
 
-class DistributedDataset:
+
+class DistributedDataset(abc.ABC):
     """Gives one value per replica and step; made by a strategy.
 
     It can be iterated in Python, looped over inside a `unisono.function`, and its
     iterators can be given to one. It has no transformations of its own.
+
+    Attributes:
+        _kind: names the kind of position in a saved state.
+        _by_data: whether every worker reads everything and knows what the others get.
+        _drops: whether the steps end when some replica has no element.
     """
 
-    _kind = "batches"
+    _title = "DistributedDataset"
+    _kind: str
+    _by_data = False
     _drops = False
 
     def __init__(
         self,
-        dataset: Any,
         topology: Topology,
         options: dataset_options.InputOptions | None = None,
         owner: Any = None,
         share: steps.Share | None = None,
     ) -> None:
-        if isinstance(dataset, DistributedDataset):
-            raise AttributeError(
-                "The dataset is distributed already; distribute a "
-                "unisono.data.Dataset, or iterate over this one."
-            )
         self._topology = topology
         self._owner = owner
         self._share = share or share_of(topology)
         self._options = check_options(options)
-        if self._options.experimental_replication_mode is not _PER_WORKER:
-            raise NotImplementedError(
-                "InputReplicationMode.PER_REPLICA is only supported in "
-                "`distribute_datasets_from_function`."
-            )
-        self._given = dispatch.to_node(dataset)
-        wanted = stages.options_of(self._given)
-        policy = wanted.experimental_distribute.auto_shard_policy
-        self._decision = sharding_rule.decide(self._given, policy)
-        _check_batched(self._given, self._share)
-        own = sharding_rule.for_worker(
-            self._given, self._decision, self._share.workers, self._share.worker
-        )
-        self._node = map_processes.prepared(own, wanted.worker_processes)
+        mode = self._options.experimental_replication_mode
+        self._per_replica = mode is not _PER_WORKER
+
+    def _take(self, given: nodes.Node, own: nodes.Node) -> None:
+        """Read `own`, which is this worker's part of what was `given`."""
+        self._given, self._node = given, own
         self._topic = f"input {next(_NUMBERS)}"
         self._iterators = itertools.count()
-        # Else each worker has an order of its own, and reads everything in it.
-        is_dealt = self._decision.kind != dataset_options.AutoShardPolicy.OFF
-        if self._share.workers > 1 and is_dealt:
-            notes = worker_notes.Board(topology, f"{self._topic}, seeds")
-            worker_agreement.share_seeds(self._node, notes)
-        _LOG.info("%s", self.describe().line)
-
-    @property
-    def _by_data(self) -> bool:
-        """Whether every worker reads everything and knows what the others get."""
-        return self._decision.kind == dataset_options.AutoShardPolicy.DATA
 
     # Looking at it.
 
     @property
+    @abc.abstractmethod
     def element_spec(self) -> Any:
         """`PerReplicaSpec` of every array; the plain spec for one replica."""
-        if self._share.is_single:
-            return self._given.spec
-        part = sharding_rule.divided_spec(
-            self._given.spec, self._share.replicas, self._share.workers > 1
-        )
-        return _per_replica(part, self._share.local)
+
+    @abc.abstractmethod
+    def describe(self) -> report.InputDescription:
+        """What is read by whom, how it is split, and what happens to the remainder."""
+
+    @abc.abstractmethod
+    def _count(self) -> int:
+        """How many steps there are."""
+
+    @abc.abstractmethod
+    def _open(self) -> prefetch.Ahead:
+        """The steps, placed; read ahead where that pays."""
 
     @property
     def cardinality(self) -> np.int64:
-        """How many global batches this worker has, or one of the two constants."""
+        """How many elements this worker's dataset has, or one of the two constants."""
         return np.int64(self._node.cardinality)
-
-    def _count(self) -> int:
-        """How many steps there are; with shared batches each is several of them."""
-        shared = self._share.workers > 1 and not self._by_data
-        return nodes.UNKNOWN if shared else self._node.cardinality
 
     def __len__(self) -> int:
         return nodes.known_length(self._count())
@@ -223,12 +211,8 @@ class DistributedDataset:
     def __bool__(self) -> bool:
         return True
 
-    def describe(self) -> report.InputDescription:
-        """What is read by whom, how it is split, and what happens to the remainder."""
-        return batch_table.describe_batches(self._given, self._decision, self._share)
-
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} over {self._share.replicas} replicas>"
+        return f"<{self._title} over {self._share.replicas} replicas>"
 
     # Iterating.
 
@@ -246,16 +230,6 @@ class DistributedDataset:
         for element in self:
             result = reduce_func(result, element)
         return result
-
-    def _open(self) -> prefetch.Ahead:
-        """The steps, placed; read ahead where that pays."""
-        node, wanted = self._node, self._steps_ahead
-        while isinstance(node, (stages.Prefetch, stages.WithOptions)):
-            # One thread for both.
-            if isinstance(node, stages.Prefetch):
-                wanted = max(wanted, node.size)
-            node = node.parent
-        return self._placed(self._steps(node), node, 0 if is_cheap(node) else wanted)
 
     @property
     def _steps_ahead(self) -> int:
@@ -279,6 +253,78 @@ class DistributedDataset:
         nice = _NICE if on_cpu else 0
         return prefetch.Ahead(placed, size, "input pipeline", nice)
 
+
+@final
+class DistributedBatches(DistributedDataset):
+    """Global batches of a dataset, cut into a part for each replica."""
+
+    _kind = "batches"
+
+    def __init__(
+        self,
+        dataset: Any,
+        topology: Topology,
+        options: dataset_options.InputOptions | None = None,
+        owner: Any = None,
+        share: steps.Share | None = None,
+    ) -> None:
+        if isinstance(dataset, DistributedDataset):
+            raise AttributeError(
+                "The dataset is distributed already; distribute a "
+                "unisono.data.Dataset, or iterate over this one."
+            )
+        super().__init__(topology, options, owner, share)
+        if self._per_replica:
+            raise NotImplementedError(
+                "InputReplicationMode.PER_REPLICA is only supported in "
+                "`distribute_datasets_from_function`."
+            )
+        given = dispatch.to_node(dataset)
+        wanted = stages.options_of(given)
+        policy = wanted.experimental_distribute.auto_shard_policy
+        self._decision = sharding_rule.decide(given, policy)
+        self._by_data = self._decision.kind == dataset_options.AutoShardPolicy.DATA
+        _check_batched(given, self._share)
+        own = sharding_rule.for_worker(
+            given, self._decision, self._share.workers, self._share.worker
+        )
+        self._take(given, map_processes.prepared(own, wanted.worker_processes))
+        # Else each worker has an order of its own, and reads everything in it.
+        is_dealt = self._decision.kind != dataset_options.AutoShardPolicy.OFF
+        if self._share.workers > 1 and is_dealt:
+            notes = worker_notes.Board(topology, f"{self._topic}, seeds")
+            worker_agreement.share_seeds(self._node, notes)
+        _LOG.info("%s", self.describe().line)
+
+    @property
+    def element_spec(self) -> Any:
+        """`PerReplicaSpec` of every array; the plain spec for one replica."""
+        if self._share.is_single:
+            return self._given.spec
+        part = sharding_rule.divided_spec(
+            self._given.spec, self._share.replicas, self._share.workers > 1
+        )
+        return _per_replica(part, self._share.local)
+
+    def _count(self) -> int:
+        """How many steps there are; with shared batches each is several of them."""
+        shared = self._share.workers > 1 and not self._by_data
+        return nodes.UNKNOWN if shared else self._node.cardinality
+
+    def describe(self) -> report.InputDescription:
+        """What is read by whom, how it is split, and what happens to the remainder."""
+        return batch_table.describe_batches(self._given, self._decision, self._share)
+
+    def _open(self) -> prefetch.Ahead:
+        """The steps, placed; read ahead where that pays."""
+        node, wanted = self._node, self._steps_ahead
+        while isinstance(node, (stages.Prefetch, stages.WithOptions)):
+            # One thread for both.
+            if isinstance(node, stages.Prefetch):
+                wanted = max(wanted, node.size)
+            node = node.parent
+        return self._placed(self._steps(node), node, 0 if is_cheap(node) else wanted)
+
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
         if self._share.is_single:
             return steps.Whole(node.cursor())
@@ -289,9 +335,11 @@ class DistributedDataset:
 _PER_WORKER = dataset_options.InputReplicationMode.PER_WORKER
 
 
+@final
 class DistributedDatasetsFromFunction(DistributedDataset):
     """Elements of the datasets that a function made, one per replica and step."""
 
+    _title = "DistributedDatasetsFromFunction"
     _kind = "elements"
 
     def __init__(
@@ -302,29 +350,17 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         owner: Any = None,
         share: steps.Share | None = None,
     ) -> None:
-        self._topology = topology
-        self._owner = owner
-        self._share = share or share_of(topology)
-        self._options = check_options(options)
-        mode = self._options.experimental_replication_mode
-        self._per_replica = mode is not _PER_WORKER
+        super().__init__(topology, options, owner, share)
         if self._per_replica and self._share.workers > 1:
             raise NotImplementedError(
                 "InputReplicationMode.PER_REPLICA is only supported in "
                 "`distribute_datasets_from_function` of tf.distribute.MirroredStrategy."
             )
         self._nodes = [_made(dataset_fn, c) for c in self._contexts()]
-        self._given = self._node = self._nodes[0]
-        self._topic = f"input {next(_NUMBERS)}"
-        self._iterators = itertools.count()
+        self._take(self._nodes[0], self._nodes[0])
         if self._per_replica:
             self._kind = "elements per replica"
         _LOG.info("%s", self._described(look=False).line)
-
-    @property
-    def _by_data(self) -> bool:
-        """Each worker has a dataset of its own."""
-        return False
 
     def _with_whole_steps(self) -> DistributedDatasetsFromFunction:
         """End before the first step for which some replica has no element."""

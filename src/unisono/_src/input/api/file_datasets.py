@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from unisono._src.input.sources import columnar, files
 from unisono._src.input.stages import argument_checks, mapping, mixing
 
 
-class _FileDataset(Dataset):
+class _FileDataset(Dataset, abc.ABC):
     """Records of files; abstract."""
 
     def __init__(self, filenames: Any, reader: Any, parallel: int | None) -> None:
@@ -46,7 +47,7 @@ def _check_names(spec: Any) -> None:
         )
 
 
-class _RecordDataset(_FileDataset):
+class _RecordDataset(_FileDataset, abc.ABC):
     """Records whose ends the file itself tells; abstract."""
 
     _kind: ClassVar[str]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from unisono._src.execution import host_inputs
@@ -12,6 +13,8 @@ from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.state import frames
 
 VERSION = 1
+# Names the kind of position in a saved state.
+_KIND = "dataset"
 
 
 class Optional:
@@ -61,57 +64,25 @@ class Optional:
         return f"Optional({self._value!r})" if self._has else "Optional()"
 
 
-class PositionedIterator(host_inputs.HostIterator):
-    """An iterator whose position can be saved; abstract.
+class PositionedIterator(host_inputs.HostIterator, abc.ABC):
+    """An iterator whose position can be saved; abstract."""
 
-    Args:
-        cursor: what is iterated.
-        kind: names the kind of position in a saved state.
-    """
+    @property
+    @abc.abstractmethod
+    def element_spec(self) -> Any:
+        """Shape and type of what an iterator gives."""
 
-    def __init__(self, cursor: cursors.Cursor, kind: str) -> None:
-        self._trail = cursors.Trail(cursor, 64)
-        self._is_closed = False
-        # The position of one that is closed.
-        self._last: dict[str, Any] | None = None
-        self._cursor = cursor
-        self._kind = kind
-        super().__init__(_Reads(self._trail))
-
+    @abc.abstractmethod
     def get_state(self) -> dict[str, Any]:
-        """The position, as plain data: dicts, lists, numbers and text.
+        """The position, as plain data: dicts, lists, numbers and text."""
 
-        It counts what was taken from this iterator, not what was read ahead.
-        """
-        if self._last is not None:
-            return self._last
-        index = self._trail.read_so_far - len(self._returned)
-        return {
-            "kind": self._kind,
-            "version": VERSION,
-            "position": self._trail.before(index),
-        }
-
+    @abc.abstractmethod
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a position that an iterator of the same dataset gave.
+        """Continue from a position that an iterator of the same dataset gave."""
 
-        Raises:
-            ValueError: the state is none, or is of another kind of dataset.
-        """
-        check_state(state, self._kind)
-        before = self._trail.before(self._trail.read_so_far)
-        try:
-            self._trail.return_to(state["position"])
-            self._returned.clear()
-        except Exception as e:
-            self._trail.return_to(before)
-            if not isinstance(e, (KeyError, TypeError, IndexError)):
-                raise
-            raise ValueError(
-                "The position was saved from a dataset that was made in another way: "
-                f"{type(e).__name__}: {e}. Make the dataset as the program did that "
-                "saved it."
-            ) from e
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give back threads, processes and files; there are no more elements."""
 
     def get_next(self) -> Any:
         """The next element.
@@ -129,35 +100,9 @@ class PositionedIterator(host_inputs.HostIterator):
         if (ambient.current().state or frames.EAGER).is_compiled:
             raise host_inputs.NeedsHost
         try:
-            return Optional(next(self), True, self._spec_of_elements)
+            return Optional(next(self), True, lambda: self.element_spec)
         except StopIteration:
-            return Optional(None, False, self._spec_of_elements)
-
-    def _spec_of_elements(self) -> Any:
-        return getattr(self, "element_spec", None)
-
-    def close(self) -> None:
-        """Give back threads, processes and files; there are no more elements."""
-        self._is_closed = True
-        self._cursor.close()
-
-
-class _Reads:
-    """Element after element of a trail."""
-
-    def __init__(self, trail: cursors.Trail) -> None:
-        self._trail = trail
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        found = self._trail.read(1)
-        if not len(found):
-            raise StopIteration
-        if self._trail.read_so_far % 256 == 0:
-            self._trail.forget_before(self._trail.read_so_far - 256)
-        return found[0]
+            return Optional(None, False, lambda: self.element_spec)
 
 
 def check_state(state: Any, kind: str) -> None:
@@ -188,9 +133,76 @@ def check_state(state: Any, kind: str) -> None:
 class DatasetIterator(PositionedIterator):
     """Iterates over a `Dataset`; elements are host arrays."""
 
+    # As TensorFlow's do.
+    _serves_replicas = True
+
     def __init__(self, node: nodes.Node) -> None:
-        super().__init__(node.cursor(), "dataset")
+        super().__init__()
         self._node = node
+        self._cursor = node.cursor()
+        self._trail = cursors.Trail(self._cursor, 64)
+        self._is_closed = False
+        # The position of one that is closed.
+        self._last: dict[str, Any] | None = None
+
+    @property
+    def element_spec(self) -> Any:
+        """Shape and type of an element."""
+        return self._node.spec
+
+    def pull(self) -> Any:
+        """The next element, taken now."""
+        if self._is_closed:
+            raise StopIteration
+        found = self._returned.popleft() if self._returned else self._read()
+        return elements.present(found)
+
+    def _read(self) -> Any:
+        found = self._trail.read(1)
+        if not len(found):
+            raise StopIteration
+        if self._trail.read_so_far % 256 == 0:
+            self._trail.forget_before(self._trail.read_so_far - 256)
+        return found[0]
+
+    def put_back(self, element: Any) -> None:
+        """Undo a `pull` whose element was not used."""
+        self._returned.appendleft(element)
+
+    def get_state(self) -> dict[str, Any]:
+        """The position, as plain data: dicts, lists, numbers and text.
+
+        It counts what was taken from this iterator, not what was read ahead.
+        """
+        if self._last is not None:
+            return self._last
+        index = self._trail.read_so_far - len(self._returned)
+        return {
+            "kind": _KIND,
+            "version": VERSION,
+            "position": self._trail.before(index),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from a position that an iterator of the same dataset gave.
+
+        Raises:
+            ValueError: the state is none, or is of another kind of dataset.
+        """
+        check_state(state, _KIND)
+        before = self._trail.before(self._trail.read_so_far)
+        try:
+            self._trail.return_to(state["position"])
+            self._returned.clear()
+        except Exception as e:
+            self._trail.return_to(before)
+            if not isinstance(e, (KeyError, TypeError, IndexError)):
+                raise
+            raise ValueError(
+                "The position was saved from a dataset that was made in another way: "
+                f"{type(e).__name__}: {e}. Make the dataset as the program did that "
+                "saved it."
+            ) from e
 
     def close(self) -> None:
         """Give back threads, processes and files; there are no more elements."""
@@ -198,26 +210,8 @@ class DatasetIterator(PositionedIterator):
             with contextlib.suppress(Exception):
                 # What is closed may not tell it any more.
                 self._last = self.get_state()
-        super().close()
-
-    @property
-    def element_spec(self) -> Any:
-        """Shape and type of an element."""
-        return self._node.spec
-
-    def __next__(self) -> Any:
-        frame = ambient.current()
-        is_compiled = (frame.state or frames.EAGER).is_compiled
-        if frame.mode == ambient.REPLICA and not is_compiled:
-            # Each replica takes an element of its own, as TensorFlow's do.
-            return self.pull()
-        return super().__next__()
-
-    def pull(self) -> Any:
-        """The next element, taken now."""
-        if self._is_closed:
-            raise StopIteration
-        return elements.present(super().pull())
+        self._is_closed = True
+        self._cursor.close()
 
 
 def iterate(node: nodes.Node) -> DatasetIterator:

@@ -9,7 +9,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors
@@ -94,6 +94,7 @@ def _naming(path: str) -> Iterator[None]:
         raise OSError(e.errno, told, e.filename) from e
 
 
+@final
 class _Shard:
     def __init__(self, path: str, compression: str | None) -> None:
         self.path = path
@@ -112,6 +113,7 @@ class _Shard:
             os.unlink(self.path)
 
 
+@final
 class _Folder:
     """The files of a dataset that is being written; they count when it is finished."""
 

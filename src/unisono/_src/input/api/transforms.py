@@ -284,7 +284,9 @@ class Transformations(abc.ABC):
     def enumerate(self, start: Any = 0, name: str | None = None) -> Any:
         """Pairs of a number and an element."""
         first = argument_checks.integer(start, "start")
-        numbers = arrays.Endless(first, sys.maxsize, 1, np.dtype(np.int64))
+        numbers = arrays.Range(
+            first, sys.maxsize, 1, np.dtype(np.int64), is_endless=True
+        )
         return self._derive(mixing.Zip((numbers, self._node), (0, 1)))
 
     def window(

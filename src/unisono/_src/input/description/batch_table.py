@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, final
 
 from unisono._src.input.description import counts, plan_text, report
 from unisono._src.input.description.plan_text import plural
@@ -20,6 +20,7 @@ _OWN_BATCHES = (
 )
 
 
+@final
 class _Split:
     """What the plans tell about a dataset whose batches are split.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
@@ -31,6 +31,7 @@ _SAME = (
 _MANY = 1 << 62
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     """How many examples the elements of a plan have.
@@ -142,6 +143,7 @@ def _mixed(node: Any, parts: Sequence[Sizes | None]) -> Sizes | None:
     return cut.pop() if len(cut) == 1 else None
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Dropped:
     """What `drop_remainder` drops.

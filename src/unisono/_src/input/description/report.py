@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from unisono._src.input.description import counts, plan_text
 from unisono._src.input.description.plan_text import plural
@@ -14,6 +14,7 @@ _SHOWN = 4
 _SHOWN_WORKERS = 8
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class InputRow:
     """What one worker reads."""
@@ -24,6 +25,7 @@ class InputRow:
     parts: str
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class InputDescription:
     """Who reads what; prints as a table.

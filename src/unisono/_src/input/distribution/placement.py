@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -15,7 +15,8 @@ from unisono._src.machines.topology import Topology
 from unisono._src.values import distributed
 
 
-class Placed(cursors.Derived):
+@final
+class Placed(cursors.OfSource):
     """Steps as the program sees them: each value on its replica's device.
 
     Args:

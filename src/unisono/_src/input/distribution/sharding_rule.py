@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -151,6 +151,7 @@ def _reads_files(node: mixing.Interleave) -> bool:
     return any(isinstance(n, _FILES) for n in nodes.walk(node.sample()))
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Decision:
     """How a dataset is split.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from unisono._src.input.plan import cursors, elements
 Bounds = list[tuple[int, int]]
 
 
+@final
 class Share(NamedTuple):
     """One worker's share of the replicas.
 
@@ -37,6 +38,7 @@ class Share(NamedTuple):
         return self.replicas == 1
 
 
+@final
 class Step(NamedTuple):
     """What the local replicas get.
 
@@ -69,6 +71,7 @@ def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bou
     return chunks.chunks_in_turn(rows, share.replicas, share.local)
 
 
+@final
 class Cut(cursors.Cursor):
     """Steps made of global batches, each batch cut by itself.
 
@@ -178,7 +181,8 @@ def _within_a_batch() -> ValueError:
     )
 
 
-class Whole(cursors.Derived):
+@final
+class Whole(cursors.OfSource):
     """One replica: every element as it is, batched or not."""
 
     def read(self, count: int) -> list[Step]:
@@ -191,7 +195,7 @@ class Whole(cursors.Derived):
 
     def get_state(self) -> dict[str, Any]:
         """An element; for one replica as for many."""
-        return {"turn": 0, **super().get_state()}
+        return {"turn": 0, "source": self._source.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue at an element.
@@ -201,9 +205,10 @@ class Whole(cursors.Derived):
         """
         if state["turn"]:
             raise _within_a_batch()
-        super().set_state(state)
+        self._source.set_state(state["source"])
 
 
+@final
 class Dealt(cursors.Cursor):
     """Each replica takes the next element of the worker's dataset.
 
@@ -257,6 +262,7 @@ class Dealt(cursors.Cursor):
         self._source.close()
 
 
+@final
 class Separate(cursors.Cursor):
     """Each replica has a dataset of its own."""
 

@@ -6,7 +6,7 @@ import json
 import logging
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -20,7 +20,8 @@ _FAILED = "!"
 _LARGEST_REPORT = 4000
 
 
-class Together(cursors.Derived):
+@final
+class Together(cursors.OfSource):
     """Steps of several workers, as many for each as the one with the most data has.
 
     A worker without data gets empty parts, so that all make the same steps. What each

@@ -40,8 +40,8 @@ def to_node(loader: Any) -> nodes.Node:
     if isinstance(loader, Iterator):
         return iterables.OneShot(iterables.Once(loader))
     if not isinstance(loader, Iterable):
-        return iterables.Loader(iterables.Numbered(loader))
-    return iterables.Loader(loader)
+        return iterables.Plain(iterables.Numbered(loader))
+    return iterables.Plain(loader)
 
 
 def _arrays(loader: Any) -> nodes.Node | None:

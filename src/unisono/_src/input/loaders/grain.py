@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Any
+from typing import Any, final
 
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.sources import columnar, iterables
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class GrainLoader(iterables.Loader):
     """A pipeline of Grain's; its iterators know their position."""
+
+    # Not copied yet.
+    makes_new = False
 
     def cursor(self) -> cursors.Cursor:
         """Grain's iterator."""
@@ -20,12 +24,13 @@ class GrainLoader(iterables.Loader):
         return columnar.Wrapped(iter(self.source))
 
     @property
-    def is_fresh(self) -> bool:
-        """Not copied yet."""
-        return False
+    def cardinality(self) -> int:
+        """Its length, if it has one."""
+        return iterables.length(self.source)
 
 
-class _Numbered(columnar.Wrapped):
+@final
+class _Numbered(columnar.OfGrain):
     """The elements of a `MapDataset`, which Grain reads in threads."""
 
     def __init__(self, source: Any) -> None:
@@ -34,7 +39,7 @@ class _Numbered(columnar.Wrapped):
 
     def read(self, count: int) -> list[Any]:
         try:
-            found = super().read(count)
+            found = columnar.read(self._iterator, count)
         except Exception:
             self._pass_over()
             raise
@@ -51,9 +56,13 @@ class _Numbered(columnar.Wrapped):
         self._iterator.set_state({"next_index": index + 1})
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class GrainTable(GrainLoader):
+class GrainTable(iterables.Loader):
     """A `MapDataset`: it knows how many elements there are."""
+
+    # Not copied yet.
+    makes_new = False
 
     def cursor(self) -> cursors.Cursor:
         """From the beginning."""

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from unisono._src.input.sources import iterables
 _LOG = logging.getLogger("unisono")
 
 
+@final
 class _Table:
     """A `datasets.Dataset`: rows by number."""
 
@@ -40,8 +41,9 @@ class _Table:
         return hugging_face_columns.batch(self._table[start:stop], self._features)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class HuggingFaceTable(nodes.Node):
+class HuggingFaceTable(nodes.Indexed):
     """A `datasets.Dataset`: examples, to be batched."""
 
     source: Any
@@ -78,6 +80,7 @@ class HuggingFaceTable(nodes.Node):
         return f"HuggingFace({len(self.source)})"
 
 
+@final
 class _Start:
     """Begins an iteration over a stream of its own.
 
@@ -101,6 +104,7 @@ class _Start:
         return iterables.Elements(iter(self.stream), self._node._converted)
 
 
+@final
 class _Stream(cursors.Iterated):
     """A `datasets.IterableDataset`, which knows its position itself.
 
@@ -183,9 +187,12 @@ def _order(stream: Any) -> str | None:
     return hashlib.sha256("".join(drawn).encode()).hexdigest()[:16] if drawn else None
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class HuggingFaceStream(iterables.Loader):
     """A `datasets.IterableDataset`: examples, to be batched."""
+
+    cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """From the beginning."""

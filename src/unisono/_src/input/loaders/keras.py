@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Any
+from typing import Any, final
 
 from unisono._src.input.plan import cursors, elements, loader_structures, nodes
 from unisono._src.input.sources import iterables
@@ -19,6 +19,7 @@ def _count(source: Any) -> int:
     return nodes.INFINITE if count is None else count
 
 
+@final
 class _Batches(cursors.Cursor):
     """The batches of a `PyDataset`, by number.
 
@@ -87,9 +88,13 @@ class _Batches(cursors.Cursor):
         self._next = state["next"]
         self._is_pass = True
 
+    def close(self) -> None:
+        """Nothing to give back."""
 
+
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class KerasBatches(iterables.Loader):
+class KerasBatches(iterables.Loader, nodes.Disturbed):
     """A Keras `PyDataset`: batches by number. Its own workers are not started."""
 
     is_pass: bool = True

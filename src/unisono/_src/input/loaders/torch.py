@@ -6,11 +6,11 @@ import dataclasses
 import logging
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
-from unisono._src.input.plan import cursors, loader_structures, nodes
+from unisono._src.input.plan import cursors, elements, loader_structures, nodes
 from unisono._src.input.sources import iterables
 
 _LOG = logging.getLogger("unisono")
@@ -39,8 +39,9 @@ def to_node(loader: Any) -> nodes.Node | None:
     return TorchLoader(loader)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class TorchLoader(iterables.Loader):
+class TorchLoader(iterables.Repeatable):
     """A `torch.utils.data.DataLoader`."""
 
     def cursor(self) -> cursors.Cursor:
@@ -61,10 +62,12 @@ class TorchLoader(iterables.Loader):
             for sampler in _samplers(self.source)
         )
 
-    def _structured(self, element: Any) -> Any:
-        return loader_structures.collated(element)
+    def _converted(self, element: Any) -> Any:
+        found = elements.convert(loader_structures.collated(element))
+        return elements.map_leaves(elements.owned, found)
 
 
+@final
 class _Replayed(cursors.Iterated):
     """A loader that starts again to find a position, which needs a fixed order.
 

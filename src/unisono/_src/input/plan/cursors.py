@@ -6,7 +6,7 @@ import abc
 import collections
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar, final
 
 # How many elements are read at once where nothing else says.
 BLOCK = 256
@@ -49,7 +49,8 @@ class Cursor(abc.ABC):
     def cancel(self) -> None:  # noqa: B027
         """Wait for no one any more. Another thread may be reading."""
 
-    def close(self) -> None:  # noqa: B027
+    @abc.abstractmethod
+    def close(self) -> None:
         """Give back threads, processes and files; no reading afterwards."""
 
     def __iter__(self) -> Iterator[Any]:
@@ -65,6 +66,7 @@ class Cursor(abc.ABC):
         return found[0]
 
 
+@final
 class Count(Cursor):
     """The integers from 0 to `length`."""
 
@@ -100,20 +102,15 @@ class Count(Cursor):
             )
         self._next = state["next"]
 
+    def close(self) -> None:
+        """Nothing to give back."""
 
-class Derived(Cursor):
-    """A stream made from one other, and with no state of its own; abstract."""
+
+class OfSource(Cursor, abc.ABC):
+    """A stream made from one other; abstract."""
 
     def __init__(self, source: Cursor) -> None:
         self._source = source
-
-    def get_state(self) -> dict[str, Any]:
-        """The position in the source."""
-        return {"source": self._source.get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Set the position in the source."""
-        self._source.set_state(state["source"])
 
     def cancel(self) -> None:
         """Cancel the source."""
@@ -122,6 +119,27 @@ class Derived(Cursor):
     def close(self) -> None:
         """Close the source."""
         self._source.close()
+
+
+class Derived(OfSource, abc.ABC):
+    """A stream whose position is that of its source, and a few values; abstract.
+
+    Attributes:
+        kept: the names of these values, which are attributes with an underscore.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    def get_state(self) -> dict[str, Any]:
+        """The position in the source, and what is kept."""
+        own = {name: getattr(self, f"_{name}") for name in self.kept}
+        return {**own, "source": self._source.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Set the position in the source, and what is kept."""
+        self._source.set_state(state["source"])
+        for name in self.kept:
+            setattr(self, f"_{name}", state[name])
 
 
 class Iterated(Cursor):
@@ -204,6 +222,7 @@ def no_end(who: str) -> RuntimeError:
     )
 
 
+@final
 class _Untold:
     """Stands for a position that a source could not tell."""
 
@@ -211,6 +230,7 @@ class _Untold:
         self.exception = exception
 
 
+@final
 class Trail:
     """Remembers positions of a source, to tell where any recent element began.
 
@@ -332,12 +352,17 @@ class Trail:
 _CALLS = 4096
 
 
-class Called(Cursor):
+class Called(Cursor, abc.ABC):
     """Calls a user's function with elements of a source; abstract.
 
     Elements are read in blocks. When the function raises, those of the block that it
     did not see are kept for the next read, so that only what raised is missing.
+
+    Attributes:
+        sees_all: whether the function must see also what is passed over.
     """
+
+    sees_all: ClassVar[bool] = False
 
     def __init__(self, source: Cursor) -> None:
         self._source = source
@@ -359,7 +384,9 @@ class Called(Cursor):
         self._unseen = [*left, *self._unseen]
 
     def skip(self, count: int) -> int:
-        """Without a call."""
+        """Without a call, unless the function must see all."""
+        if self.sees_all:
+            return super().skip(count)
         passed = min(count, len(self._unseen))
         self._unseen = self._unseen[passed:]
         return passed + self._trail.skip(count - passed) if passed < count else passed

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -21,6 +21,7 @@ _INT32 = np.iinfo(np.int32)
 _TEXT = np.dtype(object)
 
 
+@final
 class HostArray(np.ndarray):
     """What iterating over a dataset gives: a NumPy array with TensorFlow's `numpy`.
 

@@ -6,7 +6,7 @@ import math
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -21,12 +21,14 @@ _HELD = 1 << 28
 _WATCHED = 64
 
 
+@final
 class _Block(np.ndarray):
     """The memory of one array; an array over it tells by its `base` that it is ours."""
 
     offset: int
 
 
+@final
 class Buffers:
     """Gives out memory for arrays, and takes it back when no one has the array.
 

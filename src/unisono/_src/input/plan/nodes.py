@@ -11,7 +11,7 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 
@@ -26,12 +26,15 @@ UNKNOWN = -2
 class Rows(Protocol):
     """Elements that can be had in any order, many at a time."""
 
+    @abc.abstractmethod
     def at(self, index: int) -> Any:
         """One element."""
 
+    @abc.abstractmethod
     def take(self, indices: np.ndarray, blank: Blank) -> Any:
         """A batch of the elements at `indices`, in new memory or that of `blank`."""
 
+    @abc.abstractmethod
     def slice(self, start: int, stop: int) -> Any:
         """A batch of neighbours; may share memory with the source."""
 
@@ -45,32 +48,35 @@ class Node(abc.ABC):
             one may be taken from there.
         samples_spec: whether the spec is found by looking at one element, which costs
             a call or a read, and says nothing about the sizes of the others.
+        makes_new: whether the arrays of an element are new and belong to no one else;
+            None if they are as new as those of the parents.
     """
 
     keeps_spec: ClassVar[bool] = False
     samples_spec: ClassVar[bool] = False
+    makes_new: ClassVar[bool | None] = False
 
-    @property
+    @functools.cached_property
     def parents(self) -> tuple[Node, ...]:
-        """The nodes that this one reads."""
-        return ()
+        """The nodes that this one reads, in the order of its fields."""
+        found: list[Node] = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            # A tuple may also hold many elements; the first tells what it holds.
+            if isinstance(value, tuple) and value and isinstance(value[0], Node):
+                found.extend(value)
+            elif isinstance(value, Node):
+                found.append(value)
+        return tuple(found)
 
     @abc.abstractmethod
     def cursor(self) -> cursors.Cursor:
         """The elements, from the first on."""
 
-    def rows(self) -> Rows | None:
-        """Rows of which the elements are a choice, where the plan allows that."""
-        return None
-
-    def indices(self) -> cursors.Cursor:
-        """Which rows are the elements; only where there are `rows`."""
-        raise TypeError(f"{self} has no rows to be chosen by number.")
-
     @property
+    @abc.abstractmethod
     def cardinality(self) -> int:
         """How many elements there are, `INFINITE` or `UNKNOWN`."""
-        return UNKNOWN
 
     @functools.cached_property
     def spec(self) -> Any:
@@ -81,10 +87,6 @@ class Node(abc.ABC):
     def _spec(self) -> Any:
         """What `spec` keeps."""
 
-    def sampled(self) -> Node:
-        """A node with the same first element, of which taking it disturbs nothing."""
-        return self.parents[0] if self.keeps_spec else self
-
     def example(self) -> Any:
         """What an element could be, for a dataset that has none."""
         return zeros(self.spec)
@@ -92,39 +94,59 @@ class Node(abc.ABC):
     @property
     def is_fresh(self) -> bool:
         """Whether the arrays of an element are new and belong to no one else."""
-        return False
+        if self.makes_new is None:
+            return all(parent.is_fresh for parent in self.parents)
+        return self.makes_new
 
     def __str__(self) -> str:
         return type(self).__name__
 
 
+class Disturbed(abc.ABC):
+    """A node that is changed by taking an element: a pass counts, a process starts."""
+
+    @abc.abstractmethod
+    def sampled(self) -> Node:
+        """A node with the same first element, of which taking it disturbs nothing."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class Unary(Node):
+class Indexed(Node, abc.ABC):
+    """A node whose elements may be a choice of rows, by number; abstract."""
+
+    @abc.abstractmethod
+    def rows(self) -> Rows | None:
+        """Rows of which the elements are a choice, where the plan allows that."""
+
+    @abc.abstractmethod
+    def indices(self) -> cursors.Cursor:
+        """Which rows are the elements; only where there are `rows`."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Unary(Node, abc.ABC):
     """A node with one parent; abstract."""
 
     parent: Node
 
-    @property
-    def parents(self) -> tuple[Node, ...]:
-        """The one parent."""
-        return (self.parent,)
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Passing(Unary, abc.ABC):
+    """Gives elements of its parent as they are, perhaps not all of them; abstract."""
 
     def _spec(self) -> Any:
         return self.parent.spec
 
-    @property
-    def cardinality(self) -> int:
-        """That of the parent."""
-        return self.parent.cardinality
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Selecting(Unary):
+class Selecting(Passing, Indexed, abc.ABC):
     """Chooses and orders elements without looking at them; abstract.
 
     It works on elements and on indices alike, so that rows of arrays are touched only
     when they are needed.
     """
+
+    makes_new: ClassVar[bool | None] = None
 
     @abc.abstractmethod
     def selecting(self, make: Callable[[], cursors.Cursor]) -> cursors.Cursor:
@@ -143,18 +165,27 @@ class Selecting(Unary):
 
     def rows(self) -> Rows | None:
         """Those of the parent."""
-        return self.parent.rows()
+        return self.parent.rows() if isinstance(self.parent, Indexed) else None
 
     def indices(self) -> cursors.Cursor:
         """The chosen indices."""
+        assert isinstance(self.parent, Indexed)
         return self.selecting(self.parent.indices)
 
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Keeping(Selecting, abc.ABC):
+    """Gives all elements of its parent, in whatever order; abstract."""
+
+    keeps_spec = True
+
     @property
-    def is_fresh(self) -> bool:
-        """That of the parent; single rows are views."""
-        return self.parent.is_fresh
+    def cardinality(self) -> int:
+        """That of the parent."""
+        return self.parent.cardinality
 
 
+@final
 class Lookup(cursors.Derived):
     """The elements at a stream of indices."""
 
@@ -242,13 +273,19 @@ def first(node: Node) -> Any:
 
     It disturbs nothing: no pass over a shuffled dataset is counted, no thread starts.
     """
-    plain = rewrite(node, lambda n: n.sampled())
+    plain = rewrite(node, _undisturbed)
     cursor = plain.cursor()
     try:
         found = cursor.read(1)
         return found[0] if found else None
     finally:
         cursor.close()
+
+
+def _undisturbed(node: Node) -> Node | None:
+    if isinstance(node, Disturbed):
+        return node.sampled()
+    return node.parents[0] if node.keeps_spec else None
 
 
 def zeros(spec: Any) -> Any:

@@ -6,13 +6,14 @@ import dataclasses
 import secrets
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 from unisono._src.input.plan import nodes
 
 
+@final
 class Order:
     """Numbers the passes over a shuffled dataset and seeds each of them.
 
@@ -60,6 +61,7 @@ class Order:
             self.seed, self._passes = seed, passes
 
 
+@final
 class Orders:
     """The orders of plans of which not all are being read, and so tell no position.
 

@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ _WORTH_A_THREAD = 4 << 20
 _CORES = os.cpu_count() or 1
 
 
+@final
 class Table(nodes.Rows):
     """Arrays whose first axis counts the elements; through rows none can be changed."""
 
@@ -63,11 +64,13 @@ def _gathered(x: np.ndarray, indices: np.ndarray, blank: nodes.Blank) -> np.ndar
     return out
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Tensors(nodes.Node):
+class Tensors(nodes.Indexed):
     """One element."""
 
     element: Any
+    cardinality = 1
 
     def cursor(self) -> cursors.Cursor:
         """The one element."""
@@ -83,17 +86,13 @@ class Tensors(nodes.Node):
         """The one row."""
         return cursors.Count(1)
 
-    @property
-    def cardinality(self) -> int:
-        """One."""
-        return 1
-
     def _spec(self) -> Any:
         return elements.spec_of(self.element)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Slices(nodes.Node):
+class Slices(nodes.Indexed):
     """The rows of arrays."""
 
     arrays: Any
@@ -152,6 +151,7 @@ class Slices(nodes.Node):
         return f"Slices({self.size})"
 
 
+@final
 class _Steps:
     """An arithmetic progression as rows."""
 
@@ -168,14 +168,21 @@ class _Steps:
         return self.take(np.arange(start, stop))
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Range(nodes.Node):
-    """An arithmetic progression of integers."""
+class Range(nodes.Indexed):
+    """An arithmetic progression of integers.
+
+    Attributes:
+        is_endless: whether it is as long as whatever it is paired with; `stop` is then
+            so large that no one counts to it.
+    """
 
     start: int
     stop: int
     step: int
     dtype: np.dtype
+    is_endless: bool = False
 
     def cursor(self) -> cursors.Cursor:
         """Number after number."""
@@ -187,11 +194,13 @@ class Range(nodes.Node):
 
     def indices(self) -> cursors.Cursor:
         """Every number."""
-        return cursors.Count(self.cardinality)
+        return cursors.Count(self.stop if self.is_endless else self.cardinality)
 
     @property
     def cardinality(self) -> int:
         """How many numbers."""
+        if self.is_endless:
+            return nodes.INFINITE
         return len(range(self.start, self.stop, self.step))
 
     def _spec(self) -> Any:
@@ -200,19 +209,6 @@ class Range(nodes.Node):
     def __str__(self) -> str:
         step = f", {self.step}" if self.step != 1 else ""
         return f"Range({self.start}, {self.stop}{step})"
-
-
-class Endless(Range):
-    """A progression that is as long as whatever it is paired with."""
-
-    @property
-    def cardinality(self) -> int:
-        """Infinite."""
-        return nodes.INFINITE
-
-    def indices(self) -> cursors.Cursor:
-        """So many that no one counts to the end."""
-        return cursors.Count(self.stop)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -234,6 +230,7 @@ class Listed(nodes.Node):
         return elements.spec_of(self.items[0])
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Generated(nodes.Node):
     """What a Python generator yields.
@@ -246,6 +243,8 @@ class Generated(nodes.Node):
     make: Callable[[], Iterable[Any]]
     signature: Any = None
     size: int = nodes.UNKNOWN
+    # Copied: a generator may fill the same array again and again.
+    makes_new = True
 
     @property
     def samples_spec(self) -> bool:  # type: ignore[override]
@@ -269,21 +268,23 @@ class Generated(nodes.Node):
         """Unknown unless the source told it."""
         return self.size
 
-    @property
-    def is_fresh(self) -> bool:
-        """Copied: a generator may fill the same array again and again."""
-        return True
-
     def _spec(self) -> Any:
-        if self.signature is not None:
-            return self.signature
-        element = nodes.first(self)
-        if element is None:
-            raise ValueError(
-                "Cannot tell the element_spec of an empty iterable; give it with "
-                "Dataset.from_generator(..., output_signature=...)."
-            )
-        return elements.spec_of(element)
+        return first_spec(self) if self.signature is None else self.signature
+
+
+def first_spec(node: nodes.Node) -> Any:
+    """The spec of the first element.
+
+    Raises:
+        ValueError: there is none.
+    """
+    element = nodes.first(node)
+    if element is None:
+        raise ValueError(
+            "Cannot tell the element_spec of an empty iterable; give it with "
+            "Dataset.from_generator(..., output_signature=...)."
+        )
+    return elements.spec_of(element)
 
 
 def conform(element: Any, signature: Any) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, final
 
 import numpy as np
 
@@ -24,25 +26,21 @@ def allow_flags() -> None:
         flags.mark_as_parsed()
 
 
-class Wrapped(cursors.Cursor):
-    """An iterator of Grain's: it has positions of its own."""
+def read(iterator: Iterator[Any], count: int) -> list[Any]:
+    """The next elements of an iterator of Grain's, fewer at its end."""
+    return [
+        elements.convert(loader_structures.structured(element))
+        for element in itertools.islice(iterator, count)
+    ]
+
+
+class OfGrain(cursors.Cursor, abc.ABC):
+    """An iterator of Grain's, which has positions of its own; abstract."""
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
         # Where a closed one was.
         self._last: dict[str, Any] | None = None
-
-    def read(self, count: int) -> list[Any]:
-        """Element by element."""
-        found = []
-        for _ in range(count):
-            try:
-                found.append(
-                    elements.convert(loader_structures.structured(next(self._iterator)))
-                )
-            except StopIteration:
-                break
-        return found
 
     def get_state(self) -> dict[str, Any]:
         """Grain's, which may be bytes."""
@@ -74,6 +72,15 @@ class Wrapped(cursors.Cursor):
             close()
 
 
+@final
+class Wrapped(OfGrain):
+    """The elements of an iterator of Grain's."""
+
+    def read(self, count: int) -> list[Any]:
+        """Element by element."""
+        return read(self._iterator, count)
+
+
 def _unreadable(paths: Sequence[str], kind: str, reason: Exception) -> Exception:
     """The error that names the files which a library cannot read."""
     missing = [path for path in paths if not os.path.exists(path)]
@@ -85,6 +92,7 @@ def _unreadable(paths: Sequence[str], kind: str, reason: Exception) -> Exception
     )
 
 
+@final
 class _Chained(cursors.Cursor):
     """Parquet files one after the other."""
 
@@ -136,12 +144,14 @@ class _Chained(cursors.Cursor):
             inner.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parquet(nodes.Node):
     """The rows of Parquet files, each a dict of columns."""
 
     files: tuple[str, ...]
     kind = "Parquet"
+    cardinality = nodes.UNKNOWN
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
@@ -161,6 +171,7 @@ class Parquet(nodes.Node):
         return f"Parquet({len(self.files)} files)"
 
 
+@final
 class _Records:
     """Records that can be read in any order."""
 
@@ -196,8 +207,9 @@ def _check_alone(path: str) -> None:
         raise _unreadable([path], "ArrayRecord", e) from e
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class ArrayRecord(nodes.Node):
+class ArrayRecord(nodes.Indexed):
     """The records of ArrayRecord files, in any order at the price of none."""
 
     files: tuple[str, ...]

@@ -8,7 +8,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, final
 
 import numpy as np
 
@@ -21,6 +21,7 @@ _CHUNK = 1 << 20
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 
 
+@final
 class _Inflated:
     """One or several zlib streams as a file that is read from the beginning."""
 
@@ -63,6 +64,7 @@ def open_file(path: str, compression: str | None) -> Any:
     return _Inflated(file) if compression == "ZLIB" else file
 
 
+@final
 class Buffered:
     """A file with a window of bytes that were read and not yet used.
 
@@ -213,6 +215,7 @@ class Reader(cursors.Cursor):
         return [file.offset + end for end in ends]
 
 
+@final
 class _Lines(Reader):
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
         while b"\n" not in file.window and file.extend():
@@ -233,6 +236,7 @@ def _ends_of_lines(lines: list[bytes], cut: int) -> list[int]:
     return [min(end, cut) for end in ends]
 
 
+@final
 class _TFRecords(Reader):
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
         if not file.window:
@@ -300,6 +304,7 @@ class _TFRecords(Reader):
         )
 
 
+@final
 class _Fixed(Reader):
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
         node = self._node
@@ -335,6 +340,7 @@ _READERS: dict[str, Callable[[Files], Reader]] = {
 }
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Files(nodes.Node):
     """The records of files.
@@ -350,6 +356,9 @@ class Files(nodes.Node):
     files: tuple[str, ...]
     compression: str | None = None
     layout: tuple[int, int, int] = (0, 0, 0)
+    cardinality = nodes.UNKNOWN
+    # Text cannot be changed.
+    makes_new = True
 
     def cursor(self) -> cursors.Cursor:
         """Record after record, file after file."""
@@ -357,11 +366,6 @@ class Files(nodes.Node):
 
     def _spec(self) -> Any:
         return specs.TensorSpec((), object)
-
-    @property
-    def is_fresh(self) -> bool:
-        """Text cannot be changed."""
-        return True
 
     def __str__(self) -> str:
         return f"{self.kind}({len(self.files)} files)"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 from unisono._src.execution import specs
 from unisono._src.input.plan import cursors, elements, loader_structures, nodes
 from unisono._src.input.sources import arrays
 
 
+@final
 class Elements(Iterator[Any]):
     """The elements of an iterator, converted; goes on after an exception if that does.
 
@@ -65,6 +67,7 @@ def _ended(failure: str) -> RuntimeError:
     )
 
 
+@final
 class Once:
     """An iterator that can be used a single time."""
 
@@ -104,14 +107,19 @@ class Once:
         return found
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class OneShot(arrays.Generated):
+class OneShot(nodes.Node, nodes.Disturbed):
     """The elements of an iterator."""
 
     make: Once
+    samples_spec = True
+    makes_new = True
+    cardinality = nodes.UNKNOWN
 
-    def _elements(self) -> Iterator[Any]:
-        return self.make()
+    def cursor(self) -> cursors.Cursor:
+        """The iterator, once."""
+        return cursors.Iterated(self.make)
 
     def sampled(self) -> nodes.Node:
         """The first element, without taking it away."""
@@ -121,9 +129,10 @@ class OneShot(arrays.Generated):
         return arrays.Listed(tuple(first))
 
     def _spec(self) -> Any:
-        return unfixed(super()._spec())
+        return unfixed(arrays.first_spec(self))
 
 
+@final
 class Numbered:
     """What can only be had by number, to be iterated: to its length, if it has one."""
 
@@ -160,46 +169,13 @@ def stopped(what: str) -> RuntimeError:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Loader(nodes.Node):
-    """Something that can be iterated again and again."""
+class Loader(nodes.Node, abc.ABC):
+    """Something of another library that gives elements; abstract."""
 
     source: Any
     samples_spec = True
-
-    def cursor(self) -> cursors.Cursor:
-        """From the beginning."""
-        return cursors.Iterated(self._elements)
-
-    def _elements(self) -> Iterator[Any]:
-        count = self.cardinality
-        total = None if count == nodes.UNKNOWN else count
-        exact = total is not None and self._is_exact()
-        return Elements(iter(self.source), self._converted, total, exact)
-
-    def _is_exact(self) -> bool:
-        """Whether its length is a promise."""
-        return False
-
-    def _converted(self, element: Any) -> Any:
-        found = elements.convert(self._structured(element))
-        return elements.map_leaves(elements.owned, found)
-
-    def _structured(self, element: Any) -> Any:
-        """Which of its parts are components."""
-        return loader_structures.structured(element)
-
-    @property
-    def cardinality(self) -> int:
-        """Its length, if it has one."""
-        try:
-            return len(self.source)
-        except (TypeError, NotImplementedError):
-            return nodes.UNKNOWN
-
-    @property
-    def is_fresh(self) -> bool:
-        """Copied: a loader may fill the same array again and again."""
-        return True
+    # Copied: a loader may fill the same array again and again.
+    makes_new = True
 
     def _spec(self) -> Any:
         element = nodes.first(self)
@@ -211,6 +187,55 @@ class Loader(nodes.Node):
         if isinstance(self.source, Numbered):
             return str(self.source)
         return type(self.source).__name__
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Repeatable(Loader, abc.ABC):
+    """What Python can iterate over again and again; abstract."""
+
+    def _elements(self) -> Iterator[Any]:
+        count = self.cardinality
+        total = None if count == nodes.UNKNOWN else count
+        exact = total is not None and self._is_exact()
+        return Elements(iter(self.source), self._converted, total, exact)
+
+    @abc.abstractmethod
+    def _is_exact(self) -> bool:
+        """Whether its length is a promise."""
+
+    @abc.abstractmethod
+    def _converted(self, element: Any) -> Any:
+        """An element as arrays that no one else will change."""
+
+    @property
+    def cardinality(self) -> int:
+        """Its length, if it has one."""
+        return length(self.source)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plain(Repeatable):
+    """An object of no library that is known here."""
+
+    def cursor(self) -> cursors.Cursor:
+        """From the beginning."""
+        return cursors.Iterated(self._elements)
+
+    def _is_exact(self) -> bool:
+        return False
+
+    def _converted(self, element: Any) -> Any:
+        found = elements.convert(loader_structures.structured(element))
+        return elements.map_leaves(elements.owned, found)
+
+
+def length(source: Any) -> int:
+    """How many elements something says it has, or `nodes.UNKNOWN`."""
+    try:
+        return len(source)
+    except (TypeError, NotImplementedError):
+        return nodes.UNKNOWN
 
 
 def unfixed(spec: Any) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, final
 
 import numpy as np
 
 from unisono._src.input.sources import crc32c, files
 
 
+@final
 class _Deflated:
     """A file whose content is compressed by zlib."""
 

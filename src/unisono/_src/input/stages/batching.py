@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -13,16 +14,17 @@ from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, elements, host_buffers, nodes
 
 
-class _Stacked(cursors.Derived):
-    """Batches of elements."""
+class _Batches(cursors.OfSource, abc.ABC):
+    """Consecutive elements made into batches; abstract."""
 
     def __init__(self, source: cursors.Cursor, size: int, drop: bool) -> None:
         super().__init__(source)
         self._size, self._drop = size, drop
         self._buffers = host_buffers.Buffers()
 
+    @abc.abstractmethod
     def _make(self, block: Any) -> Any:
-        return elements.stack(block, self._buffers.blank)
+        """What becomes of the elements of a batch."""
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -40,7 +42,7 @@ class _Stacked(cursors.Derived):
         return whole if self._drop or not rest else whole + 1
 
     def get_state(self) -> dict[str, Any]:
-        return {"size": self._size, **super().get_state()}
+        return {"size": self._size, "source": self._source.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         if state["size"] != self._size:
@@ -49,10 +51,19 @@ class _Stacked(cursors.Derived):
                 f"them; this dataset has batches of {self._size}. Continue with the "
                 "same batch size."
             )
-        super().set_state(state)
+        self._source.set_state(state["source"])
 
 
-class _Gathered(_Stacked):
+@final
+class _Stacked(_Batches):
+    """Batches of elements."""
+
+    def _make(self, block: Any) -> Any:
+        return elements.stack(block, self._buffers.blank)
+
+
+@final
+class _Gathered(_Batches):
     """Batches of rows, each taken with one indexing operation."""
 
     def __init__(
@@ -81,7 +92,7 @@ def batched_spec(spec: Any, size: int | None) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Batching(nodes.Unary):
+class Batching(nodes.Unary, abc.ABC):
     """Consecutive elements made into batches; abstract.
 
     Attributes:
@@ -91,6 +102,8 @@ class Batching(nodes.Unary):
 
     size: int
     drop: bool
+    # Stacked arrays are new; neighbouring rows may be a view, which tells.
+    makes_new = True
 
     @property
     def cardinality(self) -> int:
@@ -100,22 +113,18 @@ class Batching(nodes.Unary):
             return inner
         return inner // self.size if self.drop else -(-inner // self.size)
 
-    @property
-    def is_fresh(self) -> bool:
-        """Stacked arrays are new; neighbouring rows may be a view, which tells."""
-        return True
 
-
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batch(Batching):
     """Consecutive elements stacked."""
 
     def cursor(self) -> cursors.Cursor:
         """Batch after batch."""
-        rows = self.parent.rows()
-        if rows is not None:
-            return _Gathered(rows, self.parent.indices(), self.size, self.drop)
-        return _Stacked(self.parent.cursor(), self.size, self.drop)
+        parent = self.parent
+        if isinstance(parent, nodes.Indexed) and (rows := parent.rows()) is not None:
+            return _Gathered(rows, parent.indices(), self.size, self.drop)
+        return _Stacked(parent.cursor(), self.size, self.drop)
 
     def _spec(self) -> Any:
         return batched_spec(self.parent.spec, self.size if self.drop else None)
@@ -124,7 +133,8 @@ class Batch(Batching):
         return f"Batch({self.size}{', drop_remainder' if self.drop else ''})"
 
 
-class _Padded(_Stacked):
+@final
+class _Padded(_Batches):
     def __init__(self, source: cursors.Cursor, node: PaddedBatch) -> None:
         super().__init__(source, node.size, node.drop)
         self._node = node
@@ -168,6 +178,7 @@ def elements_too_large(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
     )
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class PaddedBatch(Batching):
     """Elements of different shapes, padded and stacked.
@@ -195,6 +206,7 @@ class PaddedBatch(Batching):
 _EVERY = 16
 
 
+@final
 class Stream(cursors.Cursor):
     """Batches as one stream of rows, from which any number can be taken at a time.
 
@@ -275,6 +287,7 @@ def check_rows(spec: Any, what: str) -> None:
             )
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unbatch(nodes.Unary):
     """The rows of the elements."""
@@ -302,6 +315,7 @@ class Unbatch(nodes.Unary):
         return nodes.UNKNOWN if size is None else inner * size
 
 
+@final
 class _Rebatched(cursors.Cursor):
     def __init__(
         self, source: cursors.Cursor, sizes: Sequence[int], drop: bool
@@ -332,12 +346,14 @@ class _Rebatched(cursors.Cursor):
         self._stream.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rebatch(nodes.Unary):
     """Batches cut to other sizes, which take turns."""
 
     sizes: tuple[int, ...]
     drop: bool = False
+    cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """Batch after batch."""
@@ -356,11 +372,6 @@ class Rebatch(nodes.Unary):
             self.parent.spec,
         )
         return batched_spec(inner, size if fixed else None)
-
-    @property
-    def cardinality(self) -> int:
-        """Unknown, as TensorFlow has it."""
-        return nodes.UNKNOWN
 
     def __str__(self) -> str:
         return f"Rebatch({', '.join(map(str, self.sizes))})"

@@ -9,7 +9,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, final
 
 import numpy as np
 
@@ -57,6 +57,7 @@ def _read(file: BinaryIO) -> np.ndarray:
     return out[()] if out.ndim == 0 else out
 
 
+@final
 class Writing:
     """Writes elements into a file, which is whole when it was finished."""
 
@@ -84,6 +85,7 @@ class Writing:
         self._file.close()
 
 
+@final
 class Reading(cursors.Cursor):
     """The elements of a file.
 
@@ -183,6 +185,7 @@ class Reading(cursors.Cursor):
         self.close()
 
 
+@final
 class _Filling(cursors.Cursor):
     """Passes elements through and writes them; the file appears when all are there."""
 
@@ -256,8 +259,9 @@ class _Filling(cursors.Cursor):
         self._drop()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class FileCache(nodes.Unary):
+class FileCache(nodes.Passing):
     """Elements kept in a file after the first pass."""
 
     filename: str
@@ -273,6 +277,11 @@ class FileCache(nodes.Unary):
         if os.path.exists(self.path):
             return Reading(self.path, like=lambda: self.spec, check=self._check)
         return _Filling(self)
+
+    @property
+    def cardinality(self) -> int:
+        """That of the parent."""
+        return self.parent.cardinality
 
     def _check(self, element: Any) -> None:
         """Raise `InvalidArgumentError` if it cannot be one of this dataset."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from typing import Any
+from typing import Any, final
 
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.stages.selecting import Make
 
 
+@final
 class Store:
     """Elements that were kept, shared by every iterator of a dataset."""
 
@@ -41,6 +42,7 @@ class Store:
             return self.kept is not None
 
 
+@final
 class _Cached(cursors.Cursor):
     """Fills the store on the first pass and reads from it afterwards.
 
@@ -115,18 +117,15 @@ def _frozen(element: Any) -> Any:
     return elements.map_leaves(elements.frozen, element)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Cache(nodes.Selecting):
+class Cache(nodes.Keeping):
     """Elements kept after the first pass."""
 
     store: Store
-    keeps_spec = True
+    # What is kept must not be changed.
+    makes_new = False
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """Kept in memory."""
         return _Cached(make, self.store)
-
-    @property
-    def is_fresh(self) -> bool:
-        """What is kept must not be changed."""
-        return False

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.stages import mixing
 
 
+@final
 class _Chosen(mixing.Parallel):
     """Each element from the dataset that another dataset names."""
 
@@ -45,25 +46,22 @@ class _Chosen(mixing.Parallel):
         return len(self._ended) >= wanted
 
     def get_state(self) -> dict[str, Any]:
-        return {"ended": sorted(self._ended), **super().get_state()}
+        return {"ended": sorted(self._ended), **self._positions()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
+        self._return_to(state)
         self._ended = set(state["ended"])
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Choose(nodes.Node):
     """Elements from one of several datasets, as a dataset of numbers says."""
 
-    choices: nodes.Node
     inputs: tuple[nodes.Node, ...]
+    choices: nodes.Node
     stop: bool
-
-    @property
-    def parents(self) -> tuple[nodes.Node, ...]:
-        """The inputs, then the choices."""
-        return (*self.inputs, self.choices)
+    cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """Follow the choices."""

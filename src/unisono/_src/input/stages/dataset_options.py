@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import enum
 import inspect
 from collections.abc import Callable, Mapping
@@ -194,18 +195,20 @@ def made_by(dataset_fn: Callable[[InputContext], Any], context: InputContext) ->
     return dataset_fn(context)
 
 
-class _Record:
+class _Record(abc.ABC):  # noqa: B024
     """Attributes with a fixed set of names, types and defaults; abstract.
 
     Attributes of the class:
         _types: the type of each.
         _defaults: the values that are not None.
         _aliases: older names, and what they mean.
+        _checks: what is called with the object and a new value, by name.
     """
 
     _types: ClassVar[Mapping[str, type]] = {}
     _defaults: ClassVar[Mapping[str, Any]] = {}
     _aliases: ClassVar[Mapping[str, str]] = {}
+    _checks: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {}
 
     def __init__(self) -> None:
         object.__setattr__(self, "_given", {})
@@ -227,7 +230,9 @@ class _Record:
                 f"{name} of {type(self).__name__} must be of type {kind.__name__}, "
                 f"received {value!r}."
             )
-        self._given[name] = self._checked(name, value)
+        if name in self._checks:
+            self._checks[name](self, value)
+        self._given[name] = value
 
     def _kind(self, name: str) -> type:
         try:
@@ -240,9 +245,6 @@ class _Record:
         return (
             f"Cannot set the property {name} on {type(self).__name__}; it has {known}."
         )
-
-    def _checked(self, name: str, value: Any) -> Any:
-        return value
 
     def merged(self, other: Any) -> Any:
         """A copy in which what was set on `other` wins."""
@@ -266,6 +268,12 @@ class _Record:
         return f"{type(self).__name__}({shown})"
 
 
+def _set_policy(options: DistributeOptions, value: bool) -> None:
+    # The name of TensorFlow 2.0: sharding was on or off.
+    policy = AutoShardPolicy.AUTO if value else AutoShardPolicy.OFF
+    options._given["auto_shard_policy"] = policy
+
+
 class DistributeOptions(_Record):
     """How a dataset is shared out among workers.
 
@@ -284,13 +292,9 @@ class DistributeOptions(_Record):
         "auto_shard_policy": AutoShardPolicy.AUTO,
         "auto_shard": True,
     }
-
-    def _checked(self, name: str, value: Any) -> Any:
-        if name == "auto_shard":
-            # The name of TensorFlow 2.0: sharding was on or off.
-            policy = AutoShardPolicy.AUTO if value else AutoShardPolicy.OFF
-            self._given["auto_shard_policy"] = policy
-        return value
+    _checks: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {
+        "auto_shard": _set_policy
+    }
 
 
 class ThreadingOptions(_Record):
@@ -337,6 +341,13 @@ class OptimizationOptions(_Record):
     )
 
 
+def _check_processes(options: Options, value: int) -> None:
+    if value < 0:
+        raise ValueError(
+            f"worker_processes must be a number of processes, received {value!r}."
+        )
+
+
 class Options(_Record):
     """What `Dataset.with_options` takes.
 
@@ -370,6 +381,9 @@ class Options(_Record):
         "experimental_deterministic": "deterministic",
         "experimental_threading": "threading",
     }
+    _checks: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {
+        "worker_processes": _check_processes
+    }
 
     def merge(self, options: Options) -> Options:
         """A copy in which what was set on `options` wins.
@@ -381,10 +395,3 @@ class Options(_Record):
             raise TypeError(f"Expected an Options object, received {options!r}.")
         made: Options = self.merged(options)
         return made
-
-    def _checked(self, name: str, value: Any) -> Any:
-        if name == "worker_processes" and value < 0:
-            raise ValueError(
-                f"worker_processes must be a number of processes, received {value!r}."
-            )
-        return value

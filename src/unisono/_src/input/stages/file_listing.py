@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, final
 
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.sources import arrays, columnar, files
@@ -23,6 +23,7 @@ _SAME = (stages.Prefetch, stages.WithOptions, stages.Opaque, cache_memory.Cache)
 _LONGEST = 100_000
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Names:
     """The elements of a dataset of file names.
@@ -38,6 +39,7 @@ class Names:
     is_endless: bool = False
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Reading:
     """What a plan reads.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -31,6 +31,7 @@ def integer_of(made: Any, what: str) -> int:
     return int(array)
 
 
+@final
 class _Grouped(cursors.Cursor):
     """What becomes of one full group after the other, and of the rest at the end.
 
@@ -149,8 +150,9 @@ class _Grouped(cursors.Cursor):
         self._source.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class GroupByWindow(nodes.Unary):
+class GroupByWindow(nodes.Unary, nodes.Disturbed):
     """The elements of datasets that are made of groups.
 
     Attributes:
@@ -168,6 +170,7 @@ class GroupByWindow(nodes.Unary):
     told: Any = None
     order: seeds.Order = dataclasses.field(default_factory=seeds.drawn)
     samples_spec = True
+    cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """Group after group."""
@@ -186,15 +189,7 @@ class GroupByWindow(nodes.Unary):
         made = self.reduce_fn(np.int64(key), self.wrap(group))
         return mixing.plan_of(made, "reduce_func")
 
-    @property
-    def cardinality(self) -> int:
-        """Unknown before it has run."""
-        return nodes.UNKNOWN
-
     def _spec(self) -> Any:
         if self.told is not None:
             return self.told
         return mapping.mapped_spec(lambda e: self.made(0, [e]).spec, self.parent)
-
-    def __str__(self) -> str:
-        return "GroupByWindow"

@@ -7,7 +7,7 @@ import functools
 import traceback
 from collections.abc import Callable
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, final
 
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.sources import columnar
@@ -73,6 +73,7 @@ def _plan_dataset() -> type:
     return PlanDataset
 
 
+@final
 class Raised:
     """What a worker process sends instead of an element that it could not make."""
 
@@ -89,7 +90,8 @@ class Raised:
             self.exception = RuntimeError(told)
 
 
-class _Sent(columnar.Wrapped):
+@final
+class _Sent(columnar.OfGrain):
     """What worker processes send: elements, and what they raised."""
 
     def read(self, count: int) -> list[Any]:
@@ -108,6 +110,7 @@ class _Sent(columnar.Wrapped):
         return found
 
 
+@final
 class _Unpacked(cursors.Called):
     """Elements from worker processes; what was raised there is raised here."""
 
@@ -134,6 +137,7 @@ class _Unpacked(cursors.Called):
         self._last = None
 
 
+@final
 class InProcesses(cursors.Cursor):
     """A map in `count` worker processes, in the order of the source."""
 
@@ -180,6 +184,11 @@ class InProcesses(cursors.Cursor):
             inner.close()
 
 
+def _in_processes(count: int, node: mapping.Map) -> cursors.Cursor:
+    """What worker processes make of each element."""
+    return _Unpacked(InProcesses(dataclasses.replace(node, run=None), count))
+
+
 def prepared(node: nodes.Node, processes: int) -> nodes.Node:
     """A plan whose parallel maps run in worker processes, if any are wanted."""
     if not processes:
@@ -187,23 +196,8 @@ def prepared(node: nodes.Node, processes: int) -> nodes.Node:
 
     def change(node: nodes.Node) -> nodes.Node | None:
         if isinstance(node, mapping.Map) and node.parallel is not None:
-            return ProcessMap(node.parent, node.fn, node.parallel, processes)
+            run = functools.partial(_in_processes, processes)
+            return dataclasses.replace(node, run=run)
         return None
 
     return nodes.rewrite(node, change)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ProcessMap(mapping.Map):
-    """A map that runs in worker processes."""
-
-    processes: int = 1
-
-    def cursor(self) -> cursors.Cursor:
-        """What the workers make of each element."""
-        plain = mapping.Map(self.parent, self.fn, self.parallel)
-        return _Unpacked(InProcesses(plain, self.processes))
-
-    def sampled(self) -> nodes.Node:
-        """For one element no process is started."""
-        return mapping.Map(self.parent, self.fn)

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -47,6 +47,7 @@ def apply(fn: Callable[..., Any], element: Any) -> Any:
     return returned_arrays.settled(made, element)
 
 
+@final
 class _Mapped(cursors.Called):
     """One after the other."""
 
@@ -63,6 +64,7 @@ class _Mapped(cursors.Called):
             raise
 
 
+@final
 class _Unread:
     """What the source raised instead of an element, until its turn comes."""
 
@@ -78,6 +80,7 @@ class _Unread:
             del self
 
 
+@final
 class _Threaded(cursors.Cursor):
     """Several at a time in threads, in the order of the source."""
 
@@ -148,11 +151,12 @@ class _Threaded(cursors.Cursor):
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _Tuned(cursors.Derived):
+@final
+class _Tuned(cursors.Cursor):
     """Begins one after the other, and goes on in threads if the function is slow."""
 
     def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
-        super().__init__(source)
+        self._source = source
         self._fn = fn
         self._took: list[float] = []
         self._inner: cursors.Cursor | None = None
@@ -183,7 +187,9 @@ class _Tuned(cursors.Derived):
         return super().skip(count) if self._inner is None else self._inner.skip(count)
 
     def get_state(self) -> dict[str, Any]:
-        found = super().get_state() if self._inner is None else self._inner.get_state()
+        if self._inner is None:
+            return {"trail": cursors.at(self._source.get_state())}
+        found = self._inner.get_state()
         return found if "trail" in found else {"trail": cursors.at(found["source"])}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -192,6 +198,9 @@ class _Tuned(cursors.Derived):
             return
         self._source.set_state(state["trail"]["source"])
         self._source.skip(state["trail"]["pass"])
+
+    def cancel(self) -> None:
+        self._source.cancel()
 
     def close(self) -> None:
         if self._inner is not None:
@@ -203,27 +212,41 @@ def _cores() -> int:
     return max(2, os.cpu_count() or 2)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Map(nodes.Unary):
+class Map(nodes.Unary, nodes.Disturbed):
     """A function of every element.
 
     Attributes:
         fn: the user's function.
         parallel: None, a number of threads, or `AUTOTUNE`.
+        run: makes the cursor, where threads do not.
     """
 
     fn: Callable[..., Any]
     parallel: int | None = None
+    run: Callable[[Map], cursors.Cursor] | None = None
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
         """What the function makes of each element."""
+        if self.run is not None:
+            return self.run(self)
         source = self.parent.cursor()
         if self.parallel is None or self.parallel == 1:
             return _Mapped(source, self.fn)
         if self.parallel == AUTOTUNE:
             return _Tuned(source, self.fn)
         return _Threaded(source, self.fn, self.parallel)
+
+    @property
+    def cardinality(self) -> int:
+        """That of the parent."""
+        return self.parent.cardinality
+
+    def sampled(self) -> nodes.Node:
+        """For one element no process is started."""
+        return self if self.run is None else Map(self.parent, self.fn)
 
     def _spec(self) -> Any:
         return mapped_spec(lambda e: elements.spec_of(apply(self.fn, e)), self.parent)
@@ -286,7 +309,11 @@ def _merged(a: Any, b: Any) -> Any:
     return specs.TensorSpec(shape, a.dtype)
 
 
+@final
 class _Filtered(cursors.Called):
+    # Which elements there are only the predicate knows.
+    sees_all = True
+
     def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
         super().__init__(source)
         self._predicate = predicate
@@ -309,10 +336,6 @@ class _Filtered(cursors.Called):
                 break
         return found
 
-    def skip(self, count: int) -> int:
-        # Which elements there are only the predicate knows.
-        return cursors.Cursor.skip(self, count)
-
 
 def truth(predicate: Callable[..., Any], element: Any) -> bool:
     """What a predicate says of an element.
@@ -330,11 +353,13 @@ def truth(predicate: Callable[..., Any], element: Any) -> bool:
     return bool(array)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Filter(nodes.Unary):
+class Filter(nodes.Passing):
     """The elements for which a predicate holds."""
 
     predicate: Callable[..., Any]
+    makes_new = None
 
     def cursor(self) -> cursors.Cursor:
         """Ask the predicate of each."""
@@ -344,11 +369,6 @@ class Filter(nodes.Unary):
     def cardinality(self) -> int:
         """Unknown before it has run."""
         return nodes.UNKNOWN
-
-    @property
-    def is_fresh(self) -> bool:
-        """That of the parent."""
-        return self.parent.is_fresh
 
     def __str__(self) -> str:
         return f"Filter({getattr(self.predicate, '__name__', 'predicate')})"

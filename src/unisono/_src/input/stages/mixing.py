@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -14,18 +15,16 @@ from unisono._src.input.plan import cursors, elements, nodes, seeds
 from unisono._src.input.stages import mapping
 
 
-class Parallel(cursors.Cursor):
+class Parallel(cursors.Cursor, abc.ABC):
     """Several streams side by side; abstract."""
 
     def __init__(self, sources: Sequence[cursors.Cursor]) -> None:
         self._sources = list(sources)
 
-    def get_state(self) -> dict[str, Any]:
-        """The position in each."""
+    def _positions(self) -> dict[str, Any]:
         return {"sources": [s.get_state() for s in self._sources]}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Set the position in each."""
+    def _return_to(self, state: dict[str, Any]) -> None:
         for source, inner in zip(self._sources, state["sources"], strict=True):
             source.set_state(inner)
 
@@ -35,6 +34,7 @@ class Parallel(cursors.Cursor):
             source.close()
 
 
+@final
 class _Zipped(Parallel):
     def __init__(self, sources: Sequence[cursors.Cursor], structure: Any) -> None:
         super().__init__(sources)
@@ -44,6 +44,12 @@ class _Zipped(Parallel):
         columns = [source.read(count) for source in self._sources]
         return [_filled(self._structure, parts) for parts in zip(*columns)]  # noqa: B905
 
+    def get_state(self) -> dict[str, Any]:
+        return self._positions()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._return_to(state)
+
 
 def _filled(structure: Any, parts: Sequence[Any]) -> Any:
     """The structure with its numbers replaced by the parts of that number."""
@@ -52,6 +58,7 @@ def _filled(structure: Any, parts: Sequence[Any]) -> Any:
     return elements.map_leaves(lambda i: parts[i], structure)
 
 
+@final
 class _ZippedRows:
     """Rows of several sources side by side."""
 
@@ -69,8 +76,9 @@ class _ZippedRows:
         return _filled(self._structure, [p.slice(start, stop) for p in self._parts])
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Zip(nodes.Node):
+class Zip(nodes.Indexed):
     """One element of each dataset at a time.
 
     Attributes:
@@ -81,11 +89,6 @@ class Zip(nodes.Node):
     inputs: tuple[nodes.Node, ...]
     structure: Any
 
-    @property
-    def parents(self) -> tuple[nodes.Node, ...]:
-        """The inputs."""
-        return self.inputs
-
     def cursor(self) -> cursors.Cursor:
         """Ends with the shortest."""
         rows = self.rows()
@@ -95,10 +98,11 @@ class Zip(nodes.Node):
 
     def rows(self) -> Any:
         """If every input is all rows of a table."""
-        parts = [n.rows() for n in self.inputs]
-        if any(p is None for p in parts):
+        inputs = [n for n in self.inputs if isinstance(n, nodes.Indexed)]
+        parts = [n.rows() for n in inputs]
+        if len(parts) < len(self.inputs) or any(p is None for p in parts):
             return None
-        if not all(isinstance(n.indices(), cursors.Count) for n in self.inputs):
+        if not all(isinstance(n.indices(), cursors.Count) for n in inputs):
             return None
         return _ZippedRows(parts, self.structure)
 
@@ -115,6 +119,7 @@ class Zip(nodes.Node):
         return _filled(self.structure, [n.spec for n in self.inputs])
 
 
+@final
 class _Chained(cursors.Cursor):
     def __init__(self, inputs: Sequence[nodes.Node]) -> None:
         self._inputs = inputs
@@ -155,16 +160,13 @@ class _Chained(cursors.Cursor):
         self._source.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Concatenate(nodes.Node):
     """One dataset after the other."""
 
     inputs: tuple[nodes.Node, ...]
-
-    @property
-    def parents(self) -> tuple[nodes.Node, ...]:
-        """The inputs."""
-        return self.inputs
+    makes_new = None
 
     def cursor(self) -> cursors.Cursor:
         """Each to its end."""
@@ -183,11 +185,6 @@ class Concatenate(nodes.Node):
         for other in self.inputs[1:]:
             found = joined_spec(found, other.spec)
         return found
-
-    @property
-    def is_fresh(self) -> bool:
-        """If all are."""
-        return all(n.is_fresh for n in self.inputs)
 
 
 def joined_spec(a: Any, b: Any) -> Any:
@@ -210,6 +207,7 @@ def joined_spec(a: Any, b: Any) -> Any:
     return elements.map_leaves(lambda s: mapping._merged(s, next(others)), a)
 
 
+@final
 class _Slot:
     """A dataset that an interleave has open."""
 
@@ -217,6 +215,7 @@ class _Slot:
         self.before, self.place, self.source = before, place, source
 
 
+@final
 class _Interleaved(cursors.Cursor):
     def __init__(self, node: Interleave) -> None:
         self._node = node
@@ -351,8 +350,9 @@ def plan_of(made: Any, what: str) -> nodes.Node:
     return node
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Interleave(nodes.Unary):
+class Interleave(nodes.Unary, nodes.Disturbed):
     """The elements of many datasets, a few from each in turn.
 
     Attributes:
@@ -366,15 +366,11 @@ class Interleave(nodes.Unary):
     block: int
     order: seeds.Order = dataclasses.field(default_factory=seeds.drawn)
     samples_spec = True
+    cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
         """Take turns."""
         return _Interleaved(self)
-
-    @property
-    def cardinality(self) -> int:
-        """Unknown before it has run."""
-        return nodes.UNKNOWN
 
     def sampled(self) -> nodes.Node:
         """Not counted as a pass."""

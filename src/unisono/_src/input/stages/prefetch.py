@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import thread_priority
 from unisono._src.input.plan import cursors
@@ -32,10 +32,12 @@ _LAST_GOODBYE = 2.0
 _LOOK = 1.0
 
 
+@final
 class _End:
     """Comes after the last element."""
 
 
+@final
 class _Failure:
     """Comes where the source raised an exception."""
 
@@ -43,6 +45,7 @@ class _Failure:
         self.exception = exception
 
 
+@final
 class _Tank:
     """What the thread and its reader share. The thread holds nothing else.
 
@@ -184,6 +187,7 @@ def _stop_all() -> None:
             thread.join(max(0.0, end - time.monotonic()))
 
 
+@final
 class Ahead(cursors.Cursor):
     """A stream that a thread reads up to `size` elements ahead.
 

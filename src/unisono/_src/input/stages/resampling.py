@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -56,6 +56,7 @@ def mixture(initial: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.flo
     return (ratio - least) / (most - least), least
 
 
+@final
 class Resampler:
     """The functions that the parts of the pipeline call.
 
@@ -150,4 +151,4 @@ def resampled(
     chosen = dataset.zip(found, chances(1)).map(steps.source)
     # Not by the public method, which would call `class_func` to see the types.
     inputs = (original._node, kept._node)
-    return dataset._derive(choose_by_dataset.Choose(chosen._node, inputs, True))
+    return dataset._derive(choose_by_dataset.Choose(inputs, chosen._node, True))

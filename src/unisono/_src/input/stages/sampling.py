@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -32,9 +32,10 @@ def chosen(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nod
             f"Dataset.range; those of the given one are {spec}."
         )
     mixing.check_alike(inputs, "datasets")
-    return choose_by_dataset.Choose(choices, tuple(inputs), stop)
+    return choose_by_dataset.Choose(tuple(inputs), choices, stop)
 
 
+@final
 class _Drawn:
     """Which of several datasets a random number means; a class, for processes."""
 
@@ -89,7 +90,7 @@ def sampled(
         drawn: nodes.Node = mapping.Map(
             mixing.Zip((numbers, plan), (0, 1)), _pick, None
         )
-        return choose_by_dataset.Choose(drawn, tuple(inputs), stop)
+        return choose_by_dataset.Choose(tuple(inputs), drawn, stop)
     if weights is None:
         weights = np.ones(len(inputs))
     chances = argument_checks.shares(weights, "weights", "dataset", len(inputs))
@@ -98,7 +99,7 @@ def sampled(
     if not given:
         return selecting.Take(inputs[0], 0)
     drawn = shuffling.RandomNumbers(_Drawn(chances[chances > 0] / chances.sum()), order)
-    return choose_by_dataset.Choose(drawn, tuple(given), stop)
+    return choose_by_dataset.Choose(tuple(given), drawn, stop)
 
 
 def _check_weights(spec: Any, count: int) -> None:

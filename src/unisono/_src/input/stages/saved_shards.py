@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, nodes
@@ -12,6 +12,7 @@ from unisono._src.input.sources import arrays
 from unisono._src.input.stages import cache_files
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class SavedShard(nodes.Node):
     """The elements of one file of a saved dataset.
@@ -53,5 +54,6 @@ class SavedShard(nodes.Node):
         return f"Saved({self.path})"
 
 
+@final
 class Shards(arrays.Listed):
     """A dataset of datasets, one for each file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, nodes
@@ -12,7 +12,10 @@ from unisono._src.input.plan import cursors, nodes
 Make = Callable[[], cursors.Cursor]
 
 
+@final
 class _Take(cursors.Derived):
+    kept = ("left",)
+
     def __init__(self, source: cursors.Cursor, count: int) -> None:
         super().__init__(source)
         self._left = count
@@ -27,14 +30,8 @@ class _Take(cursors.Derived):
         self._left -= passed
         return passed
 
-    def get_state(self) -> dict[str, Any]:
-        return {"left": self._left, **super().get_state()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._left = state["left"]
-
-
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Take(nodes.Selecting):
     """The first `count` elements."""
@@ -57,7 +54,10 @@ class Take(nodes.Selecting):
         return f"Take({self.count})"
 
 
+@final
 class _Skip(cursors.Derived):
+    kept = ("left",)
+
     def __init__(self, source: cursors.Cursor, count: int) -> None:
         super().__init__(source)
         self._left = count
@@ -68,14 +68,8 @@ class _Skip(cursors.Derived):
             self._left = 0
         return self._source.read(count)
 
-    def get_state(self) -> dict[str, Any]:
-        return {"left": self._left, **super().get_state()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._left = state["left"]
-
-
+@final
 class Nothing(cursors.Cursor):
     """No element at all."""
 
@@ -90,7 +84,11 @@ class Nothing(cursors.Cursor):
     def set_state(self, state: dict[str, Any]) -> None:
         """Nothing to do."""
 
+    def close(self) -> None:
+        """Nothing to give back."""
 
+
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Skip(nodes.Selecting):
     """All but the first `count` elements."""
@@ -117,8 +115,11 @@ class Skip(nodes.Selecting):
 SHARD_HINT = -1
 
 
+@final
 class _Shard(cursors.Derived):
     """Every `shards`-th element from `index` on."""
+
+    kept = ("begun",)
 
     def __init__(self, source: cursors.Cursor, shards: int, index: int) -> None:
         super().__init__(source)
@@ -138,14 +139,8 @@ class _Shard(cursors.Derived):
             found.append(one[0])
         return found
 
-    def get_state(self) -> dict[str, Any]:
-        return {"begun": self._begun, **super().get_state()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._begun = state["begun"]
-
-
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shard(nodes.Selecting):
     """Every `shards`-th element, beginning with number `index`."""
@@ -174,6 +169,7 @@ class Shard(nodes.Selecting):
         return f"Shard({self.index} of {self.shards})"
 
 
+@final
 class _Repeat(cursors.Cursor):
     def __init__(self, make: Make, count: int) -> None:
         self._make, self._count = make, count
@@ -233,6 +229,7 @@ class _Repeat(cursors.Cursor):
         self._source.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Repeat(nodes.Selecting):
     """The elements again and again."""

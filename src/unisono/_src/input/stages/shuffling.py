@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -163,6 +163,7 @@ class _Shuffled(cursors.Cursor):
             self._choose(state["then"])
 
 
+@final
 class _ShuffledIndices(_Shuffled):
     """Shuffles indices; the state holds those in the buffer."""
 
@@ -189,6 +190,7 @@ class _ShuffledIndices(_Shuffled):
         self._source.close()
 
 
+@final
 class _ShuffledElements(_Shuffled):
     """Shuffles elements; the state tells which they were, to be read again.
 
@@ -245,6 +247,7 @@ class _ShuffledElements(_Shuffled):
         self._source.close()
 
 
+@final
 class _Permuted(cursors.Cursor):
     """All of a table in random order: what a buffer that holds everything comes to.
 
@@ -319,24 +322,23 @@ class _Permuted(cursors.Cursor):
                 "Continue with that version."
             )
 
+    def close(self) -> None:
+        """Nothing to give back."""
 
+
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Shuffle(nodes.Selecting):
+class Shuffle(nodes.Keeping):
     """Draws each element at random from the next `size` ones."""
 
     size: int
     order: Order
-    keeps_spec = True
-
-    def cursor(self) -> cursors.Cursor:
-        """Elements; rows are shuffled as indices."""
-        if self.rows() is not None:
-            return super().cursor()
-        return _ShuffledElements(self.parent.cursor(), self.size, self.order)
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Indices."""
+        """Elements; rows are shuffled as indices."""
         source = make()
+        if self.rows() is None:
+            return _ShuffledElements(source, self.size, self.order)
         if isinstance(source, cursors.Count) and source.length <= self.size:
             return _Permuted(source.length, self.order)
         return _ShuffledIndices(source, self.size, self.order)
@@ -349,6 +351,7 @@ class Shuffle(nodes.Selecting):
 _DRAWN = 256
 
 
+@final
 class _Drawn(cursors.Cursor):
     """Random numbers; each block has a generator of its own, so that any can be had."""
 
@@ -395,9 +398,13 @@ class _Drawn(cursors.Cursor):
         self._seed, self._number = state["seed"], state["pass"]
         self._next, self._block = state["next"], (-1, None)
 
+    def close(self) -> None:
+        """Nothing to give back."""
 
+
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class RandomNumbers(nodes.Node):
+class RandomNumbers(nodes.Node, nodes.Disturbed):
     """Integers without end.
 
     Attributes:
@@ -407,15 +414,11 @@ class RandomNumbers(nodes.Node):
 
     draw: Callable[[np.random.Generator, int], np.ndarray]
     order: Order
+    cardinality = nodes.INFINITE
 
     def cursor(self) -> cursors.Cursor:
         """Another pass."""
         return _Drawn(self)
-
-    @property
-    def cardinality(self) -> int:
-        """Infinite."""
-        return nodes.INFINITE
 
     def sampled(self) -> nodes.Node:
         """Not counted as a pass."""

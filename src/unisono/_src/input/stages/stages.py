@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -24,33 +24,29 @@ _LOG = logging.getLogger("unisono")
 _LAST_STRAW = 10_000
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Prefetch(nodes.Selecting):
+class Prefetch(nodes.Keeping):
     """Elements read ahead in a thread."""
 
     size: int
-    keeps_spec = True
-
-    def cursor(self) -> cursors.Cursor:
-        """Rows need no thread: choosing them costs nothing."""
-        if self.rows() is not None or self.size == 0:
-            return super().cursor() if self.rows() is not None else self.parent.cursor()
-        return prefetch.Ahead(self.parent.cursor(), self.size, f"prefetch of {self}")
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Indices as they are."""
-        return make()
+        """Rows need no thread: choosing them costs nothing."""
+        if self.size == 0 or self.rows() is not None:
+            return make()
+        return prefetch.Ahead(make(), self.size, f"prefetch of {self}")
 
     def __str__(self) -> str:
         return f"Prefetch({self.size})"
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class WithOptions(nodes.Selecting):
+class WithOptions(nodes.Keeping):
     """The same elements; carries options."""
 
     options: Any
-    keeps_spec = True
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """As they are."""
@@ -81,6 +77,7 @@ def options_of(node: nodes.Node) -> dataset_options.Options:
     return found(node)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class AssertCardinality(nodes.Selecting):
     """The same elements; their number is given by the user."""
@@ -98,7 +95,10 @@ class AssertCardinality(nodes.Selecting):
         return self.expected
 
 
+@final
 class _Counted(cursors.Derived):
+    kept = ("seen",)
+
     def __init__(self, source: cursors.Cursor, expected: int) -> None:
         super().__init__(source)
         self._expected, self._seen = expected, 0
@@ -121,14 +121,8 @@ class _Counted(cursors.Derived):
             )
         return found
 
-    def get_state(self) -> dict[str, Any]:
-        return {"seen": self._seen, **super().get_state()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._seen = state["seen"]
-
-
+@final
 class _Windows(cursors.Cursor):
     """Runs of elements: lists, to be made into datasets."""
 
@@ -174,6 +168,7 @@ class _Windows(cursors.Cursor):
         self._source.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Window(nodes.Unary):
     """Each element is a nested dataset of neighbours.
@@ -238,7 +233,11 @@ def _restored(saved: dict[str, Any]) -> Any:
     return array[()] if array.ndim == 0 else array
 
 
+@final
 class _Scanned(cursors.Called):
+    # The state passes through every element.
+    sees_all = True
+
     def __init__(self, source: cursors.Cursor, node: Scan) -> None:
         super().__init__(source)
         self._node, self._state = node, node.initial
@@ -255,10 +254,6 @@ class _Scanned(cursors.Called):
             raise
         return found
 
-    def skip(self, count: int) -> int:
-        # The state passes through every element.
-        return cursors.Cursor.skip(self, count)
-
     def get_state(self) -> dict[str, Any]:
         carried = [_saved(x) for x in elements.leaves(self._state)]
         return {"carried": carried, **super().get_state()}
@@ -269,6 +264,7 @@ class _Scanned(cursors.Called):
         self._state = elements.map_leaves(lambda _: next(arrays), self._node.initial)
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scan(nodes.Unary):
     """A function of every element and of what the call before it returned."""
@@ -280,6 +276,11 @@ class Scan(nodes.Unary):
     def cursor(self) -> cursors.Cursor:
         """Carry the state along."""
         return _Scanned(self.parent.cursor(), self)
+
+    @property
+    def cardinality(self) -> int:
+        """That of the parent."""
+        return self.parent.cardinality
 
     def call(self, state: Any, element: Any) -> tuple[Any, Any]:
         """The next state, and what becomes of an element.
@@ -304,7 +305,10 @@ class Scan(nodes.Unary):
         return mapping.mapped_spec(second, self.parent)
 
 
+@final
 class _While(cursors.Derived):
+    kept = ("over",)
+
     def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
         super().__init__(source)
         self._predicate, self._over = predicate, False
@@ -318,16 +322,10 @@ class _While(cursors.Derived):
                 found.append(block[0])
         return found
 
-    def get_state(self) -> dict[str, Any]:
-        return {"over": self._over, **super().get_state()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        self._over = state["over"]
-
-
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class TakeWhile(nodes.Unary):
+class TakeWhile(nodes.Passing):
     """The elements before the first for which a predicate does not hold."""
 
     predicate: Callable[..., Any]
@@ -342,11 +340,10 @@ class TakeWhile(nodes.Unary):
         return nodes.UNKNOWN
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Opaque(nodes.Selecting):
+class Opaque(nodes.Keeping):
     """The same elements; hides the batch size, as a parallel batch does."""
-
-    keeps_spec = True
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """As they are."""
@@ -361,6 +358,7 @@ def _content(x: Any) -> Any:
     return repr(array.tolist()) if array.dtype.kind == "O" else array.tobytes()
 
 
+@final
 class _Unique(cursors.Cursor):
     def __init__(self, source: cursors.Cursor) -> None:
         self._source = source
@@ -395,8 +393,9 @@ class _Unique(cursors.Cursor):
         self._source.close()
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Unique(nodes.Unary):
+class Unique(nodes.Passing):
     """Elements that were not there before."""
 
     def cursor(self) -> cursors.Cursor:
@@ -409,6 +408,7 @@ class Unique(nodes.Unary):
         return nodes.UNKNOWN
 
 
+@final
 class _Tolerant(cursors.Derived):
     def __init__(self, source: cursors.Cursor, log: bool) -> None:
         super().__init__(source)
@@ -434,8 +434,9 @@ class _Tolerant(cursors.Derived):
         return found
 
 
+@final
 @dataclasses.dataclass(frozen=True, eq=False)
-class IgnoreErrors(nodes.Unary):
+class IgnoreErrors(nodes.Passing):
     """Elements whose making raises nothing."""
 
     log: bool

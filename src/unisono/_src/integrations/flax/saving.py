@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from unisono._src.saving.checkpoint import restore_values
 from unisono._src.state import assignment
 
 
+@final
 class _Variable(library_hooks.Held):
     """An NNX variable, made in a scope or not."""
 
@@ -92,6 +93,7 @@ def _branches(obj: Any, tree: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@final
 class _Keeper(library_hooks.Keeper):
     """Knows modules, optimizers, metrics, random streams and variables."""
 

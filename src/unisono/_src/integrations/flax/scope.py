@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, final
 
 import flax
 from flax import nnx
@@ -34,6 +34,7 @@ def _patches() -> attribute_patches.Patches:
     )
 
 
+@final
 class _Scope:
     """Context manager; may be entered again and again, in several threads."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import jax
 from flax import nnx
@@ -27,6 +27,7 @@ _place: Any = vars(nnx.Variable)["_raw_value"]
 TRANSIENT = (nnx.Intermediate, nnx.Cache)
 
 
+@final
 class _Kept:
     """What a variable made in a scope does differently; for subclasses made below."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 import jax
 import keras
@@ -56,6 +56,7 @@ def _check_alone(given: dict[str, Any]) -> None:
             )
 
 
+@final
 class DatasetAdapter(data_adapter.DataAdapter):
     """Gives Keras the global batches of a dataset.
 

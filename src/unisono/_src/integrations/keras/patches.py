@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, final
 
 import keras
 from keras.src import backend
@@ -56,6 +56,7 @@ def _patches() -> attribute_patches.Patches:
     )
 
 
+@final
 class _Scope:
     """Context manager; may be entered again and again, in several threads.
 

@@ -13,7 +13,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from keras.src.trainers.data_adapters import data_adapter
@@ -25,6 +25,7 @@ from unisono._src.saving.checkpoint import worker_meeting
 _BACK = 4
 
 
+@final
 class Randomness:
     """The random numbers that Keras and Python shuffle with, as plain data."""
 
@@ -48,6 +49,7 @@ class Randomness:
 _randomness = Randomness()
 
 
+@final
 class PositionedAdapter(data_adapter.DataAdapter):
     """The batches of another adapter, from any position.
 

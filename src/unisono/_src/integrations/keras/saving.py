@@ -11,7 +11,7 @@ import functools
 import re
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, final
 
 import jax.numpy as jnp
 import keras
@@ -47,6 +47,7 @@ _NODES = (
 _KINDS = (*_NODES, backend.Variable)
 
 
+@final
 class _Variable(library_hooks.Held):
     """A Keras variable, made in a scope or not."""
 
@@ -100,6 +101,7 @@ def _hold(variable: Any) -> _Variable:
 # Names.
 
 
+@final
 class _Names:
     """Names that are given once each."""
 
@@ -224,6 +226,7 @@ def _of_metric(metric: Any) -> dict[str, Any]:
     return names.found
 
 
+@final
 class _Keeper(library_hooks.Keeper):
     """Knows layers, models, optimizers, metrics, seed generators and variables."""
 
@@ -278,6 +281,7 @@ def _sync(model: Any) -> None:
         model.jax_state_sync()
 
 
+@final
 class _Waiting:
     """An object that tells, once, that it has been built or compiled.
 

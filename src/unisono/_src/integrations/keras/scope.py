@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import keras
 
@@ -59,6 +59,7 @@ def _refusals() -> attribute_patches.Patches:
     return attribute_patches.Patches([(backend.Variable, "__init__", _refusing)])
 
 
+@final
 class _Scope:
     """Context manager; may be entered again and again, in several threads.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, final
 
 import jax
 import keras
@@ -21,6 +21,7 @@ from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import frames
 
 
+@final
 class StrategyDistribution(keras.distribution.DataParallel):
     """Variables made by a strategy, batches split over its replicas.
 

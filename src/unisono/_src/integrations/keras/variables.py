@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,7 @@ _SYNCHRONIZATIONS = {
 }
 
 
+@final
 class StrategyVariable(KerasVariable):
     """A Keras variable that was made in the scope of a strategy."""
 

@@ -10,6 +10,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
+from typing import final
 
 from unisono._src.foundation import thread_priority
 
@@ -19,6 +20,7 @@ _NICE = 19
 _busy: weakref.WeakSet[Background] = weakref.WeakSet()
 
 
+@final
 class Background:
     """Runs one job at a time in a thread of its own.
 
@@ -96,6 +98,7 @@ class Background:
         self.wait(timeout)
 
 
+@final
 class Ending:
     """Whether the program has ended: its threads may go on, no new one may begin."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Any
+from typing import Any, final
 
 from unisono._src.saving.checkpoint import state_slots
 from unisono._src.saving.checkpoint.state_slots import Place
@@ -19,6 +19,7 @@ _ATTRIBUTES = {
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
+@final
 @dataclasses.dataclass
 class Found:
     """One object of the graph.

@@ -7,7 +7,7 @@ import logging
 import pathlib
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 from unisono._src.foundation import errors, library_hooks
 from unisono._src.saving.checkpoint import (
@@ -25,6 +25,7 @@ from unisono._src.state import frames
 _log = logging.getLogger("unisono")
 
 
+@final
 class _Owner(NamedTuple):
     """An object of the program and where it is held."""
 
@@ -32,6 +33,7 @@ class _Owner(NamedTuple):
     place: Place
 
 
+@final
 class _Gap(NamedTuple):
     """A name below an object, and the node of the checkpoint that belongs there."""
 
@@ -40,6 +42,7 @@ class _Gap(NamedTuple):
     number: int
 
 
+@final
 class _Match(NamedTuple):
     """A value of the checkpoint and the place of the object that takes it."""
 
@@ -49,6 +52,7 @@ class _Match(NamedTuple):
     gap: _Gap
 
 
+@final
 class Restoration:
     """One checkpoint on its way back into objects.
 

@@ -9,7 +9,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,7 @@ from unisono._src.values import collectives
 _MARGIN = 1 << 20
 
 
+@final
 @dataclasses.dataclass
 class Snapshot:
     """State at one moment; nothing that happens afterwards changes it.

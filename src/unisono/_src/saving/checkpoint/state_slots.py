@@ -13,7 +13,7 @@ import random
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -38,6 +38,7 @@ _NEVER = (
 )  # fmt: skip
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Place:
     """Where a parent holds a child."""
@@ -80,6 +81,7 @@ def fixed(value: Any) -> Place:
     return Place(lambda: value, put)
 
 
+@final
 class Stateful:
     """An object whose state is plain data that it gives and takes.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, final
 
 from unisono._src.saving.checkpoint.restoring import Restoration
 
@@ -50,6 +50,7 @@ class LoadStatus(abc.ABC):
         return None
 
 
+@final
 class CheckpointLoadStatus(LoadStatus):
     """The status of a checkpoint that was read."""
 
@@ -97,6 +98,7 @@ class CheckpointLoadStatus(LoadStatus):
         return self
 
 
+@final
 class InitializationOnlyStatus(LoadStatus):
     """The status of `restore(None)`: there was nothing to restore."""
 

@@ -15,7 +15,7 @@ import itertools
 import json
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.workers import process_group, watchdog, worker_notes
@@ -33,6 +33,7 @@ def is_writer() -> bool:
     return process_group.current().is_chief
 
 
+@final
 class _Meetings:
     """The meetings of this process, which are the same on every worker."""
 
@@ -63,6 +64,7 @@ class _Meetings:
 _MEETINGS = _Meetings()
 
 
+@final
 class Meeting:
     """All workers about to do one thing; alone, a worker agrees with itself.
 

@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,7 @@ _CALL = re.compile(
 )
 
 
+@final
 class LoadedObject(deferred_restore.Noticing):
     """An object of a loaded model: variables, functions and objects as attributes."""
 
@@ -69,6 +70,7 @@ class LoadedObject(deferred_restore.Noticing):
         return self._functions["__call__"](*args, **kwargs)
 
 
+@final
 class LoadedFunction:
     """A function of a loaded model.
 
@@ -199,6 +201,7 @@ def _program(directory: pathlib.Path, saved: Saved) -> export.Exported:
     return found
 
 
+@final
 class _Builder:
     """Makes the objects of a model."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
@@ -27,6 +27,7 @@ _RESERVED = ("_functions", "_unisono_pending")
 _KINDS = (OBJECT, LIST, TUPLE, DICT, LEAF)
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Item:
     """An object of the model.
@@ -44,6 +45,7 @@ class Item:
     variable: dict[str, Any] | None = None
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Saved:
     """A function of the model.
@@ -69,6 +71,7 @@ class Saved:
     crc32: int
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Description:
     """The objects and functions of a model."""

@@ -9,7 +9,7 @@ import os
 import pathlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax
 from jax import export
@@ -175,6 +175,7 @@ def _as_one_copy(variables: Any) -> Iterator[None]:
             v._cell, v._strategy = cell, strategy
 
 
+@final
 class _Exporter:
     """Turns one function into a program."""
 

@@ -18,6 +18,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from typing import final
 
 from unisono._src.foundation import errors
 from unisono._src.saving.format import checksummed_files, manifest
@@ -29,6 +30,7 @@ _EXCHANGE = 2
 _HERE = -100
 
 
+@final
 class Draft:
     """A checkpoint being written; call `commit` or `discard`.
 

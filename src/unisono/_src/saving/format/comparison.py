@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from typing import final
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from unisono._src.saving.format.manifest import Entry
 ADDED, REMOVED, CHANGED = "+", "-", "~"
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Change:
     """One difference.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.saving.format import array_types, plain_data, signed_text
@@ -27,6 +27,7 @@ _WITH_ARRAY = (VARIABLE, ARRAY, KEY)
 _KINDS = (*_WITH_ARRAY, PLAIN, STATE)
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """One value.
@@ -68,6 +69,7 @@ class Entry:
         return plain_data.decode(self.value)
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Node:
     """An object: names of the objects it holds, and the key of its own value."""
@@ -76,6 +78,7 @@ class Node:
     key: str | None = None
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class File:
     """Size and CRC-32 of one file."""
@@ -84,6 +87,7 @@ class File:
     crc32: int
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Header:
     """What orders checkpoints.
@@ -101,6 +105,7 @@ class Header:
     number: int | None = None
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Manifest:
     """All that a checkpoint says about itself."""

@@ -9,7 +9,7 @@ import pathlib
 import socket
 import threading
 import time
-from typing import Any
+from typing import Any, final
 
 from unisono._src.foundation import messages
 from unisono._src.input.sources import tfrecord_writer
@@ -39,6 +39,7 @@ def scalar(name: str, value: float, step: int) -> bytes:
     return _event(step=step, summary={"value": [{"tag": name, "simple_value": value}]})
 
 
+@final
 class EventFile:
     """A new file of events in a directory, for any number of threads.
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ _DEFAULT_QUEUE = 10
 _DEFAULT_MILLIS = 2 * 60 * 1000
 
 
+@final
 class _Current(ambient.PerThread):
     """Where summaries of a thread go, and for which step."""
 
