@@ -411,7 +411,7 @@ class Estimator:
 
     def _checkpoint_or_latest(self, given: Any) -> str | None:
         if given is not None:
-            return os.fspath(given)
+            return str(os.fspath(given))
         return checkpointing.agreed_latest(self.model_dir)
 
     def _restore(self, built: Any, path: str | None) -> None:

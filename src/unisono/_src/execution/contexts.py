@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import ambient, nest, options
+from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import assignment, frames
 from unisono._src.values import (
     collectives,
@@ -60,7 +61,7 @@ class ReplicaContext:
         """How many replicas there are."""
         if self._strategy is None:
             return 1
-        return self._strategy.num_replicas_in_sync
+        return int(self._strategy.num_replicas_in_sync)
 
     @property
     def devices(self) -> list[str]:
@@ -198,7 +199,7 @@ def replica_id(index: int) -> Any:
 
 def replica_frame(
     placement: frames.Placement, replica_id: Any, port: Any, **more: Any
-) -> Any:
+) -> contextlib.AbstractContextManager[ambient.Frame]:
     """Context manager: be the replica that `port` belongs to."""
     strategy = placement.strategy
     return ambient.pushed(
@@ -290,7 +291,7 @@ def local_ungroup(tree: Any) -> Any:
 
 
 def _own_part(x: distributed.PerReplica) -> Any:
-    index = jax.lax.axis_index(collectives.AXIS)
+    index = jax.lax.axis_index(AXIS)
     every = x.complete(ambient.current().placement.topology)
     return jnp.stack([jnp.asarray(p) for p in every.values])[index]
 
@@ -406,7 +407,7 @@ def _all_gather(port: Any, axis: int, x: Any) -> Any:
 def _devices() -> Sequence[Any]:
     """Where results go: the replicas' devices, or nowhere while tracing."""
     frame = ambient.current()
-    topology = frame.placement.topology
+    topology: Topology = frame.placement.topology
     if (frame.state or frames.EAGER).is_compiled:
         return [None] * topology.replicas
     return topology.local_devices

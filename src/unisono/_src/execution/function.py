@@ -329,7 +329,8 @@ def _mesh(frame: ambient.Frame) -> Topology | None:
     """The devices of the strategy in scope, if there are several."""
     if frame.placement is None or frame.placement.topology.is_one_device:
         return None
-    return frame.placement.topology
+    topology: Topology = frame.placement.topology
+    return topology
 
 
 def compiled(fn: Any, host: Function | None) -> Function | None:
@@ -351,7 +352,7 @@ def is_function(fn: Any) -> bool:
     return isinstance(fn, (Function, Method))
 
 
-def python_function(fn: Any) -> Callable[..., Any]:
+def python_function(fn: Any) -> Any:
     """The Python function behind `fn`, which may be compiled."""
     return fn.python_function if is_function(fn) else fn
 

@@ -193,7 +193,8 @@ class Cell:
         topology = self.topology
         here = topology.first + topology.position(index)
         if here in self.drafts:
-            return self.drafts[here]
+            draft: jax.Array = self.drafts[here]
+            return draft
         asked = topology.spans[here] if topology.spans else topology.devices
         target = topology.devices[here]
         return partition.gathered(self.array, self.split, asked, target)
@@ -247,11 +248,11 @@ class StateFrame:
     is_compiled = False
     versions = trace_versions.NONE
 
-    def whole(self, cell: Cell) -> Any:
+    def whole(self, cell: Cell) -> jax.Array:
         """What the cell stores."""
         raise NotImplementedError
 
-    def copy(self, cell: Cell, index: int | None) -> Any:
+    def copy(self, cell: Cell, index: int | None) -> jax.Array:
         """What replica `index` sees of the cell."""
         raise NotImplementedError
 

@@ -7,7 +7,7 @@ import inspect
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -90,7 +90,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         aggregation: VariableAggregation,
         strategy: Any = None,
         constraint: Callable[[Any], Any] | None = None,
-    ) -> Any:
+    ) -> Self:
         self = object.__new__(cls)
         self._cell = cell
         self._trainable = trainable
@@ -162,10 +162,10 @@ class Variable(ArrayOperators, metaclass=_Factory):
             return "/job:localhost/replica:0/task:0/device:CPU:0"
         if cell.policy in (Policy.MIRRORED, Policy.ON_READ):
             topology = cell.topology
-            return topology.names[
-                topology.first if self._index is None else self._index
-            ]
-        return self._strategy.extended.parameter_devices[0]
+            return str(
+                topology.names[topology.first if self._index is None else self._index]
+            )
+        return str(self._strategy.extended.parameter_devices[0])
 
     @property
     def values(self) -> tuple[Variable, ...]:
@@ -393,9 +393,12 @@ def make_variable(
         "aggregation": aggregation,
     }
     shared = getattr(ambient.current().port, "creations", None)
+    made: Variable
     if shared is None:
-        return creation.with_creators(_create, arguments)
-    return shared.take(lambda: creation.with_creators(_create, arguments), name)
+        made = creation.with_creators(_create, arguments)
+    else:
+        made = shared.take(lambda: creation.with_creators(_create, arguments), name)
+    return made
 
 
 Variable.__signature__ = inspect.signature(make_variable)  # type: ignore[attr-defined]

@@ -117,7 +117,8 @@ class TPUStrategy(base.Strategy):
 
     @property
     def _topology(self) -> Topology:
-        return self.extended._placement.topology
+        topology: Topology = self.extended._placement.topology
+        return topology
 
     def experimental_assign_to_logical_device(
         self, tensor: Any, logical_device_id: int

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src.foundation import ambient, nest
-from unisono._src.machines.topology import Topology
+from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import ArrayOperators, StandsForArray
 
@@ -186,7 +186,7 @@ class PerReplica(StandsForArray, DistributedValues):
             return select(self, frame.copy or 0, frame.port.replicas)
         if self._local is not None:
             return self._local
-        index = jax.lax.axis_index(collectives.AXIS)
+        index = jax.lax.axis_index(AXIS)
         topology = frame.placement.topology
         if self._stacked is None or (
             topology.is_spread and not is_traced(self._stacked)

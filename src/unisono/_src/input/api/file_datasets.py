@@ -15,7 +15,12 @@ from unisono._src.input.stages import argument_checks, mapping, mixing
 class _FileDataset(Dataset):
     """Records of files; abstract."""
 
-    def __init__(self, filenames: Any, reader: Any, parallel: int | None) -> None:
+    def __init__(
+        self,
+        filenames: argument_checks.Paths | Dataset,
+        reader: Any,
+        parallel: int | None,
+    ) -> None:
         argument_checks.parallel(parallel, "num_parallel_reads")
         if not isinstance(filenames, Dataset):
             names = argument_checks.paths(filenames, "filenames")
@@ -53,7 +58,7 @@ class _RecordDataset(_FileDataset):
 
     def __init__(
         self,
-        filenames: Any,
+        filenames: argument_checks.Paths | Dataset,
         compression_type: str | None = None,
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
@@ -98,7 +103,7 @@ class FixedLengthRecordDataset(_FileDataset):
 
     def __init__(
         self,
-        filenames: Any,
+        filenames: argument_checks.Paths | Dataset,
         record_bytes: int,
         header_bytes: int | None = None,
         footer_bytes: int | None = None,
@@ -132,7 +137,11 @@ class ParquetDataset(_FileDataset):
             the other.
     """
 
-    def __init__(self, filenames: Any, num_parallel_reads: int | None = None) -> None:
+    def __init__(
+        self,
+        filenames: argument_checks.Paths | Dataset,
+        num_parallel_reads: int | None = None,
+    ) -> None:
         super().__init__(filenames, columnar.Parquet, num_parallel_reads)
 
 
@@ -147,5 +156,9 @@ class ArrayRecordDataset(_FileDataset):
             the other.
     """
 
-    def __init__(self, filenames: Any, num_parallel_reads: int | None = None) -> None:
+    def __init__(
+        self,
+        filenames: argument_checks.Paths | Dataset,
+        num_parallel_reads: int | None = None,
+    ) -> None:
         super().__init__(filenames, columnar.ArrayRecord, num_parallel_reads)

@@ -13,7 +13,7 @@ from unisono._src.machines.topology import Topology
 try:
     # What JAX's public functions come to, after questions that take longer than the
     # transfer of a small batch. All answers were found with the first array of a shape.
-    from jax._src.config import guard_lib as _guards
+    from jax._src.config import guard_lib as _guards  # type: ignore[attr-defined]
     from jax._src.interpreters.pxla import batched_device_put as _put
 except ImportError:
     _put = None  # type: ignore[assignment]
@@ -67,7 +67,8 @@ class Transfers:
         # (`jax_transfer_guard`) lets it pass.
         state.explicit_device_put = True
         try:
-            return _put(known, where, pieces, self._devices)
+            array: jax.Array = _put(known, where, pieces, self._devices)
+            return array
         finally:
             state.explicit_device_put = before
 

@@ -83,12 +83,12 @@ class Topology:
     @property
     def num_tasks(self) -> int:
         """How many processes the devices belong to."""
-        return self._coordinates.shape[0]
+        return int(self._coordinates.shape[0])
 
     @property
     def num_tpus_per_task(self) -> int:
         """How many devices each process has."""
-        return self._coordinates.shape[1]
+        return int(self._coordinates.shape[1])
 
     def task_ordinal_at_coordinates(self, device_coordinates: Sequence[int]) -> int:
         """Which process has the device at these coordinates."""

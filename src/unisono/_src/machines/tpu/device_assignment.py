@@ -54,12 +54,12 @@ class DeviceAssignment:
     @property
     def num_cores_per_replica(self) -> int:
         """How many logical cores a replica has."""
-        return self._cores.shape[1]
+        return int(self._cores.shape[1])
 
     @property
     def num_replicas(self) -> int:
         """How many replicas there are."""
-        return self._cores.shape[0]
+        return int(self._cores.shape[0])
 
     @property
     def core_assignment(self) -> np.ndarray:
@@ -168,7 +168,7 @@ def _room(
             f"computation footprint {footprint} does not fit in TPU topology shape "
             f"{mesh}"
         )
-    counts = (mesh // footprint * stride).tolist()
+    counts: list[int] = (mesh // footprint * stride).tolist()
     if wanted > math.prod(counts):
         raise ValueError(
             f"requested {wanted} replicas but only {math.prod(counts)} replicas with "
@@ -201,12 +201,14 @@ def _start(
     place = np.zeros(len(grid), np.int32)
     for axis in (len(grid) - 1, *range(len(grid) - 1)):
         replica, place[axis] = divmod(replica, grid[axis])
-    return place // stride * shape * stride + place % stride
+    start: np.ndarray = place // stride * shape * stride + place % stride
+    return start
 
 
 def _blocks(starts: Any, shape: np.ndarray, stride: np.ndarray) -> np.ndarray:
     inside = np.indices(shape.tolist()).reshape(len(shape), -1).T * stride
-    return np.asarray(starts, np.int32)[:, None, :] + inside
+    cores: np.ndarray = np.asarray(starts, np.int32)[:, None, :] + inside
+    return cores
 
 
 def _around_holes(
