@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -25,7 +26,7 @@ class ClusterSpec:
         TypeError: `cluster` is neither, or a name or an address is not a string.
     """
 
-    def __init__(self, cluster: Any) -> None:
+    def __init__(self, cluster: ClusterSpec | Mapping[str, Any]) -> None:
         self._jobs: dict[str, dict[int, str]]
         if isinstance(cluster, ClusterSpec):
             self._jobs = {job: dict(tasks) for job, tasks in cluster._jobs.items()}

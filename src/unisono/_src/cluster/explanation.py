@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING
 
 from unisono._src.cluster import cluster_tasks, untrusted
+
+if TYPE_CHECKING:
+    import rich.table
 
 _LISTED = 8
 
@@ -38,7 +41,7 @@ class Explanation:
     findings: tuple[Finding, ...]
 
     @property
-    def table(self) -> Any:
+    def table(self) -> rich.table.Table:
         """A `rich.table.Table`."""
         import rich.table
         import rich.text

@@ -82,7 +82,7 @@ def minimize(
     optimizer: Any,
     loss: Any,
     var_list: Sequence[Any] | None = None,
-    global_step: Any = None,
+    global_step: object = None,
 ) -> TrainOp:
     """The `train_op` that makes a loss smaller, as TensorFlow 1's optimizers gave it.
 

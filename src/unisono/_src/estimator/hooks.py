@@ -110,7 +110,9 @@ class NanTensorHook(SessionRunHook):
         fail_on_nan_loss: whether to raise, or only to end training.
     """
 
-    def __init__(self, loss_tensor: Any = None, fail_on_nan_loss: bool = True) -> None:
+    def __init__(
+        self, loss_tensor: object = None, fail_on_nan_loss: bool = True
+    ) -> None:
         self._fails = fail_on_nan_loss
 
     def after_run(

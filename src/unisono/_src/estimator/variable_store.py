@@ -120,7 +120,7 @@ def _check_same(key: str, known: Variable, wanted: dict[str, Any]) -> None:
         )
 
 
-def get_global_step(graph: Any = None) -> Variable:
+def get_global_step(graph: object = None) -> Variable:
     """The variable that counts the steps of an `Estimator`, for its model function.
 
     The estimator counts; a model function reads it, for a schedule say.

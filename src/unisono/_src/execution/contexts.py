@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient, nest, options
 from unisono._src.machines.topology import AXIS, Topology
@@ -20,7 +21,7 @@ from unisono._src.values import (
     gradient_packing,
     indexed_slices,
 )
-from unisono._src.values.array_operators import ArrayOperators, operand
+from unisono._src.values.array_operators import ArrayOperators, StandsForArray, operand
 from unisono._src.values.indexed_slices import IndexedSlices
 
 
@@ -38,7 +39,7 @@ class ReplicaContext:
         self, strategy: Any, replica_id_in_sync_group: Any, port: Any = None
     ) -> None:
         self._strategy = strategy
-        self._id = replica_id_in_sync_group
+        self._id: jax.Array | int = replica_id_in_sync_group
         self._port = port or collectives.Solo()
         self._entered: list[Any] = []
 
@@ -48,7 +49,7 @@ class ReplicaContext:
         return self._strategy
 
     @property
-    def replica_id_in_sync_group(self) -> Any:
+    def replica_id_in_sync_group(self) -> jax.Array | int:
         """Which replica this is: an int32 scalar from 0 to the number less one.
 
         Inside a compiled program it is traced: write ``jnp.where(id == 0, a, b)``
@@ -125,7 +126,36 @@ class ReplicaContext:
             return _merge_spmd(self._strategy, port, merge_fn, args, kwargs)
         return _merge_lockstep(self._strategy, port, merge_fn, args, kwargs)
 
-    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+    @overload
+    def all_reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: IndexedSlices,
+        options: options.CommunicationOptions | None = None,
+    ) -> IndexedSlices: ...
+
+    @overload
+    def all_reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: ArrayLike | StandsForArray,
+        options: options.CommunicationOptions | None = None,
+    ) -> jax.Array: ...
+
+    @overload
+    def all_reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: Any,
+        options: options.CommunicationOptions | None = None,
+    ) -> Any: ...
+
+    def all_reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: Any,
+        options: options.CommunicationOptions | None = None,
+    ) -> Any:
         """Combine `value` over the replicas; every replica gets the result.
 
         Args:
@@ -142,7 +172,36 @@ class ReplicaContext:
             return _all_reduce_together(self._port, op, value, chosen.bytes_per_pack)
         return nest.map_structure(lambda x: _all_reduce(self._port, op, x), value)
 
-    def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
+    @overload
+    def all_gather(
+        self,
+        value: ArrayLike | StandsForArray,
+        axis: int,
+        options: options.CommunicationOptions | None = None,
+    ) -> jax.Array: ...
+
+    @overload
+    def all_gather(
+        self,
+        value: list[Any],
+        axis: int,
+        options: options.CommunicationOptions | None = None,
+    ) -> list[Any]: ...
+
+    @overload
+    def all_gather(
+        self,
+        value: Any,
+        axis: int,
+        options: options.CommunicationOptions | None = None,
+    ) -> Any: ...
+
+    def all_gather(
+        self,
+        value: Any,
+        axis: int,
+        options: options.CommunicationOptions | None = None,
+    ) -> Any:
         """Concatenate `value` over the replicas along `axis`.
 
         Sizes along `axis` may differ when replicas are not compiled together.

@@ -257,7 +257,9 @@ class Creations:
         return self.made[self.next - 1]
 
 
-def variable_creator_scope(creator: Callable[..., Any]) -> Any:
+def variable_creator_scope(
+    creator: Callable[..., Any],
+) -> contextlib.AbstractContextManager[object]:
     """Call ``creator(next_creator, **kwargs)`` for every variable made in the block.
 
     Creators given outside a strategy's scope see the component variables, creators

@@ -7,11 +7,12 @@ import inspect
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
@@ -25,8 +26,10 @@ from unisono._src.values.indexed_slices import IndexedSlices
 class _Factory(type):
     """Calling `Variable` makes a variable of the kind that the scope asks for."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return make_variable(*args, **kwargs)
+    if not TYPE_CHECKING:  # A type checker reads the signature of `Variable.__init__`.
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return make_variable(*args, **kwargs)
 
 
 class Variable(ArrayOperators, metaclass=_Factory):
@@ -70,8 +73,8 @@ class Variable(ArrayOperators, metaclass=_Factory):
         trainable: bool | None = None,
         *,
         name: str | None = None,
-        dtype: Any = None,
-        shape: Any = None,
+        dtype: DTypeLike | None = None,
+        shape: Sequence[int] | None = None,
         constraint: Callable[[Any], Any] | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
@@ -125,9 +128,10 @@ class Variable(ArrayOperators, metaclass=_Factory):
         return int(np.prod(self._cell.shape))
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         """Element type."""
-        return self._cell.dtype
+        dtype: np.dtype[Any] = self._cell.dtype
+        return dtype
 
     @property
     def trainable(self) -> bool:
@@ -244,6 +248,25 @@ class Variable(ArrayOperators, metaclass=_Factory):
 
     # Writing.
 
+    @overload
+    def assign(
+        self,
+        value: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: Literal[True] = True,
+    ) -> jax.Array | distributed.Mirrored: ...
+
+    @overload
+    def assign(
+        self,
+        value: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        *,
+        read_value: Literal[False],
+    ) -> None: ...
+
     def assign(
         self,
         value: Any,
@@ -253,6 +276,25 @@ class Variable(ArrayOperators, metaclass=_Factory):
     ) -> Any:
         """Replace the value, by the rules of synchronization and aggregation."""
         return assignment.assign(self, assignment.REPLACE, value, read_value)
+
+    @overload
+    def assign_add(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: Literal[True] = True,
+    ) -> jax.Array | distributed.Mirrored: ...
+
+    @overload
+    def assign_add(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        *,
+        read_value: Literal[False],
+    ) -> None: ...
 
     def assign_add(
         self,
@@ -264,6 +306,25 @@ class Variable(ArrayOperators, metaclass=_Factory):
         """Add to the value."""
         return assignment.assign(self, assignment.ADD, delta, read_value)
 
+    @overload
+    def assign_sub(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: Literal[True] = True,
+    ) -> jax.Array | distributed.Mirrored: ...
+
+    @overload
+    def assign_sub(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        *,
+        read_value: Literal[False],
+    ) -> None: ...
+
     def assign_sub(
         self,
         delta: Any,
@@ -274,31 +335,31 @@ class Variable(ArrayOperators, metaclass=_Factory):
         """Subtract from the value."""
         return assignment.assign(self, assignment.SUB, delta, read_value)
 
-    def scatter_add(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_add(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Add rows at their indices."""
         return scatter.scatter(self, "add", sparse_delta)
 
-    def scatter_sub(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_sub(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Subtract rows at their indices."""
         return scatter.scatter(self, "sub", sparse_delta)
 
-    def scatter_update(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_update(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Replace rows at their indices."""
         return scatter.scatter(self, "update", sparse_delta)
 
-    def scatter_min(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_min(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Keep the smaller of each row and the given one."""
         return scatter.scatter(self, "min", sparse_delta)
 
-    def scatter_max(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_max(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Keep the larger of each row and the given one."""
         return scatter.scatter(self, "max", sparse_delta)
 
-    def scatter_mul(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_mul(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Multiply rows at their indices."""
         return scatter.scatter(self, "mul", sparse_delta)
 
-    def scatter_div(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_div(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Divide rows at their indices."""
         return scatter.scatter(self, "div", sparse_delta)
 
@@ -375,8 +436,8 @@ def make_variable(
     trainable: bool | None = None,
     *,
     name: str | None = None,
-    dtype: Any = None,
-    shape: Any = None,
+    dtype: DTypeLike | None = None,
+    shape: Sequence[int] | None = None,
     constraint: Callable[[Any], Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation = VariableAggregation.NONE,
@@ -444,10 +505,10 @@ def _create(
 def get_variable(
     name: str,
     shape: Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     initializer: Any = None,
     trainable: bool | None = None,
-    partitioner: Any = None,
+    partitioner: object = None,
     constraint: Callable[[Any], Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation = VariableAggregation.NONE,

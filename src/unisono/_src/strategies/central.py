@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
@@ -28,8 +27,8 @@ class CentralStorageStrategy(base.Strategy):
 
     def __init__(
         self,
-        compute_devices: Sequence[Any] | None = None,
-        parameter_device: Any = None,
+        compute_devices: Sequence[str | jax.Device] | None = None,
+        parameter_device: str | jax.Device | None = None,
     ) -> None:
         topology = Topology.of(compute_devices or _default_devices())
         if parameter_device is None:

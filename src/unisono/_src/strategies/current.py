@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.strategies import base, default, extended
@@ -33,7 +31,7 @@ def get_replica_context() -> contexts.ReplicaContext | None:
     return default.replica_context() if frame.replica is None else frame.replica
 
 
-def experimental_set_strategy(strategy: Any) -> None:
+def experimental_set_strategy(strategy: base.Strategy | None) -> None:
     """Enter a strategy's scope for good in this thread; None leaves it.
 
     Raises:

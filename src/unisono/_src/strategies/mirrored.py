@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
+
+import jax
 
 from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state.frames import Placement, Policy
 from unisono._src.strategies import base, cross_device_ops, replicated
+from unisono._src.strategies.cross_device_ops import CrossDeviceOps
 
 
 class MirroredStrategy(base.Strategy):
@@ -34,10 +37,10 @@ class MirroredStrategy(base.Strategy):
 
     def __init__(
         self,
-        devices: Sequence[Any] | None = None,
-        cross_device_ops: Any = None,
+        devices: Sequence[str | jax.Device] | None = None,
+        cross_device_ops: CrossDeviceOps | None = None,
         *,
-        state: str = "mirrored",
+        state: Literal["mirrored", "sharded"] = "mirrored",
         shard_above: int | None = None,
     ) -> None:
         _check_ops(cross_device_ops)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
+from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
 from unisono._src.foundation import options
 from unisono._src.machines import devices
@@ -42,10 +43,10 @@ class MultiWorkerMirroredStrategy(base.Strategy):
 
     def __init__(
         self,
-        cluster_resolver: Any = None,
+        cluster_resolver: ClusterResolver | None = None,
         communication_options: options.CommunicationOptions | None = None,
         *,
-        guard: str = "async",
+        guard: Literal["async", "strict", "off"] = "async",
     ) -> None:
         mode = _check_mode(guard)
         wanted = communication_options or options.CommunicationOptions()
@@ -73,14 +74,15 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         self.extended._default_options = merged
 
     @property
-    def cluster_resolver(self) -> Any:
+    def cluster_resolver(self) -> ClusterResolver:
         """Says who the workers are, and which one this is."""
         return self._resolver
 
 
 def experimental_multi_worker(
-    communication: Any = options.CommunicationImplementation.AUTO,
-    cluster_resolver: Any = None,
+    communication: options.CommunicationImplementation
+    | str = options.CommunicationImplementation.AUTO,
+    cluster_resolver: ClusterResolver | None = None,
 ) -> MultiWorkerMirroredStrategy:
     """TensorFlow's older signature of `MultiWorkerMirroredStrategy`."""
     chosen = options.CommunicationOptions(implementation=communication)

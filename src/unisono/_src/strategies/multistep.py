@@ -39,7 +39,10 @@ class MultiStepContext:
         return self._run_op
 
     def set_last_step_output(
-        self, name: str, output: Any, reduce_op: Any = None
+        self,
+        name: str,
+        output: Any,
+        reduce_op: options.ReduceOp | str | None = None,
     ) -> None:
         """Hand out `output`; later steps replace what earlier ones set.
 

@@ -76,5 +76,5 @@ class OneDeviceStrategy(base.Strategy):
     1
     """
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: str | jax.Device) -> None:
         super().__init__(_OneDeviceExtended(self, Topology.of([device])))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import ambient
-from unisono._src.values.array_operators import operand
+from unisono._src.values.array_operators import StandsForArray, operand
 
 
 def _replicas() -> int:
@@ -20,7 +20,7 @@ def _replicas() -> int:
 def compute_average_loss(
     per_example_loss: Any,
     sample_weight: Any = None,
-    global_batch_size: Any = None,
+    global_batch_size: SupportsIndex | StandsForArray | None = None,
 ) -> jax.Array:
     """The sum of the losses divided by the global batch size.
 

@@ -271,12 +271,12 @@ class Mirrored(ArrayOperators, DistributedValues):
         return render("Mirrored", self.values, _describe_short)
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> tuple[int, ...]:
         """Shape of the value."""
         return jnp.shape(self.values[0])
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         """Element type of the value."""
         return jnp.result_type(self.values[0])
 

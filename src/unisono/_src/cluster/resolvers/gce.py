@@ -71,7 +71,7 @@ class GCEClusterResolver(base.ClusterResolver):
             request = groups.listInstances_next(
                 previous_request=request, previous_response=response
             )
-        return cluster_tasks.ClusterSpec({self._task_type: sorted(addresses)})
+        return cluster_tasks.ClusterSpec({str(self._task_type): sorted(addresses)})
 
     def _address(self, instance: str) -> str:
         details = (

@@ -124,7 +124,8 @@ class TPUClusterResolver(base.ClusterResolver):
         if self._tpu == _LOCAL:
             return cluster_tasks.ClusterSpec({})
         addresses = self._addresses
-        cluster = {self._task_type: self._ask() if addresses is None else addresses}
+        job = str(self._task_type)
+        cluster = {job: self._ask() if addresses is None else addresses}
         if self._coordinator_name:
             cluster[self._coordinator_name] = [str(self._coordinator_address)]
         return cluster_tasks.ClusterSpec(cluster)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from typing import Any, BinaryIO
 
@@ -37,7 +38,11 @@ class TFRecordWriter:
         options: the compression: None, "", "GZIP" or "ZLIB".
     """
 
-    def __init__(self, path: Any, options: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        options: str | None = None,
+    ) -> None:
         kind = files.check_compression(options)
         raw = open(files.path_of(path), "wb")  # noqa: SIM115
         self._raw = raw

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from unisono._src.input.stages import argument_checks
 
@@ -244,7 +244,7 @@ class _Record:
     def _checked(self, name: str, value: Any) -> Any:
         return value
 
-    def merged(self, other: Any) -> Any:
+    def merged(self, other: Self) -> Self:
         """A copy in which what was set on `other` wins."""
         made = type(self)()
         for name, value in (*self._given.items(), *other._given.items()):
@@ -275,6 +275,8 @@ class DistributeOptions(_Record):
     DistributeOptions(auto_shard_policy=<AutoShardPolicy.OFF: -1>)
     """
 
+    auto_shard_policy: AutoShardPolicy
+    num_devices: int | None
     _types: ClassVar[Mapping[str, type]] = {
         "auto_shard_policy": AutoShardPolicy,
         "auto_shard": bool,
@@ -296,6 +298,8 @@ class DistributeOptions(_Record):
 class ThreadingOptions(_Record):
     """Accepted for TensorFlow's sake; `map` takes the number of its threads itself."""
 
+    max_intra_op_parallelism: int | None
+    private_threadpool_size: int | None
     _types: ClassVar[Mapping[str, type]] = {
         "max_intra_op_parallelism": int,
         "private_threadpool_size": int,
@@ -351,6 +355,13 @@ class Options(_Record):
         TypeError: an attribute is set to a value of another type.
     """
 
+    autotune: AutotuneOptions
+    dataset_name: str | None
+    deterministic: bool | None
+    experimental_distribute: DistributeOptions
+    experimental_optimization: OptimizationOptions
+    threading: ThreadingOptions
+    worker_processes: int
     _types: ClassVar[Mapping[str, type]] = {
         "autotune": AutotuneOptions,
         "dataset_name": str,
@@ -379,8 +390,7 @@ class Options(_Record):
         """
         if not isinstance(options, Options):
             raise TypeError(f"Expected an Options object, received {options!r}.")
-        made: Options = self.merged(options)
-        return made
+        return self.merged(options)
 
     def _checked(self, name: str, value: Any) -> Any:
         if name == "worker_processes" and value < 0:

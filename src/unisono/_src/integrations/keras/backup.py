@@ -67,7 +67,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     # Restoring.
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Restore the latest backup, if there is one."""
         if self._input is None:
             raise ValueError(
@@ -120,7 +120,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         if batch:
             self._metrics = self._checkpoint.metrics
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Give metrics the state that they had within the epoch."""
         self._epoch, self._at = epoch, 0
         self.model._initial_epoch = None
@@ -132,7 +132,9 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     # Saving.
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         """Make a backup, if it is time."""
         done = batch + 1
         self._since += done - self._at
@@ -147,7 +149,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         else:
             self._save(self._epoch, done)
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Make a backup, if it is time."""
         if self.save_freq == "epoch" or self._is_due:
             self._save(epoch + 1, 0)
@@ -159,7 +161,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._checkpoint.metrics = self._metric_values()
         self._manager.save()
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Remove the backups, unless they are to be kept."""
         self.model._initial_epoch = None
         self._input = None

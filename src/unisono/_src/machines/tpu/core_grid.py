@@ -44,7 +44,7 @@ class Topology:
         self,
         serialized: bytes | None = None,
         mesh_shape: Sequence[int] | None = None,
-        device_coordinates: Any = None,
+        device_coordinates: Sequence[Any] | np.ndarray | None = None,
         device_type: str = "TPU",
     ) -> None:
         if serialized:

@@ -24,7 +24,9 @@ class DeviceAssignment:
         ValueError: `topology` is not a `Topology`, or the shape is another one.
     """
 
-    def __init__(self, topology: Topology, core_assignment: Any) -> None:
+    def __init__(
+        self, topology: Topology, core_assignment: Sequence[Any] | np.ndarray
+    ) -> None:
         if not isinstance(topology, Topology):
             raise ValueError(
                 f"topology must be a Topology object, got {type(topology)}"

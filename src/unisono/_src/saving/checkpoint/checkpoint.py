@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -94,7 +94,11 @@ class Checkpoint(deferred_restore.Noticing):
 
     _checkpoint_takes_attributes = True
 
-    def __init__(self, root: Any = None, **kwargs: Any) -> None:
+    if TYPE_CHECKING:
+        # What was given by name, for type checkers.
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self, root: object = None, **kwargs: object) -> None:
         self._root = root
         self._save_counter: Variable | None = None
         self._background = background.Background()

@@ -8,7 +8,7 @@ import pathlib
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from unisono._src.saving.checkpoint import checkpoint as checkpoints
 from unisono._src.saving.checkpoint import snapshot, worker_meeting
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOptions
 from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
+from unisono._src.state.variables import Variable
 
 _KEPT = "checkpoint.json"
 _HOUR = 3600 * 10**9
@@ -59,7 +60,7 @@ class CheckpointManager:
         max_to_keep: int | None,
         keep_checkpoint_every_n_hours: float | None = None,
         checkpoint_name: str = "ckpt",
-        step_counter: Any = None,
+        step_counter: Variable | None = None,
         checkpoint_interval: int | None = None,
         init_fn: Callable[[], Any] | None = None,
         last_checkpoint_step: int | None = None,
@@ -139,7 +140,7 @@ class CheckpointManager:
 
     def save(
         self,
-        checkpoint_number: Any = None,
+        checkpoint_number: SupportsIndex | Variable | None = None,
         check_interval: bool = True,
         options: CheckpointOptions | None = None,
     ) -> str | None:
@@ -161,7 +162,8 @@ class CheckpointManager:
             return None
 
         def path_of(count: int) -> str:
-            number = count if checkpoint_number is None else int(checkpoint_number)
+            given = checkpoint_number
+            number = count if given is None else int(np.asarray(given))
             return os.path.join(self._directory, f"{self._name}-{number}")
 
         path = self._checkpoint._save(

@@ -117,7 +117,7 @@ class LoadedFunction:
 
 
 def load(
-    export_dir: str | os.PathLike[str], tags: Any = None, options: Any = None
+    export_dir: str | os.PathLike[str], tags: object = None, options: object = None
 ) -> LoadedObject:
     """Load what `save` exported; none of the model's code is needed.
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax
 import numpy as np
@@ -18,6 +18,9 @@ from unisono._src.values import array_operators
 from unisono._src.values.distributed import PerReplica
 from unisono._src.workers import process_group
 
+# A point on a curve: a number, or a variable that counts.
+Step = SupportsIndex | Variable
+
 _DEFAULT_QUEUE = 10
 _DEFAULT_MILLIS = 2 * 60 * 1000
 
@@ -26,7 +29,7 @@ class _Current:
     """Where summaries of this process go, and for which step."""
 
     writer: SummaryWriter | None = None
-    step: Any = None
+    step: Step | None = None
     is_recording: Any = True
 
 
@@ -41,7 +44,7 @@ class SummaryWriter:
         self._target = target
 
     @contextlib.contextmanager
-    def as_default(self, step: Any = None) -> Iterator[SummaryWriter]:
+    def as_default(self, step: Step | None = None) -> Iterator[SummaryWriter]:
         """A block in which summaries go to this writer; flushes at its end.
 
         Args:
@@ -56,7 +59,7 @@ class SummaryWriter:
             _Current.writer, _Current.step = before
             self.flush()
 
-    def set_as_default(self, step: Any = None) -> None:
+    def set_as_default(self, step: Step | None = None) -> None:
         """Let the summaries of this process go to this writer from now on."""
         _Current.writer = self
         if step is not None:
@@ -122,7 +125,7 @@ def create_noop_writer() -> SummaryWriter:
 
 
 def scalar(
-    name: str, data: Any, step: Any = None, description: str | None = None
+    name: str, data: Any, step: Step | None = None, description: str | None = None
 ) -> bool:
     """Write a number to the default writer; waits until it has been computed.
 
@@ -225,11 +228,11 @@ def flush(writer: SummaryWriter | None = None) -> None:
         target.flush()
 
 
-def get_step() -> Any:
+def get_step() -> Step | None:
     """The default step of this process, or None."""
     return _Current.step
 
 
-def set_step(step: Any) -> None:
+def set_step(step: Step | None) -> None:
     """Set the default step of this process: a number, or a variable that counts."""
     _Current.step = step
