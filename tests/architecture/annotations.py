@@ -6,9 +6,11 @@
 import dataclasses
 import enum
 import inspect
+import types
 import typing
 
 from tests.architecture import snapshot
+from unisono._src.foundation import public_names
 
 
 @dataclasses.dataclass
@@ -30,8 +32,7 @@ def find():
     found = Unknown()
     for function in _functions():
         signatures = [
-            inspect.get_annotations(f)
-            for f in typing.get_overloads(function) or [function]
+            inspect.get_annotations(f) for f in _overloads(function) or [function]
         ]
         names = dict.fromkeys(name for s in signatures for name in s)
         unknown = [
@@ -43,6 +44,16 @@ def find():
         found.results += [where] if "return" in unknown else []
         found.arguments += [f"{where}({n})" for n in unknown if n != "return"]
     return found
+
+
+def _overloads(function):
+    """Python keeps them under the names that the function had when it was made."""
+    home, name = public_names.homes.get(function), function.__code__.co_name
+    if home is None:
+        return typing.get_overloads(function)
+    return typing.get_overloads(
+        types.SimpleNamespace(__module__=home, __qualname__=name)
+    )
 
 
 def _functions():

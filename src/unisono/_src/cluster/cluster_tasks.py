@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from unisono._src.foundation.public_names import publish
+
 
 class ClusterSpec:
     """The processes of a job, by role and index, with their network addresses.
@@ -156,3 +158,6 @@ def _index(job: object, index: Any) -> int:
             "from 0 on."
         )
     return number
+
+
+publish("unisono.train", ClusterSpec)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from unisono._src.cluster import cluster_tasks, untrusted
+from unisono._src.foundation.public_names import publish
 
 if TYPE_CHECKING:
     import rich.table
@@ -77,3 +78,6 @@ def cluster_findings(cluster: cluster_tasks.ClusterSpec, source: str) -> list[Fi
             rest = f"and {len(indices) - _LISTED:,} more"
             found.append(Finding(f"{job} …", rest, source))
     return found
+
+
+publish("unisono.distribute.cluster_resolver", Explanation)

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from typing import Any
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.strategies.base import Strategy
 from unisono._src.workers import process_group
 
@@ -123,3 +124,6 @@ class RunConfig:
     def num_worker_replicas(self) -> int:
         """How many workers there are."""
         return process_group.current().size
+
+
+publish("unisono.estimator", RunConfig)

@@ -21,6 +21,7 @@ from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.estimator_spec import ModeKeys
 from unisono._src.estimator.hooks import CheckpointSaverListener, SessionRunHook
 from unisono._src.foundation import errors
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.saving.checkpoint import reading
 from unisono._src.strategies import current, one_device
@@ -487,3 +488,6 @@ def _checkpoint_at(path: str) -> str:
     """A checkpoint, or the newest of a directory of them."""
     found = reading.latest_checkpoint(path) if os.path.isdir(path) else None
     return found or path
+
+
+publish("unisono.estimator", Estimator)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from unisono._src.foundation.public_names import publish
+
 
 class NanLossDuringTrainingError(RuntimeError):
     """The loss is not a number any more."""
@@ -221,3 +223,15 @@ class Hooks:
         """After the last step."""
         for hook in self._hooks:
             hook.end(None)
+
+
+publish(
+    "unisono.estimator",
+    CheckpointSaverListener,
+    NanLossDuringTrainingError,
+    NanTensorHook,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    StopAtStepHook,
+)

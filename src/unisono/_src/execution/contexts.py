@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient, nest, options
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import assignment, frames
 from unisono._src.values import (
@@ -477,3 +478,6 @@ def read_for_output(x: Any) -> Any:
     if isinstance(x, distributed.Mirrored):
         return x.whole
     return assignment.read(x)
+
+
+publish("unisono.distribute", ReplicaContext)

@@ -12,6 +12,7 @@ import jax
 
 from unisono._src.execution import host_inputs, programs, signature
 from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.values import collectives
@@ -454,3 +455,6 @@ def function(
     if func is None:
         return lambda f: Function(f, input_signature)
     return Function(func, input_signature)
+
+
+publish("unisono", Function, function)

@@ -9,6 +9,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 import jax
 
 from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, trace_versions, variables
 from unisono._src.state.frames import Cell
@@ -228,3 +229,6 @@ def _check_context(wanted: Sequence[Any]) -> None:
                 f"The variable '{v.name}' holds a value per replica; its gradient is "
                 "defined in replica context only."
             )
+
+
+publish("unisono", grad, value_and_grad)

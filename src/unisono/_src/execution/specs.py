@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
+from unisono._src.foundation.public_names import publish
+
 # What names the type of text; its arrays hold `bytes` objects.
 _TEXT = (str, bytes, "string")
 
@@ -182,3 +184,7 @@ def _fits(wanted: Sequence[int | None], shape: Sequence[int | None]) -> bool:
     return len(wanted) == len(shape) and all(
         w is None or w == s for w, s in zip(wanted, shape, strict=True)
     )
+
+
+publish("unisono", TensorSpec, TypeSpec)
+publish("unisono.data", DatasetSpec)

@@ -25,6 +25,7 @@ from jax._src import distributed
 
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.foundation import errors, options
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint
 from unisono._src.saving.checkpoint.manager import CheckpointManager
 from unisono._src.workers import process_group, worker_notes
@@ -366,3 +367,8 @@ def _joined(resolver: Any) -> process_group.Group:
             "cluster."
         )
     return group
+
+
+publish(
+    "unisono.distribute.experimental", PreemptionCheckpointHandler, TerminationConfig
+)

@@ -16,6 +16,7 @@ from jax.typing import DTypeLike
 
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, creation, frames, scatter
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives, distributed
@@ -550,3 +551,7 @@ def get_variable(
         synchronization=synchronization,
         aggregation=aggregation,
     )
+
+
+publish("unisono", Variable)
+publish("unisono.compat.v1", get_variable)

@@ -14,6 +14,7 @@ import numpy as np
 
 from unisono._src.execution import function
 from unisono._src.foundation import ambient, errors, library_hooks, options
+from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, description
 from unisono._src.state.variables import Variable
 from unisono._src.strategies import extended as extended_lib
@@ -382,3 +383,6 @@ def reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
     if op is options.ReduceOp.SUM and replicas > 1 and not is_zero:
         raise errors.not_distributed(value, op)
     return read_plain(value)
+
+
+publish("unisono.distribute", Strategy, ValueContext)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import jax
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -43,3 +44,6 @@ class CentralStorageStrategy(base.Strategy):
 def _default_devices() -> Sequence[str]:
     names = devices.default_names()
     return names if jax.local_devices()[0].platform != "cpu" else names[:1]
+
+
+publish("unisono.distribute", CentralStorageStrategy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
 from unisono._src.strategies import base, default, extended
 
 
@@ -47,3 +48,13 @@ def experimental_set_strategy(strategy: base.Strategy | None) -> None:
     with extended.scope_of(strategy):
         frame = ambient.current()
     ambient.set_root(frame)
+
+
+publish(
+    "unisono.distribute",
+    experimental_set_strategy,
+    get_replica_context,
+    get_strategy,
+    has_strategy,
+    in_cross_replica_context,
+)

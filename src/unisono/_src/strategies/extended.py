@@ -15,6 +15,7 @@ import jax
 
 from unisono._src import input as pipelines
 from unisono._src.foundation import ambient, errors, nest, options
+from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.strategies import multistep
 from unisono._src.values import distributed
@@ -395,3 +396,6 @@ def single_result(result: Any, group: bool) -> Any:
     if group:
         return distributed.regroup([result])
     return nest.map_structure(lambda x: (x,), distributed.regroup([result]))
+
+
+publish("unisono.distribute", StrategyExtended)

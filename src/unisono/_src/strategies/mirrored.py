@@ -7,6 +7,7 @@ from typing import Literal
 
 import jax
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state.frames import Placement, Policy
@@ -60,3 +61,5 @@ class MirroredStrategy(base.Strategy):
 _all_devices = devices.default_names
 _check_ops = cross_device_ops.check
 _split_above = partition.above
+
+publish("unisono.distribute", MirroredStrategy)

@@ -7,6 +7,7 @@ from typing import Literal
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
 from unisono._src.foundation import options
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -87,3 +88,10 @@ def experimental_multi_worker(
     """TensorFlow's older signature of `MultiWorkerMirroredStrategy`."""
     chosen = options.CommunicationOptions(implementation=communication)
     return MultiWorkerMirroredStrategy(cluster_resolver, chosen)
+
+
+publish("unisono.distribute", MultiWorkerMirroredStrategy)
+publish(
+    "unisono.distribute.experimental",
+    MultiWorkerMirroredStrategy=experimental_multi_worker,
+)

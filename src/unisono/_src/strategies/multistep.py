@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unisono._src.foundation import ambient, options
+from unisono._src.foundation.public_names import publish
 
 
 class MultiStepContext:
@@ -109,3 +110,6 @@ def run_steps(
             ) from None
         context._run_op = fn(context, inputs)
     return context
+
+
+publish("unisono.distribute", MultiStepContext)

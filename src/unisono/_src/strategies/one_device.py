@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from unisono._src.foundation import ambient, nest
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.strategies import base, local
@@ -78,3 +79,6 @@ class OneDeviceStrategy(base.Strategy):
 
     def __init__(self, device: str | jax.Device) -> None:
         super().__init__(_OneDeviceExtended(self, Topology.of([device])))
+
+
+publish("unisono.distribute", OneDeviceStrategy)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 
 
@@ -282,3 +283,19 @@ class RootMeanSquaredError(Metric):
     def result(self) -> jax.Array:
         """The root mean square so far."""
         return jnp.sqrt(_ratio(self.total.value(), self.count.value()))
+
+
+publish(
+    "unisono.metrics",
+    Mean,
+    MeanMetricWrapper,
+    Metric,
+    RootMeanSquaredError,
+    Sum,
+    Accuracy=accuracy,
+    BinaryAccuracy=binary_accuracy,
+    CategoricalAccuracy=categorical_accuracy,
+    MeanAbsoluteError=mean_absolute_error,
+    MeanSquaredError=mean_squared_error,
+    SparseCategoricalAccuracy=sparse_categorical_accuracy,
+)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
 from unisono._src.values.array_operators import StandsForArray, operand
 
 
@@ -90,3 +91,6 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
             "while it was expected to be called in replica context."
         )
     return jnp.sum(jnp.asarray(operand(regularization_loss))) / _replicas()
+
+
+publish("unisono.nn", compute_average_loss, scale_regularization_loss)

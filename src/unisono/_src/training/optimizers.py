@@ -18,6 +18,7 @@ from unisono._src.foundation.options import (
     VariableAggregation,
     VariableSynchronization,
 )
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
 from unisono._src.state import frames
 from unisono._src.state.variables import Variable
@@ -401,3 +402,6 @@ def _as_dense(gradient: Any, variable: Variable) -> Any:
             f"has {variable.shape}."
         )
     return gradient
+
+
+publish("unisono.optimizers", Optimizer)

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from unisono._src.cluster import launcher_progress as launcher
+from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.values import array_operators
 from unisono._src.workers import process_group
@@ -358,3 +359,6 @@ class _Bar:
         below = rich.text.Text(told, no_wrap=True, overflow="ellipsis")
         self._bar.update(self._task, completed=meter.steps)
         self._live.update(rich.console.Group(self._bar, below), refresh=True)
+
+
+publish("unisono.train", Progress, StepTimes)

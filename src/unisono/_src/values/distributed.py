@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src.foundation import ambient, nest
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import ArrayOperators, StandsForArray
@@ -492,3 +493,6 @@ def regroup(
     if all(r is first for r in results):
         return first
     return wrap(results)
+
+
+publish("unisono.distribute", DistributedValues, Mirrored, PerReplica)

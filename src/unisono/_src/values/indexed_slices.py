@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.values import array_operators
 
 
@@ -89,3 +90,6 @@ def is_tree(x: Any) -> bool:
 def map_tree(fn: Callable[..., Any], *trees: Any) -> Any:
     """Apply `fn` to the arrays and slices of structures that JAX knows."""
     return jax.tree.map(fn, *trees, is_leaf=lambda x: isinstance(x, IndexedSlices))
+
+
+publish("unisono", IndexedSlices)

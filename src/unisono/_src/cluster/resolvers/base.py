@@ -6,6 +6,7 @@ import abc
 import collections
 
 from unisono._src.cluster import accelerators, cluster_tasks, explanation
+from unisono._src.foundation.public_names import publish
 
 
 class ClusterResolver(abc.ABC):
@@ -150,3 +151,6 @@ def with_protocol(address: str, rpc_layer: str | None) -> str:
     ('grpc://a:1', 'a:1')
     """
     return f"{rpc_layer}://{address}" if rpc_layer else address
+
+
+publish("unisono.distribute.cluster_resolver", ClusterResolver)

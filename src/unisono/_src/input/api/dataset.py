@@ -14,6 +14,7 @@ from jax.typing import DTypeLike
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, nest
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import buckets, iterators, saved_dataset
 from unisono._src.input.loaders import dispatch
 from unisono._src.input.plan import elements, nodes, seeds
@@ -421,3 +422,7 @@ def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset
     """For `Dataset.apply`: states how many elements there are; checked at the end."""
     expected = argument_checks.integer(expected_cardinality, "expected_cardinality")
     return lambda dataset: Dataset(stages.AssertCardinality(dataset._node, expected))
+
+
+publish("unisono.data", Dataset)
+publish("unisono.data.experimental", assert_cardinality, cardinality)

@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from unisono._src.execution import specs
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.api.dataset import Dataset
 from unisono._src.input.sources import tfrecord_writer
@@ -192,3 +193,25 @@ class TFRecordWriter:
         with tfrecord_writer.TFRecordWriter(self._filename, self._compression) as file:
             for record in dataset.as_numpy_iterator():
                 file.write(record)
+
+
+publish(
+    "unisono.data.experimental",
+    Counter,
+    TFRecordWriter,
+    bucket_by_sequence_length,
+    choose_from_datasets,
+    enumerate_dataset,
+    get_next_as_optional,
+    get_single_element,
+    group_by_window,
+    ignore_errors,
+    load,
+    rejection_resample,
+    sample_from_datasets,
+    save,
+    scan,
+    take_while,
+    unbatch,
+    unique,
+)

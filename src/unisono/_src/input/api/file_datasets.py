@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.api.dataset import Dataset
 from unisono._src.input.plan import elements
 from unisono._src.input.sources import columnar, files
@@ -162,3 +163,13 @@ class ArrayRecordDataset(_FileDataset):
         num_parallel_reads: int | None = None,
     ) -> None:
         super().__init__(filenames, columnar.ArrayRecord, num_parallel_reads)
+
+
+publish(
+    "unisono.data",
+    ArrayRecordDataset,
+    FixedLengthRecordDataset,
+    ParquetDataset,
+    TFRecordDataset,
+    TextLineDataset,
+)

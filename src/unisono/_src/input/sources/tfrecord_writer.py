@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.sources import crc32c, files
 
 
@@ -78,3 +79,6 @@ class TFRecordWriter:
 
     def __exit__(self, *exc: Any) -> None:
         self.close()
+
+
+publish("unisono.io", TFRecordWriter)

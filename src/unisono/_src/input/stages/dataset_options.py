@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.stages import argument_checks
 
 
@@ -398,3 +399,16 @@ class Options(_Record):
                 f"worker_processes must be a number of processes, received {value!r}."
             )
         return value
+
+
+publish("unisono.data", Options, ThreadingOptions)
+publish(
+    "unisono.data.experimental",
+    AutoShardPolicy,
+    AutotuneAlgorithm,
+    AutotuneOptions,
+    DistributeOptions,
+    ExternalStatePolicy,
+    OptimizationOptions,
+)
+publish("unisono.distribute", InputContext, InputOptions, InputReplicationMode)

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras.src.random import seed_generator
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.integrations.keras import positions, saving
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
 from unisono._src.saving.checkpoint import manager, status, worker_meeting
@@ -184,3 +185,6 @@ class BackupAndRestore(keras.callbacks.Callback):
     def _metric_values(self) -> dict[str, np.ndarray]:
         found = self._metric_variables().items()
         return {name: np.asarray(variable.value) for name, variable in found}
+
+
+publish("unisono.keras.callbacks", BackupAndRestore)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.tpu import topology_proto
 
 RANK = 4
@@ -158,3 +159,6 @@ def _checked_coordinates(found: Any, shape: np.ndarray) -> np.ndarray:
     if len(rows) != places.shape[0] * places.shape[1]:
         raise ValueError("Two devices in `device_coordinates` have the same place.")
     return places
+
+
+publish("unisono.tpu.experimental", Topology)

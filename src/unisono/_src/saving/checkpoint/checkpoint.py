@@ -13,6 +13,7 @@ import numpy as np
 
 from unisono._src.foundation import errors
 from unisono._src.foundation.options import VariableAggregation
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import (
     background,
     deferred_restore,
@@ -319,3 +320,6 @@ class Checkpoint(deferred_restore.Noticing):
                 made = restoring.Restoration(path, self, meeting)
         meeting.finish()
         return made
+
+
+publish("unisono.train", Checkpoint, CheckpointOptions)

@@ -13,6 +13,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from unisono._src.foundation import errors
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
 from unisono._src.saving.checkpoint import snapshot, worker_meeting
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOptions
@@ -267,3 +268,6 @@ class CheckpointManager:
         checksummed_files.flush_one(fresh)
         os.replace(fresh, path)
         checksummed_files.flush_one(self._absolute)
+
+
+publish("unisono.train", CheckpointManager)

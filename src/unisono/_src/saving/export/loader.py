@@ -14,6 +14,7 @@ from jax import export
 
 from unisono._src.foundation import errors
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import (
     array_io,
     deferred_restore,
@@ -261,3 +262,6 @@ class _Builder:
         )
         restore_values.assign(made, array)
         return made
+
+
+publish("unisono.saved_model", load)

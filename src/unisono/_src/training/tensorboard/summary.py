@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from unisono._src.execution import function
+from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.training.tensorboard import events
 from unisono._src.values import array_operators
@@ -236,3 +237,16 @@ def get_step() -> Step | None:
 def set_step(step: Step | None) -> None:
     """Set the default step of this process: a number, or a variable that counts."""
     _Current.step = step
+
+
+publish(
+    "unisono.summary",
+    SummaryWriter,
+    create_file_writer,
+    create_noop_writer,
+    flush,
+    record_if,
+    scalar,
+    should_record_summaries,
+)
+publish("unisono.summary.experimental", get_step, set_step)
