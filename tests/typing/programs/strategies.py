@@ -64,3 +64,4 @@ assert_type(distribute.PerReplica([1, 2]).values, tuple[Any, ...])
 assert_type(distribute.Mirrored([1, 1]) + 1, jax.Array)
 with unisono.variable_creator_scope(lambda next_creator, **kwargs: next_creator()):
     pass
+print(strategy.describe(total).table.title)
