@@ -9,6 +9,13 @@ import jax.numpy as jnp
 import unisono
 from unisono import data, distribute, train
 
+unisono.functoin  # type: ignore[attr-defined]
+unisono.launhc  # type: ignore[attr-defined]
+distribute.MirorredStrategy  # type: ignore[attr-defined]
+distribute.DistributedDatset  # type: ignore[attr-defined]
+distribute.experimental.TerminationConfg  # type: ignore[attr-defined]
+unisono.config.set_virtual_device  # type: ignore[attr-defined]
+
 
 @unisono.function
 def step(x: jax.Array, scale: float = 1.0) -> jax.Array:
