@@ -24,7 +24,12 @@ hypothesis.settings.register_profile("same", derandomize=True, **_PATIENT)
 hypothesis.settings.register_profile("search", **_PATIENT)
 hypothesis.settings.load_profile("same")
 
-pytest_plugins = ("pytester", "tests.plugins.features", "tests.plugins.leaks")
+pytest_plugins = (
+    "pytester",
+    "tests.plugins.features",
+    "tests.plugins.leaks",
+    "tests.plugins.public_doctests",
+)
 
 # A module of an integration imports its package; without the package there is
 # nothing to collect.

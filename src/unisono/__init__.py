@@ -58,23 +58,24 @@ _libraries.install()
 _jax_arrays.install()
 
 # Loaded on first use: not every program reads, saves or launches.
-__getattr__, __dir__ = _lazy_names.names(
-    "unisono",
-    {
-        "Module": "unisono._src.saving.checkpoint.module",
-        "data": "unisono",
-        "estimator": "unisono",
-        "experimental": "unisono",
-        "io": "unisono",
-        "keras": "unisono",
-        "launch": "unisono._src.cli.launch.calls",
-        "profiler": "unisono",
-        "saved_model": "unisono",
-        "summary": "unisono",
-        "tpu": "unisono",
-        "train": "unisono",
-    },
-)
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names(
+        "unisono",
+        {
+            "Module": "unisono._src.saving.checkpoint.module",
+            "data": "unisono",
+            "estimator": "unisono",
+            "experimental": "unisono",
+            "io": "unisono",
+            "keras": "unisono",
+            "launch": "unisono._src.cli.launch.calls",
+            "profiler": "unisono",
+            "saved_model": "unisono",
+            "summary": "unisono",
+            "tpu": "unisono",
+            "train": "unisono",
+        },
+    )
 
 # Its only place: pyproject.toml has it read from this line, so it must be a literal.
 __version__ = "0.1.0"

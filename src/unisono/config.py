@@ -13,10 +13,11 @@ if _typing.TYPE_CHECKING:
     from unisono._src.workers.tpu_system import experimental_connect_to_cluster
 
 # Loaded on first use: not every program has a TPU.
-__getattr__, __dir__ = _lazy_names.names(
-    "unisono.config",
-    {"experimental_connect_to_cluster": "unisono._src.workers.tpu_system"},
-)
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names(
+        "unisono.config",
+        {"experimental_connect_to_cluster": "unisono._src.workers.tpu_system"},
+    )
 
 __all__ = [
     "LogicalDevice",

@@ -16,6 +16,7 @@ import types
 
 import unisono._src
 from tests.architecture import snapshot
+from unisono._src.foundation import public_names
 
 PREFIX = "unisono._src."
 FOLDER = str(pathlib.Path(unisono.__file__).parent)
@@ -95,14 +96,18 @@ def _find_classes():
         while waiting:
             cls = waiting.pop()
             is_new = inspect.isclass(cls) and _name(cls) not in found
-            if is_new and cls.__module__ == info.name:
+            if is_new and _home(cls) == info.name:
                 found[_name(cls)] = cls
                 waiting.extend(vars(cls).values())
     return found
 
 
+def _home(cls):
+    return public_names.homes.get(cls, cls.__module__)
+
+
 def _name(cls):
-    return f"{cls.__module__}.{cls.__qualname__}".removeprefix(PREFIX)
+    return f"{_home(cls)}.{cls.__qualname__}".removeprefix(PREFIX)
 
 
 # When tests are collected: what libraries set when they are loaded is no test's leak.

@@ -182,7 +182,10 @@ def _is_re_export(node):
         return is_install or isinstance(node.value, ast.Constant)
     if isinstance(node, ast.If):
         test = ast.unparse(node.test)
-        return test.endswith("TYPE_CHECKING") or test == "__name__ == '__main__'"
+        is_for_checkers = test in ("_typing.TYPE_CHECKING", "not _typing.TYPE_CHECKING")
+        if is_for_checkers and not node.orelse:
+            return all(map(_is_re_export, node.body))
+        return test == "__name__ == '__main__'"
     if isinstance(node, ast.Assign):
         if ast.unparse(node).startswith("__getattr__, __dir__ = _lazy_names.names("):
             return True  # PEP 562: loaded on first use.

@@ -3,9 +3,18 @@
 import dataclasses
 import difflib
 import inspect
+import pickle
+import pydoc
+import sys
 import types
 
-from tests.architecture import snapshot
+import unisono
+from tests.architecture import annotations, snapshot
+
+# How many public results and parameters may be `Any`: values that are the user's, of
+# any kind. Lower them when there are fewer; they do not rise.
+MOST_UNKNOWN_RESULTS = 33
+MOST_UNKNOWN_PARAMETERS = 106
 
 
 def test_public_names_and_signatures_are_those_of_the_snapshot():
@@ -34,6 +43,47 @@ def test_every_public_method_of_a_public_class_is_documented():
         and not inspect.getdoc(getattr(cls, member))
     ]
     assert not bare, f"expected a docstring on every public method; missing on {bare}."
+
+
+def test_public_signatures_say_their_types():
+    found = annotations.find()
+    assert len(found.results) <= MOST_UNKNOWN_RESULTS, (
+        f"expected a type for what a function gives, received Any: {found.results}."
+    )
+    assert len(found.arguments) <= MOST_UNKNOWN_PARAMETERS, (
+        f"expected a type for each parameter, received Any: {found.arguments}."
+    )
+
+
+def test_every_public_class_and_function_says_its_public_name():
+    private = {}
+    for name, value in snapshot.public_names():
+        if inspect.isclass(value) or inspect.isfunction(value):
+            module = sys.modules.get(value.__module__)
+            public = not any(part[:1] == "_" for part in value.__module__.split("."))
+            if not public or getattr(module, value.__qualname__, None) is not value:
+                private[name] = f"{value.__module__}.{value.__qualname__}"
+    assert not private, (
+        "expected each public name to be told by help() and tracebacks, received "
+        f"{private}; call public_names.publish at the end of the defining module."
+    )
+
+
+def test_public_classes_and_functions_can_be_pickled_by_name():
+    for _, value in snapshot.public_names():
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert pickle.loads(pickle.dumps(value)) is value
+
+
+def test_the_source_of_public_functions_and_methods_can_be_read():
+    assert "def run(" in inspect.getsource(unisono.distribute.Strategy.run)
+    assert "def value_and_grad(" in inspect.getsource(unisono.value_and_grad)
+
+
+def test_help_shows_the_public_module():
+    shown = pydoc.plain(pydoc.render_doc(unisono.distribute.MirroredStrategy))
+    assert "class MirroredStrategy in module unisono.distribute\n" in shown
+    assert "_src" not in shown.partition("Method resolution order")[0]
 
 
 def test_every_name_in_all_exists_once():

@@ -66,7 +66,7 @@ def test_a_worker_that_fails_because_of_a_peer_is_not_the_first(launcher):
         """
         meet("up")
         class WorkerError(RuntimeError): pass
-        WorkerError.__module__ = "unisono._src.foundation.errors"
+        WorkerError.__module__ = "unisono.errors"
         if INDEX == 0:
             raise WorkerError("worker 1 failed")
         time.sleep(0.5)
@@ -81,10 +81,7 @@ def test_a_worker_that_fails_because_of_a_peer_is_not_the_first(launcher):
     )
     assert "unisono: worker 1/2 failed first" in result.err
     assert first < second
-    assert (
-        "[worker 0/2] unisono._src.foundation.errors.WorkerError: worker 1 failed"
-        in result.err
-    )
+    assert "[worker 0/2] unisono.errors.WorkerError: worker 1 failed" in result.err
 
 
 def test_a_slow_end_does_not_hide_who_failed_first(launcher):
@@ -110,7 +107,7 @@ def test_a_worker_that_raised_and_does_not_end_is_the_first(launcher):
         """
         import atexit
         class WorkerError(RuntimeError): pass
-        WorkerError.__module__ = "unisono._src.foundation.errors"
+        WorkerError.__module__ = "unisono.errors"
         meet("up")
         if INDEX == 1:
             atexit.register(sleep)

@@ -42,18 +42,19 @@ if _typing.TYPE_CHECKING:
     from unisono.distribute import cluster_resolver
 
 # Loaded on first use: not every program reads data, names a resolver or has a TPU.
-__getattr__, __dir__ = _lazy_names.names(
-    "unisono.distribute",
-    {
-        "DistributedDataset": "unisono._src.input.api.distributed_dataset",
-        "DistributedIterator": "unisono._src.input.api.distributed_dataset",
-        "InputContext": "unisono._src.input.stages.dataset_options",
-        "InputOptions": "unisono._src.input.stages.dataset_options",
-        "InputReplicationMode": "unisono._src.input.stages.dataset_options",
-        "TPUStrategy": "unisono._src.strategies.tpu",
-        "cluster_resolver": "unisono.distribute",
-    },
-)
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names(
+        "unisono.distribute",
+        {
+            "DistributedDataset": "unisono._src.input.api.distributed_dataset",
+            "DistributedIterator": "unisono._src.input.api.distributed_dataset",
+            "InputContext": "unisono._src.input.stages.dataset_options",
+            "InputOptions": "unisono._src.input.stages.dataset_options",
+            "InputReplicationMode": "unisono._src.input.stages.dataset_options",
+            "TPUStrategy": "unisono._src.strategies.tpu",
+            "cluster_resolver": "unisono.distribute",
+        },
+    )
 
 __all__ = [
     "CentralStorageStrategy",

@@ -25,14 +25,15 @@ if _typing.TYPE_CHECKING:
     from unisono._src.strategies.tpu import experimental_tpu as TPUStrategy
 
 # Loaded on first use: not every program saves when it is preempted, or has a TPU.
-__getattr__, __dir__ = _lazy_names.names(
-    "unisono.distribute.experimental",
-    {
-        "PreemptionCheckpointHandler": "unisono._src.saving.preemption",
-        "TPUStrategy": "unisono._src.strategies.tpu:experimental_tpu",
-        "TerminationConfig": "unisono._src.saving.preemption",
-    },
-)
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names(
+        "unisono.distribute.experimental",
+        {
+            "PreemptionCheckpointHandler": "unisono._src.saving.preemption",
+            "TPUStrategy": "unisono._src.strategies.tpu:experimental_tpu",
+            "TerminationConfig": "unisono._src.saving.preemption",
+        },
+    )
 
 __all__ = [
     "CentralStorageStrategy",

@@ -8,9 +8,10 @@ if _typing.TYPE_CHECKING:
     from unisono._src.integrations.keras.backup import BackupAndRestore
 
 # Loaded on first use: it imports Keras.
-__getattr__, __dir__ = _lazy_names.names(
-    "unisono.keras.callbacks",
-    {"BackupAndRestore": "unisono._src.integrations.keras.backup"},
-)
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names(
+        "unisono.keras.callbacks",
+        {"BackupAndRestore": "unisono._src.integrations.keras.backup"},
+    )
 
 __all__ = ["BackupAndRestore"]

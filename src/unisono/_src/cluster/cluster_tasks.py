@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from unisono._src.foundation.public_names import publish
 
 
 class ClusterSpec:
@@ -25,7 +28,7 @@ class ClusterSpec:
         TypeError: `cluster` is neither, or a name or an address is not a string.
     """
 
-    def __init__(self, cluster: Any) -> None:
+    def __init__(self, cluster: ClusterSpec | Mapping[str, Any]) -> None:
         self._jobs: dict[str, dict[int, str]]
         if isinstance(cluster, ClusterSpec):
             self._jobs = {job: dict(tasks) for job, tasks in cluster._jobs.items()}
@@ -155,3 +158,6 @@ def _index(job: object, index: Any) -> int:
             "from 0 on."
         )
     return number
+
+
+publish("unisono.train", ClusterSpec)

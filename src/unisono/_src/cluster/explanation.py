@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 from unisono._src.cluster import cluster_tasks, untrusted
+from unisono._src.foundation.public_names import publish
+
+if TYPE_CHECKING:
+    import rich.table
 
 _LISTED = 8
 
@@ -39,7 +43,7 @@ class Explanation:
     findings: tuple[Finding, ...]
 
     @property
-    def table(self) -> Any:
+    def table(self) -> rich.table.Table:
         """A `rich.table.Table`."""
         import rich.table
         import rich.text
@@ -75,3 +79,6 @@ def cluster_findings(cluster: cluster_tasks.ClusterSpec, source: str) -> list[Fi
             rest = f"and {len(indices) - _LISTED:,} more"
             found.append(Finding(f"{job} …", rest, source))
     return found
+
+
+publish("unisono.distribute.cluster_resolver", Explanation)

@@ -52,7 +52,7 @@ def whole_number(name: str, value: object, low: int, high: int) -> int:
             f"{name} must be a whole number from {low} to {high}, received "
             f"{shown(value)}."
         )
-    number = int(value)  # type: ignore[call-overload]
+    number: int = int(value)  # type: ignore[call-overload]
     if not low <= number <= high:
         raise ValueError(
             f"{name} is {shown(number)}; it must be between {low} and {high}."

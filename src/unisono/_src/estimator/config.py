@@ -6,6 +6,8 @@ import dataclasses
 import os
 from typing import Any
 
+from unisono._src.foundation.public_names import publish
+from unisono._src.strategies.base import Strategy
 from unisono._src.workers import process_group
 
 _DEFAULT_SECONDS = 600
@@ -48,12 +50,12 @@ class RunConfig:
     save_summary_steps: int | None = 100
     save_checkpoints_steps: int | None = _UNSET
     save_checkpoints_secs: float | None = _UNSET
-    session_config: Any = None
+    session_config: object = None
     keep_checkpoint_max: int | None = 5
     keep_checkpoint_every_n_hours: float | None = 10000
     log_step_count_steps: int | None = 100
-    train_distribute: Any = None
-    eval_distribute: Any = None
+    train_distribute: Strategy | None = None
+    eval_distribute: Strategy | None = None
     keep_input_position: bool = True
 
     def __post_init__(self) -> None:
@@ -122,3 +124,6 @@ class RunConfig:
     def num_worker_replicas(self) -> int:
         """How many workers there are."""
         return process_group.current().size
+
+
+publish("unisono.estimator", RunConfig)

@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from unisono._src.estimator import compiled_steps as steps_lib
 from unisono._src.estimator import hooks as hooks_lib
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.estimator_spec import ModeKeys
+from unisono._src.estimator.hooks import CheckpointSaverListener, SessionRunHook
 from unisono._src.foundation import errors
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.saving.checkpoint import reading
 from unisono._src.strategies import current, one_device
@@ -146,10 +148,10 @@ class Estimator:
     def train(
         self,
         input_fn: Callable[..., Any],
-        hooks: Any = None,
+        hooks: Sequence[SessionRunHook] | None = None,
         steps: int | None = None,
         max_steps: int | None = None,
-        saving_listeners: Any = None,
+        saving_listeners: Sequence[CheckpointSaverListener] | None = None,
     ) -> Estimator:
         """Train until the data ends, or for some steps.
 
@@ -216,7 +218,7 @@ class Estimator:
         self,
         input_fn: Callable[..., Any],
         steps: int | None = None,
-        hooks: Any = None,
+        hooks: Sequence[SessionRunHook] | None = None,
         checkpoint_path: str | os.PathLike[str] | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
@@ -262,8 +264,8 @@ class Estimator:
     def predict(
         self,
         input_fn: Callable[..., Any],
-        predict_keys: Any = None,
-        hooks: Any = None,
+        predict_keys: Sequence[str] | str | None = None,
+        hooks: Sequence[SessionRunHook] | None = None,
         checkpoint_path: str | os.PathLike[str] | None = None,
         yield_single_examples: bool = True,
     ) -> Iterator[Any]:
@@ -412,7 +414,7 @@ class Estimator:
 
     def _checkpoint_or_latest(self, given: Any) -> str | None:
         if given is not None:
-            return os.fspath(given)
+            return str(os.fspath(given))
         return checkpointing.agreed_latest(self.model_dir)
 
     def _restore(self, built: Any, path: str | None) -> None:
@@ -490,3 +492,6 @@ def _checkpoint_at(path: str) -> str:
     """A checkpoint, or the newest of a directory of them."""
     found = reading.latest_checkpoint(path) if os.path.isdir(path) else None
     return found or path
+
+
+publish("unisono.estimator", Estimator)

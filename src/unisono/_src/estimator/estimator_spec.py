@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from unisono._src.estimator import hooks as hooks_lib
 from unisono._src.estimator.variable_store import Store
+from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.training import optimizers
 from unisono._src.values import array_operators
@@ -83,7 +84,7 @@ def minimize(
     optimizer: Any,
     loss: Any,
     var_list: Sequence[Any] | None = None,
-    global_step: Any = None,
+    global_step: object = None,
 ) -> TrainOp:
     """The `train_op` that makes a loss smaller, as TensorFlow 1's optimizers gave it.
 
@@ -211,3 +212,6 @@ def rows_of(tree: Any) -> int:
         if shape:
             return int(shape[0])
     return 1
+
+
+publish("unisono.estimator", EstimatorSpec, ModeKeys, minimize)

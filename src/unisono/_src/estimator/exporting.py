@@ -10,6 +10,7 @@ from typing import Any, final
 
 from unisono._src.execution import function, specs
 from unisono._src.foundation import nest
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import worker_meeting
 from unisono._src.saving.checkpoint.module import Module
 from unisono._src.saving.export import saver
@@ -106,3 +107,10 @@ def _free_name(base: str) -> str:
     while os.path.exists(os.path.join(base, str(stamp))):
         stamp += 1
     return str(stamp)
+
+
+publish(
+    "unisono.estimator.export",
+    ServingInputReceiver,
+    build_raw_serving_input_receiver_fn,
+)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, final
 
+from unisono._src.foundation.public_names import publish
+
 
 class NanLossDuringTrainingError(RuntimeError):
     """The loss is not a number any more."""
@@ -110,7 +112,9 @@ class NanTensorHook(SessionRunHook):
         fail_on_nan_loss: whether to raise, or only to end training.
     """
 
-    def __init__(self, loss_tensor: Any = None, fail_on_nan_loss: bool = True) -> None:
+    def __init__(
+        self, loss_tensor: object = None, fail_on_nan_loss: bool = True
+    ) -> None:
         self._fails = fail_on_nan_loss
 
     def after_run(
@@ -209,3 +213,15 @@ class Hooks:
         """After the last step."""
         for hook in self._hooks:
             hook.end(None)
+
+
+publish(
+    "unisono.estimator",
+    CheckpointSaverListener,
+    NanLossDuringTrainingError,
+    NanTensorHook,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    StopAtStepHook,
+)

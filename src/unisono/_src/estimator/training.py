@@ -13,6 +13,7 @@ from typing import Any, final
 from unisono._src.estimator import checkpointing
 from unisono._src.estimator import hooks as hooks_lib
 from unisono._src.estimator.estimator import Estimator
+from unisono._src.foundation.public_names import publish
 from unisono._src.workers import process_group
 
 
@@ -305,3 +306,14 @@ def train_and_evaluate(
     latest = estimator._checkpoint_or_latest(None)
     evaluator.evaluate(checkpointing.step_of(latest), is_last=True)
     return evaluator.result, evaluator.exports
+
+
+publish(
+    "unisono.estimator",
+    EvalSpec,
+    Exporter,
+    FinalExporter,
+    LatestExporter,
+    TrainSpec,
+    train_and_evaluate,
+)

@@ -18,6 +18,7 @@ import numpy as np
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation
+from unisono._src.foundation.public_names import publish
 from unisono._src.state import creation
 from unisono._src.state.variables import Variable
 
@@ -122,7 +123,7 @@ def _check_same(key: str, known: Variable, wanted: dict[str, Any]) -> None:
         )
 
 
-def get_global_step(graph: Any = None) -> Variable:
+def get_global_step(graph: object = None) -> Variable:
     """The variable that counts the steps of an `Estimator`, for its model function.
 
     The estimator counts; a model function reads it, for a schedule say.
@@ -140,3 +141,6 @@ def get_global_step(graph: Any = None) -> Variable:
         "There is a global step inside the model_fn of an Estimator only. In a loop of "
         "your own count the steps in a variable, or read optimizer.iterations."
     )
+
+
+publish("unisono.train", get_global_step)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import Any, final, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient, nest, options
+from unisono._src.foundation.public_names import publish
+from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import assignment, frames
 from unisono._src.values import (
     collectives,
@@ -19,7 +22,7 @@ from unisono._src.values import (
     gradient_packing,
     indexed_slices,
 )
-from unisono._src.values.array_operators import ArrayOperators, operand
+from unisono._src.values.array_operators import ArrayOperators, StandsForArray, operand
 from unisono._src.values.indexed_slices import IndexedSlices
 
 
@@ -37,7 +40,7 @@ class ReplicaContext:
         self, strategy: Any, replica_id_in_sync_group: Any, port: Any = None
     ) -> None:
         self._strategy = strategy
-        self._id = replica_id_in_sync_group
+        self._id: jax.Array | int = replica_id_in_sync_group
         self._port = port or collectives.Solo()
         self._entered: list[Any] = []
         # The number of a replica that runs alone or in turn. Its id is an array, which
@@ -50,7 +53,7 @@ class ReplicaContext:
         return self._strategy
 
     @property
-    def replica_id_in_sync_group(self) -> Any:
+    def replica_id_in_sync_group(self) -> jax.Array | int:
         """Which replica this is: an int32 scalar from 0 to the number less one.
 
         Inside a compiled program it is traced: write ``jnp.where(id == 0, a, b)``
@@ -66,7 +69,7 @@ class ReplicaContext:
         """How many replicas there are."""
         if self._strategy is None:
             return 1
-        return self._strategy.num_replicas_in_sync
+        return int(self._strategy.num_replicas_in_sync)
 
     @property
     def devices(self) -> list[str]:
@@ -130,7 +133,36 @@ class ReplicaContext:
             return _merge_spmd(self._strategy, port, merge_fn, args, kwargs)
         return _merge_lockstep(self._strategy, port, merge_fn, args, kwargs)
 
-    def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
+    @overload
+    def all_reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: IndexedSlices,
+        options: options.CommunicationOptions | None = None,
+    ) -> IndexedSlices: ...
+
+    @overload
+    def all_reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: ArrayLike | StandsForArray,
+        options: options.CommunicationOptions | None = None,
+    ) -> jax.Array: ...
+
+    @overload
+    def all_reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: Any,
+        options: options.CommunicationOptions | None = None,
+    ) -> Any: ...
+
+    def all_reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: Any,
+        options: options.CommunicationOptions | None = None,
+    ) -> Any:
         """Combine `value` over the replicas; every replica gets the result.
 
         Args:
@@ -147,7 +179,36 @@ class ReplicaContext:
             return _all_reduce_together(self._port, op, value, chosen.bytes_per_pack)
         return nest.map_structure(lambda x: _all_reduce(self._port, op, x), value)
 
-    def all_gather(self, value: Any, axis: int, options: Any = None) -> Any:
+    @overload
+    def all_gather(
+        self,
+        value: ArrayLike | StandsForArray,
+        axis: int,
+        options: options.CommunicationOptions | None = None,
+    ) -> jax.Array: ...
+
+    @overload
+    def all_gather(
+        self,
+        value: list[Any],
+        axis: int,
+        options: options.CommunicationOptions | None = None,
+    ) -> list[Any]: ...
+
+    @overload
+    def all_gather(
+        self,
+        value: Any,
+        axis: int,
+        options: options.CommunicationOptions | None = None,
+    ) -> Any: ...
+
+    def all_gather(
+        self,
+        value: Any,
+        axis: int,
+        options: options.CommunicationOptions | None = None,
+    ) -> Any:
         """Concatenate `value` over the replicas along `axis`.
 
         Sizes along `axis` may differ when replicas are not compiled together.
@@ -324,7 +385,7 @@ def local_ungroup(tree: Any) -> Any:
 
 
 def _own_part(x: distributed.PerReplica) -> Any:
-    index = jax.lax.axis_index(collectives.AXIS)
+    index = jax.lax.axis_index(AXIS)
     every = x.complete(ambient.current().placement.topology)
     return jnp.stack([jnp.asarray(p) for p in every.values])[index]
 
@@ -440,7 +501,7 @@ def _all_gather(port: Any, axis: int, x: Any) -> Any:
 def _devices() -> Sequence[Any]:
     """Where results go: the replicas' devices, or nowhere while tracing."""
     frame = ambient.current()
-    topology = frame.placement.topology
+    topology: Topology = frame.placement.topology
     if (frame.state or frames.EAGER).is_compiled:
         return [None] * topology.replicas
     return topology.local_devices
@@ -451,3 +512,6 @@ def read_for_output(x: Any) -> Any:
     if isinstance(x, distributed.Mirrored):
         return x.whole
     return assignment.read(x)
+
+
+publish("unisono.distribute", ReplicaContext)

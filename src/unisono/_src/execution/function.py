@@ -6,13 +6,21 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, final, overload
+
+import jax
 
 from unisono._src.execution import host_inputs, programs, signature
 from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.values import collectives
+
+_P = ParamSpec("_P")
+_Rest = ParamSpec("_Rest")
+_R = TypeVar("_R")
+_R_co = TypeVar("_R_co", covariant=True)
 
 _MOST_HOST_RUNS = 128
 is_clean = collectives.is_clean
@@ -36,7 +44,7 @@ def _inlines(frame: ambient.Frame) -> bool:
     return frame.port is not None or frame.mode == ambient.UPDATE
 
 
-class Function:
+class Function(Generic[_P, _R_co]):
     """A Python function that is traced once per signature and then runs compiled.
 
     Made by `unisono.function`. Variables that the function reads or assigns are found
@@ -45,24 +53,24 @@ class Function:
 
     def __init__(
         self,
-        python_function: Callable[..., Any],
+        python_function: Callable[_P, _R_co],
         input_signature: Sequence[Any] | None = None,
         name: str | None = None,
     ) -> None:
-        self.python_function: Callable[..., Any] = (
+        self.python_function: Callable[_P, _R_co] = (
             python_function.python_function
             if isinstance(python_function, Function)
             else python_function
         )
         self.input_signature = input_signature
-        self._bound: dict[int, tuple[Any, Function]] = {}
+        self._bound: dict[int, tuple[Any, Function[..., Any]]] = {}
         self._programs: dict[Any, list[programs.Program]] = {}
         self._last: tuple[Any, programs.Program] | None = None
-        self._by_strategy: weakref.WeakKeyDictionary[Any, Function] = (
+        self._by_strategy: weakref.WeakKeyDictionary[Any, Function[..., Any]] = (
             weakref.WeakKeyDictionary()
         )
         self._plans: dict[Any, list[Any]] = {}
-        self._host_runs: dict[Any, Function] = {}
+        self._host_runs: dict[Any, Function[..., Any]] = {}
         self._is_host = False
         self._traces = 0
         self._has_created = False
@@ -71,7 +79,7 @@ class Function:
         if name is not None:
             self.__name__ = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
         """Run the compiled function; trace it first if the signature is new."""
         last = self._last
         if last is not None and not kwargs and ambient.is_root() and is_clean():
@@ -83,10 +91,10 @@ class Function:
                 rest = signature.flatten(args, leaves, self._topology)
             if rest == last[0]:
                 try:
-                    return last[1].call(leaves)
+                    return last[1].call(leaves)  # type: ignore[no-any-return]
                 except programs.Miss:
                     pass
-        return self._call(args, kwargs)
+        return self._call(args, kwargs)  # type: ignore[no-any-return]
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.input_signature is not None:
@@ -169,7 +177,7 @@ class Function:
             except StopIteration:
                 raise host_inputs.EndOfSequenceError from None
 
-    def compiled_run(self, fn: Callable[..., Any]) -> Function:
+    def compiled_run(self, fn: Callable[..., Any]) -> Function[..., Any]:
         """The compiled form of a replica function that this function runs on hosts."""
         key = host_inputs.closure_key(fn)
         made = self._host_runs.get(key)
@@ -234,7 +242,7 @@ class Function:
         known.append(program)
         return program
 
-    def for_strategy(self, strategy: Any) -> Function:
+    def for_strategy(self, strategy: Any) -> Function[..., Any]:
         """The function that runs this one on every replica of `strategy`."""
         made = self._by_strategy.get(strategy)
         if made is None:
@@ -259,7 +267,7 @@ class Function:
             f.experimental_get_tracing_count() for f in self._by_strategy.values()
         )
 
-    def lowered(self, *args: Any, **kwargs: Any) -> Any:
+    def lowered(self, *args: _P.args, **kwargs: _P.kwargs) -> jax.stages.Lowered:
         """The `jax.stages.Lowered` program of a call, for inspection.
 
         Runs nothing, but traces the function if the signature is new.
@@ -276,17 +284,31 @@ class Function:
         program = self._program_for(key, leaves)
         if program is None:
             program = self._traced(key, leaves, mesh, [])
-        return program.lowered(leaves)
+        lowered: jax.stages.Lowered = program.lowered(leaves)
+        return lowered
+
+    @overload
+    def __get__(
+        self, instance: None, owner: type[Any] | None = None
+    ) -> Function[_P, _R_co]: ...
+
+    @overload
+    def __get__(
+        self: Function[Concatenate[Any, _Rest], _R],
+        instance: object,
+        owner: type[Any] | None = None,
+    ) -> Method[_Rest, _R]: ...
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method of a class: one compiled function per instance."""
         return self if instance is None else Method(instance, self._of(instance, owner))
 
-    def _of(self, instance: Any, owner: Any) -> Function:
+    def _of(self, instance: Any, owner: Any) -> Function[..., Any]:
         known = self._bound.get(id(instance))
         if known is not None and known[0]() is instance:
             return known[1]
-        method, number = self.python_function, id(instance)
+        method: Any = self.python_function
+        number = id(instance)
         try:
             # Weakly, so that the object can go although its method is kept here.
             alive = weakref.ref(instance, lambda _: self._bound.pop(number, None))
@@ -308,14 +330,14 @@ class Function:
 
 
 @final
-class Method:
+class Method(Generic[_P, _R_co]):
     """A compiled method bound to its object."""
 
-    def __init__(self, instance: Any, function: Function) -> None:
+    def __init__(self, instance: Any, function: Function[_P, _R_co]) -> None:
         self.__self__ = instance
         self.function = function
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
         """Run the compiled method."""
         return self.function(*args, **kwargs)
 
@@ -330,10 +352,11 @@ def _mesh(frame: ambient.Frame) -> Topology | None:
     """The devices of the strategy in scope, if there are several."""
     if frame.placement is None or frame.placement.topology.is_one_device:
         return None
-    return frame.placement.topology
+    topology: Topology = frame.placement.topology
+    return topology
 
 
-def compiled(fn: Any, host: Function | None) -> Function | None:
+def compiled(fn: Any, host: Function[..., Any] | None) -> Function[..., Any] | None:
     """The compiled form of a replica function, if it has one.
 
     Args:
@@ -356,9 +379,41 @@ def is_function(fn: Any) -> bool:
     return isinstance(fn, COMPILED)
 
 
-def python_function(fn: Any) -> Callable[..., Any]:
+def python_function(fn: Any) -> Any:
     """The Python function behind `fn`, which may be compiled."""
     return fn.python_function if is_function(fn) else fn
+
+
+@overload
+def function(
+    func: Callable[_P, _R],
+    input_signature: Sequence[Any] | None = None,
+    autograph: bool = True,
+    jit_compile: bool | None = None,
+    reduce_retracing: bool = False,
+    experimental_implements: str | None = None,
+    experimental_autograph_options: object = None,
+    experimental_attributes: object = None,
+    experimental_relax_shapes: bool | None = None,
+    experimental_compile: bool | None = None,
+    experimental_follow_type_hints: bool | None = None,
+) -> Function[_P, _R]: ...
+
+
+@overload
+def function(
+    func: None = None,
+    input_signature: Sequence[Any] | None = None,
+    autograph: bool = True,
+    jit_compile: bool | None = None,
+    reduce_retracing: bool = False,
+    experimental_implements: str | None = None,
+    experimental_autograph_options: object = None,
+    experimental_attributes: object = None,
+    experimental_relax_shapes: bool | None = None,
+    experimental_compile: bool | None = None,
+    experimental_follow_type_hints: bool | None = None,
+) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
 
 
 def function(
@@ -368,12 +423,12 @@ def function(
     jit_compile: bool | None = None,
     reduce_retracing: bool = False,
     experimental_implements: str | None = None,
-    experimental_autograph_options: Any = None,
-    experimental_attributes: Any = None,
+    experimental_autograph_options: object = None,
+    experimental_attributes: object = None,
     experimental_relax_shapes: bool | None = None,
     experimental_compile: bool | None = None,
     experimental_follow_type_hints: bool | None = None,
-) -> Any:
+) -> Function[..., Any] | Callable[[Callable[..., Any]], Function[..., Any]]:
     """Compile a Python function with the variables it uses; use as a decorator.
 
     The function is traced once for each combination of shapes and types of its array
@@ -405,3 +460,6 @@ def function(
     if func is None:
         return lambda f: Function(f, input_signature)
     return Function(func, input_signature)
+
+
+publish("unisono", Function, function)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, final
+from typing import Any, Literal, ParamSpec, TypeVar, final, overload
 
 import jax
 
 from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, trace_versions, variables
 from unisono._src.state.frames import Cell
 from unisono._src.values import array_operators
+
+_P = ParamSpec("_P")
+_Aux = TypeVar("_Aux")
 
 
 @final
@@ -75,8 +79,40 @@ class GradientFrame(frames.StateFrame):
         self.parent.note_topology(topology)
 
 
+@overload
 def value_and_grad(
-    fn: Callable[..., Any], variables_: Any, has_aux: bool = False
+    fn: Callable[_P, Any],
+    variables_: variables.Variable,
+    has_aux: Literal[False] = False,
+) -> Callable[_P, tuple[jax.Array, jax.Array]]: ...
+
+
+@overload
+def value_and_grad(
+    fn: Callable[_P, tuple[Any, _Aux]],
+    variables_: variables.Variable,
+    has_aux: Literal[True],
+) -> Callable[_P, tuple[tuple[jax.Array, _Aux], jax.Array]]: ...
+
+
+@overload
+def value_and_grad(
+    fn: Callable[_P, Any], variables_: Sequence[Any], has_aux: Literal[False] = False
+) -> Callable[_P, tuple[jax.Array, list[jax.Array]]]: ...
+
+
+@overload
+def value_and_grad(
+    fn: Callable[_P, tuple[Any, _Aux]],
+    variables_: Sequence[Any],
+    has_aux: Literal[True],
+) -> Callable[_P, tuple[tuple[jax.Array, _Aux], list[jax.Array]]]: ...
+
+
+def value_and_grad(
+    fn: Callable[..., Any],
+    variables_: variables.Variable | Sequence[Any],
+    has_aux: bool = False,
 ) -> Callable[..., Any]:
     """A function that gives ``fn``'s value and its gradient for each variable.
 
@@ -98,7 +134,8 @@ def value_and_grad(
     (18.0, 12.0)
     """
     single = isinstance(array_operators.own(variables_), variables.Variable)
-    wanted = [array_operators.own(v) for v in ([variables_] if single else variables_)]
+    given: Any = [variables_] if single else variables_
+    wanted = [array_operators.own(v) for v in given]
     _check_kind(wanted)
 
     @functools.wraps(fn)
@@ -120,8 +157,40 @@ def value_and_grad(
     return compute
 
 
+@overload
 def grad(
-    fn: Callable[..., Any], variables_: Any, has_aux: bool = False
+    fn: Callable[_P, Any],
+    variables_: variables.Variable,
+    has_aux: Literal[False] = False,
+) -> Callable[_P, jax.Array]: ...
+
+
+@overload
+def grad(
+    fn: Callable[_P, tuple[Any, _Aux]],
+    variables_: variables.Variable,
+    has_aux: Literal[True],
+) -> Callable[_P, tuple[jax.Array, _Aux]]: ...
+
+
+@overload
+def grad(
+    fn: Callable[_P, Any], variables_: Sequence[Any], has_aux: Literal[False] = False
+) -> Callable[_P, list[jax.Array]]: ...
+
+
+@overload
+def grad(
+    fn: Callable[_P, tuple[Any, _Aux]],
+    variables_: Sequence[Any],
+    has_aux: Literal[True],
+) -> Callable[_P, tuple[list[jax.Array], _Aux]]: ...
+
+
+def grad(
+    fn: Callable[..., Any],
+    variables_: variables.Variable | Sequence[Any],
+    has_aux: bool = False,
 ) -> Callable[..., Any]:
     """Like `value_and_grad`, without the value.
 
@@ -133,7 +202,7 @@ def grad(
     Returns:
         A function that returns the gradients, or ``(gradients, aux)``.
     """
-    both = value_and_grad(fn, variables_, has_aux)
+    both: Callable[..., Any] = value_and_grad(fn, variables_, has_aux)  # type: ignore[call-overload]
 
     @functools.wraps(fn)
     def compute(*args: Any, **kwargs: Any) -> Any:
@@ -161,3 +230,6 @@ def _check_context(wanted: Sequence[Any]) -> None:
                 f"The variable '{v.name}' holds a value per replica; its gradient is "
                 "defined in replica context only."
             )
+
+
+publish("unisono", grad, value_and_grad)

@@ -168,7 +168,8 @@ def _gathered(parts: list[Any], topology: Topology | None) -> list[Any]:
             if distributed.is_traced(parts)
             else [topology.spread(p) for p in parts]
         )
-    return jax.device_put(parts, topology.replicated)
+    placed: list[Any] = jax.device_put(parts, topology.replicated)
+    return placed
 
 
 def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:

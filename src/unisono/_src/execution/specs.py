@@ -8,6 +8,9 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
+
+from unisono._src.foundation.public_names import publish
 
 # What names the type of text; its arrays hold `bytes` objects.
 _TEXT = (str, bytes, "string")
@@ -16,7 +19,7 @@ _TEXT = (str, bytes, "string")
 class TypeSpec:
     """Base of the descriptions of values."""
 
-    def describes(self, shape: Sequence[int], dtype: Any) -> bool:
+    def describes(self, shape: Sequence[int], dtype: DTypeLike) -> bool:
         """Whether an array of this shape and element type is meant."""
         return False
 
@@ -31,7 +34,7 @@ class TensorSpec(TypeSpec):
     def __init__(
         self,
         shape: Sequence[int | None] | None,
-        dtype: Any = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
         name: str | None = None,
     ) -> None:
         self.shape = None if shape is None else tuple(shape)
@@ -67,7 +70,7 @@ class TensorSpec(TypeSpec):
             )
         return cls(spec.shape, spec.dtype, name or spec.name)
 
-    def is_subtype_of(self, other: Any) -> bool:
+    def is_subtype_of(self, other: TypeSpec) -> bool:
         """Whether every array that this describes is described by `other`, too.
 
         >>> TensorSpec((2,)).is_subtype_of(TensorSpec((None,)))
@@ -102,7 +105,7 @@ class TensorSpec(TypeSpec):
             for a, b in zip(self.shape, other.shape, strict=True)
         )
 
-    def describes(self, shape: Sequence[int], dtype: Any) -> bool:
+    def describes(self, shape: Sequence[int], dtype: DTypeLike) -> bool:
         """Whether an array of this shape and element type is meant."""
         if self.dtype.kind == "O":
             return np.dtype(dtype).kind == "O" and self.fits(shape)
@@ -182,3 +185,7 @@ def _fits(wanted: Sequence[int | None], shape: Sequence[int | None]) -> bool:
     return len(wanted) == len(shape) and all(
         w is None or w == s for w, s in zip(wanted, shape, strict=True)
     )
+
+
+publish("unisono", TensorSpec, TypeSpec)
+publish("unisono.data", DatasetSpec)

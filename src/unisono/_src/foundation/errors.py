@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from unisono._src.foundation.public_names import publish
+
 
 class InvalidArgumentError(ValueError):
     """Values that cannot be combined, such as shapes that differ between replicas."""
@@ -173,3 +175,20 @@ def garbled(what: str) -> WorkerMismatchError:
         f"A worker sent {what}. Do all workers run the same version of the program "
         "and of its libraries?"
     )
+
+
+publish(
+    "unisono.errors",
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    LaunchError,
+    NotFoundError,
+    OutOfRangeError,
+    SaveError,
+    WorkerError,
+    WorkerFailedError,
+    WorkerLostError,
+    WorkerMismatchError,
+    WorkerStalledError,
+)

@@ -34,7 +34,7 @@ def install() -> None:
 
 
 def _explaining(read: Any) -> Any:
-    def value(self: ArrayImpl) -> np.ndarray:
+    def value(self: ArrayImpl) -> Any:
         try:
             return read(self)
         except (RuntimeError, ValueError) as error:

@@ -34,7 +34,9 @@ class _Keeper(library_hooks.Keeper):
 
     @property
     def _keeper(self) -> library_hooks.Keeper:
-        return importlib.import_module(f"{_HERE}.{self._module}").KEEPER
+        module = importlib.import_module(f"{_HERE}.{self._module}")
+        keeper: library_hooks.Keeper = module.KEEPER
+        return keeper
 
     def __getitem__(self, obj: Any) -> library_hooks.Held | dict[str, Any] | None:
         return self._keeper[obj]

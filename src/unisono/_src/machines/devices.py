@@ -13,6 +13,7 @@ import jax
 from jax._src import xla_bridge
 
 from unisono._src.foundation import cpu_threads
+from unisono._src.foundation.public_names import publish
 
 _PART = re.compile(r"(job|replica|task|device|[a-z]+):([^/]*)", re.IGNORECASE)
 _FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
@@ -260,3 +261,6 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
         return []
     names = [_name_of(d) for d in found]
     return [LogicalDevice(f"/device:{n.kind}:{n.index}", n.kind) for n in names]
+
+
+publish("unisono.config", LogicalDevice, list_logical_devices, set_virtual_devices)

@@ -46,13 +46,15 @@ class Split:
 
     def gather(self, part: Any) -> jax.Array:
         """The whole, from each replica's part."""
-        return jax.lax.all_gather(part, AXIS, axis=self.axis, tiled=True)
+        whole: jax.Array = jax.lax.all_gather(part, AXIS, axis=self.axis, tiled=True)
+        return whole
 
     def scatter(self, whole: Any) -> jax.Array:
         """The own part of the sum over replicas."""
-        return jax.lax.psum_scatter(
+        part: jax.Array = jax.lax.psum_scatter(
             whole, AXIS, scatter_dimension=self.axis, tiled=True
         )
+        return part
 
     def cut(self, whole: Any) -> jax.Array:
         """The own part of what all replicas have."""
@@ -123,7 +125,8 @@ def sharding(topology: Topology, split: Split) -> NamedSharding:
 def put(value: Any, target: NamedSharding) -> jax.Array:
     """An array of its own, part by part where it belongs."""
     if isinstance(value, jax.Array):
-        return jax.device_put(value, target, may_alias=False)
+        own: jax.Array = jax.device_put(value, target, may_alias=False)
+        return own
     host = np.asarray(value)
     return jax.make_array_from_callback(host.shape, target, lambda i: host[i])
 

@@ -16,7 +16,7 @@ import numpy as np
 from unisono._src.machines.topology import Topology
 
 try:
-    from jax._src.config import guard_lib as _guards
+    from jax._src.config import guard_lib as _guards  # type: ignore[attr-defined]
     from jax._src.interpreters.pxla import batched_device_put as _put
 except ImportError:
     _put = None  # type: ignore[assignment]
@@ -45,7 +45,8 @@ def put(
     # (`jax_transfer_guard`) lets it pass.
     state.explicit_device_put = True
     try:
-        return _put(aval, sharding, pieces, devices)
+        made: jax.Array = _put(aval, sharding, pieces, devices)
+        return made
     finally:
         state.explicit_device_put = before
 

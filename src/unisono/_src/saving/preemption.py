@@ -13,16 +13,19 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from jax._src import distributed
 
+from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.foundation import errors, options
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint
 from unisono._src.saving.checkpoint.manager import CheckpointManager
 from unisono._src.workers import process_group, worker_notes
@@ -33,6 +36,7 @@ _RUNS = "checkpointed_runs"
 _log = logging.getLogger("unisono")
 # Tells apart the handlers of a program; the same on all of its workers.
 _numbers = itertools.count()
+_P = ParamSpec("_P")
 _Result = TypeVar("_Result")
 
 
@@ -98,9 +102,9 @@ class PreemptionCheckpointHandler:
 
     def __init__(
         self,
-        cluster_resolver: Any,
+        cluster_resolver: ClusterResolver | None,
         checkpoint_or_checkpoint_manager: Checkpoint | CheckpointManager,
-        checkpoint_dir: Any = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         termination_config: TerminationConfig | None = None,
     ) -> None:
         self._manager = _manager(checkpoint_or_checkpoint_manager, checkpoint_dir)
@@ -140,9 +144,9 @@ class PreemptionCheckpointHandler:
 
     def run(
         self,
-        distributed_train_function: Callable[..., _Result],
-        *args: Any,
-        **kwargs: Any,
+        distributed_train_function: Callable[_P, _Result],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
     ) -> _Result:
         """Call a function, after a save and exit if it is time for that.
 
@@ -363,3 +367,8 @@ def _joined(resolver: Any) -> process_group.Group:
             "cluster."
         )
     return group
+
+
+publish(
+    "unisono.distribute.experimental", PreemptionCheckpointHandler, TerminationConfig
+)

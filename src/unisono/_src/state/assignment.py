@@ -60,7 +60,7 @@ def read(variable: Any) -> jax.Array:
     """The value as the running context sees it."""
     cell = variable._cell
     frame = check_strategy(variable)
-    source = frame.state or frames.EAGER
+    source: frames.StateFrame = frame.state or frames.EAGER
     if variable._index is not None and cell.policy is not Policy.CENTRAL:
         return source.copy(cell, variable._index)
     if cell.policy is Policy.PLAIN:
@@ -70,7 +70,8 @@ def read(variable: Any) -> jax.Array:
             raise errors.diverging(frame.updating.name, frame.updating.origin)
         return source.copy(cell, frame.copy)
     if cell.policy is Policy.ON_READ:
-        return _aggregate(variable, frame, source)
+        whole: jax.Array = _aggregate(variable, frame, source)
+        return whole
     is_shared = cell.is_replicated or cell.split is not None
     if is_shared and frame.state is None:
         mirroring.verify(cell)
@@ -84,7 +85,8 @@ def read_stored(variable: Any) -> jax.Array:
     if cell.split is None or variable._index is not None:
         return read(variable)
     mirroring.verify(cell)
-    return frames.EAGER.whole(cell)
+    stored: jax.Array = frames.EAGER.whole(cell)
+    return stored
 
 
 def read_on_host(variable: Any) -> np.ndarray:
@@ -172,7 +174,7 @@ def convert(cell: frames.Cell, value: Any) -> Any:
 
 
 def _check_castable(cell: frames.Cell, dtype: Any) -> None:
-    order = [jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating]
+    order: list[Any] = [jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating]
     rank = [
         next(i for i, kind in enumerate(order) if jnp.issubdtype(d, kind))
         for d in (dtype, cell.dtype)

@@ -14,6 +14,7 @@ import numpy as np
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
 from unisono._src.state import frames
 from unisono._src.state.frames import Policy
@@ -251,7 +252,9 @@ def take_in_turn(port: Any, make: Callable[[], Any], name: str | None) -> Any:
     return port.made[port.taken - 1]
 
 
-def variable_creator_scope(creator: Callable[..., Any]) -> Any:
+def variable_creator_scope(
+    creator: Callable[..., Any],
+) -> contextlib.AbstractContextManager[object]:
     """Call ``creator(next_creator, **kwargs)`` for every variable made in the block.
 
     Creators given outside a strategy's scope see the component variables, creators
@@ -269,3 +272,6 @@ def glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     limit = (6.0 / max(fan_in + fan_out, 1)) ** 0.5
     key = jax.random.key(zlib.crc32(name.encode()))
     return jax.random.uniform(key, shape, dtype, -limit, limit)
+
+
+publish("unisono", variable_creator_scope)

@@ -6,13 +6,16 @@ import dataclasses
 import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 
 from unisono._src.foundation import nest
 from unisono._src.state import frames, variables
 from unisono._src.values import array_operators
+
+if TYPE_CHECKING:
+    import rich.table
 
 # Wide enough for the paths of variables of nested models.
 _WIDTH = 160
@@ -62,7 +65,7 @@ class Description:
         return sum(r.bytes_per_device for r in self.rows)
 
     @property
-    def table(self) -> Any:
+    def table(self) -> rich.table.Table:
         """A `rich.table.Table`."""
         import rich.markup
         import rich.table

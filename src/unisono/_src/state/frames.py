@@ -180,7 +180,8 @@ class Cell:
         topology = self.topology
         here = topology.first + topology.position(index)
         if here in self.drafts:
-            return self.drafts[here]
+            draft: jax.Array = self.drafts[here]
+            return draft
         asked = topology.spans[here] if topology.spans else topology.devices
         target = topology.devices[here]
         return partition.gathered(self.array, self.split, asked, target)
@@ -270,11 +271,11 @@ class StateFrame(abc.ABC):
     versions = trace_versions.NONE
 
     @abc.abstractmethod
-    def whole(self, cell: Cell) -> Any:
+    def whole(self, cell: Cell) -> jax.Array:
         """What the cell stores."""
 
     @abc.abstractmethod
-    def copy(self, cell: Cell, index: int | None) -> Any:
+    def copy(self, cell: Cell, index: int | None) -> jax.Array:
         """What replica `index` sees of the cell."""
 
     @abc.abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ _NONE = VariableAggregation.NONE
 _FIRST = VariableAggregation.ONLY_FIRST_REPLICA
 
 
-_SCATTER = {
+_SCATTER: dict[str, Callable[[Any, IndexedSlices], jax.Array]] = {
     "add": lambda a, s: a.at[s.indices].add(s.values),
     "sub": lambda a, s: a.at[s.indices].add(-s.values),
     "update": lambda a, s: a.at[s.indices].set(s.values),
@@ -29,7 +29,7 @@ _SCATTER = {
 }
 
 
-def scatter(variable: Any, kind: str, sparse: Any) -> Any:
+def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
     """Change some rows of a variable."""
     if not isinstance(sparse, IndexedSlices):
         raise TypeError(
@@ -72,7 +72,7 @@ def scatter(variable: Any, kind: str, sparse: Any) -> Any:
     return assignment.read(variable)
 
 
-def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> Any:
+def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> jax.Array:
     cell, aggregation = variable._cell, variable._aggregation
     if aggregation is _NONE:
         assignment.write_aggregated(variable, assignment.REPLACE, None, frame)
@@ -103,4 +103,5 @@ def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> An
         target.set_whole(cell, _SCATTER[kind](old, merged))
         return assignment.copies_of(cell)
 
-    return port.meet(combine, jax.tree.map(frames.without_gradient, sparse))
+    met: jax.Array = port.meet(combine, jax.tree.map(frames.without_gradient, sparse))
+    return met

@@ -7,14 +7,16 @@ import inspect
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, creation, frames, scatter
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives, distributed
@@ -26,8 +28,10 @@ from unisono._src.values.indexed_slices import IndexedSlices
 class _Factory(type):
     """Calling `Variable` makes a variable of the kind that the scope asks for."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return make_variable(*args, **kwargs)
+    if not TYPE_CHECKING:  # A type checker reads the signature of `Variable.__init__`.
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return make_variable(*args, **kwargs)
 
 
 class Variable(ArrayOperators, metaclass=_Factory):
@@ -71,8 +75,8 @@ class Variable(ArrayOperators, metaclass=_Factory):
         trainable: bool | None = None,
         *,
         name: str | None = None,
-        dtype: Any = None,
-        shape: Any = None,
+        dtype: DTypeLike | None = None,
+        shape: Sequence[int] | None = None,
         constraint: Callable[[Any], Any] | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
@@ -91,7 +95,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         aggregation: VariableAggregation,
         strategy: Any = None,
         constraint: Callable[[Any], Any] | None = None,
-    ) -> Any:
+    ) -> Self:
         self = object.__new__(cls)
         self._cell = cell
         self._trainable = trainable
@@ -126,9 +130,10 @@ class Variable(ArrayOperators, metaclass=_Factory):
         return int(np.prod(self._cell.shape))
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         """Element type."""
-        return self._cell.dtype
+        dtype: np.dtype[Any] = self._cell.dtype
+        return dtype
 
     @property
     def trainable(self) -> bool:
@@ -163,10 +168,10 @@ class Variable(ArrayOperators, metaclass=_Factory):
             return "/job:localhost/replica:0/task:0/device:CPU:0"
         if cell.policy in (Policy.MIRRORED, Policy.ON_READ):
             topology = cell.topology
-            return topology.names[
-                topology.first if self._index is None else self._index
-            ]
-        return self._strategy.extended.parameter_devices[0]
+            return str(
+                topology.names[topology.first if self._index is None else self._index]
+            )
+        return str(self._strategy.extended.parameter_devices[0])
 
     @property
     def values(self) -> tuple[Variable, ...]:
@@ -245,6 +250,25 @@ class Variable(ArrayOperators, metaclass=_Factory):
 
     # Writing.
 
+    @overload
+    def assign(
+        self,
+        value: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: Literal[True] = True,
+    ) -> jax.Array | distributed.Mirrored: ...
+
+    @overload
+    def assign(
+        self,
+        value: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        *,
+        read_value: Literal[False],
+    ) -> None: ...
+
     def assign(
         self,
         value: Any,
@@ -254,6 +278,25 @@ class Variable(ArrayOperators, metaclass=_Factory):
     ) -> Any:
         """Replace the value, by the rules of synchronization and aggregation."""
         return assignment.assign(self, assignment.REPLACE, value, read_value)
+
+    @overload
+    def assign_add(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: Literal[True] = True,
+    ) -> jax.Array | distributed.Mirrored: ...
+
+    @overload
+    def assign_add(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        *,
+        read_value: Literal[False],
+    ) -> None: ...
 
     def assign_add(
         self,
@@ -265,6 +308,25 @@ class Variable(ArrayOperators, metaclass=_Factory):
         """Add to the value."""
         return assignment.assign(self, assignment.ADD, delta, read_value)
 
+    @overload
+    def assign_sub(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: Literal[True] = True,
+    ) -> jax.Array | distributed.Mirrored: ...
+
+    @overload
+    def assign_sub(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        *,
+        read_value: Literal[False],
+    ) -> None: ...
+
     def assign_sub(
         self,
         delta: Any,
@@ -275,31 +337,31 @@ class Variable(ArrayOperators, metaclass=_Factory):
         """Subtract from the value."""
         return assignment.assign(self, assignment.SUB, delta, read_value)
 
-    def scatter_add(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_add(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Add rows at their indices."""
         return scatter.scatter(self, "add", sparse_delta)
 
-    def scatter_sub(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_sub(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Subtract rows at their indices."""
         return scatter.scatter(self, "sub", sparse_delta)
 
-    def scatter_update(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_update(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Replace rows at their indices."""
         return scatter.scatter(self, "update", sparse_delta)
 
-    def scatter_min(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_min(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Keep the smaller of each row and the given one."""
         return scatter.scatter(self, "min", sparse_delta)
 
-    def scatter_max(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_max(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Keep the larger of each row and the given one."""
         return scatter.scatter(self, "max", sparse_delta)
 
-    def scatter_mul(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_mul(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Multiply rows at their indices."""
         return scatter.scatter(self, "mul", sparse_delta)
 
-    def scatter_div(self, sparse_delta: IndexedSlices, **_: Any) -> Any:
+    def scatter_div(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
         """Divide rows at their indices."""
         return scatter.scatter(self, "div", sparse_delta)
 
@@ -380,8 +442,8 @@ def make_variable(
     trainable: bool | None = None,
     *,
     name: str | None = None,
-    dtype: Any = None,
-    shape: Any = None,
+    dtype: DTypeLike | None = None,
+    shape: Sequence[int] | None = None,
     constraint: Callable[[Any], Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation = VariableAggregation.NONE,
@@ -390,11 +452,14 @@ def make_variable(
     # Nothing but the arguments by name, in front of all other lines.
     arguments = dict(locals())
     port = ambient.current().port
+    made: Variable
     if getattr(port, "made", None) is None:
-        return creation.with_creators(_create)(**arguments)
-    return creation.take_in_turn(
-        port, lambda: creation.with_creators(_create)(**arguments), name
-    )
+        made = creation.with_creators(_create)(**arguments)
+    else:
+        made = creation.take_in_turn(
+            port, lambda: creation.with_creators(_create)(**arguments), name
+        )
+    return made
 
 
 Variable.__signature__ = inspect.signature(make_variable)  # type: ignore[attr-defined]
@@ -440,10 +505,10 @@ def _create(
 def get_variable(
     name: str,
     shape: Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     initializer: Any = None,
     trainable: bool | None = None,
-    partitioner: Any = None,
+    partitioner: object = None,
     constraint: Callable[[Any], Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation = VariableAggregation.NONE,
@@ -485,3 +550,7 @@ def get_variable(
         synchronization=synchronization,
         aggregation=aggregation,
     )
+
+
+publish("unisono", Variable)
+publish("unisono.compat.v1", get_variable)

@@ -7,17 +7,30 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, final, overload
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.execution import function
 from unisono._src.foundation import ambient, errors, library_hooks, options
+from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, description
+from unisono._src.state.variables import Variable
 from unisono._src.strategies import extended as extended_lib
 from unisono._src.strategies import run_options
 from unisono._src.values import collectives
+from unisono._src.values.distributed import DistributedValues
+
+if TYPE_CHECKING:
+    # Named in signatures only: most of it is loaded when a program reads data.
+    from unisono._src.cluster.resolvers.base import ClusterResolver
+    from unisono._src.input.api.dataset import Dataset
+    from unisono._src.input.api.distributed_dataset import DistributedDataset
+    from unisono._src.input.stages.dataset_options import InputContext, InputOptions
+
+_Strategy = TypeVar("_Strategy", bound="Strategy")
 
 
 class ValueContext:
@@ -52,16 +65,16 @@ class ValueContext:
 
 
 @final
-class _Scope:
+class _Scope(Generic[_Strategy]):
     """The context manager of `Strategy.scope`."""
 
-    def __init__(self, strategy: Any) -> None:
+    def __init__(self, strategy: _Strategy) -> None:
         self._strategy = strategy
         self._open: list[Any] = []
         self._loaded: list[Any] = []
         self._left = False
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> _Strategy:
         if self._left and not self._open:
             raise AttributeError(
                 "This scope was left and cannot be entered again; call "
@@ -105,7 +118,7 @@ class Strategy:
     """
 
     _is_default = False
-    _resolver: Any = None
+    _resolver: ClusterResolver | None = None
 
     def __init__(self, extended: extended_lib.StrategyExtended) -> None:
         self._extended = extended
@@ -121,11 +134,11 @@ class Strategy:
         return self._extended._num_replicas_in_sync
 
     @property
-    def cluster_resolver(self) -> Any:
+    def cluster_resolver(self) -> ClusterResolver | None:
         """The resolver of a multi-worker strategy; None for one machine."""
         return self._resolver
 
-    def scope(self) -> Any:
+    def scope(self) -> contextlib.AbstractContextManager[Self]:
         """Context manager that makes this strategy current.
 
         Variables made in it are placed by this strategy. It says nothing about
@@ -182,7 +195,36 @@ class Strategy:
         """The old name of `run`."""
         return self.run(fn, args, kwargs)
 
-    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+    @overload
+    def reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: DistributedValues | Variable | jax.Array,
+        axis: int | Sequence[int] | None,
+    ) -> jax.Array: ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: list[Any],
+        axis: int | Sequence[int] | None,
+    ) -> list[Any]: ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: Any,
+        axis: int | Sequence[int] | None,
+    ) -> Any: ...
+
+    def reduce(
+        self,
+        reduce_op: options.ReduceOp | str,
+        value: Any,
+        axis: int | Sequence[int] | None,
+    ) -> Any:
         """Combine a per-replica value into one.
 
         Args:
@@ -199,6 +241,17 @@ class Strategy:
                 return self._extended._reduce(op, value)
             return _reduce_axis(self, op, value, axis)
 
+    @overload
+    def gather(
+        self, value: DistributedValues | Variable | jax.Array, axis: int
+    ) -> jax.Array: ...
+
+    @overload
+    def gather(self, value: list[Any], axis: int) -> list[Any]: ...
+
+    @overload
+    def gather(self, value: Any, axis: int) -> Any: ...
+
     def gather(self, value: Any, axis: int) -> Any:
         """Concatenate a per-replica value along `axis`, in replica order."""
         extended_lib.require_cross_replica(self, extended_lib.GATHER_IN_REPLICA)
@@ -213,7 +266,7 @@ class Strategy:
         """The old name of `experimental_local_results`."""
         return self._extended._local_results(value)
 
-    def group(self, value: Any, name: str | None = None) -> None:
+    def group(self, value: object, name: str | None = None) -> None:
         """Nothing to do: in TensorFlow this groups graph operations."""
         return None
 
@@ -223,7 +276,9 @@ class Strategy:
         """A per-replica value made by calling `value_fn` once per replica."""
         return self._extended._values_from_function(value_fn)
 
-    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+    def experimental_distribute_dataset(
+        self, dataset: Any, options: InputOptions | None = None
+    ) -> DistributedDataset:
         """Split the global batches of a dataset over the replicas.
 
         Args:
@@ -236,15 +291,20 @@ class Strategy:
             A `DistributedDataset`: each element has a consecutive part of the batch
             for every replica; the last parts of a short batch may be smaller or empty.
         """
-        return self._extended._distribute_dataset(dataset, options)
+        made: DistributedDataset = self._extended._distribute_dataset(dataset, options)
+        return made
 
-    def distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+    def distribute_dataset(
+        self, dataset: Any, options: InputOptions | None = None
+    ) -> DistributedDataset:
         """The same as `experimental_distribute_dataset`."""
         return self.experimental_distribute_dataset(dataset, options)
 
     def distribute_datasets_from_function(
-        self, dataset_fn: Callable[[Any], Any], options: Any = None
-    ) -> Any:
+        self,
+        dataset_fn: Callable[[InputContext], Any],
+        options: InputOptions | None = None,
+    ) -> DistributedDataset:
         """Let each replica take the elements of a dataset that a function makes.
 
         Nothing is split and nothing is sharded: the function batches by the
@@ -258,19 +318,24 @@ class Strategy:
         Returns:
             A `DistributedDataset`.
         """
-        return self._extended._distribute_from_function(dataset_fn, options)
+        made: DistributedDataset = self._extended._distribute_from_function(
+            dataset_fn, options
+        )
+        return made
 
     def experimental_distribute_datasets_from_function(
-        self, dataset_fn: Callable[[Any], Any], options: Any = None
-    ) -> Any:
+        self,
+        dataset_fn: Callable[[InputContext], Any],
+        options: InputOptions | None = None,
+    ) -> DistributedDataset:
         """The old name of `distribute_datasets_from_function`."""
         return self.distribute_datasets_from_function(dataset_fn, options)
 
-    def experimental_make_numpy_dataset(self, numpy_input: Any) -> Any:
+    def experimental_make_numpy_dataset(self, numpy_input: Any) -> Dataset:
         """A dataset of the rows of arrays, to be batched and distributed."""
         return self._extended.experimental_make_numpy_dataset(numpy_input)
 
-    def describe(self, tree: Any) -> description.Description:
+    def describe(self, tree: object) -> description.Description:
         """Where each variable of `tree` lives and how many bytes it takes.
 
         Args:
@@ -282,13 +347,13 @@ class Strategy:
         """
         return description.describe(tree)
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> Self:
         raise RuntimeError(
             "Must only deepcopy DistributionStrategy. A shallow copy would share "
             "the variables' owner."
         )
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if self._is_default:
             raise RuntimeError(
                 f"Should only create a single instance of {type(self).__name__}"
@@ -332,3 +397,6 @@ def reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
     if op is options.ReduceOp.SUM and replicas > 1 and not is_zero:
         raise errors.not_distributed(value, op)
     return read_plain(value)
+
+
+publish("unisono.distribute", Strategy, ValueContext)

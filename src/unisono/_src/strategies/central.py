@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -28,8 +28,8 @@ class CentralStorageStrategy(base.Strategy):
 
     def __init__(
         self,
-        compute_devices: Sequence[Any] | None = None,
-        parameter_device: Any = None,
+        compute_devices: Sequence[str | jax.Device] | None = None,
+        parameter_device: str | jax.Device | None = None,
     ) -> None:
         topology = Topology.of(compute_devices or _default_devices())
         if parameter_device is None:
@@ -44,3 +44,6 @@ class CentralStorageStrategy(base.Strategy):
 def _default_devices() -> Sequence[str]:
     names = devices.default_names()
     return names if jax.local_devices()[0].platform != "cpu" else names[:1]
+
+
+publish("unisono.distribute", CentralStorageStrategy)

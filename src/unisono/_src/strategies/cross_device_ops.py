@@ -7,6 +7,8 @@ virtual CPU devices), and gives the same result for each of these.
 
 from __future__ import annotations
 
+from unisono._src.foundation.public_names import publish
+
 
 class CrossDeviceOps:
     """Base of the ways to combine values across devices."""
@@ -67,3 +69,12 @@ def check(cross_device_ops: object) -> None:
             "Expected cross_device_ops to be a unisono.distribute.CrossDeviceOps such "
             f"as ReductionToOneDevice(), received {cross_device_ops!r}."
         )
+
+
+publish(
+    "unisono.distribute",
+    CrossDeviceOps,
+    HierarchicalCopyAllReduce,
+    NcclAllReduce,
+    ReductionToOneDevice,
+)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
 from unisono._src.strategies import base, default, extended
 
 
@@ -33,7 +32,7 @@ def get_replica_context() -> contexts.ReplicaContext | None:
     return default.replica_context() if frame.replica is None else frame.replica
 
 
-def experimental_set_strategy(strategy: Any) -> None:
+def experimental_set_strategy(strategy: base.Strategy | None) -> None:
     """Enter a strategy's scope for good in this thread; None leaves it.
 
     Raises:
@@ -49,3 +48,13 @@ def experimental_set_strategy(strategy: Any) -> None:
     with extended.scope_of(strategy):
         frame = ambient.current()
     ambient.set_root(frame)
+
+
+publish(
+    "unisono.distribute",
+    experimental_set_strategy,
+    get_replica_context,
+    get_strategy,
+    has_strategy,
+    in_cross_replica_context,
+)

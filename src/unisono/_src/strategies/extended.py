@@ -13,8 +13,12 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
+
 from unisono._src import input as pipelines
 from unisono._src.foundation import ambient, errors, nest, options
+from unisono._src.foundation.public_names import publish
+from unisono._src.state.variables import Variable
 from unisono._src.strategies import multistep
 from unisono._src.values import distributed
 
@@ -164,12 +168,13 @@ class StrategyExtended:
     def _get_local_replica_id(self, replica_id: int) -> int:
         if self._placement is None:
             return replica_id
-        return self._placement.topology.position(replica_id)
+        position: int = self._placement.topology.position(replica_id)
+        return position
 
     # Data.
 
     def experimental_make_numpy_dataset(
-        self, numpy_input: Any, session: Any = None
+        self, numpy_input: Any, session: object = None
     ) -> pipelines.dataset.Dataset:
         """A dataset of the rows of arrays, to be batched and distributed.
 
@@ -233,7 +238,7 @@ class StrategyExtended:
         raise _abstract()
 
     @abc.abstractmethod
-    def read_var(self, v: Any) -> Any:
+    def read_var(self, v: Variable) -> jax.Array:
         """The value of a variable of this strategy, aggregated if it is ON_READ."""
         raise _abstract()
 
@@ -242,13 +247,15 @@ class StrategyExtended:
         """Where state that belongs to no single variable should go."""
         raise _abstract()
 
-    def variable_created_in_scope(self, v: Any) -> bool:
+    def variable_created_in_scope(self, v: object) -> bool:
         """Whether `v` was made in this strategy's scope."""
         strategy = self._container_strategy()
         owner = None if strategy._is_default else strategy
         return getattr(v, "distribute_strategy", self) is owner
 
-    def colocate_vars_with(self, colocate_with_variable: Any) -> Any:
+    def colocate_vars_with(
+        self, colocate_with_variable: Any
+    ) -> contextlib.AbstractContextManager[object]:
         """Context manager: variables made in it share the devices of another.
 
         Raises:
@@ -275,7 +282,11 @@ class StrategyExtended:
     # Communication.
 
     def reduce_to(
-        self, reduce_op: Any, value: Any, destinations: Any, options: Any = None
+        self,
+        reduce_op: options.ReduceOp | options.VariableAggregation | str,
+        value: Any,
+        destinations: Any,
+        options: options.CommunicationOptions | None = None,
     ) -> Any:
         """Combine a per-replica value and leave the result where asked.
 
@@ -293,9 +304,9 @@ class StrategyExtended:
 
     def batch_reduce_to(
         self,
-        reduce_op: Any,
+        reduce_op: options.ReduceOp | options.VariableAggregation | str,
         value_destination_pairs: Sequence[tuple[Any, Any]],
-        options: Any = None,
+        options: options.CommunicationOptions | None = None,
     ) -> list[Any]:
         """`reduce_to` for a list of (value, destinations) pairs."""
         require_cross_replica(self._container_strategy())
@@ -441,3 +452,6 @@ def single_result(result: Any, group: bool) -> Any:
     if group:
         return distributed.regroup([result])
     return nest.map_structure(lambda x: (x,), distributed.regroup([result]))
+
+
+publish("unisono.distribute", StrategyExtended)

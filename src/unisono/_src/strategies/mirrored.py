@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
+import jax
+
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state.frames import Policy
 from unisono._src.strategies import base, cross_device_ops, local, replicated
+from unisono._src.strategies.cross_device_ops import CrossDeviceOps
 
 
 class MirroredStrategy(base.Strategy):
@@ -34,10 +38,10 @@ class MirroredStrategy(base.Strategy):
 
     def __init__(
         self,
-        devices: Sequence[Any] | None = None,
-        cross_device_ops: Any = None,
+        devices: Sequence[str | jax.Device] | None = None,
+        cross_device_ops: CrossDeviceOps | None = None,
         *,
-        state: str = "mirrored",
+        state: Literal["mirrored", "sharded"] = "mirrored",
         shard_above: int | None = None,
     ) -> None:
         _check_ops(cross_device_ops)
@@ -50,3 +54,5 @@ class MirroredStrategy(base.Strategy):
 _all_devices = devices.default_names
 _check_ops = cross_device_ops.check
 _split_above = partition.above
+
+publish("unisono.distribute", MirroredStrategy)

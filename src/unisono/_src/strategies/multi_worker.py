@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
+from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
 from unisono._src.foundation import options
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state.frames import Policy
@@ -42,10 +44,10 @@ class MultiWorkerMirroredStrategy(base.Strategy):
 
     def __init__(
         self,
-        cluster_resolver: Any = None,
+        cluster_resolver: ClusterResolver | None = None,
         communication_options: options.CommunicationOptions | None = None,
         *,
-        guard: str = "async",
+        guard: Literal["async", "strict", "off"] = "async",
     ) -> None:
         mode = _check_mode(guard)
         wanted = communication_options or options.CommunicationOptions()
@@ -68,9 +70,17 @@ class MultiWorkerMirroredStrategy(base.Strategy):
 
 
 def experimental_multi_worker(
-    communication: Any = options.CommunicationImplementation.AUTO,
-    cluster_resolver: Any = None,
+    communication: options.CommunicationImplementation
+    | str = options.CommunicationImplementation.AUTO,
+    cluster_resolver: ClusterResolver | None = None,
 ) -> MultiWorkerMirroredStrategy:
     """TensorFlow's older signature of `MultiWorkerMirroredStrategy`."""
     chosen = options.CommunicationOptions(implementation=communication)
     return MultiWorkerMirroredStrategy(cluster_resolver, chosen)
+
+
+publish("unisono.distribute", MultiWorkerMirroredStrategy)
+publish(
+    "unisono.distribute.experimental",
+    MultiWorkerMirroredStrategy=experimental_multi_worker,
+)

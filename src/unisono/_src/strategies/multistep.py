@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unisono._src.foundation import ambient, options
+from unisono._src.foundation.public_names import publish
 
 
 class MultiStepContext:
@@ -39,7 +40,10 @@ class MultiStepContext:
         return self._run_op
 
     def set_last_step_output(
-        self, name: str, output: Any, reduce_op: Any = None
+        self,
+        name: str,
+        output: Any,
+        reduce_op: options.ReduceOp | str | None = None,
     ) -> None:
         """Hand out `output`; later steps replace what earlier ones set.
 
@@ -106,3 +110,6 @@ def run_steps(
             ) from None
         context._run_op = fn(context, inputs)
     return context
+
+
+publish("unisono.distribute", MultiStepContext)

@@ -9,6 +9,7 @@ from typing import Any, final
 import jax
 
 from unisono._src.foundation import ambient, nest
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.strategies import base, local
@@ -59,9 +60,12 @@ class OneDeviceStrategy(base.Strategy):
     1
     """
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: str | jax.Device) -> None:
         topology = Topology.of([device])
         placement = frames.Placement(
             self, topology, frames.Policy.PLAIN, topology.home, topology.names[0]
         )
         super().__init__(_OneDeviceExtended(self, placement))
+
+
+publish("unisono.distribute", OneDeviceStrategy)

@@ -20,6 +20,7 @@ import numpy as np
 
 from unisono._src.execution import contexts, lockstep, spmd
 from unisono._src.foundation import ambient, nest, options
+from unisono._src.machines.topology import AXIS
 from unisono._src.state import assignment, frames, variables
 from unisono._src.state.frames import Policy
 from unisono._src.strategies import base, destinations, extended, local, updates
@@ -94,7 +95,7 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _run_nested(self, port: Any, fn: Any, args: Any, kwargs: Any) -> Any:
         """`run` inside a merge_call of an SPMD program: the own replica goes on."""
         args, kwargs = contexts.local_ungroup((args, kwargs))
-        index = jax.lax.axis_index(collectives.AXIS)
+        index = jax.lax.axis_index(AXIS)
         with contexts.replica_frame(self._placement, index, port, copy=None):
             result = fn(*args, **kwargs)
         return contexts.local_group(result, port)

@@ -6,14 +6,16 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, final
+from typing import Any, Literal, final
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
 from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
 from unisono._src.machines.tpu.device_assignment import DeviceAssignment
@@ -79,11 +81,11 @@ class TPUStrategy(base.Strategy):
 
     def __init__(
         self,
-        tpu_cluster_resolver: Any = None,
+        tpu_cluster_resolver: ClusterResolver | None = None,
         experimental_device_assignment: DeviceAssignment | None = None,
         experimental_spmd_xla_partitioning: bool = False,
         *,
-        state: str = "mirrored",
+        state: Literal["mirrored", "sharded"] = "mirrored",
         shard_above: int | None = None,
     ) -> None:
         del experimental_spmd_xla_partitioning
@@ -106,11 +108,12 @@ class TPUStrategy(base.Strategy):
 
     @property
     def _topology(self) -> Topology:
-        return self.extended._placement.topology
+        topology: Topology = self.extended._placement.topology
+        return topology
 
     def experimental_assign_to_logical_device(
         self, tensor: Any, logical_device_id: int
-    ) -> Any:
+    ) -> jax.Array:
         """The same value, whole on a logical device of the replica.
 
         The compiler runs one program on all logical devices of a replica, so the
@@ -127,8 +130,10 @@ class TPUStrategy(base.Strategy):
         return _annotated(tensor, self._topology, ())
 
     def experimental_split_to_logical_devices(
-        self, tensor: Any, partition_dimensions: Sequence[int]
-    ) -> Any:
+        self,
+        tensor: Any,
+        partition_dimensions: Sequence[int],
+    ) -> jax.Array:
         """The same value, cut into parts on the logical devices of the replica.
 
         What is computed from it is shared among them as far as the compiler can.
@@ -147,7 +152,7 @@ class TPUStrategy(base.Strategy):
         _check_split(jnp.shape(tensor), partition_dimensions, self._topology.logical)
         return _annotated(tensor, self._topology, partition_dimensions)
 
-    def experimental_replicate_to_logical_devices(self, tensor: Any) -> Any:
+    def experimental_replicate_to_logical_devices(self, tensor: Any) -> jax.Array:
         """The same value, whole on each logical device of the replica.
 
         Args:
@@ -157,27 +162,32 @@ class TPUStrategy(base.Strategy):
 
 
 def experimental_tpu(
-    tpu_cluster_resolver: Any = None, device_assignment: DeviceAssignment | None = None
+    tpu_cluster_resolver: ClusterResolver | None = None,
+    device_assignment: DeviceAssignment | None = None,
 ) -> TPUStrategy:
     """TensorFlow's older signature of `TPUStrategy`."""
     return TPUStrategy(tpu_cluster_resolver, device_assignment)
 
 
-def _annotated(tensor: Any, topology: Topology, parts: Sequence[int]) -> Any:
+def _annotated(tensor: Any, topology: Topology, parts: Sequence[int]) -> jax.Array:
     """`tensor` with a hint for the compiler, if there is something to share."""
     frame, value = ambient.current(), jnp.asarray(tensor)
+    hinted: jax.Array
     if topology.logical == 1 or not frames.frame().is_compiled:
         return value
     spec = topology.partition(parts)
     if frame.port is not None and frame.port.is_spmd:
         # Here the replica axis is not the compiler's, and the mesh at hand says so.
-        return jax.lax.with_sharding_constraint(value, spec)
+        hinted = jax.lax.with_sharding_constraint(value, spec)
+        return hinted
     if topology.replicas > 1:
         # Replicas of different shapes run in turn, in a program that sees all of them.
         # The compiler would take the replica axis for one to add up over.
         return value
     frames.frame().note_topology(topology)
-    return jax.lax.with_sharding_constraint(value, NamedSharding(topology.mesh, spec))
+    place = NamedSharding(topology.mesh, spec)
+    hinted = jax.lax.with_sharding_constraint(value, place)
+    return hinted
 
 
 def check_logical_device(topology: Topology, number: int) -> None:
@@ -273,3 +283,7 @@ def _names(rows: Sequence[Sequence[jax.Device]], workers: int) -> list[list[str]
     tasks = [("localhost", 0)] if workers == 1 else _tasks(workers)
     pairs = zip(rows, tasks, strict=True)
     return [devices.names_of(row, *task) for row, task in pairs]
+
+
+publish("unisono.distribute", TPUStrategy)
+publish("unisono.distribute.experimental", TPUStrategy=experimental_tpu)

@@ -8,8 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 
 
@@ -25,7 +27,7 @@ class Metric:
         dtype: of the state and the result.
     """
 
-    def __init__(self, name: str | None = None, dtype: Any = jnp.float32) -> None:
+    def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
         self.name = name or type(self).__name__.lower()
         self.dtype = dtype
         self._variables: list[Variable] = []
@@ -103,7 +105,7 @@ class Sum(Metric):
     3.0
     """
 
-    def __init__(self, name: str | None = None, dtype: Any = jnp.float32) -> None:
+    def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
         super().__init__(name, dtype)
         self.total = self.add_weight("total")
 
@@ -128,7 +130,7 @@ class Mean(Metric):
     1.5
     """
 
-    def __init__(self, name: str | None = None, dtype: Any = jnp.float32) -> None:
+    def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
         super().__init__(name, dtype)
         self.total = self.add_weight("total")
         self.count = self.add_weight("count")
@@ -164,7 +166,7 @@ class MeanMetricWrapper(Metric):
         self,
         fn: Callable[[Any, Any], Any],
         name: str | None = None,
-        dtype: Any = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
     ) -> None:
         super().__init__(name or getattr(fn, "__name__", None), dtype)
         self._fn = fn
@@ -214,7 +216,7 @@ def _last_mean(x: jax.Array) -> jax.Array:
     return jnp.mean(x, axis=-1) if x.ndim > 1 else x
 
 
-def accuracy(name: str | None = "accuracy", dtype: Any = jnp.float32) -> Metric:
+def accuracy(name: str | None = "accuracy", dtype: DTypeLike = jnp.float32) -> Metric:
     """How often ``y_true`` equals ``y_pred``.
 
     >>> m = accuracy()
@@ -227,7 +229,7 @@ def accuracy(name: str | None = "accuracy", dtype: Any = jnp.float32) -> Metric:
 
 def binary_accuracy(
     name: str | None = "binary_accuracy",
-    dtype: Any = jnp.float32,
+    dtype: DTypeLike = jnp.float32,
     threshold: float = 0.5,
 ) -> Metric:
     """How often ``y_pred > threshold`` equals ``y_true``."""
@@ -235,28 +237,28 @@ def binary_accuracy(
 
 
 def categorical_accuracy(
-    name: str | None = "categorical_accuracy", dtype: Any = jnp.float32
+    name: str | None = "categorical_accuracy", dtype: DTypeLike = jnp.float32
 ) -> Metric:
     """How often the largest prediction is the one-hot label."""
     return MeanMetricWrapper(_categorical, name, dtype)
 
 
 def sparse_categorical_accuracy(
-    name: str | None = "sparse_categorical_accuracy", dtype: Any = jnp.float32
+    name: str | None = "sparse_categorical_accuracy", dtype: DTypeLike = jnp.float32
 ) -> Metric:
     """How often the largest prediction is the integer label."""
     return MeanMetricWrapper(_sparse_categorical, name, dtype)
 
 
 def mean_squared_error(
-    name: str | None = "mean_squared_error", dtype: Any = jnp.float32
+    name: str | None = "mean_squared_error", dtype: DTypeLike = jnp.float32
 ) -> Metric:
     """The mean of squared differences."""
     return MeanMetricWrapper(_squared, name, dtype)
 
 
 def mean_absolute_error(
-    name: str | None = "mean_absolute_error", dtype: Any = jnp.float32
+    name: str | None = "mean_absolute_error", dtype: DTypeLike = jnp.float32
 ) -> Metric:
     """The mean of absolute differences."""
     return MeanMetricWrapper(_absolute, name, dtype)
@@ -271,7 +273,7 @@ class RootMeanSquaredError(Metric):
     3.536
     """
 
-    def __init__(self, name: str | None = None, dtype: Any = jnp.float32) -> None:
+    def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
         super().__init__(name or "root_mean_squared_error", dtype)
         self.total = self.add_weight("total")
         self.count = self.add_weight("count")
@@ -284,3 +286,19 @@ class RootMeanSquaredError(Metric):
     def result(self) -> jax.Array:
         """The root mean square so far."""
         return jnp.sqrt(_ratio(self.total.value(), self.count.value()))
+
+
+publish(
+    "unisono.metrics",
+    Mean,
+    MeanMetricWrapper,
+    Metric,
+    RootMeanSquaredError,
+    Sum,
+    Accuracy=accuracy,
+    BinaryAccuracy=binary_accuracy,
+    CategoricalAccuracy=categorical_accuracy,
+    MeanAbsoluteError=mean_absolute_error,
+    MeanSquaredError=mean_squared_error,
+    SparseCategoricalAccuracy=sparse_categorical_accuracy,
+)

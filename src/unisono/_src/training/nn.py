@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import ambient
-from unisono._src.values.array_operators import operand
+from unisono._src.foundation.public_names import publish
+from unisono._src.values.array_operators import StandsForArray, operand
 
 
 def _replicas() -> int:
@@ -20,7 +21,7 @@ def _replicas() -> int:
 def compute_average_loss(
     per_example_loss: Any,
     sample_weight: Any = None,
-    global_batch_size: Any = None,
+    global_batch_size: SupportsIndex | StandsForArray | None = None,
 ) -> jax.Array:
     """The sum of the losses divided by the global batch size.
 
@@ -90,3 +91,6 @@ def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
             "while it was expected to be called in replica context."
         )
     return jnp.sum(jnp.asarray(operand(regularization_loss))) / _replicas()
+
+
+publish("unisono.nn", compute_average_loss, scale_regularization_loss)

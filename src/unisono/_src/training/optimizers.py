@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,16 @@ from unisono._src.foundation.options import (
     VariableAggregation,
     VariableSynchronization,
 )
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
 from unisono._src.state import frames
 from unisono._src.state.variables import Variable
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import own
 from unisono._src.values.indexed_slices import IndexedSlices
+
+if TYPE_CHECKING:
+    import optax
 
 
 class Optimizer:
@@ -44,7 +48,7 @@ class Optimizer:
 
     def __init__(
         self,
-        tx: Any,
+        tx: optax.GradientTransformation,
         variables: Sequence[Variable],
         accumulate_steps: int = 1,
         name: str = "optimizer",
@@ -174,7 +178,11 @@ class Optimizer:
         else:
             replica._merge_call(self._merge, args=(own, given))
 
-    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+    def apply(
+        self,
+        grads: Sequence[Any],
+        trainable_variables: Sequence[Variable] | None = None,
+    ) -> None:
         """Update the variables from gradients in their order."""
         wanted = self._variables if trainable_variables is None else trainable_variables
         self.apply_gradients(zip(grads, wanted, strict=True))
@@ -395,3 +403,6 @@ def _as_dense(gradient: Any, variable: Variable) -> Any:
             f"has {variable.shape}."
         )
     return gradient
+
+
+publish("unisono.optimizers", Optimizer)

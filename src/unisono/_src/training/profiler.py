@@ -10,6 +10,7 @@ import jax
 
 from unisono._src.execution import profile_names
 from unisono._src.foundation import errors
+from unisono._src.foundation.public_names import publish
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,3 +132,6 @@ class Trace:
     def __exit__(self, *exc: Any) -> None:
         self._annotation.__exit__(*exc)
         profile_names.enter_step(-1 if self._is_step else 0)
+
+
+publish("unisono.profiler.experimental", Profile, ProfilerOptions, Trace, start, stop)

@@ -6,15 +6,21 @@ import dataclasses
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import jax
 import numpy as np
 
 from unisono._src.cluster import launcher_progress as launcher
+from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.values import array_operators
 from unisono._src.workers import process_group
+
+if TYPE_CHECKING:
+    import rich.console
+
+_Item = TypeVar("_Item")
 
 _REFRESH_SECONDS = 0.1
 _NAMES = ("input", "dispatch", "compute")
@@ -60,7 +66,7 @@ def _short(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} µs"
 
 
-class Progress:
+class Progress(Generic[_Item]):
     """Iterates over a dataset and shows how far it is, on the first worker.
 
     In a terminal it is a bar; elsewhere a line every few seconds, and one at the end.
@@ -86,13 +92,13 @@ class Progress:
 
     def __init__(
         self,
-        iterable: Iterable[Any],
+        iterable: Iterable[_Item],
         total: int | None = None,
         description: str = "",
         *,
         sample_seconds: float = 1.0,
         line_seconds: float = 10.0,
-        console: Any = None,
+        console: rich.console.Console | None = None,
     ) -> None:
         if sample_seconds <= 0 or line_seconds <= 0:
             raise ValueError(
@@ -112,7 +118,7 @@ class Progress:
         """Where the time went, in the loop that runs or ran last."""
         return self._meter.times()
 
-    def show(self, **values: Any) -> None:
+    def show(self, **values: object) -> None:
         """Give numbers to show: after the step, once in an iteration.
 
         Args:
@@ -121,7 +127,7 @@ class Progress:
         """
         self._meter.shown(values)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[_Item]:
         if not process_group.current().is_chief:
             yield from self._iterable
             return
@@ -356,3 +362,6 @@ class _Bar:
         below = rich.text.Text(told, no_wrap=True, overflow="ellipsis")
         self._bar.update(self._task, completed=meter.steps)
         self._live.update(rich.console.Group(self._bar, below), refresh=True)
+
+
+publish("unisono.train", Progress, StepTimes)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -27,8 +29,18 @@ class StandsForArray:
     """Base of everything that gives an array when asked, by `__jax_array__`."""
 
     @abc.abstractmethod
-    def __jax_array__(self) -> Any:
+    def __jax_array__(self) -> jax.Array:
         raise NotImplementedError
+
+
+def _forward(name: str) -> Callable[[Any, Any], jax.Array]:
+    def method(self: ArrayOperators, other: Any) -> jax.Array:
+        array = jnp.asarray(self.__jax_array__())
+        result: jax.Array = getattr(array, name)(operand(other))
+        return result
+
+    method.__name__ = name
+    return method
 
 
 class ArrayOperators(StandsForArray):
@@ -44,45 +56,76 @@ class ArrayOperators(StandsForArray):
     def __bool__(self) -> bool:
         return bool(self.__jax_array__())
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> jax.Array:
         return self.__jax_array__()[key]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[jax.Array]:
         return iter(self.__jax_array__())
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> jax.Array:
         return -self.__jax_array__()
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> jax.Array:
         return +self.__jax_array__()
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> jax.Array:
         return abs(self.__jax_array__())
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> jax.Array:
         return ~self.__jax_array__()
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: Any) -> jax.Array:
         return jnp.matmul(self.__jax_array__(), operand(other))
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Any) -> jax.Array:
         return jnp.matmul(operand(other), self.__jax_array__())
+
+    def __divmod__(self, other: Any) -> tuple[jax.Array, jax.Array]:
+        quotient, rest = divmod(jnp.asarray(self.__jax_array__()), operand(other))
+        return quotient, rest
+
+    def __rdivmod__(self, other: Any) -> tuple[jax.Array, jax.Array]:
+        quotient, rest = divmod(operand(other), jnp.asarray(self.__jax_array__()))
+        return quotient, rest
+
+    __add__ = _forward("__add__")
+    __radd__ = _forward("__radd__")
+    __sub__ = _forward("__sub__")
+    __rsub__ = _forward("__rsub__")
+    __mul__ = _forward("__mul__")
+    __rmul__ = _forward("__rmul__")
+    __truediv__ = _forward("__truediv__")
+    __rtruediv__ = _forward("__rtruediv__")
+    __floordiv__ = _forward("__floordiv__")
+    __rfloordiv__ = _forward("__rfloordiv__")
+    __mod__ = _forward("__mod__")
+    __rmod__ = _forward("__rmod__")
+    __pow__ = _forward("__pow__")
+    __rpow__ = _forward("__rpow__")
+    __and__ = _forward("__and__")
+    __rand__ = _forward("__rand__")
+    __or__ = _forward("__or__")
+    __ror__ = _forward("__ror__")
+    __xor__ = _forward("__xor__")
+    __rxor__ = _forward("__rxor__")
+    __lshift__ = _forward("__lshift__")
+    __rlshift__ = _forward("__rlshift__")
+    __rshift__ = _forward("__rshift__")
+    __rrshift__ = _forward("__rrshift__")
+    __lt__ = _forward("__lt__")
+    __le__ = _forward("__le__")
+    __gt__ = _forward("__gt__")
+    __ge__ = _forward("__ge__")
+    # Functions of their own: `object` has these two, with another result.
+
+    def __eq__(self, other: object) -> jax.Array:  # type: ignore[override]
+        return _equal(self, other)
+
+    def __ne__(self, other: object) -> jax.Array:  # type: ignore[override]
+        return _unequal(self, other)
 
     __hash__ = object.__hash__
 
 
-def _forward(name: str) -> Any:
-    def method(self: ArrayOperators, other: Any) -> Any:
-        return getattr(jnp.asarray(self.__jax_array__()), name)(operand(other))
-
-    method.__name__ = name
-    return method
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "divmod",
-              "and", "or", "xor", "lshift", "rshift"):  # fmt: skip
-    setattr(ArrayOperators, f"__{_name}__", _forward(f"__{_name}__"))
-    setattr(ArrayOperators, f"__r{_name}__", _forward(f"__r{_name}__"))
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(ArrayOperators, f"__{_name}__", _forward(f"__{_name}__"))
-del _name
+_equal = _forward("__eq__")
+_unequal = _forward("__ne__")

@@ -341,7 +341,8 @@ def update_at_once(
             return None
         is_there = part.sharding.device_set == {device}
         placed.append(part if is_there else jax.device_put(part, device))
-    return _updated(sign, op, old, placed)
+    updated: jax.Array = _updated(sign, op, old, placed)
+    return updated
 
 
 def reduce_parts(
@@ -463,7 +464,8 @@ def gather_local(x: Any, axis: int) -> jax.Array:
     x = jnp.asarray(x)
     check_gather(x.shape, axis)
     _check_not_bool(x)
-    return jax.lax.all_gather(x, AXIS, axis=axis, tiled=True)
+    whole: jax.Array = jax.lax.all_gather(x, AXIS, axis=axis, tiled=True)
+    return whole
 
 
 def split_local(x: Any, replicas: int) -> tuple[Any, ...]:
@@ -475,13 +477,16 @@ def split_local(x: Any, replicas: int) -> tuple[Any, ...]:
 def pick_local(x: Any, index: int) -> jax.Array:
     """The value of replica `index`, on every replica."""
     x = jnp.asarray(x)
+    found: jax.Array
     if is_key(x):
         data = pick_local(jax.random.key_data(x), index)
-        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x))
+        found = jax.random.wrap_key_data(data, impl=jax.random.key_impl(x))
+        return found
     own = jax.lax.axis_index(AXIS) == index
     if x.dtype == np.bool_:
         return pick_local(x.astype(jnp.int32), index).astype(np.bool_)
-    return jax.lax.psum(jnp.where(own, x, jnp.zeros_like(x)), AXIS)
+    found = jax.lax.psum(jnp.where(own, x, jnp.zeros_like(x)), AXIS)
+    return found
 
 
 # Stacked: in a program that sees all replicas.
@@ -509,7 +514,8 @@ def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
     if topology.is_one_device:
         return (x,)
     # An array keeps its pieces in the order of the mesh: replica by replica.
-    return x._arrays[:: topology.logical]  # type: ignore[attr-defined]
+    pieces: Sequence[jax.Array] = x._arrays  # type: ignore[attr-defined]
+    return pieces[:: topology.logical]
 
 
 def own_copy(x: Any) -> Any:

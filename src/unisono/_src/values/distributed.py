@@ -12,7 +12,8 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src.foundation import ambient, nest
-from unisono._src.machines.topology import Topology
+from unisono._src.foundation.public_names import publish
+from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import ArrayOperators, StandsForArray
 
@@ -189,7 +190,7 @@ class PerReplica(StandsForArray, DistributedValues):
             return select(self, frame.copy or 0, frame.port.replicas)
         if self._local is not None:
             return self._local
-        index = jax.lax.axis_index(collectives.AXIS)
+        index = jax.lax.axis_index(AXIS)
         topology = frame.placement.topology
         if self._stacked is None or (
             topology.is_spread and not is_traced(self._stacked)
@@ -274,12 +275,12 @@ class Mirrored(ArrayOperators, DistributedValues):
         return render("Mirrored", self.values, _describe_short)
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> tuple[int, ...]:
         """Shape of the value."""
         return jnp.shape(self.values[0])
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         """Element type of the value."""
         return jnp.result_type(self.values[0])
 
@@ -495,3 +496,6 @@ def regroup(
     if all(r is first for r in results):
         return first
     return wrap(results)
+
+
+publish("unisono.distribute", DistributedValues, Mirrored, PerReplica)

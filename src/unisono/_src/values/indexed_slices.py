@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.values import array_operators
 
 
@@ -32,12 +34,13 @@ class IndexedSlices:
         self.name = name
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         """Element type of the rows."""
-        return self.values.dtype
+        dtype: np.dtype[Any] = self.values.dtype
+        return dtype
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> tuple[int, ...] | None:
         """The dense shape, or None when it is not known."""
         return None if self.dense_shape is None else tuple(map(int, self.dense_shape))
 
@@ -56,7 +59,9 @@ class IndexedSlices:
         return (self.values, self.indices), self.shape
 
     @classmethod
-    def tree_unflatten(cls, shape: Any, children: Sequence[Any]) -> IndexedSlices:
+    def tree_unflatten(
+        cls, shape: tuple[int, ...] | None, children: Sequence[Any]
+    ) -> IndexedSlices:
         """Inverse of `tree_flatten`."""
         return cls(children[0], children[1], shape)
 
@@ -85,3 +90,6 @@ def is_tree(x: Any) -> bool:
 def map_tree(fn: Callable[..., Any], *trees: Any) -> Any:
     """Apply `fn` to the arrays and slices of structures that JAX knows."""
     return jax.tree.map(fn, *trees, is_leaf=lambda x: isinstance(x, IndexedSlices))
+
+
+publish("unisono", IndexedSlices)

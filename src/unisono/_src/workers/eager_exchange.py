@@ -165,7 +165,7 @@ def _read_head(text: bytes, length: int) -> dict[str, Any]:
     if not 0 < length <= min(len(text), _LARGEST_HEAD):
         raise errors.garbled(f"a header of {length} bytes")
     try:
-        found = json.loads(text[: int(length)])
+        found: dict[str, Any] = json.loads(text[: int(length)])
         ok = isinstance(found["point"], str) and isinstance(found["arrays"], list)
     except (ValueError, KeyError, TypeError):
         ok = False

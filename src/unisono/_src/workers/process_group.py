@@ -14,7 +14,7 @@ from typing import Any, final
 
 import jax
 from jax._src import distributed
-from jax._src.lib import _jax
+from jax._src.lib import _jax  # type: ignore[attr-defined]
 
 from unisono._src.foundation import errors
 from unisono._src.machines import devices

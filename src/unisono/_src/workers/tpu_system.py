@@ -7,13 +7,14 @@ where each device stands. Without a TPU the devices that there are form the grid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
+from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.tpu.core_grid import Topology
 from unisono._src.workers import process_group, watchdog
@@ -22,12 +23,12 @@ _STALL_SECONDS = 30.0
 
 
 def experimental_connect_to_cluster(
-    cluster_spec_or_resolver: Any,
+    cluster_spec_or_resolver: ClusterSpec | ClusterResolver,
     job_name: str = "localhost",
     task_index: int = 0,
     protocol: str | None = None,
     make_master_device_default: bool = True,
-    cluster_device_filters: Any = None,
+    cluster_device_filters: object = None,
 ) -> None:
     """Meet the other workers of a cluster; nothing to do where there are none.
 
@@ -47,6 +48,7 @@ def experimental_connect_to_cluster(
     """
     del protocol, make_master_device_default, cluster_device_filters
     given = cluster_spec_or_resolver
+    task: tuple[str | None, int | None]
     if isinstance(given, ClusterSpec):
         cluster, task = given.as_dict(), (job_name, task_index)
     elif hasattr(given, "cluster_spec") and hasattr(given, "task_type"):
@@ -63,7 +65,7 @@ def experimental_connect_to_cluster(
     process_group.start(group, watchdog.ASYNC, _STALL_SECONDS)
 
 
-def initialize_tpu_system(cluster_resolver: Any = None) -> Topology:
+def initialize_tpu_system(cluster_resolver: ClusterResolver | None = None) -> Topology:
     """The grid of all devices, of all workers.
 
     On a TPU, each device stands where the hardware says. Elsewhere the accelerators,
@@ -83,7 +85,7 @@ def initialize_tpu_system(cluster_resolver: Any = None) -> Topology:
     return topology_of(jax.devices())
 
 
-def shutdown_tpu_system(cluster_resolver: Any = None) -> None:
+def shutdown_tpu_system(cluster_resolver: ClusterResolver | None = None) -> None:
     """Nothing to do: JAX holds the devices until the process ends.
 
     Args:
@@ -150,3 +152,7 @@ def _in_order(shape: np.ndarray) -> np.ndarray:
     """All places of a grid; the core counts fastest, then x, y and z."""
     z, y, x, core = np.indices(shape[[2, 1, 0, 3]].tolist()).reshape(4, -1)
     return np.stack([x, y, z, core], axis=-1)
+
+
+publish("unisono.config", experimental_connect_to_cluster)
+publish("unisono.tpu.experimental", initialize_tpu_system, shutdown_tpu_system)

@@ -188,7 +188,7 @@ class Guard:
     def _wait_for(self, key: str, worker: int, until: float) -> str:
         while True:
             try:
-                return self._client.blocking_key_value_get(key, 500)
+                return str(self._client.blocking_key_value_get(key, 500))
             except Exception:
                 now = time.monotonic()
                 found = self.verdict or self._judge(now, self._tick * _DEAD_TICKS)

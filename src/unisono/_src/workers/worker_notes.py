@@ -120,7 +120,7 @@ class Board:
         until = time.monotonic() + seconds
         while True:
             try:
-                return client.blocking_key_value_get(place, _POLL_MILLISECONDS)
+                return str(client.blocking_key_value_get(place, _POLL_MILLISECONDS))
             except RuntimeError:
                 watching = watchdog.CURRENT.guard
                 if watching is not None and watching.verdict is not None:

@@ -70,7 +70,7 @@ def test_a_chain_of_tracebacks_is_one():
 def test_a_traceback_that_quotes_another_is_one():
     lines = [
         START,
-        "unisono._src.foundation.errors.WorkerError: worker 1 failed:",
+        "unisono.errors.WorkerError: worker 1 failed:",
         *TRACEBACK,
     ]
     finder = streams.TracebackFinder()
@@ -87,10 +87,8 @@ def test_a_traceback_long_ago_is_forgotten():
 
 def test_an_error_about_a_peer_is_told_from_one_s_own():
     start = TRACEBACK[:2]
-    assert find(*start, "unisono._src.foundation.errors.WorkerError: x").is_about_a_peer
-    assert find(
-        *start, "unisono._src.foundation.errors.WorkerMismatchError: x"
-    ).is_about_a_peer
+    assert find(*start, "unisono.errors.WorkerError: x").is_about_a_peer
+    assert find(*start, "unisono.errors.WorkerMismatchError: x").is_about_a_peer
     assert not find(*start, "ValueError: WorkerError").is_about_a_peer
     assert not find(*start, "WorkersUnionError: x").is_about_a_peer
 

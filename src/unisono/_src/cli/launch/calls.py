@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from unisono._src.cli.launch import group, launch_plan, output, runs
 from unisono._src.foundation import errors
+from unisono._src.foundation.public_names import publish
 
 _TARGET = re.compile(r"(?:[\w.]+|.+\.py):[A-Za-z_][\w.]*")
 _CHILD = str(pathlib.Path(__file__).with_name("child.py"))
@@ -175,3 +176,6 @@ def _answer(file: IO[bytes]) -> dict[str, Any] | None:
     except ValueError:
         return None  # The worker ended before it could write, or while it did.
     return answer if isinstance(answer, dict) else None
+
+
+publish("unisono", launch)

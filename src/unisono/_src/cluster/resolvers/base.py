@@ -7,6 +7,7 @@ import collections
 from typing import Any
 
 from unisono._src.cluster import accelerators, cluster_tasks, explanation
+from unisono._src.foundation.public_names import publish
 
 # Where what a resolver answers may come from.
 CONSTRUCTOR = "the constructor's arguments"
@@ -81,7 +82,8 @@ class ClusterResolver(abc.ABC):
     @property
     def task_type(self) -> str | None:
         """The job of this process, such as ``worker``; None if unknown."""
-        return self._answer("task_type")
+        found: str | None = self._answer("task_type")
+        return found
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
@@ -90,7 +92,8 @@ class ClusterResolver(abc.ABC):
     @property
     def task_id(self) -> int | None:
         """The index of this process in its job; None if unknown."""
-        return self._answer("task_id")
+        found: int | None = self._answer("task_id")
+        return found
 
     @task_id.setter
     def task_id(self, task_id: int | None) -> None:
@@ -99,7 +102,8 @@ class ClusterResolver(abc.ABC):
     @property
     def rpc_layer(self) -> str | None:
         """The protocol that `master` puts in front of addresses; None for none."""
-        return self._answer("rpc_layer")
+        found: str | None = self._answer("rpc_layer")
+        return found
 
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
@@ -164,3 +168,6 @@ def with_protocol(address: str, rpc_layer: str | None) -> str:
     ('grpc://a:1', 'a:1')
     """
     return f"{rpc_layer}://{address}" if rpc_layer else address
+
+
+publish("unisono.distribute.cluster_resolver", ClusterResolver)

@@ -6,6 +6,7 @@ from typing import Any
 
 from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base, google
+from unisono._src.foundation.public_names import publish
 
 
 class GCEClusterResolver(base.ClusterResolver):
@@ -69,7 +70,7 @@ class GCEClusterResolver(base.ClusterResolver):
             request = groups.listInstances_next(
                 previous_request=request, previous_response=response
             )
-        return cluster_tasks.ClusterSpec({self._task_type: sorted(addresses)})
+        return cluster_tasks.ClusterSpec({str(self._task_type): sorted(addresses)})
 
     def _address(self, instance: str) -> str:
         details = (
@@ -99,3 +100,6 @@ class GCEClusterResolver(base.ClusterResolver):
             "": base.CONSTRUCTOR,
             "cluster": f"the API of Compute Engine, group {self._group}",
         }
+
+
+publish("unisono.distribute.cluster_resolver", GCEClusterResolver)

@@ -48,6 +48,7 @@ def metadata(path: str, base: str = METADATA) -> str | None:
     )
     try:
         with opener.open(request, timeout=_SECONDS) as response:
-            return response.read(_MAX_BYTES).decode("utf-8", "replace").strip()
+            text: bytes = response.read(_MAX_BYTES)
+            return text.decode("utf-8", "replace").strip()
     except (urllib.error.URLError, OSError):
         return None

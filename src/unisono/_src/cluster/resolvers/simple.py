@@ -6,6 +6,7 @@ from typing import Any
 
 from unisono._src.cluster import cluster_tasks
 from unisono._src.cluster.resolvers import base
+from unisono._src.foundation.public_names import publish
 
 
 class SimpleClusterResolver(base.ClusterResolver):
@@ -198,3 +199,8 @@ def _merge(
             )
         merged |= indexed
     return merged
+
+
+publish(
+    "unisono.distribute.cluster_resolver", SimpleClusterResolver, UnionClusterResolver
+)

@@ -6,6 +6,7 @@ import os
 
 from unisono._src.cluster import accelerators, cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base, hostlist
+from unisono._src.foundation.public_names import publish
 
 RANK = "SLURM_PROCID"
 TASKS = "SLURM_STEP_NUM_TASKS"
@@ -204,3 +205,6 @@ def _tasks_by_node(given: int | dict[str, int] | None) -> dict[str, int]:
             f"{len(counts)}."
         )
     return dict(zip(hosts, counts, strict=True))
+
+
+publish("unisono.distribute.cluster_resolver", SlurmClusterResolver)

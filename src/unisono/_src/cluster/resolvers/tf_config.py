@@ -11,6 +11,7 @@ from typing import Any, final
 
 from unisono._src.cluster import cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base
+from unisono._src.foundation.public_names import publish
 
 VARIABLE = "TF_CONFIG"
 
@@ -251,3 +252,6 @@ def _task(
             f"{untrusted.shown(cluster.task_indices(job))}."
         )
     return job, index
+
+
+publish("unisono.distribute.cluster_resolver", TFConfigClusterResolver)

@@ -8,6 +8,7 @@ from typing import Any
 
 from unisono._src.cluster import accelerators, cluster_tasks, untrusted
 from unisono._src.cluster.resolvers import base, google
+from unisono._src.foundation.public_names import publish
 
 ENDPOINTS = "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS"
 NAME = "TPU_NAME"
@@ -124,7 +125,8 @@ class TPUClusterResolver(base.ClusterResolver):
         if self._tpu == _LOCAL:
             return cluster_tasks.ClusterSpec({})
         addresses = self._addresses
-        cluster = {self._task_type: self._ask() if addresses is None else addresses}
+        job = str(self._task_type)
+        cluster = {job: self._ask() if addresses is None else addresses}
         if self._coordinator_name:
             cluster[self._coordinator_name] = [str(self._coordinator_address)]
         return cluster_tasks.ClusterSpec(cluster)
@@ -230,3 +232,6 @@ def _full_name(tpu: str, zone: str | None, project: str | None) -> str:
             "project= and zone=, or run on a machine of Google's cloud."
         )
     return f"projects/{project}/locations/{zone}/nodes/{tpu}"
+
+
+publish("unisono.distribute.cluster_resolver", TPUClusterResolver)

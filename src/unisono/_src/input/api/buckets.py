@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, SupportsIndex, TypeVar, final
 
 from unisono._src.foundation import errors
 from unisono._src.input.api import transforms
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import argument_checks, batching, grouping, padding
+
+_Dataset = TypeVar("_Dataset", bound=transforms.Transformations[Any])
 
 
 @final
@@ -24,17 +26,17 @@ class _Always:
         return self._number
 
 
-class Groupings(transforms.Transformations):
+class Groupings(transforms.Transformations[_Dataset]):
     """Methods that give a dataset of groups; abstract."""
 
     def group_by_window(
         self,
         key_func: Callable[..., Any],
         reduce_func: Callable[[Any, Any], Any],
-        window_size: Any = None,
+        window_size: SupportsIndex | None = None,
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> _Dataset:
         """Elements with the same key, so many at a time, made into datasets and joined.
 
         Args:
@@ -75,7 +77,7 @@ class Groupings(transforms.Transformations):
         no_padding: bool = False,
         drop_remainder: bool = False,
         name: str | None = None,
-    ) -> Any:
+    ) -> _Dataset:
         """Batches of elements of similar length, padded.
 
         Args:
@@ -151,7 +153,7 @@ class _Buckets:
 
     def size(self, bucket: Any) -> int:
         """How many elements make a batch."""
-        return self._sizes[bucket]
+        return int(self._sizes[bucket])
 
     def batch(self, bucket: Any, group: Any) -> Any:
         """A dataset of one batch."""

@@ -7,15 +7,17 @@ import glob
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
+from jax.typing import DTypeLike
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, nest
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import buckets, iterators, saved_dataset
 from unisono._src.input.loaders import dispatch
-from unisono._src.input.plan import elements, nodes
+from unisono._src.input.plan import elements, nodes, seeds
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
     argument_checks,
@@ -35,7 +37,7 @@ UNKNOWN_CARDINALITY = nodes.UNKNOWN
 AUTOTUNE = mapping.AUTOTUNE
 
 
-class Dataset(buckets.Groupings):
+class Dataset(buckets.Groupings["Dataset"]):
     """A stream of elements, described and not yet read.
 
     Each method gives a new dataset; nothing happens before it is iterated. Elements
@@ -99,7 +101,11 @@ class Dataset(buckets.Groupings):
         return Dataset(arrays.Generated(make, signature))
 
     @staticmethod
-    def range(*args: int, output_type: Any = np.int64, name: Any = None) -> Dataset:
+    def range(
+        *args: SupportsIndex,
+        output_type: DTypeLike = np.int64,
+        name: str | None = None,
+    ) -> Dataset:
         """The integers of Python's `range`."""
         if not 1 <= len(args) <= 3:
             raise ValueError(
@@ -116,7 +122,10 @@ class Dataset(buckets.Groupings):
 
     @staticmethod
     def counter(
-        start: int = 0, step: int = 1, dtype: Any = np.int64, name: Any = None
+        start: SupportsIndex = 0,
+        step: SupportsIndex = 1,
+        dtype: DTypeLike = np.int64,
+        name: str | None = None,
     ) -> Dataset:
         """Integers at the same distance, without end."""
         first = argument_checks.integer(start, "start")
@@ -129,7 +138,7 @@ class Dataset(buckets.Groupings):
     def random(
         seed: int | None = None,
         rerandomize_each_iteration: bool | None = None,
-        name: Any = None,
+        name: str | None = None,
     ) -> Dataset:
         """Endless random integers below 2**32, as int64."""
         again = rerandomize_each_iteration is not None and argument_checks.flag(
@@ -138,13 +147,13 @@ class Dataset(buckets.Groupings):
         return Dataset(
             shuffling.RandomNumbers(
                 lambda generator, size: generator.integers(0, 1 << 32, size),
-                shuffling.Order(argument_checks.seed(seed), again),
+                seeds.Order(argument_checks.seed(seed), again),
             )
         )
 
     @staticmethod
     def list_files(
-        file_pattern: Any,
+        file_pattern: argument_checks.Paths,
         shuffle: bool | None = None,
         seed: int | None = None,
         name: str | None = None,
@@ -187,7 +196,7 @@ class Dataset(buckets.Groupings):
     @staticmethod
     def sample_from_datasets(
         datasets: Sequence[Dataset],
-        weights: Any = None,
+        weights: Sequence[float] | np.ndarray | Dataset | None = None,
         seed: int | None = None,
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
@@ -208,7 +217,7 @@ class Dataset(buckets.Groupings):
         changes = rerandomize_each_iteration is None or argument_checks.flag(
             rerandomize_each_iteration, "rerandomize_each_iteration"
         )
-        order = shuffling.Order(argument_checks.seed(seed), changes)
+        order = seeds.Order(argument_checks.seed(seed), changes)
         return Dataset(sampling.sampled(inputs, weights, order, stop))
 
     @staticmethod
@@ -222,10 +231,10 @@ class Dataset(buckets.Groupings):
 
     @staticmethod
     def load(
-        path: Any,
+        path: argument_checks.Path,
         element_spec: Any = None,
         compression: str | None = None,
-        reader_func: Callable[[Any], Any] | None = None,
+        reader_func: Callable[[Dataset], Dataset] | None = None,
         wait: bool = False,
     ) -> Dataset:
         """What `save` wrote.
@@ -250,10 +259,10 @@ class Dataset(buckets.Groupings):
 
     def save(
         self,
-        path: Any,
+        path: argument_checks.Path,
         compression: str | None = None,
         shard_func: Callable[..., Any] | None = None,
-        checkpoint_args: Any = None,
+        checkpoint_args: None = None,
     ) -> None:
         """Write the elements into a folder, for `load`; in a format of unisono.
 
@@ -278,8 +287,8 @@ class Dataset(buckets.Groupings):
     def rejection_resample(
         self,
         class_func: Callable[..., Any],
-        target_dist: Any,
-        initial_dist: Any = None,
+        target_dist: Sequence[float] | np.ndarray,
+        initial_dist: Sequence[float] | np.ndarray | None = None,
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
@@ -295,7 +304,10 @@ class Dataset(buckets.Groupings):
             name: accepted for TensorFlow's sake.
         """
         argument_checks.check_function(class_func, "class_func")
-        return resampling.resampled(self, class_func, target_dist, initial_dist, seed)
+        made: Dataset = resampling.resampled(
+            self, class_func, target_dist, initial_dist, seed
+        )
+        return made
 
     # Looking at it.
 
@@ -355,7 +367,12 @@ class Dataset(buckets.Groupings):
             )
         return found[0]
 
-    def reduce(self, initial_state: Any, reduce_func: Any, name: Any = None) -> Any:
+    def reduce(
+        self,
+        initial_state: Any,
+        reduce_func: Callable[[Any, Any], Any],
+        name: str | None = None,
+    ) -> Any:
         """Fold a function over the elements."""
         state = elements.present(elements.convert(initial_state))
         for element in self:
@@ -407,3 +424,7 @@ def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset
     """For `Dataset.apply`: states how many elements there are; checked at the end."""
     expected = argument_checks.integer(expected_cardinality, "expected_cardinality")
     return lambda dataset: Dataset(stages.AssertCardinality(dataset._node, expected))
+
+
+publish("unisono.data", Dataset)
+publish("unisono.data.experimental", assert_cardinality, cardinality)

@@ -14,6 +14,7 @@ import numpy as np
 
 from unisono._src.execution import host_inputs, specs
 from unisono._src.foundation import ambient, errors
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.description import batch_table, function_table, report
 from unisono._src.input.distribution import (
@@ -521,3 +522,6 @@ def check_options(options: Any) -> dataset_options.InputOptions:
             f"received {options.experimental_per_replica_buffer_size}."
         )
     return options
+
+
+publish("unisono.distribute", DistributedDataset, DistributedIterator)

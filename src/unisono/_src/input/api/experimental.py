@@ -6,14 +6,17 @@ Those without a dataset among their arguments give a function for `Dataset.apply
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
+from jax.typing import DTypeLike
 
 from unisono._src.execution import specs
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.api.dataset import Dataset
 from unisono._src.input.sources import tfrecord_writer
+from unisono._src.input.stages import argument_checks
 
 Apply = Callable[[Dataset], Dataset]
 
@@ -50,17 +53,19 @@ def choose_from_datasets(
     return Dataset.choose_from_datasets(datasets, choice_dataset, stop_on_empty_dataset)
 
 
-def Counter(start: int = 0, step: int = 1, dtype: Any = np.int64) -> Dataset:
+def Counter(
+    start: SupportsIndex = 0, step: SupportsIndex = 1, dtype: DTypeLike = np.int64
+) -> Dataset:
     """`Dataset.counter`."""
     return Dataset.counter(start, step, dtype)
 
 
-def enumerate_dataset(start: Any = 0) -> Apply:
+def enumerate_dataset(start: SupportsIndex = 0) -> Apply:
     """For `Dataset.apply`: `Dataset.enumerate`."""
     return lambda dataset: dataset.enumerate(start)
 
 
-def get_next_as_optional(iterator: Any) -> iterators.Optional:
+def get_next_as_optional(iterator: iterators.PositionedIterator) -> iterators.Optional:
     """The next element of an iterator, as an `Optional`.
 
     Raises:
@@ -71,8 +76,7 @@ def get_next_as_optional(iterator: Any) -> iterators.Optional:
             f"`iterator` must be an iterator over a dataset, received {iterator!r}. "
             "Give iter(dataset)."
         )
-    found: iterators.Optional = iterator.get_next_as_optional()
-    return found
+    return iterator.get_next_as_optional()
 
 
 def get_single_element(dataset: Dataset) -> Any:
@@ -83,7 +87,7 @@ def get_single_element(dataset: Dataset) -> Any:
 def group_by_window(
     key_func: Callable[..., Any],
     reduce_func: Callable[[Any, Any], Any],
-    window_size: Any = None,
+    window_size: SupportsIndex | None = None,
     window_size_func: Callable[[Any], Any] | None = None,
 ) -> Apply:
     """For `Dataset.apply`: `Dataset.group_by_window`."""
@@ -98,10 +102,10 @@ def ignore_errors(log_warning: bool = False) -> Apply:
 
 
 def load(
-    path: Any,
+    path: argument_checks.Path,
     element_spec: Any = None,
     compression: str | None = None,
-    reader_func: Callable[[Any], Any] | None = None,
+    reader_func: Callable[[Dataset], Dataset] | None = None,
 ) -> Dataset:
     """`Dataset.load`."""
     return Dataset.load(path, element_spec, compression, reader_func)
@@ -109,8 +113,8 @@ def load(
 
 def rejection_resample(
     class_func: Callable[..., Any],
-    target_dist: Any,
-    initial_dist: Any = None,
+    target_dist: Sequence[float] | np.ndarray,
+    initial_dist: Sequence[float] | np.ndarray | None = None,
     seed: int | None = None,
 ) -> Apply:
     """For `Dataset.apply`: `Dataset.rejection_resample`."""
@@ -121,7 +125,7 @@ def rejection_resample(
 
 def sample_from_datasets(
     datasets: Sequence[Dataset],
-    weights: Any = None,
+    weights: Sequence[float] | np.ndarray | Dataset | None = None,
     seed: int | None = None,
     stop_on_empty_dataset: bool = False,
 ) -> Dataset:
@@ -131,10 +135,10 @@ def sample_from_datasets(
 
 def save(
     dataset: Dataset,
-    path: Any,
+    path: argument_checks.Path,
     compression: str | None = None,
     shard_func: Callable[..., Any] | None = None,
-    checkpoint_args: Any = None,
+    checkpoint_args: None = None,
 ) -> None:
     """`Dataset.save`."""
     dataset.save(path, compression, shard_func, checkpoint_args)
@@ -168,7 +172,9 @@ class TFRecordWriter:
         compression_type: None, "", "GZIP" or "ZLIB".
     """
 
-    def __init__(self, filename: Any, compression_type: str | None = None) -> None:
+    def __init__(
+        self, filename: argument_checks.Path, compression_type: str | None = None
+    ) -> None:
         self._filename, self._compression = filename, compression_type
 
     def write(self, dataset: Dataset) -> None:
@@ -187,3 +193,25 @@ class TFRecordWriter:
         with tfrecord_writer.TFRecordWriter(self._filename, self._compression) as file:
             for record in dataset.as_numpy_iterator():
                 file.write(record)
+
+
+publish(
+    "unisono.data.experimental",
+    Counter,
+    TFRecordWriter,
+    bucket_by_sequence_length,
+    choose_from_datasets,
+    enumerate_dataset,
+    get_next_as_optional,
+    get_single_element,
+    group_by_window,
+    ignore_errors,
+    load,
+    rejection_resample,
+    sample_from_datasets,
+    save,
+    scan,
+    take_while,
+    unbatch,
+    unique,
+)

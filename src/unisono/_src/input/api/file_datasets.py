@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.api.dataset import Dataset
 from unisono._src.input.plan import elements
 from unisono._src.input.sources import columnar, files
@@ -16,7 +17,12 @@ from unisono._src.input.stages import argument_checks, mapping, mixing
 class _FileDataset(Dataset, abc.ABC):
     """Records of files; abstract."""
 
-    def __init__(self, filenames: Any, reader: Any, parallel: int | None) -> None:
+    def __init__(
+        self,
+        filenames: argument_checks.Paths | Dataset,
+        reader: Any,
+        parallel: int | None,
+    ) -> None:
         argument_checks.parallel(parallel, "num_parallel_reads")
         if not isinstance(filenames, Dataset):
             names = argument_checks.paths(filenames, "filenames")
@@ -54,7 +60,7 @@ class _RecordDataset(_FileDataset, abc.ABC):
 
     def __init__(
         self,
-        filenames: Any,
+        filenames: argument_checks.Paths | Dataset,
         compression_type: str | None = None,
         buffer_size: int | None = None,
         num_parallel_reads: int | None = None,
@@ -99,7 +105,7 @@ class FixedLengthRecordDataset(_FileDataset):
 
     def __init__(
         self,
-        filenames: Any,
+        filenames: argument_checks.Paths | Dataset,
         record_bytes: int,
         header_bytes: int | None = None,
         footer_bytes: int | None = None,
@@ -133,7 +139,11 @@ class ParquetDataset(_FileDataset):
             the other.
     """
 
-    def __init__(self, filenames: Any, num_parallel_reads: int | None = None) -> None:
+    def __init__(
+        self,
+        filenames: argument_checks.Paths | Dataset,
+        num_parallel_reads: int | None = None,
+    ) -> None:
         super().__init__(filenames, columnar.Parquet, num_parallel_reads)
 
 
@@ -148,5 +158,19 @@ class ArrayRecordDataset(_FileDataset):
             the other.
     """
 
-    def __init__(self, filenames: Any, num_parallel_reads: int | None = None) -> None:
+    def __init__(
+        self,
+        filenames: argument_checks.Paths | Dataset,
+        num_parallel_reads: int | None = None,
+    ) -> None:
         super().__init__(filenames, columnar.ArrayRecord, num_parallel_reads)
+
+
+publish(
+    "unisono.data",
+    ArrayRecordDataset,
+    FixedLengthRecordDataset,
+    ParquetDataset,
+    TFRecordDataset,
+    TextLineDataset,
+)

@@ -9,6 +9,7 @@ from typing import Any
 
 from unisono._src.execution import host_inputs
 from unisono._src.foundation import ambient, errors
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.state import frames
 
@@ -232,3 +233,7 @@ class NumpyIterator:
 
     def __next__(self) -> Any:
         return elements.map_leaves(elements.plain, next(self._iterator))
+
+
+publish("unisono.data", NumpyIterator, Iterator=DatasetIterator)
+publish("unisono.experimental", Optional)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import abc
+import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors
-from unisono._src.input.plan import elements, nodes
+from unisono._src.input.plan import elements, nodes, seeds
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
     argument_checks,
@@ -27,14 +28,17 @@ from unisono._src.input.stages import (
     stages,
 )
 
+# What the methods give: `Dataset`, which is made of this class.
+_Dataset = TypeVar("_Dataset", bound="Transformations[Any]")
 
-class Transformations(abc.ABC):
+
+class Transformations(abc.ABC, Generic[_Dataset]):
     """Methods that give another dataset; abstract."""
 
     _node: nodes.Node
 
     @abc.abstractmethod
-    def _derive(self, node: nodes.Node) -> Any:
+    def _derive(self, node: nodes.Node) -> _Dataset:
         """A dataset with another plan."""
 
     def map(
@@ -45,7 +49,7 @@ class Transformations(abc.ABC):
         synchronous: bool | None = None,
         use_unbounded_threadpool: bool = False,
         name: str | None = None,
-    ) -> Any:
+    ) -> _Dataset:
         """What a function makes of each element.
 
         Args:
@@ -63,19 +67,21 @@ class Transformations(abc.ABC):
         calls = argument_checks.parallel(num_parallel_calls)
         return self._derive(mapping.Map(self._node, map_func, calls))
 
-    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
+    def filter(
+        self, predicate: Callable[..., Any], name: str | None = None
+    ) -> _Dataset:
         """The elements for which `predicate` returns True."""
         argument_checks.check_function(predicate, "predicate")
         return self._derive(mapping.Filter(self._node, predicate))
 
     def batch(
         self,
-        batch_size: Any,
+        batch_size: SupportsIndex,
         drop_remainder: bool = False,
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> _Dataset:
         """Consecutive elements stacked; the last batch may be smaller.
 
         Args:
@@ -98,12 +104,12 @@ class Transformations(abc.ABC):
 
     def padded_batch(
         self,
-        batch_size: Any,
+        batch_size: SupportsIndex,
         padded_shapes: Any = None,
         padding_values: Any = None,
         drop_remainder: bool = False,
         name: str | None = None,
-    ) -> Any:
+    ) -> _Dataset:
         """Elements of different shapes, padded at the end of each axis and stacked.
 
         Args:
@@ -128,7 +134,7 @@ class Transformations(abc.ABC):
             )
         )
 
-    def unbatch(self, name: str | None = None) -> Any:
+    def unbatch(self, name: str | None = None) -> _Dataset:
         """The rows of each element as elements."""
         made = _checked(batching.Unbatch(self._node))
         if nodes.tells_spec(made):
@@ -136,8 +142,11 @@ class Transformations(abc.ABC):
         return self._derive(made)
 
     def rebatch(
-        self, batch_size: Any, drop_remainder: bool = False, name: str | None = None
-    ) -> Any:
+        self,
+        batch_size: SupportsIndex | Sequence[SupportsIndex],
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> _Dataset:
         """Batches cut to another size, or to several sizes in turn."""
         sizes = tuple(_sizes(batch_size))
         made = batching.Rebatch(
@@ -147,11 +156,11 @@ class Transformations(abc.ABC):
 
     def shuffle(
         self,
-        buffer_size: Any,
+        buffer_size: SupportsIndex,
         seed: int | None = None,
         reshuffle_each_iteration: bool | None = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> _Dataset:
         """Each element drawn at random from the next `buffer_size` ones.
 
         Args:
@@ -171,10 +180,12 @@ class Transformations(abc.ABC):
         changes = reshuffle_each_iteration is None or argument_checks.flag(
             reshuffle_each_iteration, "reshuffle_each_iteration"
         )
-        order = shuffling.Order(argument_checks.seed(seed), changes)
+        order = seeds.Order(argument_checks.seed(seed), changes)
         return self._derive(shuffling.Shuffle(self._node, size, order))
 
-    def repeat(self, count: Any = None, name: str | None = None) -> Any:
+    def repeat(
+        self, count: SupportsIndex | None = None, name: str | None = None
+    ) -> _Dataset:
         """The elements `count` times; without end if it is None or -1."""
         return self._derive(
             selecting.Repeat(
@@ -183,19 +194,21 @@ class Transformations(abc.ABC):
             )
         )
 
-    def take(self, count: Any, name: str | None = None) -> Any:
+    def take(self, count: SupportsIndex, name: str | None = None) -> _Dataset:
         """The first `count` elements; all for -1."""
         return self._derive(
             selecting.Take(self._node, argument_checks.integer(count, "count"))
         )
 
-    def skip(self, count: Any, name: str | None = None) -> Any:
+    def skip(self, count: SupportsIndex, name: str | None = None) -> _Dataset:
         """All but the first `count` elements; none for -1."""
         return self._derive(
             selecting.Skip(self._node, argument_checks.integer(count, "count"))
         )
 
-    def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Any:
+    def shard(
+        self, num_shards: SupportsIndex, index: SupportsIndex, name: str | None = None
+    ) -> _Dataset:
         """Every `num_shards`-th element, beginning with number `index`.
 
         With `experimental.SHARD_HINT` for both, `AutoShardPolicy.HINT` shards here.
@@ -220,7 +233,9 @@ class Transformations(abc.ABC):
             )
         return self._derive(selecting.Shard(self._node, shards, number))
 
-    def prefetch(self, buffer_size: Any, name: str | None = None) -> Any:
+    def prefetch(
+        self, buffer_size: SupportsIndex | None, name: str | None = None
+    ) -> _Dataset:
         """Read up to `buffer_size` elements ahead, in a thread."""
         size = mapping.AUTOTUNE
         if buffer_size is not None:
@@ -241,7 +256,7 @@ class Transformations(abc.ABC):
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> _Dataset:
         """The elements of the datasets that a function returns, from each in turn.
 
         Args:
@@ -264,24 +279,28 @@ class Transformations(abc.ABC):
         )
         return self._derive(mixing.Interleave(self._node, map_func, cycle, block))
 
-    def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Any:
+    def flat_map(
+        self, map_func: Callable[..., Any], name: str | None = None
+    ) -> _Dataset:
         """The elements of the datasets that `map_func` returns, one after the other."""
         argument_checks.check_function(map_func, "map_func")
         return self._derive(mixing.Interleave(self._node, map_func, 1, 0))
 
-    def concatenate(self, dataset: Any, name: str | None = None) -> Any:
+    def concatenate(self, dataset: _Dataset, name: str | None = None) -> _Dataset:
         """The elements of this dataset, then those of another."""
         other = argument_checks.plan(dataset, "dataset")
         mixing.joined_spec(self._node.spec, other.spec)
         return self._derive(mixing.Concatenate((self._node, other)))
 
-    def cache(self, filename: Any = "", name: str | None = None) -> Any:
+    def cache(
+        self, filename: str | os.PathLike[str] = "", name: str | None = None
+    ) -> _Dataset:
         """Keep the elements of the first iteration, in memory or in a file."""
         if filename:
             return self._derive(cache_files.FileCache(self._node, str(filename)))
         return self._derive(cache_memory.Cache(self._node, cache_memory.Store()))
 
-    def enumerate(self, start: Any = 0, name: str | None = None) -> Any:
+    def enumerate(self, start: SupportsIndex = 0, name: str | None = None) -> _Dataset:
         """Pairs of a number and an element."""
         first = argument_checks.integer(start, "start")
         numbers = arrays.Range(
@@ -291,12 +310,12 @@ class Transformations(abc.ABC):
 
     def window(
         self,
-        size: Any,
-        shift: Any = None,
-        stride: Any = 1,
+        size: SupportsIndex,
+        shift: SupportsIndex | None = None,
+        stride: SupportsIndex = 1,
         drop_remainder: bool = False,
         name: str | None = None,
-    ) -> Any:
+    ) -> _Dataset:
         """Datasets of neighbouring elements; nested as an element is."""
         size = argument_checks.positive(size, "size")
         node = stages.Window(
@@ -319,28 +338,32 @@ class Transformations(abc.ABC):
     def _wrap_window_spec(self, spec: Any) -> Any:
         return elements.map_leaves(lambda s: specs.DatasetSpec(s), spec)
 
-    def take_while(self, predicate: Callable[..., Any], name: Any = None) -> Any:
+    def take_while(
+        self, predicate: Callable[..., Any], name: str | None = None
+    ) -> _Dataset:
         """The elements before the first for which `predicate` is not True."""
         argument_checks.check_function(predicate, "predicate")
         return self._derive(stages.TakeWhile(self._node, predicate))
 
     def scan(
-        self, initial_state: Any, scan_func: Callable[..., Any], name: Any = None
-    ) -> Any:
+        self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
+    ) -> _Dataset:
         """A map that carries a state: ``scan_func(state, element)`` gives both."""
         argument_checks.check_function(scan_func, "scan_func")
         initial = elements.convert(initial_state)
         return self._derive(stages.Scan(self._node, initial, scan_func))
 
-    def unique(self, name: str | None = None) -> Any:
+    def unique(self, name: str | None = None) -> _Dataset:
         """Each element that was not there before."""
         return self._derive(stages.Unique(self._node))
 
-    def ignore_errors(self, log_warning: bool = False, name: Any = None) -> Any:
+    def ignore_errors(
+        self, log_warning: bool = False, name: str | None = None
+    ) -> _Dataset:
         """The elements whose making raises no exception."""
         return self._derive(stages.IgnoreErrors(self._node, log_warning))
 
-    def apply(self, transformation_func: Callable[[Any], Any]) -> Any:
+    def apply(self, transformation_func: Callable[[Self], _Dataset]) -> _Dataset:
         """What a function makes of this dataset."""
         argument_checks.check_function(transformation_func, "transformation_func")
         made = transformation_func(self)
@@ -353,7 +376,7 @@ class Transformations(abc.ABC):
 
     def with_options(
         self, options: dataset_options.Options, name: str | None = None
-    ) -> Any:
+    ) -> _Dataset:
         """The same dataset with options set; later ones win."""
         if not isinstance(options, dataset_options.Options):
             raise TypeError(

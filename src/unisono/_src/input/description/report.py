@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 from unisono._src.input.description import counts, plan_text
 from unisono._src.input.description.plan_text import plural
 from unisono._src.input.plan import nodes
+
+if TYPE_CHECKING:
+    import rich.table
 
 _SHOWN = 4
 _SHOWN_WORKERS = 8
@@ -55,7 +58,7 @@ class InputDescription:
         return f"Input {self.pipeline}: {reads}. {self.rule} {self.remainder}"
 
     @property
-    def table(self) -> Any:
+    def table(self) -> rich.table.Table:
         """A `rich.table.Table`."""
         import rich.table
 

@@ -201,7 +201,7 @@ def shard_files(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
 
 def _rewrite_first(node: nodes.Node, change: Any) -> nodes.Node:
     """Like `nodes.rewrite`, but a changed node is not looked into."""
-    replacement = change(node)
+    replacement: nodes.Node | None = change(node)
     if replacement is not None:
         return replacement
     fields: dict[str, Any] = {}

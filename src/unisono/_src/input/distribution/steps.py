@@ -58,7 +58,8 @@ class Step(NamedTuple):
     def parts(self) -> list[Any]:
         """The part of each replica."""
         if self.bounds is None:
-            return self.batch
+            each: list[Any] = self.batch
+            return each
         return [elements.rows(self.batch, a, b) for a, b in self.bounds]
 
 

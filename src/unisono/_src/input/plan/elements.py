@@ -155,7 +155,7 @@ def _other(array: np.ndarray, given: Any) -> Any:
     return _encoded(array)
 
 
-def _from_sequence(x: Sequence[Any]) -> np.ndarray:
+def _from_sequence(x: Sequence[Any]) -> Any:
     first: Any = x
     while isinstance(first, (list, tuple)) and len(first) and first[0] is not first:
         first = first[0]
@@ -349,7 +349,7 @@ def length(batch: Any) -> int:
         InvalidArgumentError: the sizes differ.
     """
     try:
-        found = {x.shape[0] for x in leaves(batch)}
+        found: set[int] = {x.shape[0] for x in leaves(batch)}
     except (AttributeError, IndexError):
         found = set()
     if len(found) == 1:

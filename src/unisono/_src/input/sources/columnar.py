@@ -183,7 +183,8 @@ class _Records:
 
     def _found(self, indices: list[int]) -> list[bytes]:
         try:
-            return self._source.__getitems__(indices)
+            found: list[bytes] = self._source.__getitems__(indices)
+            return found
         except RuntimeError as e:
             raise _unreadable(self._paths, "ArrayRecord", e) from e
 

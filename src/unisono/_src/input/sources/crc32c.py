@@ -21,7 +21,7 @@ _ROW = 64
 @functools.cache
 def _step() -> np.ndarray:
     """What a byte becomes by passing through the register."""
-    table: Any = np.arange(256, dtype=np.uint32)
+    table: np.ndarray = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         low = (table & 1).astype(bool)
         table = (table >> 1) ^ np.where(low, np.uint32(_POLYNOMIAL), np.uint32(0))

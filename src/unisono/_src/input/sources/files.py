@@ -97,7 +97,8 @@ class Buffered:
 
     def raw(self, count: int) -> bytes:
         try:
-            return self._file.read(count)
+            found: bytes = self._file.read(count)
+            return found
         except (OSError, EOFError, zlib.error) as e:
             raise errors.DataLossError(
                 f"{self.path} is damaged near byte {self.offset}: {e}."

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from typing import Any, BinaryIO, final
 
 import numpy as np
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.sources import crc32c, files
 
 
@@ -38,7 +40,11 @@ class TFRecordWriter:
         options: the compression: None, "", "GZIP" or "ZLIB".
     """
 
-    def __init__(self, path: Any, options: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        options: str | None = None,
+    ) -> None:
         kind = files.check_compression(options)
         raw = open(files.path_of(path), "wb")  # noqa: SIM115
         self._raw = raw
@@ -74,3 +80,6 @@ class TFRecordWriter:
 
     def __exit__(self, *exc: Any) -> None:
         self.close()
+
+
+publish("unisono.io", TFRecordWriter)

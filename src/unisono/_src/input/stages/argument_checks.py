@@ -13,6 +13,9 @@ from unisono._src.foundation import errors, nest
 from unisono._src.input.plan import nodes
 from unisono._src.input.stages import mapping
 
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Paths = Path | Sequence[Path] | np.ndarray
+
 
 def integer(value: Any, what: str) -> int:
     """A whole number, from Python, NumPy or JAX.

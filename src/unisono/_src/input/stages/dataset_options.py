@@ -6,8 +6,9 @@ import abc
 import enum
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.input.stages import argument_checks
 
 
@@ -246,7 +247,7 @@ class _Record(abc.ABC):  # noqa: B024
             f"Cannot set the property {name} on {type(self).__name__}; it has {known}."
         )
 
-    def merged(self, other: Any) -> Any:
+    def merged(self, other: Self) -> Self:
         """A copy in which what was set on `other` wins."""
         made = type(self)()
         for name, value in (*self._given.items(), *other._given.items()):
@@ -283,6 +284,8 @@ class DistributeOptions(_Record):
     DistributeOptions(auto_shard_policy=<AutoShardPolicy.OFF: -1>)
     """
 
+    auto_shard_policy: AutoShardPolicy
+    num_devices: int | None
     _types: ClassVar[Mapping[str, type]] = {
         "auto_shard_policy": AutoShardPolicy,
         "auto_shard": bool,
@@ -300,6 +303,8 @@ class DistributeOptions(_Record):
 class ThreadingOptions(_Record):
     """Accepted for TensorFlow's sake; `map` takes the number of its threads itself."""
 
+    max_intra_op_parallelism: int | None
+    private_threadpool_size: int | None
     _types: ClassVar[Mapping[str, type]] = {
         "max_intra_op_parallelism": int,
         "private_threadpool_size": int,
@@ -362,6 +367,13 @@ class Options(_Record):
         TypeError: an attribute is set to a value of another type.
     """
 
+    autotune: AutotuneOptions
+    dataset_name: str | None
+    deterministic: bool | None
+    experimental_distribute: DistributeOptions
+    experimental_optimization: OptimizationOptions
+    threading: ThreadingOptions
+    worker_processes: int
     _types: ClassVar[Mapping[str, type]] = {
         "autotune": AutotuneOptions,
         "dataset_name": str,
@@ -393,5 +405,17 @@ class Options(_Record):
         """
         if not isinstance(options, Options):
             raise TypeError(f"Expected an Options object, received {options!r}.")
-        made: Options = self.merged(options)
-        return made
+        return self.merged(options)
+
+
+publish("unisono.data", Options, ThreadingOptions)
+publish(
+    "unisono.data.experimental",
+    AutoShardPolicy,
+    AutotuneAlgorithm,
+    AutotuneOptions,
+    DistributeOptions,
+    ExternalStatePolicy,
+    OptimizationOptions,
+)
+publish("unisono.distribute", InputContext, InputOptions, InputReplicationMode)

@@ -35,7 +35,8 @@ def shares(given: Any, what: str, count: int | None = None) -> np.ndarray:
     found = argument_checks.shares(given, what, "class", count).astype(np.float32)
     if not found.sum() > 0:
         raise ValueError(f"{what} must be shares, received {given!r}.")
-    return found / found.sum()
+    total: np.ndarray = found / found.sum()
+    return total
 
 
 def mixture(initial: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.float32]:
@@ -49,7 +50,7 @@ def mixture(initial: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.flo
     >>> kept.tolist(), float(original)
     ([0.0, 1.0], 0.625)
     """
-    ratio = target / (initial + np.finfo(np.float32).tiny)
+    ratio: np.ndarray = target / (initial + np.finfo(np.float32).tiny)
     least, most = ratio.min(), ratio.max()
     if least == most:
         return np.ones_like(ratio), np.float32(1)

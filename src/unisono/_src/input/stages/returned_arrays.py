@@ -80,7 +80,7 @@ def _measure() -> tuple[int, int, int]:
     def nested(count: Any, *more: Any) -> int:
         made = elements.convert((np.empty(2)[1:],))
         found = elements.map_leaves(lambda x: count(x, *more), made)
-        return found[0]
+        return int(found[0])
 
     return plain(), nested(_count_nested, None), nested(_count_owner, False, None)
 

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.foundation import errors
-from unisono._src.input.plan import elements, nodes
+from unisono._src.input.plan import elements, nodes, seeds
 from unisono._src.input.stages import (
     argument_checks,
     choose_by_dataset,
@@ -67,7 +67,7 @@ def _pick(number: Any, weights: Any) -> np.int64:
 
 
 def sampled(
-    inputs: Sequence[nodes.Node], weights: Any, order: shuffling.Order, stop: bool
+    inputs: Sequence[nodes.Node], weights: Any, order: seeds.Order, stop: bool
 ) -> nodes.Node:
     """The elements of inputs that are drawn at random.
 

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras.src.random import seed_generator
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.integrations.keras import positions, saving, scope
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
 from unisono._src.saving.checkpoint import manager, status, worker_meeting
@@ -72,7 +73,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     # Restoring.
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Restore the latest backup, if there is one."""
         if self._input is None:
             raise ValueError(
@@ -125,7 +126,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         if batch:
             self._metrics = self._checkpoint.metrics
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Give metrics the state that they had within the epoch."""
         self._epoch, self._at = epoch, 0
         self.model._initial_epoch = None
@@ -137,7 +138,9 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     # Saving.
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
         """Make a backup, if it is time."""
         done = batch + 1
         self._since += done - self._at
@@ -152,7 +155,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         else:
             self._save(self._epoch, done)
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Make a backup, if it is time."""
         if self.save_freq == "epoch" or self._is_due:
             self._save(epoch + 1, 0)
@@ -164,7 +167,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._checkpoint.metrics = self._metric_values()
         self._manager.save()
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """Remove the backups, unless they are to be kept."""
         self.model._initial_epoch = None
         self._input = None
@@ -187,3 +190,6 @@ class BackupAndRestore(keras.callbacks.Callback):
     def _metric_values(self) -> dict[str, np.ndarray]:
         found = self._metric_variables().items()
         return {name: np.asarray(variable.value) for name, variable in found}
+
+
+publish("unisono.keras.callbacks", BackupAndRestore)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.tpu import topology_proto
 
 RANK = 4
@@ -44,7 +45,7 @@ class Topology:
         self,
         serialized: bytes | None = None,
         mesh_shape: Sequence[int] | None = None,
-        device_coordinates: Any = None,
+        device_coordinates: Sequence[Any] | np.ndarray | None = None,
         device_type: str = "TPU",
     ) -> None:
         if serialized:
@@ -83,12 +84,12 @@ class Topology:
     @property
     def num_tasks(self) -> int:
         """How many processes the devices belong to."""
-        return self._coordinates.shape[0]
+        return int(self._coordinates.shape[0])
 
     @property
     def num_tpus_per_task(self) -> int:
         """How many devices each process has."""
-        return self._coordinates.shape[1]
+        return int(self._coordinates.shape[1])
 
     def task_ordinal_at_coordinates(self, device_coordinates: Sequence[int]) -> int:
         """Which process has the device at these coordinates."""
@@ -158,3 +159,6 @@ def _checked_coordinates(found: Any, shape: np.ndarray) -> np.ndarray:
     if len(rows) != places.shape[0] * places.shape[1]:
         raise ValueError("Two devices in `device_coordinates` have the same place.")
     return places
+
+
+publish("unisono.tpu.experimental", Topology)

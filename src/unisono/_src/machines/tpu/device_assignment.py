@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.machines.tpu.core_grid import Topology
 
 
@@ -24,7 +25,9 @@ class DeviceAssignment:
         ValueError: `topology` is not a `Topology`, or the shape is another one.
     """
 
-    def __init__(self, topology: Topology, core_assignment: Any) -> None:
+    def __init__(
+        self, topology: Topology, core_assignment: Sequence[Any] | np.ndarray
+    ) -> None:
         if not isinstance(topology, Topology):
             raise ValueError(
                 f"topology must be a Topology object, got {type(topology)}"
@@ -54,12 +57,12 @@ class DeviceAssignment:
     @property
     def num_cores_per_replica(self) -> int:
         """How many logical cores a replica has."""
-        return self._cores.shape[1]
+        return int(self._cores.shape[1])
 
     @property
     def num_replicas(self) -> int:
         """How many replicas there are."""
-        return self._cores.shape[0]
+        return int(self._cores.shape[0])
 
     @property
     def core_assignment(self) -> np.ndarray:
@@ -168,7 +171,7 @@ def _room(
             f"computation footprint {footprint} does not fit in TPU topology shape "
             f"{mesh}"
         )
-    counts = (mesh // footprint * stride).tolist()
+    counts: list[int] = (mesh // footprint * stride).tolist()
     if wanted > math.prod(counts):
         raise ValueError(
             f"requested {wanted} replicas but only {math.prod(counts)} replicas with "
@@ -201,12 +204,14 @@ def _start(
     place = np.zeros(len(grid), np.int32)
     for axis in (len(grid) - 1, *range(len(grid) - 1)):
         replica, place[axis] = divmod(replica, grid[axis])
-    return place // stride * shape * stride + place % stride
+    start: np.ndarray = place // stride * shape * stride + place % stride
+    return start
 
 
 def _blocks(starts: Any, shape: np.ndarray, stride: np.ndarray) -> np.ndarray:
     inside = np.indices(shape.tolist()).reshape(len(shape), -1).T * stride
-    return np.asarray(starts, np.int32)[:, None, :] + inside
+    cores: np.ndarray = np.asarray(starts, np.int32)[:, None, :] + inside
+    return cores
 
 
 def _around_holes(
@@ -271,3 +276,6 @@ def _loop(width: int, height: int) -> list[tuple[int, int]]:
         columns = range(1, width)
         found += [(c, row) for c in (columns if row % 2 == 0 else reversed(columns))]
     return [*found, *((0, row) for row in range(height - 1, 0, -1))]
+
+
+publish("unisono.tpu.experimental", DeviceAssignment)

@@ -28,12 +28,13 @@ def _message() -> Any:
 def write(mesh_shape: Sequence[int], coordinates: np.ndarray) -> bytes:
     """The bytes of a topology."""
     tasks, per_task, _ = coordinates.shape
-    return _message()(
+    made: bytes = _message()(
         mesh_shape=mesh_shape,
         num_tasks=tasks,
         num_tpu_devices_per_task=per_task,
         device_coordinates=coordinates.ravel(),
     ).SerializeToString()
+    return made
 
 
 def read(text: bytes) -> tuple[list[int], Any]:

@@ -6,13 +6,14 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import errors
 from unisono._src.foundation.options import VariableAggregation
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import (
     background,
     deferred_restore,
@@ -94,7 +95,11 @@ class Checkpoint(deferred_restore.Noticing):
 
     _checkpoint_takes_attributes = True
 
-    def __init__(self, root: Any = None, **kwargs: Any) -> None:
+    if TYPE_CHECKING:
+        # What was given by name, for type checkers.
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self, root: object = None, **kwargs: object) -> None:
         self._root = root
         self._save_counter: Variable | None = None
         self._background = background.Background()
@@ -315,3 +320,6 @@ class Checkpoint(deferred_restore.Noticing):
                 made = restoring.Restoration(path, self, meeting)
         meeting.finish()
         return made
+
+
+publish("unisono.train", Checkpoint, CheckpointOptions)

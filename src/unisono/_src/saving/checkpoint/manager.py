@@ -8,15 +8,17 @@ import pathlib
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from unisono._src.foundation import errors
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
 from unisono._src.saving.checkpoint import snapshot, worker_meeting
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOptions
 from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
+from unisono._src.state.variables import Variable
 
 _KEPT = "checkpoint.json"
 _HOUR = 3600 * 10**9
@@ -59,7 +61,7 @@ class CheckpointManager:
         max_to_keep: int | None,
         keep_checkpoint_every_n_hours: float | None = None,
         checkpoint_name: str = "ckpt",
-        step_counter: Any = None,
+        step_counter: Variable | None = None,
         checkpoint_interval: int | None = None,
         init_fn: Callable[[], Any] | None = None,
         last_checkpoint_step: int | None = None,
@@ -139,7 +141,7 @@ class CheckpointManager:
 
     def save(
         self,
-        checkpoint_number: Any = None,
+        checkpoint_number: SupportsIndex | Variable | None = None,
         check_interval: bool = True,
         options: CheckpointOptions | None = None,
     ) -> str | None:
@@ -161,7 +163,8 @@ class CheckpointManager:
             return None
 
         def path_of(count: int) -> str:
-            number = count if checkpoint_number is None else int(checkpoint_number)
+            given = checkpoint_number
+            number = count if given is None else int(np.asarray(given))
             return os.path.join(self._directory, f"{self._name}-{number}")
 
         path = self._checkpoint._save(
@@ -265,3 +268,6 @@ class CheckpointManager:
         checksummed_files.flush_one(fresh)
         os.replace(fresh, path)
         checksummed_files.flush_one(self._absolute)
+
+
+publish("unisono.train", CheckpointManager)

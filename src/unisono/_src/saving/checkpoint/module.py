@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import deferred_restore, graph, state_slots
 from unisono._src.saving.format import manifest
 from unisono._src.state.variables import Variable
@@ -68,3 +69,6 @@ class Module(deferred_restore.Noticing):
 
     def _below(self) -> list[Any]:
         return [found.obj for found in graph.walk(self)[1:]]
+
+
+publish("unisono", Module)

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 from unisono._src.foundation import errors
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import array_io, graph, restore_values, snapshot
 from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
 
@@ -91,3 +92,6 @@ def load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
     wanted = {entry.file: entry} if entry.file else {}
     read = array_io.read(path / manifest.ARRAYS, wanted)
     return restore_values.array_of(entry, read.get(entry.file))
+
+
+publish("unisono.train", latest_checkpoint, list_variables, load_variable)

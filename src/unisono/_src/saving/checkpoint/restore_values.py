@@ -172,7 +172,8 @@ def _is_same_kind(old: np.ndarray, new: Any) -> bool:
 
 def _like(array: Any, old: jax.Array) -> jax.Array:
     if array.shape == old.shape and not collectives.is_key(array):
-        return jax.device_put(array, old.sharding)
+        placed: jax.Array = jax.device_put(array, old.sharding)
+        return placed
     return jnp.asarray(array)
 
 

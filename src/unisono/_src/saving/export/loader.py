@@ -14,6 +14,7 @@ from jax import export
 
 from unisono._src.foundation import errors
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import (
     array_io,
     deferred_restore,
@@ -119,7 +120,7 @@ class LoadedFunction:
 
 
 def load(
-    export_dir: str | os.PathLike[str], tags: Any = None, options: Any = None
+    export_dir: str | os.PathLike[str], tags: object = None, options: object = None
 ) -> LoadedObject:
     """Load what `save` exported; none of the model's code is needed.
 
@@ -264,3 +265,6 @@ class _Builder:
         )
         restore_values.assign(made, array)
         return made
+
+
+publish("unisono.saved_model", load)

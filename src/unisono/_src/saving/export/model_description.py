@@ -12,6 +12,7 @@ from unisono._src.foundation.options import VariableAggregation, VariableSynchro
 from unisono._src.saving.format import (
     checkpoint_directory,
     checksummed_files,
+    manifest,
     signed_text,
 )
 
@@ -161,7 +162,5 @@ def _check_number(number: Any, count: int) -> None:
 def _check_file(path: pathlib.Path, saved: Saved) -> None:
     if path.is_symlink() or not path.is_file():
         raise signed_text.damaged(path, "it is missing")
-    if checksummed_files.checksum(path) != checksummed_files.File(
-        saved.size, saved.crc32
-    ):
+    if checksummed_files.checksum(path) != manifest.File(saved.size, saved.crc32):
         raise signed_text.damaged(path, "its checksum does not match its contents")

@@ -16,6 +16,7 @@ from jax import export
 
 from unisono._src.execution import function, specs
 from unisono._src.foundation import ambient, errors, nest
+from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
 from unisono._src.saving.export import model_description
 from unisono._src.saving.export.model_description import Item, Saved
@@ -327,3 +328,6 @@ def _write(
     except BaseException:
         draft.discard()
         raise
+
+
+publish("unisono.saved_model", SaveOptions, save)

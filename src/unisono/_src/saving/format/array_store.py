@@ -85,7 +85,8 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)
+    array: np.ndarray = memory[start : start + size].view(dtype).reshape(shape)
+    return array
 
 
 def write_all(directory: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:

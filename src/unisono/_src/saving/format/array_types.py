@@ -62,7 +62,7 @@ def count(shape: Sequence[Any]) -> int:
     is_shape = isinstance(shape, list | tuple) and len(shape) <= _MOST_AXES
     if not is_shape or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"{str(shape)[:80]} is not a shape")
-    total = math.prod(shape)
+    total: int = math.prod(shape)
     if total > _MOST_ELEMENTS or max(shape, default=0) > _MOST_ELEMENTS:
         raise ValueError(f"{str(shape)[:80]} is larger than any array")
     return total

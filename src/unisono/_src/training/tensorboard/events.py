@@ -28,7 +28,8 @@ def _message() -> Any:
 
 
 def _event(**fields: Any) -> bytes:
-    return _message()(wall_time=time.time(), **fields).SerializeToString()
+    made: bytes = _message()(wall_time=time.time(), **fields).SerializeToString()
+    return made
 
 
 def scalar(name: str, value: float, step: int) -> bytes:

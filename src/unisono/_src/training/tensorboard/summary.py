@@ -6,18 +6,22 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, final
+from typing import Any, SupportsIndex, final
 
 import jax
 import numpy as np
 
 from unisono._src.execution import function
 from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.training.tensorboard import events
 from unisono._src.values import array_operators
 from unisono._src.values.distributed import PerReplica
 from unisono._src.workers import process_group
+
+# A point on a curve: a number, or a variable that counts.
+Step = SupportsIndex | Variable
 
 _DEFAULT_QUEUE = 10
 _DEFAULT_MILLIS = 2 * 60 * 1000
@@ -28,7 +32,7 @@ class _Current(ambient.PerThread):
     """Where summaries of a thread go, and for which step."""
 
     writer: SummaryWriter | None = None
-    step: Any = None
+    step: Step | None = None
     is_recording: Any = True
 
 
@@ -46,7 +50,7 @@ class SummaryWriter:
         self._target = target
 
     @contextlib.contextmanager
-    def as_default(self, step: Any = None) -> Iterator[SummaryWriter]:
+    def as_default(self, step: Step | None = None) -> Iterator[SummaryWriter]:
         """A block in which this thread's summaries go here; flushes at its end.
 
         Args:
@@ -61,7 +65,7 @@ class SummaryWriter:
             _current.writer, _current.step = before
             self.flush()
 
-    def set_as_default(self, step: Any = None) -> None:
+    def set_as_default(self, step: Step | None = None) -> None:
         """Let the summaries of this thread go to this writer from now on."""
         _current.writer = self
         if step is not None:
@@ -127,7 +131,7 @@ def create_noop_writer() -> SummaryWriter:
 
 
 def scalar(
-    name: str, data: Any, step: Any = None, description: str | None = None
+    name: str, data: Any, step: Step | None = None, description: str | None = None
 ) -> bool:
     """Write a number to this thread's default writer; waits until it has been computed.
 
@@ -230,11 +234,24 @@ def flush(writer: SummaryWriter | None = None) -> None:
         target.flush()
 
 
-def get_step() -> Any:
+def get_step() -> Step | None:
     """The default step of this thread, or None."""
     return _current.step
 
 
-def set_step(step: Any) -> None:
+def set_step(step: Step | None) -> None:
     """Set the default step of this thread: a number, or a variable that counts."""
     _current.step = step
+
+
+publish(
+    "unisono.summary",
+    SummaryWriter,
+    create_file_writer,
+    create_noop_writer,
+    flush,
+    record_if,
+    scalar,
+    should_record_summaries,
+)
+publish("unisono.summary.experimental", get_step, set_step)

@@ -1,0 +1,30 @@
+"""Public names of classes and functions: what `help`, tracebacks and pickles say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# The module that defines each; `__module__` no longer tells.
+homes: dict[Any, str] = {}
+
+
+def publish(module: str, *objects: Any, **renamed: Any) -> None:
+    """Let classes and functions say that they come from a public module.
+
+    Each module of ours calls it once for each public module that has names of it.
+
+    Args:
+        module: the public module.
+        *objects: classes and functions that have the same name there.
+        **renamed: others, by their names there.
+
+    >>> def shown(): ...
+    >>> publish("unisono.examples", Example=shown)
+    >>> shown.__module__, shown.__qualname__
+    ('unisono.examples', 'Example')
+    """
+    for name, thing in renamed.items():
+        thing.__name__ = thing.__qualname__ = name
+    for thing in (*objects, *renamed.values()):
+        homes[thing] = thing.__module__
+        thing.__module__ = module
