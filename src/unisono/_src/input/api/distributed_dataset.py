@@ -26,13 +26,13 @@ from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
     batching,
+    carried_options,
     dataset_options,
     map_processes,
     mixing,
     prefetch,
     selecting,
     shuffling,
-    stages,
 )
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -59,9 +59,9 @@ _CHEAP = (
     batching.Batch,
     mixing.Zip,
     mixing.Concatenate,
-    stages.Prefetch,
-    stages.WithOptions,
-    stages.Opaque,
+    prefetch.Prefetch,
+    carried_options.WithOptions,
+    batching.Opaque,
 )
 
 
@@ -173,7 +173,7 @@ class DistributedDataset:
                 "`distribute_datasets_from_function`."
             )
         self._given = dispatch.to_node(dataset)
-        wanted = stages.options_of(self._given)
+        wanted = carried_options.options_of(self._given)
         policy = wanted.experimental_distribute.auto_shard_policy
         self._decision = sharding_rule.decide(self._given, policy)
         _check_batched(self._given, self._share)
@@ -250,9 +250,9 @@ class DistributedDataset:
     def _open(self) -> prefetch.Ahead:
         """The steps, placed; read ahead where that pays."""
         node, wanted = self._node, self._steps_ahead
-        while isinstance(node, (stages.Prefetch, stages.WithOptions)):
+        while isinstance(node, (prefetch.Prefetch, carried_options.WithOptions)):
             # One thread for both.
-            if isinstance(node, stages.Prefetch):
+            if isinstance(node, prefetch.Prefetch):
                 wanted = max(wanted, node.size)
             node = node.parent
         return self._placed(self._steps(node), node, 0 if is_cheap(node) else wanted)
@@ -387,7 +387,7 @@ def _made(dataset_fn: Any, context: dataset_options.InputContext) -> nodes.Node:
             f"received {type(made).__name__}."
         )
     node = dispatch.to_node(made)
-    processes = stages.options_of(node).worker_processes
+    processes = carried_options.options_of(node).worker_processes
     return map_processes.prepared(node, processes)
 
 

@@ -18,13 +18,17 @@ from unisono._src.input.stages import (
     batching,
     cache_files,
     cache_memory,
+    carried_options,
     dataset_options,
+    filtering,
     mapping,
     mixing,
     padding,
+    prefetch,
+    scanning,
     selecting,
     shuffling,
-    stages,
+    windowing,
 )
 
 
@@ -66,7 +70,7 @@ class Transformations(abc.ABC):
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """The elements for which `predicate` returns True."""
         argument_checks.check_function(predicate, "predicate")
-        return self._derive(mapping.Filter(self._node, predicate))
+        return self._derive(filtering.Filter(self._node, predicate))
 
     def batch(
         self,
@@ -93,7 +97,7 @@ class Transformations(abc.ABC):
             self._node, size, argument_checks.flag(drop_remainder, "drop_remainder")
         )
         if num_parallel_calls is not None:
-            return self._derive(stages.Opaque(made))
+            return self._derive(batching.Opaque(made))
         return self._derive(made)
 
     def padded_batch(
@@ -230,7 +234,7 @@ class Transformations(abc.ABC):
                 f"buffer_size must be >= 0 or AUTOTUNE, received {buffer_size}."
             )
         return self._derive(
-            stages.Prefetch(self._node, 2 if size == mapping.AUTOTUNE else size)
+            prefetch.Prefetch(self._node, 2 if size == mapping.AUTOTUNE else size)
         )
 
     def interleave(
@@ -297,7 +301,7 @@ class Transformations(abc.ABC):
     ) -> Any:
         """Datasets of neighbouring elements; nested as an element is."""
         size = argument_checks.positive(size, "size")
-        node = stages.Window(
+        node = windowing.Window(
             self._node,
             size,
             size if shift is None else argument_checks.positive(shift, "shift"),
@@ -320,7 +324,7 @@ class Transformations(abc.ABC):
     def take_while(self, predicate: Callable[..., Any], name: Any = None) -> Any:
         """The elements before the first for which `predicate` is not True."""
         argument_checks.check_function(predicate, "predicate")
-        return self._derive(stages.TakeWhile(self._node, predicate))
+        return self._derive(filtering.TakeWhile(self._node, predicate))
 
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: Any = None
@@ -328,15 +332,15 @@ class Transformations(abc.ABC):
         """A map that carries a state: ``scan_func(state, element)`` gives both."""
         argument_checks.check_function(scan_func, "scan_func")
         initial = elements.convert(initial_state)
-        return self._derive(stages.Scan(self._node, initial, scan_func))
+        return self._derive(scanning.Scan(self._node, initial, scan_func))
 
     def unique(self, name: str | None = None) -> Any:
         """Each element that was not there before."""
-        return self._derive(stages.Unique(self._node))
+        return self._derive(filtering.Unique(self._node))
 
     def ignore_errors(self, log_warning: bool = False, name: Any = None) -> Any:
         """The elements whose making raises no exception."""
-        return self._derive(stages.IgnoreErrors(self._node, log_warning))
+        return self._derive(filtering.IgnoreErrors(self._node, log_warning))
 
     def apply(self, transformation_func: Callable[[Any], Any]) -> Any:
         """What a function makes of this dataset."""
@@ -359,7 +363,9 @@ class Transformations(abc.ABC):
             )
         # A copy: what the user changes afterwards must not reach this dataset.
         return self._derive(
-            stages.WithOptions(self._node, dataset_options.Options().merged(options))
+            carried_options.WithOptions(
+                self._node, dataset_options.Options().merged(options)
+            )
         )
 
 

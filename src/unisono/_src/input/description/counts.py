@@ -8,23 +8,26 @@ from typing import Any
 
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
+    asserting,
     batching,
     cache_files,
     cache_memory,
+    carried_options,
     file_listing,
+    filtering,
     grouping,
     mapping,
     mixing,
+    prefetch,
     selecting,
     shuffling,
-    stages,
 )
 
 _SAME = (
-    stages.Prefetch,
-    stages.WithOptions,
-    stages.Opaque,
-    stages.AssertCardinality,
+    prefetch.Prefetch,
+    carried_options.WithOptions,
+    batching.Opaque,
+    asserting.AssertCardinality,
     cache_memory.Cache,
 )
 # More than anyone counts: the batches of something endless.
@@ -160,7 +163,7 @@ class Dropped:
 _COUNTS = (
     nodes.Selecting,
     mapping.Map,
-    mapping.Filter,
+    filtering.Filter,
     batching.Batching,
     batching.Rebatch,
     batching.Unbatch,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from unisono._src.input.plan import nodes
 from unisono._src.input.stages import (
+    batching,
     choose_by_dataset,
     file_listing,
     resampling,
     selecting,
-    stages,
 )
 
 # Longer texts of several datasets that are mixed, and of a whole plan, are cut.
@@ -34,7 +34,7 @@ def text(node: nodes.Node) -> str:
     end: nodes.Node | None = node
     while end is not None:
         # It changes what is known about the batch in front of it, not the batch.
-        if not isinstance(end, stages.Opaque):
+        if not isinstance(end, batching.Opaque):
             names.append(_name(end))
         end = _before(end)
     names.reverse()

@@ -1,4 +1,4 @@
-"""`map` and `filter`: a user's function applied to every element."""
+"""`map`: a user's function applied to every element."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import os
 import time
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.input.plan import cursors, elements, nodes
@@ -284,71 +282,3 @@ def _merged(a: Any, b: Any) -> Any:
         return specs.TensorSpec(None, a.dtype)
     shape = [x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)]
     return specs.TensorSpec(shape, a.dtype)
-
-
-class _Filtered(cursors.Called):
-    def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
-        super().__init__(source)
-        self._predicate = predicate
-
-    def read(self, count: int) -> list[Any]:
-        found: list[Any] = []
-        while len(found) < count:
-            wanted = count - len(found)
-            seen = 0
-            block = self._block(wanted)
-            try:
-                for element in block:
-                    seen += 1
-                    if truth(self._predicate, element):
-                        found.append(element)
-            except BaseException:
-                self._keep(block)
-                raise
-            if seen < wanted:
-                break
-        return found
-
-    def skip(self, count: int) -> int:
-        # Which elements there are only the predicate knows.
-        return cursors.Cursor.skip(self, count)
-
-
-def truth(predicate: Callable[..., Any], element: Any) -> bool:
-    """What a predicate says of an element.
-
-    Raises:
-        ValueError: it did not return one boolean.
-    """
-    answer = call(predicate, element)
-    array = np.asarray(answer)
-    if array.ndim or array.dtype != np.bool_:
-        raise ValueError(
-            "Invalid `predicate`. `predicate` must return a single boolean, received "
-            f"{answer!r}."
-        )
-    return bool(array)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Filter(nodes.Unary):
-    """The elements for which a predicate holds."""
-
-    predicate: Callable[..., Any]
-
-    def cursor(self) -> cursors.Cursor:
-        """Ask the predicate of each."""
-        return _Filtered(self.parent.cursor(), self.predicate)
-
-    @property
-    def cardinality(self) -> int:
-        """Unknown before it has run."""
-        return nodes.UNKNOWN
-
-    @property
-    def is_fresh(self) -> bool:
-        """That of the parent."""
-        return self.parent.is_fresh
-
-    def __str__(self) -> str:
-        return f"Filter({getattr(self.predicate, '__name__', 'predicate')})"
