@@ -6,8 +6,8 @@ import sys
 import textwrap
 
 LOADED_LATER = (
-    "flax", "grain", "greenlet", "keras", "optax", "orbax", "ray", "rich",
-    "tensorstore",
+    "flax", "google_crc32c", "grain", "greenlet", "keras", "optax", "orbax", "ray",
+    "rich", "tensorstore",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ MAX_FUNCTION_LINES = 50
 # Loaded on first use, so that `import unisono` costs no more than jax and numpy.
 LOADED_ON_FIRST_USE = frozenset(
     {"absl", "etils", "flax", "grain", "greenlet", "keras", "optax", "orbax", "ray"}
-    | {"rich", "tensorstore", "typer"}
+    | {"google_crc32c", "rich", "tensorstore", "typer"}
     | {"googleapiclient", "kubernetes", "mpi4py"}  # Clients of a cluster's services.
 )
 
