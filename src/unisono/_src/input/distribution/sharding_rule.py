@@ -73,13 +73,8 @@ def batch_size(node: nodes.Node) -> int | None:
 
 def _may_be_static(node: nodes.Node) -> bool:
     """Whether asking for the spec can tell more; it may call a user's function."""
-    return drops_smaller(node) is not False
-
-
-def drops_smaller(node: nodes.Node) -> bool | None:
-    """Whether the last `batch` drops one that is not full; None if there is none."""
     last = next((n for n in nodes.walk(node) if isinstance(n, BATCHES)), None)
-    return None if last is None else last.drop
+    return last is None or last.drop
 
 
 def before_selection(node: nodes.Node) -> nodes.Node:
