@@ -29,6 +29,7 @@ from unisono._src.input.stages import (
     carried_options,
     dataset_options,
     map_processes,
+    mapping,
     mixing,
     prefetch,
     selecting,
@@ -280,10 +281,12 @@ class DistributedDataset:
         return prefetch.Ahead(placed, size, "input pipeline", nice)
 
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
+        # Steps are copied as they are placed, but workers that agree wait with some.
+        is_placed = self._share.workers == 1 or self._by_data
+        source = mapping.lent(node) if is_placed else node.cursor()
         if self._share.is_single:
-            return steps.Whole(node.cursor())
-        size, common = self._decision.size, self._by_data
-        return steps.Cut(node.cursor(), self._share, size, common)
+            return steps.Whole(source)
+        return steps.Cut(source, self._share, self._decision.size, self._by_data)
 
 
 _PER_WORKER = dataset_options.InputReplicationMode.PER_WORKER

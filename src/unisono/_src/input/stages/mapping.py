@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from unisono._src.execution import specs
 from unisono._src.input.plan import cursors, elements, nodes
-from unisono._src.input.stages import returned_arrays
 
 AUTOTUNE = -1
 # A function that takes less than this gains nothing from threads.
@@ -40,22 +41,37 @@ def apply(fn: Callable[..., Any], element: Any) -> Any:
     if isinstance(result, list):
         # Here, and only here, a list is structure to TensorFlow as well.
         result = tuple(result)
-    made = elements.convert(result)
-    del result
-    return returned_arrays.settled(made, element)
+    return elements.convert(result)
+
+
+def apply_and_copy(fn: Callable[..., Any], element: Any) -> Any:
+    """The same in memory of its own: a function may fill one array again and again."""
+    made = apply(fn, element)
+    if type(made) is np.ndarray:
+        return made.copy()
+    return elements.map_leaves(elements.owned, made)
 
 
 class _Mapped(cursors.Called):
-    """One after the other."""
+    """One after the other.
 
-    def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
+    Args:
+        source: gives the elements.
+        fn: the user's function.
+        is_lent: whether who reads a single element has copied it before the next read.
+    """
+
+    def __init__(
+        self, source: cursors.Cursor, fn: Callable[..., Any], is_lent: bool = False
+    ) -> None:
         super().__init__(source)
-        self._fn = fn
+        self._fn, self._is_lent = fn, is_lent
 
     def read(self, count: int) -> list[Any]:
         fn, block = self._fn, self._block(count)
+        make = apply if self._is_lent and count == 1 else apply_and_copy
         try:
-            return [apply(fn, element) for element in block]
+            return [make(fn, element) for element in block]
         except BaseException:
             self._keep(block)
             raise
@@ -120,7 +136,7 @@ class _Threaded(cursors.Cursor):
                 return
             if not len(block):
                 return
-            self._waiting.append(self._pool.submit(apply, self._fn, block[0]))
+            self._waiting.append(self._pool.submit(apply_and_copy, self._fn, block[0]))
 
     def get_state(self) -> dict[str, Any]:
         return {"trail": self._trail.before(self._given)}
@@ -164,7 +180,7 @@ class _Tuned(cursors.Derived):
             if not one:
                 return found
             start = time.perf_counter()
-            found.append(apply(self._fn, one[0]))
+            found.append(apply_and_copy(self._fn, one[0]))
             self._took.append(time.perf_counter() - start)
         if len(self._took) == _SAMPLES:
             slow = sorted(self._took)[_SAMPLES // 2] > _WORTH_A_THREAD
@@ -228,6 +244,13 @@ class Map(nodes.Unary):
 
     def __str__(self) -> str:
         return f"Map({getattr(self.fn, '__name__', type(self.fn).__name__)})"
+
+
+def lent(node: nodes.Node) -> cursors.Cursor:
+    """The cursor of a plan, for who copies each element before reading the next."""
+    if type(node) is Map and node.parallel in (None, 1):
+        return _Mapped(node.parent.cursor(), node.fn, is_lent=True)
+    return node.cursor()
 
 
 def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:

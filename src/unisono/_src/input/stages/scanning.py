@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unisono._src.input.plan import cursors, elements, nodes
-from unisono._src.input.stages import mapping, returned_arrays
+from unisono._src.input.stages import mapping
 
 
 def _saved(x: Any) -> dict[str, Any]:
@@ -39,8 +39,7 @@ class _Scanned(cursors.Called):
         try:
             for element in block:
                 self._state, out = self._node.call(self._state, element)
-                found.append(returned_arrays.settled(out, element))
-                del out
+                found.append(elements.map_leaves(elements.owned, out))
         except BaseException:
             self._keep(block)
             raise
