@@ -58,6 +58,7 @@ def test_the_two_rules_are_told():
     assert chunks.rule.startswith("AUTO means DATA here: no files.")
     fixed = described(4, with_policy(batched, Policy.OFF))
     assert "fixed sizes, from a global batch of 6" in fixed.rule
+    assert fixed.rule.startswith("The policy is OFF.")
     assert fixed.rows[0].parts == "rows [0:2], [2:4], [4:5], [5:6] of 6"
     assert described(1, batched).rows[0].parts == "all"
     mapped = described(4, batched.map(lambda x: x).repeat())

@@ -115,7 +115,8 @@ def _parts(split: _Split, worker: int) -> str:
 def _rule(split: _Split) -> str:
     if split.share.is_single:
         return "One replica: elements are not split."
-    decision, told = split.decision, ""
+    decision = split.decision
+    told = f"The policy is {decision.kind.name}. "
     if decision.policy == Policy.AUTO:
         has = "there are files to deal" if decision.kind == Policy.FILE else "no files"
         told = f"AUTO means {decision.kind.name} here: {has}. "
