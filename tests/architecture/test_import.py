@@ -6,7 +6,8 @@ import sys
 import textwrap
 
 LOADED_LATER = (
-    "flax", "google.protobuf", "grain", "greenlet", "keras", "optax", "orbax", "ray",
+    "flax", "google.protobuf", "google_crc32c", "grain", "greenlet", "keras", "optax",
+    "orbax", "ray",
     "rich", "tensorstore",
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ MAX_FUNCTION_LINES = 50
 LOADED_ON_FIRST_USE = frozenset(
     {"absl", "etils", "flax", "grain", "greenlet", "keras", "optax", "orbax", "ray"}
     | {"google"}  # Protocol Buffers.
-    | {"rich", "tensorstore", "typer"}
+    | {"google_crc32c", "rich", "tensorstore", "typer"}
     | {"googleapiclient", "kubernetes", "mpi4py"}  # Clients of a cluster's services.
 )
 

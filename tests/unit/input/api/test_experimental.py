@@ -50,6 +50,20 @@ def test_a_function_has_tensorflow_s_arguments(name):
     assert told == SIGNATURES[name]
 
 
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_function_tells_its_name_and_what_it_does(name):
+    found = getattr(E, name)
+    assert found.__name__ == name
+    assert found.__doc__.endswith(".") or "\n" in found.__doc__
+
+
+def test_wrong_arguments_are_refused_where_they_are_written():
+    with pytest.raises(TypeError, match="scan_func"):
+        E.scan(np.int64(0))
+    with pytest.raises(TypeError, match="name"):
+        E.Counter(name="numbers")
+
+
 def numbers(dataset):
     return [np.asarray(x).tolist() for x in dataset]
 

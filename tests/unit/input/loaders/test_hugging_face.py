@@ -1,5 +1,6 @@
 """Tables and streams of Hugging Face: types, gaps, positions."""
 
+import datetime
 import re
 
 import numpy as np
@@ -49,6 +50,28 @@ def test_types_are_those_of_the_table():
     streamed = Dataset.from_loader(small.to_iterable_dataset())
     assert streamed.element_spec["y"].dtype == np.float32
     assert streamed.element_spec == Dataset.from_loader(small).element_spec
+
+
+def test_text_keeps_its_zero_bytes():
+    texts = [b"a\0", b"", b"\0\0"]
+    given = table(t=texts)
+    for loader in (given, given.to_iterable_dataset()):
+        (batch,) = Dataset.from_loader(loader).batch(3)
+        assert batch["t"].tolist() == texts
+
+
+def test_dates_name_their_column():
+    given = table(fine=[1], when=[datetime.date(2020, 1, 1)])
+    for loader in (given, given.to_iterable_dataset()):
+        with pytest.raises(TypeError, match=r"column 'when'.*datetime\.date"):
+            list(Dataset.from_loader(loader))
+
+
+def test_columns_that_a_table_hides_are_not_read():
+    given = table(a=[1, 2], b=[3, 4])
+    given.set_format(None, columns=["b"])
+    (batch,) = Dataset.from_loader(given).batch(2)
+    assert {name: x.tolist() for name, x in batch.items()} == {"b": [3, 4]}
 
 
 @pytest.mark.parametrize("n", COUNTS)

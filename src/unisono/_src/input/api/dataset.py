@@ -21,6 +21,8 @@ from unisono._src.input.plan import elements, nodes, seeds
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
     argument_checks,
+    asserting,
+    carried_options,
     dataset_options,
     map_processes,
     mapping,
@@ -29,7 +31,6 @@ from unisono._src.input.stages import (
     sampling,
     saved_shards,
     shuffling,
-    stages,
 )
 
 INFINITE_CARDINALITY = nodes.INFINITE
@@ -325,7 +326,7 @@ class Dataset(buckets.Groupings["Dataset"]):
 
     def options(self) -> dataset_options.Options:
         """The options that were set, merged."""
-        return stages.options_of(self._node)
+        return carried_options.options_of(self._node)
 
     def __len__(self) -> int:
         return nodes.known_length(self._node.cardinality)
@@ -423,7 +424,7 @@ def cardinality(dataset: Dataset) -> np.int64:
 def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset]:
     """For `Dataset.apply`: states how many elements there are; checked at the end."""
     expected = argument_checks.integer(expected_cardinality, "expected_cardinality")
-    return lambda dataset: Dataset(stages.AssertCardinality(dataset._node, expected))
+    return lambda dataset: Dataset(asserting.AssertCardinality(dataset._node, expected))
 
 
 publish("unisono.data", Dataset)

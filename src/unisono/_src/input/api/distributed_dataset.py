@@ -28,13 +28,14 @@ from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
     batching,
+    carried_options,
     dataset_options,
     map_processes,
+    mapping,
     mixing,
     prefetch,
     selecting,
     shuffling,
-    stages,
 )
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -61,9 +62,9 @@ _CHEAP = (
     batching.Batch,
     mixing.Zip,
     mixing.Concatenate,
-    stages.Prefetch,
-    stages.WithOptions,
-    stages.Opaque,
+    prefetch.Prefetch,
+    carried_options.WithOptions,
+    batching.Opaque,
 )
 
 
@@ -281,7 +282,7 @@ class DistributedBatches(DistributedDataset):
                 "`distribute_datasets_from_function`."
             )
         given = dispatch.to_node(dataset)
-        wanted = stages.options_of(given)
+        wanted = carried_options.options_of(given)
         policy = wanted.experimental_distribute.auto_shard_policy
         self._decision = sharding_rule.decide(given, policy)
         self._by_data = self._decision.kind == dataset_options.AutoShardPolicy.DATA
@@ -319,18 +320,20 @@ class DistributedBatches(DistributedDataset):
     def _open(self) -> prefetch.Ahead:
         """The steps, placed; read ahead where that pays."""
         node, wanted = self._node, self._steps_ahead
-        while isinstance(node, (stages.Prefetch, stages.WithOptions)):
+        while isinstance(node, (prefetch.Prefetch, carried_options.WithOptions)):
             # One thread for both.
-            if isinstance(node, stages.Prefetch):
+            if isinstance(node, prefetch.Prefetch):
                 wanted = max(wanted, node.size)
             node = node.parent
         return self._placed(self._steps(node), node, 0 if is_cheap(node) else wanted)
 
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
+        # Steps are copied as they are placed, but workers that agree wait with some.
+        is_placed = self._share.workers == 1 or self._by_data
+        source = mapping.lent(node) if is_placed else node.cursor()
         if self._share.is_single:
-            return steps.Whole(node.cursor())
-        size, common = self._decision.size, self._by_data
-        return steps.Cut(node.cursor(), self._share, size, common)
+            return steps.Whole(source)
+        return steps.Cut(source, self._share, self._decision.size, self._by_data)
 
 
 _PER_WORKER = dataset_options.InputReplicationMode.PER_WORKER
@@ -424,7 +427,7 @@ def _made(dataset_fn: Any, context: dataset_options.InputContext) -> nodes.Node:
             f"received {type(made).__name__}."
         )
     node = dispatch.to_node(made)
-    processes = stages.options_of(node).worker_processes
+    processes = carried_options.options_of(node).worker_processes
     return map_processes.prepared(node, processes)
 
 

@@ -5,11 +5,9 @@ Those without a dataset among their arguments give a function for `Dataset.apply
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
-
-import numpy as np
-from jax.typing import DTypeLike
+import inspect
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from unisono._src.execution import specs
 from unisono._src.foundation.public_names import publish
@@ -19,50 +17,76 @@ from unisono._src.input.sources import tfrecord_writer
 from unisono._src.input.stages import argument_checks
 
 Apply = Callable[[Dataset], Dataset]
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+# Arguments that only the methods have.
+_NEWER = frozenset({"self", "name", "wait", "rerandomize_each_iteration"})
 
 
-def bucket_by_sequence_length(
-    element_length_func: Callable[..., Any],
-    bucket_boundaries: Sequence[int],
-    bucket_batch_sizes: Sequence[int],
-    padded_shapes: Any = None,
-    padding_values: Any = None,
-    pad_to_bucket_boundary: bool = False,
-    no_padding: bool = False,
-    drop_remainder: bool = False,
-) -> Apply:
-    """For `Dataset.apply`: `Dataset.bucket_by_sequence_length`."""
-    return lambda dataset: dataset.bucket_by_sequence_length(
-        element_length_func,
-        bucket_boundaries,
-        bucket_batch_sizes,
-        padded_shapes,
-        padding_values,
-        pad_to_bucket_boundary,
-        no_padding,
-        drop_remainder,
-    )
+def _same(name: str, method: Callable[_P, _R], **defaults: Any) -> Callable[_P, _R]:
+    """The function of a static method; some arguments may have other defaults."""
+    signature = _signature(method, defaults)
+
+    def function(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return method(*given.args, **given.kwargs)
+
+    return _presented(function, name, f"`Dataset.{method.__name__}`.", signature)
 
 
-def choose_from_datasets(
-    datasets: Sequence[Dataset],
-    choice_dataset: Dataset,
-    stop_on_empty_dataset: bool = False,
-) -> Dataset:
-    """`Dataset.choose_from_datasets`, which goes on after a dataset that ended."""
-    return Dataset.choose_from_datasets(datasets, choice_dataset, stop_on_empty_dataset)
+def _applied(
+    name: str, method: Callable[Concatenate[Any, _P], Any]
+) -> Callable[_P, Apply]:
+    """The function that gives a function for `Dataset.apply`, which calls a method."""
+    signature = _signature(method, {}).replace(return_annotation=Apply)
+
+    def function(*args: _P.args, **kwargs: _P.kwargs) -> Apply:
+        signature.bind(*args, **kwargs)
+        return lambda dataset: method(dataset, *args, **kwargs)
+
+    told = f"For `Dataset.apply`: `Dataset.{method.__name__}`."
+    return _presented(function, name, told, signature)
 
 
-def Counter(
-    start: SupportsIndex = 0, step: SupportsIndex = 1, dtype: DTypeLike = np.int64
-) -> Dataset:
-    """`Dataset.counter`."""
-    return Dataset.counter(start, step, dtype)
+def _signature(method: Any, defaults: dict[str, Any]) -> inspect.Signature:
+    known = inspect.signature(method)
+    kept = [
+        p.replace(default=defaults.get(p.name, p.default))
+        for p in known.parameters.values()
+        if p.name not in _NEWER
+    ]
+    return known.replace(parameters=kept)
 
 
-def enumerate_dataset(start: SupportsIndex = 0) -> Apply:
-    """For `Dataset.apply`: `Dataset.enumerate`."""
-    return lambda dataset: dataset.enumerate(start)
+def _presented(
+    function: Callable[_P, _R], name: str, told: str, signature: inspect.Signature
+) -> Callable[_P, _R]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = told
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
+
+
+Counter = _same("Counter", Dataset.counter)
+load = _same("load", Dataset.load)
+sample_from_datasets = _same("sample_from_datasets", Dataset.sample_from_datasets)
+# This one goes on after a dataset that ended.
+choose_from_datasets = _same(
+    "choose_from_datasets", Dataset.choose_from_datasets, stop_on_empty_dataset=False
+)
+
+bucket_by_sequence_length = _applied(
+    "bucket_by_sequence_length", Dataset.bucket_by_sequence_length
+)
+enumerate_dataset = _applied("enumerate_dataset", Dataset.enumerate)
+group_by_window = _applied("group_by_window", Dataset.group_by_window)
+ignore_errors = _applied("ignore_errors", Dataset.ignore_errors)
+rejection_resample = _applied("rejection_resample", Dataset.rejection_resample)
+scan = _applied("scan", Dataset.scan)
+take_while = _applied("take_while", Dataset.take_while)
+unbatch = _applied("unbatch", Dataset.unbatch)
+unique = _applied("unique", Dataset.unique)
 
 
 def get_next_as_optional(iterator: iterators.PositionedIterator) -> iterators.Optional:
@@ -84,55 +108,6 @@ def get_single_element(dataset: Dataset) -> Any:
     return dataset.get_single_element()
 
 
-def group_by_window(
-    key_func: Callable[..., Any],
-    reduce_func: Callable[[Any, Any], Any],
-    window_size: SupportsIndex | None = None,
-    window_size_func: Callable[[Any], Any] | None = None,
-) -> Apply:
-    """For `Dataset.apply`: `Dataset.group_by_window`."""
-    return lambda dataset: dataset.group_by_window(
-        key_func, reduce_func, window_size, window_size_func
-    )
-
-
-def ignore_errors(log_warning: bool = False) -> Apply:
-    """For `Dataset.apply`: `Dataset.ignore_errors`."""
-    return lambda dataset: dataset.ignore_errors(log_warning)
-
-
-def load(
-    path: argument_checks.Path,
-    element_spec: Any = None,
-    compression: str | None = None,
-    reader_func: Callable[[Dataset], Dataset] | None = None,
-) -> Dataset:
-    """`Dataset.load`."""
-    return Dataset.load(path, element_spec, compression, reader_func)
-
-
-def rejection_resample(
-    class_func: Callable[..., Any],
-    target_dist: Sequence[float] | np.ndarray,
-    initial_dist: Sequence[float] | np.ndarray | None = None,
-    seed: int | None = None,
-) -> Apply:
-    """For `Dataset.apply`: `Dataset.rejection_resample`."""
-    return lambda dataset: dataset.rejection_resample(
-        class_func, target_dist, initial_dist, seed
-    )
-
-
-def sample_from_datasets(
-    datasets: Sequence[Dataset],
-    weights: Sequence[float] | np.ndarray | Dataset | None = None,
-    seed: int | None = None,
-    stop_on_empty_dataset: bool = False,
-) -> Dataset:
-    """`Dataset.sample_from_datasets`."""
-    return Dataset.sample_from_datasets(datasets, weights, seed, stop_on_empty_dataset)
-
-
 def save(
     dataset: Dataset,
     path: argument_checks.Path,
@@ -142,26 +117,6 @@ def save(
 ) -> None:
     """`Dataset.save`."""
     dataset.save(path, compression, shard_func, checkpoint_args)
-
-
-def scan(initial_state: Any, scan_func: Callable[..., Any]) -> Apply:
-    """For `Dataset.apply`: `Dataset.scan`."""
-    return lambda dataset: dataset.scan(initial_state, scan_func)
-
-
-def take_while(predicate: Callable[..., Any]) -> Apply:
-    """For `Dataset.apply`: `Dataset.take_while`."""
-    return lambda dataset: dataset.take_while(predicate)
-
-
-def unbatch() -> Apply:
-    """For `Dataset.apply`: `Dataset.unbatch`."""
-    return lambda dataset: dataset.unbatch()
-
-
-def unique() -> Apply:
-    """For `Dataset.apply`: `Dataset.unique`."""
-    return lambda dataset: dataset.unique()
 
 
 class TFRecordWriter:

@@ -19,13 +19,17 @@ from unisono._src.input.stages import (
     batching,
     cache_files,
     cache_memory,
+    carried_options,
     dataset_options,
+    filtering,
     mapping,
     mixing,
     padding,
+    prefetch,
+    scanning,
     selecting,
     shuffling,
-    stages,
+    windowing,
 )
 
 # What the methods give: `Dataset`, which is made of this class.
@@ -72,7 +76,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     ) -> _Dataset:
         """The elements for which `predicate` returns True."""
         argument_checks.check_function(predicate, "predicate")
-        return self._derive(mapping.Filter(self._node, predicate))
+        return self._derive(filtering.Filter(self._node, predicate))
 
     def batch(
         self,
@@ -99,7 +103,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             self._node, size, argument_checks.flag(drop_remainder, "drop_remainder")
         )
         if num_parallel_calls is not None:
-            return self._derive(stages.Opaque(made))
+            return self._derive(batching.Opaque(made))
         return self._derive(made)
 
     def padded_batch(
@@ -245,7 +249,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
                 f"buffer_size must be >= 0 or AUTOTUNE, received {buffer_size}."
             )
         return self._derive(
-            stages.Prefetch(self._node, 2 if size == mapping.AUTOTUNE else size)
+            prefetch.Prefetch(self._node, 2 if size == mapping.AUTOTUNE else size)
         )
 
     def interleave(
@@ -318,7 +322,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     ) -> _Dataset:
         """Datasets of neighbouring elements; nested as an element is."""
         size = argument_checks.positive(size, "size")
-        node = stages.Window(
+        node = windowing.Window(
             self._node,
             size,
             size if shift is None else argument_checks.positive(shift, "shift"),
@@ -343,7 +347,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     ) -> _Dataset:
         """The elements before the first for which `predicate` is not True."""
         argument_checks.check_function(predicate, "predicate")
-        return self._derive(stages.TakeWhile(self._node, predicate))
+        return self._derive(filtering.TakeWhile(self._node, predicate))
 
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
@@ -351,17 +355,17 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         """A map that carries a state: ``scan_func(state, element)`` gives both."""
         argument_checks.check_function(scan_func, "scan_func")
         initial = elements.convert(initial_state)
-        return self._derive(stages.Scan(self._node, initial, scan_func))
+        return self._derive(scanning.Scan(self._node, initial, scan_func))
 
     def unique(self, name: str | None = None) -> _Dataset:
         """Each element that was not there before."""
-        return self._derive(stages.Unique(self._node))
+        return self._derive(filtering.Unique(self._node))
 
     def ignore_errors(
         self, log_warning: bool = False, name: str | None = None
     ) -> _Dataset:
         """The elements whose making raises no exception."""
-        return self._derive(stages.IgnoreErrors(self._node, log_warning))
+        return self._derive(filtering.IgnoreErrors(self._node, log_warning))
 
     def apply(self, transformation_func: Callable[[Self], _Dataset]) -> _Dataset:
         """What a function makes of this dataset."""
@@ -384,7 +388,9 @@ class Transformations(abc.ABC, Generic[_Dataset]):
             )
         # A copy: what the user changes afterwards must not reach this dataset.
         return self._derive(
-            stages.WithOptions(self._node, dataset_options.Options().merged(options))
+            carried_options.WithOptions(
+                self._node, dataset_options.Options().merged(options)
+            )
         )
 
 

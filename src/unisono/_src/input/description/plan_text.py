@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from unisono._src.input.plan import nodes
-from unisono._src.input.stages import (
-    choose_by_dataset,
-    file_listing,
-    resampling,
-    selecting,
-    stages,
-)
+from unisono._src.input.stages import batching, file_listing, selecting
 
-# Longer texts of several datasets that are mixed, and of a whole plan, are cut.
+# A longer text of several datasets that are mixed is left out.
 _LONG_MIX = 100
-_LONG = 200
-_ENDS = 3
 
 
 def plural(count: int, what: str) -> str:
@@ -29,48 +21,23 @@ def plural(count: int, what: str) -> str:
 
 
 def text(node: nodes.Node) -> str:
-    """The plan from its source to its end; the middle of a long one is left out."""
-    names: list[str] = []
-    end: nodes.Node | None = node
-    while end is not None:
+    """The plan from its source to its end."""
+    if isinstance(node, batching.Opaque):
         # It changes what is known about the batch in front of it, not the batch.
-        if not isinstance(end, stages.Opaque):
-            names.append(_name(end))
-        end = _before(end)
-    names.reverse()
-    told = " → ".join(names)
-    between = len(names) - 2 * _ENDS
-    if len(told) <= _LONG or between < 2:
-        return told
-    left_out = f"… {plural(between, 'step')} …"
-    return " → ".join([*names[:_ENDS], left_out, *names[-_ENDS:]])
-
-
-def _before(node: nodes.Node) -> nodes.Node | None:
-    if _resamples(node):
-        return node.parents[0].parents[0]
-    return node.parents[0] if len(node.parents) == 1 else None
-
-
-def _name(node: nodes.Node) -> str:
-    if _resamples(node):
-        return "RejectionResample"
-    if isinstance(node, selecting.Shard) and node.shards == selecting.SHARD_HINT:
-        return "Shard(SHARD_HINT)"
-    if isinstance(node, file_listing.FILES):
-        return f"{node.kind}({plural(len(node.files), 'file')})"
-    if len(node.parents) < 2:
-        return str(node)
-    inner = ", ".join(text(p) for p in node.parents)
+        return text(node.parent)
+    if len(node.parents) == 1:
+        return f"{text(node.parents[0])} → {_name(node)}"
+    if not node.parents:
+        return _name(node)
+    inner = ", ".join(map(text, node.parents))
     if len(inner) > _LONG_MIX:
         inner = plural(len(node.parents), "dataset")
     return f"{node}[{inner}]"
 
 
-def _resamples(node: nodes.Node) -> bool:
-    """Whether this is the end of what `rejection_resample` is made of."""
-    if not isinstance(node, choose_by_dataset.Choose):
-        return False
-    fn = getattr(node.choices, "fn", None)
-    owner = getattr(fn, "__self__", None)
-    return isinstance(owner, resampling.Resampler)
+def _name(node: nodes.Node) -> str:
+    if isinstance(node, selecting.Shard) and node.shards == selecting.SHARD_HINT:
+        return "Shard(SHARD_HINT)"
+    if isinstance(node, file_listing.FILES):
+        return f"{node.kind}({plural(len(node.files), 'file')})"
+    return str(node)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, final
+from typing import Any, final
 
 from unisono._src.input.description import counts, plan_text
 from unisono._src.input.description.plan_text import plural
 from unisono._src.input.plan import nodes
+from unisono._src.input.stages import file_listing
 
-if TYPE_CHECKING:
-    import rich.table
-
-_SHOWN = 4
+_SHOWN_FILES = 4
 _SHOWN_WORKERS = 8
 
 
@@ -58,13 +56,12 @@ class InputDescription:
         return f"Input {self.pipeline}: {reads}. {self.rule} {self.remainder}"
 
     @property
-    def table(self) -> rich.table.Table:
+    def table(self) -> Any:
         """A `rich.table.Table`."""
         import rich.table
 
         table = rich.table.Table(title=f"Input: {self.pipeline}")
-        table.add_column("worker", justify="right")
-        for head in ("reads", "how many", "each replica gets"):
+        for head in ("worker", "reads", "how many", "each replica gets"):
             table.add_column(head)
         for r in self.rows:
             table.add_row(str(r.worker), r.reads, r.count, r.parts)
@@ -89,56 +86,30 @@ def counted(cardinality: int, what: str) -> str:
     return plural(cardinality, what)
 
 
-def files(paths: Sequence[str], is_shuffled: bool = False) -> str:
-    """How many there are, and the names of the first."""
-    shown = ", ".join(paths[:_SHOWN])
-    more = len(paths) - _SHOWN
-    named = f"{shown} and {more} more" if more > 0 else shown
-    order = " in shuffled order" if is_shuffled and len(paths) > 1 else ""
-    return f"{plural(len(paths), 'file')}{order}: {named}"
+def files(found: file_listing.Reading) -> list[str]:
+    """How many files a plan reads, and the names of the first."""
+    paths = found.files
+    if not paths:
+        return []
+    more = len(paths) - _SHOWN_FILES
+    named = ", ".join(paths[:_SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
+    order = " in shuffled order" if found.is_shuffled and len(paths) > 1 else ""
+    return [f"{plural(len(paths), 'file')}{order}: {named}"]
 
 
 def picked(node: nodes.Node, shards: int, index: int) -> str:
-    """Which elements of a plan one of several workers has."""
-    total = node.cardinality
-    numbers = range(index, total if total >= 0 else index + _SHOWN * shards, shards)
-    if not numbers:
-        return f"no element of {plan_text.text(node)}"
-    if total >= 0 and len(numbers) <= _SHOWN:
-        shown = ", ".join(map(str, numbers))
-    else:
-        shown = ", ".join(map(str, numbers[: _SHOWN - 1])) + ", …"
-        shown += f", {numbers[-1]:,}" if total >= 0 else ""
-    word = "elements" if total < 0 or len(numbers) > 1 else "element"
-    return f"{word} {shown} of {plan_text.text(node)}"
+    """Which elements of a plan one of several workers has, as a slice."""
+    return f"elements [{index}::{shards}] of {plan_text.text(node)}"
 
 
-def numbers(sizes: Sequence[int]) -> str:
-    """A list of them, of which a long one is cut."""
-    shown = ", ".join(map(str, sizes[:8]))
-    return f"{shown}, …" if len(sizes) > 8 else shown
-
-
-def dropped(plans: Sequence[nodes.Node], is_shared: bool) -> list[str]:
-    """What `drop_remainder` drops, on each worker where each reads batches itself."""
-    found = [counts.dropped(p) for p in (plans if is_shared else plans[:1])]
+def dropped(plans: Sequence[nodes.Node], whose: str) -> list[str]:
+    """What `drop_remainder` drops in the plan of each worker, or of each replica."""
+    found = [counts.dropped(p) for p in plans]
     if not any(found):
         return []
-    known = [d.count for per_worker in found for d in per_worker]
-    alone = all(len(per_worker) < 2 for per_worker in found)
-    if None in known or not alone:
-        size = max(d.size for per_worker in found for d in per_worker)
-        where = " on each worker" if is_shared else ""
-        return [f"drop_remainder drops what does not fill a batch of {size}{where}."]
-    each = any(d.is_each_pass for per_worker in found for d in per_worker)
-    when = " in every pass" if each else ""
-    numbers = [sum(d.count or 0 for d in per_worker) for per_worker in found]
-    if len(set(numbers)) == 1:
-        where = " on each worker" if is_shared else ""
-        told = plural(numbers[0], "example")
-        return [f"drop_remainder drops {told}{where}{when}."]
-    told = ", ".join(f"{n} on worker {w}" for w, n in enumerate(numbers[:_SHOWN]))
-    more = ", …" if len(numbers) > _SHOWN else ""
-    return [
-        f"drop_remainder drops {plural(sum(numbers), 'example')}{when}: {told}{more}."
-    ]
+    if len(set(found)) == 1:
+        where = f" on each {whose}" if len(plans) > 1 else ""
+        return [f"drop_remainder drops {found[0]}{where}."]
+    shown = enumerate(found[:_SHOWN_WORKERS])
+    told = ", ".join(f"{text or 'nothing'} on {whose} {n}" for n, text in shown)
+    return [f"drop_remainder drops {told}{', …' * (len(found) > _SHOWN_WORKERS)}."]

@@ -39,11 +39,14 @@ class Placed(cursors.OfSource):
         self._seen: tuple[Any, int, int] = (None, -1, 0)
 
     def read(self, count: int) -> list[Any]:
-        """Read and place."""
-        return [
-            steps.Step(self._place(step), None, step.units)
-            for step in self._source.read(count)
-        ]
+        """Read and place, one by one: a function may use the memory of a step again."""
+        found: list[Any] = []
+        while len(found) < count:
+            block = self._source.read(1)
+            if not block:
+                break
+            found.append(steps.Step(self._place(block[0]), None, block[0].units))
+        return found
 
     def skip(self, count: int) -> int:
         """In the units of the source."""

@@ -12,16 +12,20 @@ from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
+    asserting,
     batching,
     cache_files,
     cache_memory,
+    carried_options,
     dataset_options,
     file_listing,
+    filtering,
     mapping,
     mixing,
+    prefetch,
     selecting,
     shuffling,
-    stages,
+    windowing,
 )
 
 _LOG = logging.getLogger("unisono")
@@ -30,16 +34,16 @@ Policy = dataset_options.AutoShardPolicy
 _FILES = file_listing.FILES
 BATCHES = (batching.Batching, batching.Rebatch)
 _SEES_THROUGH = (
-    mapping.Filter,
+    filtering.Filter,
     selecting.Take,
     selecting.Skip,
     selecting.Shard,
     selecting.Repeat,
     shuffling.Shuffle,
-    stages.Prefetch,
+    prefetch.Prefetch,
     cache_memory.Cache,
-    stages.WithOptions,
-    stages.AssertCardinality,
+    carried_options.WithOptions,
+    asserting.AssertCardinality,
     cache_files.FileCache,
 )
 _FILES_SEEN_THROUGH = (
@@ -48,8 +52,8 @@ _FILES_SEEN_THROUGH = (
     batching.Batching,
     batching.Rebatch,
     batching.Unbatch,
-    stages.Window,
-    stages.Opaque,
+    windowing.Window,
+    batching.Opaque,
     mixing.Interleave,
 )
 
@@ -69,13 +73,8 @@ def batch_size(node: nodes.Node) -> int | None:
 
 def _may_be_static(node: nodes.Node) -> bool:
     """Whether asking for the spec can tell more; it may call a user's function."""
-    return drops_smaller(node) is not False
-
-
-def drops_smaller(node: nodes.Node) -> bool | None:
-    """Whether the last `batch` drops one that is not full; None if there is none."""
     last = next((n for n in nodes.walk(node) if isinstance(n, BATCHES)), None)
-    return None if last is None else last.drop
+    return last is None or last.drop
 
 
 def before_selection(node: nodes.Node) -> nodes.Node:

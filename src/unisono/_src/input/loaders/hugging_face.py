@@ -26,19 +26,33 @@ class _Table:
 
     def __init__(self, table: Any) -> None:
         self._table = table
+        self._names = table.format["columns"]
         # With a format, the values have types already.
         is_plain = table.format["type"] is None
-        self._features = table.features if is_plain else None
+        kinds = hugging_face_columns.types(table.features) if is_plain else {}
+        typed = [name for name in self._names if name in kinds]
+        others = [name for name in self._names if name not in kinds]
+        self._arrow = table.with_format("arrow", columns=typed) if typed else None
+        self._others = table.with_format(None, columns=others) if others else None
 
     def at(self, index: int) -> Any:
-        return hugging_face_columns.row(self._table[int(index)], self._features)
+        if self._arrow is None:
+            return hugging_face_columns.row(self._table[int(index)], {})
+        return elements.map_leaves(lambda x: x[0], self.slice(index, index + 1))
 
     def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
-        rows = self._table[[int(i) for i in indices]]
-        return hugging_face_columns.batch(rows, self._features)
+        return self._read([int(i) for i in indices])
 
     def slice(self, start: int, stop: int) -> Any:
-        return hugging_face_columns.batch(self._table[start:stop], self._features)
+        return self._read(slice(int(start), int(stop)))
+
+    def _read(self, key: Any) -> Any:
+        if self._arrow is None:
+            return hugging_face_columns.batch(self._table[key])
+        found = hugging_face_columns.arrays(self._arrow[key])
+        if self._others is not None:
+            found |= hugging_face_columns.batch(self._others[key])
+        return {name: found[name] for name in self._names}
 
 
 @final
@@ -51,7 +65,9 @@ class HuggingFaceTable(nodes.Indexed):
     @functools.cached_property
     def samples_spec(self) -> bool:  # type: ignore[override]
         """Whether rows may differ in shape."""
-        return any(map(hugging_face_columns.may_vary, self.source.features.values()))
+        kinds = hugging_face_columns.types(self.source.features)
+        is_decoded = len(kinds) < len(self.source.features)
+        return is_decoded or any(s.shape for s in elements.leaves(self._empty_spec()))
 
     def cursor(self) -> cursors.Cursor:
         """Example after example."""
@@ -73,8 +89,10 @@ class HuggingFaceTable(nodes.Indexed):
     def _spec(self) -> Any:
         if len(self.source):
             return elements.spec_of(self.rows().at(0))
-        columns = self.source.features.items()
-        return {name: hugging_face_columns.spec(feature) for name, feature in columns}
+        return self._empty_spec()
+
+    def _empty_spec(self) -> Any:
+        return hugging_face_columns.spec(self.source.with_format("arrow"))
 
     def __str__(self) -> str:
         return f"HuggingFace({len(self.source)})"
@@ -199,12 +217,13 @@ class HuggingFaceStream(iterables.Loader):
         return _Stream(self)
 
     @functools.cached_property
-    def _features(self) -> Any:
+    def _kinds(self) -> dict[str, Any]:
         # With a format, the values have types already. Each look makes a copy.
-        return None if self.source._formatting is not None else self.source.features
+        features = None if self.source._formatting else self.source.features
+        return hugging_face_columns.types(features) if features else {}
 
     def _converted(self, element: Any) -> Any:
-        found = hugging_face_columns.row(element, self._features)
+        found = hugging_face_columns.row(element, self._kinds)
         return elements.map_leaves(elements.owned, found)
 
     @property

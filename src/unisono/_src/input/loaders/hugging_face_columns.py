@@ -1,7 +1,13 @@
-"""Columns of a Hugging Face table as arrays, in the types that its features declare."""
+"""Columns of a Hugging Face table as arrays, in the types that its features declare.
+
+The tables consist of Arrow's arrays, which know their types, lengths and gaps. The
+format "numpy" of `datasets` forgets some: it makes numbers of gaps, and cuts text at
+zero bytes.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,177 +17,145 @@ from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import elements, loader_structures
 
-_NUMBERS = frozenset(
-    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-) | frozenset(("float16", "float32", "float64"))
-_TEXTS = frozenset(
-    ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
-)
-
 _NAMED = (TypeError, ValueError, errors.InvalidArgumentError)
 
 
-def row(given: Any, features: Mapping[str, Any] | None) -> Any:
-    """One example.
+def types(features: Any) -> dict[str, Any]:
+    """Arrow's type of each column, but for those that `datasets` decodes, as images."""
+    kinds = {field.name: field.type for field in features.arrow_schema}
+    return {name: kinds[name] for name in features if not _is_decoded(features[name])}
+
+
+def row(given: Any, kinds: Mapping[str, Any]) -> Any:
+    """One example, of Python's values.
 
     Args:
-        given: what the table has.
-        features: those of the table; None if it has none, or a format of its own.
+        given: what `datasets` gave.
+        kinds: Arrow's types of those columns that have one.
 
     Raises:
         ValueError: a value is missing, or no array.
     """
     if not isinstance(given, Mapping):
-        return elements.convert(loader_structures.structured(given))
-    made = {}
-    for name, value in given.items():
-        if features is None or name not in features:
-            made[name] = _named(repr(name), value, _any_value)
-        else:
-            found = _column([value], features[name], repr(name))
-            made[name] = elements.map_leaves(lambda x: x[0], found)
-    return made
+        return _any_value(given)
+    return {name: _value(v, repr(name), kinds.get(name)) for name, v in given.items()}
 
 
-def batch(given: Any, features: Mapping[str, Any] | None) -> Any:
-    """Several examples, of which the table has the columns.
+def _value(value: Any, name: str, kind: Any) -> Any:
+    if kind is None:
+        return _named(name, value, _any_value)
+    pyarrow = sys.modules["pyarrow"]  # `datasets` has loaded it.
+    column = _named(name, [value], lambda v: pyarrow.array(v, kind))
+    return elements.map_leaves(lambda x: x[0], _array(column, name))
+
+
+def batch(given: Any) -> Any:
+    """Several examples, whose columns have types that only the values tell.
+
+    Raises:
+        ValueError: a value is no array.
+        InvalidArgumentError: the examples have different shapes.
+    """
+    if not isinstance(given, Mapping):
+        return _any_value(given)
+    return {name: _named(repr(name), v, _any_column) for name, v in given.items()}
+
+
+def arrays(table: Any) -> dict[str, Any]:
+    """Several examples, of a table of Arrow's.
 
     Raises:
         ValueError: a value is missing, or no array.
         InvalidArgumentError: the examples have different shapes.
     """
-    if not isinstance(given, Mapping):
-        return elements.convert(loader_structures.structured(given))
-    made = {}
-    for name, values in given.items():
-        if features is None or name not in features:
-            made[name] = _named(repr(name), values, _any_column)
-        else:
-            made[name] = _column(values, features[name], repr(name))
+    found = zip(table.column_names, table.columns, strict=True)
+    return {name: _array(c.combine_chunks(), repr(name)) for name, c in found}
+
+
+def spec(table: Any) -> dict[str, Any]:
+    """What the examples of a table of Arrow's look like; no size of a list is told."""
+    made: dict[str, Any] = elements.map_leaves(
+        lambda x: specs.TensorSpec((None,) * (x.ndim - 1), x.dtype), arrays(table[:0])
+    )
     return made
 
 
-def spec(feature: Any) -> Any:
-    """What the values of a column look like, as far as its feature tells."""
+def _is_decoded(feature: Any) -> bool:
     if isinstance(feature, Mapping):
-        return {name: spec(f) for name, f in feature.items()}
-    shape: list[int | None] = []
-    while (inner := _inner(feature)) is not None:
-        length = getattr(feature, "length", -1)
-        shape.append(None if length is None or length < 0 else length)
-        feature = inner
-    shape += getattr(feature, "shape", None) or ()
-    if isinstance(feature, Mapping):
-        return elements.map_leaves(
-            lambda s: specs.TensorSpec((*shape, *s.shape), s.dtype), spec(feature)
+        return any(map(_is_decoded, feature.values()))
+    inner = (
+        feature[0] if isinstance(feature, list) else getattr(feature, "feature", None)
+    )
+    if inner is not None:
+        return _is_decoded(inner)
+    return hasattr(feature, "decode_example") and getattr(feature, "decode", True)
+
+
+class _Uneven(Exception):
+    """Lists of different lengths make no array."""
+
+
+def _array(column: Any, name: str, is_whole: bool = True) -> Any:
+    """A column of Arrow's as one array, or as a dict of arrays.
+
+    Args:
+        column: the values.
+        name: of the column, for errors.
+        is_whole: whether it has one value for each row, and not for parts of rows.
+    """
+    column = getattr(column, "storage", column)
+    if column.null_count:
+        raise ValueError(
+            f"The column {name} has a row without a value (null), which no array can "
+            "hold. Fill it with table.map, or leave such rows out with table.filter."
         )
-    name = getattr(feature, "dtype", None)
-    return specs.TensorSpec(shape, np.dtype(name if name in _NUMBERS else object))
+    if hasattr(column, "value_lengths"):
+        return _lists(column, name, is_whole)
+    if hasattr(column, "field"):
+        fields = zip(column.type, column.flatten(), strict=True)
+        return {
+            f.name: _array(part, f"{name}[{f.name!r}]", is_whole) for f, part in fields
+        }
+    found = column.to_numpy(zero_copy_only=False)
+    if found.dtype.kind in "mM":  # Dates, which no device has.
+        return _named(name, column.to_pylist(), _any_column)
+    # Arrow's memory is the table, which no one may write into.
+    return _named(name, np.array(found), elements.convert)
 
 
-def may_vary(feature: Any) -> bool:
-    """Whether the values of a column may have different shapes."""
-    found = elements.leaves(spec(feature))
-    return any(None in s.shape for s in found) or _type_of(feature) is None
-
-
-def _inner(feature: Any) -> Any:
-    """What a list holds; None if the feature is no list."""
-    if isinstance(feature, list):
-        return feature[0]
-    return getattr(feature, "feature", None)
-
-
-def _type_of(feature: Any) -> Any:
-    """The element type of a column, an object type for text; None if it has none."""
-    while (inner := _inner(feature)) is not None:
-        feature = inner
-    name = getattr(feature, "dtype", None)
-    if name in _NUMBERS:
-        return np.dtype(name)
-    return np.dtype(object) if name in _TEXTS else None
-
-
-def _column(values: list[Any], feature: Any, name: str) -> Any:
-    """The values of some rows as one array, or as a dict of arrays."""
-    if any(v is None for v in values):
-        raise _missing(name)
-    fields = feature if isinstance(feature, Mapping) else _inner(feature)
-    if isinstance(fields, Mapping):
-        return _fields(values, fields, name, fields is not feature)
-    kind = _type_of(feature)
-    if kind is None:
-        return _named(name, values, _any_column)
+def _lists(column: Any, name: str, is_whole: bool) -> Any:
+    sizes = set(column.value_lengths().to_pylist())
     try:
-        array = np.array(values, kind)
-    except (TypeError, ValueError) as e:
-        if _has_none(values):
-            raise _missing(name) from None
-        raise _uneven(values, kind, name) from e
-    if kind.kind == "O":
-        return _text(array, values, name)
-    # NumPy makes a number of what is missing.
-    is_doubtful = kind.kind == "b" or (kind.kind == "f" and np.isnan(array).any())
-    if is_doubtful and _has_none(values):
-        raise _missing(name)
-    return array
-
-
-def _fields(
-    values: list[Any], fields: Mapping[str, Any], name: str, is_list: bool
-) -> dict[str, Any]:
-    """A column of structures, or of lists of them."""
-    made = {}
-    for key, feature in fields.items():
-        if is_list and not any(isinstance(v, Mapping) for v in values):
-            part = [[x[key] for x in v] for v in values]
-        else:
-            part = [v[key] for v in values]
-        inner = [feature] if is_list else feature
-        made[key] = _column(part, inner, f"{name}[{key!r}]")
-    return made
-
-
-def _text(array: np.ndarray, values: list[Any], name: str) -> Any:
-    kinds = {type(x) for x in array.flat}
-    if type(None) in kinds:
-        raise _missing(name)
-    if list in kinds:
-        raise _uneven(values, array.dtype, name)
-    return elements.convert(array)
-
-
-def _has_none(x: Any) -> bool:
-    return x is None or (isinstance(x, list) and any(map(_has_none, x)))
-
-
-def _missing(name: str) -> ValueError:
-    return ValueError(
-        f"The column {name} has a row without a value (null), which no array can hold. "
-        "Fill it with table.map, or leave such rows out with table.filter."
+        if len(sizes) > 1:
+            raise _Uneven
+        inner = _array(column.flatten(), name, False)
+    except _Uneven:
+        if not is_whole:
+            raise
+        raise _explained(column, name) from None
+    size = sizes.pop() if sizes else 0
+    return elements.map_leaves(
+        lambda x: x.reshape(len(column), size, *x.shape[1:]), inner
     )
 
 
-def _uneven(values: list[Any], kind: np.dtype, name: str) -> Exception:
-    shapes = [_shape(value, kind) for value in values]
-    if None in shapes:
-        return ValueError(
-            f"A row of the column {name} is no array: the lists in it have different "
-            "lengths. Make them equal with table.map."
-        )
+def _explained(column: Any, name: str) -> Exception:
+    """The error for lists that do not fit together: in a row, or from row to row."""
+    shapes: set[tuple[int, ...]] = set()
+    for index in range(len(column)):
+        try:
+            found = _lists(column.slice(index, 1), name, False)
+        except _Uneven:
+            return ValueError(
+                f"A row of the column {name} is no array: the lists in it have "
+                "different lengths. Make them equal with table.map."
+            )
+        shapes.update(x.shape[1:] for x in elements.leaves(found))
     return errors.InvalidArgumentError(
         f"Cannot batch the column {name}, whose rows have different shapes: "
-        f"{', '.join(map(str, sorted(set(shapes), key=str)))}. Use padded_batch, or "
-        "make the shapes equal with map."
+        f"{', '.join(map(str, sorted(shapes, key=str)))}. Use padded_batch, or make "
+        "the shapes equal with map."
     )
-
-
-def _shape(value: Any, kind: np.dtype) -> tuple[int, ...] | None:
-    try:
-        array = np.array(value, kind)
-    except (TypeError, ValueError):
-        return None
-    return None if any(isinstance(x, list) for x in array.flat) else array.shape
 
 
 def _any_value(value: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, elements, host_buffers, nodes
+from unisono._src.input.stages.selecting import Make
 
 
 class _Batches(cursors.OfSource, abc.ABC):
@@ -200,6 +201,19 @@ class PaddedBatch(Batching):
 
     def __str__(self) -> str:
         return f"PaddedBatch({self.size})"
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Opaque(nodes.Keeping):
+    """The same elements; hides the batch size, as a parallel batch does."""
+
+    def selecting(self, make: Make) -> cursors.Cursor:
+        """As they are."""
+        return make()
+
+    def __str__(self) -> str:
+        return str(self.parent)
 
 
 # A position is remembered every so many batches; it may hold a whole shuffle buffer.

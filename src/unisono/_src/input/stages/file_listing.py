@@ -9,16 +9,23 @@ from typing import Any, final
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.sources import arrays, columnar, files
 from unisono._src.input.stages import (
+    batching,
     cache_memory,
+    carried_options,
     mixing,
+    prefetch,
     saved_shards,
     selecting,
     shuffling,
-    stages,
 )
 
 FILES = (files.Files, columnar.Parquet, columnar.ArrayRecord)
-_SAME = (stages.Prefetch, stages.WithOptions, stages.Opaque, cache_memory.Cache)
+_SAME = (
+    prefetch.Prefetch,
+    carried_options.WithOptions,
+    batching.Opaque,
+    cache_memory.Cache,
+)
 # A longer list of names is not worth writing out.
 _LONGEST = 100_000
 

@@ -27,7 +27,7 @@ def _made(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
         # Every process reads the source, and they may not be in step any more.
         return Raised(e, is_last=True)
     try:
-        return mapping.apply(fn, element)
+        return mapping.apply_and_copy(fn, element)
     except Exception as e:
         return Raised(e)
 

@@ -1,4 +1,4 @@
-"""`map` and `filter`: a user's function applied to every element."""
+"""`map`: a user's function applied to every element."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.input.plan import cursors, elements, nodes
-from unisono._src.input.stages import returned_arrays
 
 AUTOTUNE = -1
 # A function that takes less than this gains nothing from threads.
@@ -42,23 +41,38 @@ def apply(fn: Callable[..., Any], element: Any) -> Any:
     if isinstance(result, list):
         # Here, and only here, a list is structure to TensorFlow as well.
         result = tuple(result)
-    made = elements.convert(result)
-    del result
-    return returned_arrays.settled(made, element)
+    return elements.convert(result)
+
+
+def apply_and_copy(fn: Callable[..., Any], element: Any) -> Any:
+    """The same in memory of its own: a function may fill one array again and again."""
+    made = apply(fn, element)
+    if type(made) is np.ndarray:
+        return made.copy()
+    return elements.map_leaves(elements.owned, made)
 
 
 @final
 class _Mapped(cursors.Called):
-    """One after the other."""
+    """One after the other.
 
-    def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
+    Args:
+        source: gives the elements.
+        fn: the user's function.
+        is_lent: whether who reads a single element has copied it before the next read.
+    """
+
+    def __init__(
+        self, source: cursors.Cursor, fn: Callable[..., Any], is_lent: bool = False
+    ) -> None:
         super().__init__(source)
-        self._fn = fn
+        self._fn, self._is_lent = fn, is_lent
 
     def read(self, count: int) -> list[Any]:
         fn, block = self._fn, self._block(count)
+        make = apply if self._is_lent and count == 1 else apply_and_copy
         try:
-            return [apply(fn, element) for element in block]
+            return [make(fn, element) for element in block]
         except BaseException:
             self._keep(block)
             raise
@@ -125,7 +139,7 @@ class _Threaded(cursors.Cursor):
                 return
             if not len(block):
                 return
-            self._waiting.append(self._pool.submit(apply, self._fn, block[0]))
+            self._waiting.append(self._pool.submit(apply_and_copy, self._fn, block[0]))
 
     def get_state(self) -> dict[str, Any]:
         return {"trail": self._trail.before(self._given)}
@@ -170,7 +184,7 @@ class _Tuned(cursors.Cursor):
             if not one:
                 return found
             start = time.perf_counter()
-            found.append(apply(self._fn, one[0]))
+            found.append(apply_and_copy(self._fn, one[0]))
             self._took.append(time.perf_counter() - start)
         if len(self._took) == _SAMPLES:
             slow = sorted(self._took)[_SAMPLES // 2] > _WORTH_A_THREAD
@@ -255,6 +269,13 @@ class Map(nodes.Unary, nodes.Disturbed):
         return f"Map({getattr(self.fn, '__name__', type(self.fn).__name__)})"
 
 
+def lent(node: nodes.Node) -> cursors.Cursor:
+    """The cursor of a plan, for who copies each element before reading the next."""
+    if type(node) is Map and node.parallel in (None, 1):
+        return _Mapped(node.parent.cursor(), node.fn, is_lent=True)
+    return node.cursor()
+
+
 def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
     """The spec of what a function makes of elements, found with the first of them.
 
@@ -307,68 +328,3 @@ def _merged(a: Any, b: Any) -> Any:
         return specs.TensorSpec(None, a.dtype)
     shape = [x if x == y else None for x, y in zip(a.shape, b.shape, strict=True)]
     return specs.TensorSpec(shape, a.dtype)
-
-
-@final
-class _Filtered(cursors.Called):
-    # Which elements there are only the predicate knows.
-    sees_all = True
-
-    def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
-        super().__init__(source)
-        self._predicate = predicate
-
-    def read(self, count: int) -> list[Any]:
-        found: list[Any] = []
-        while len(found) < count:
-            wanted = count - len(found)
-            seen = 0
-            block = self._block(wanted)
-            try:
-                for element in block:
-                    seen += 1
-                    if truth(self._predicate, element):
-                        found.append(element)
-            except BaseException:
-                self._keep(block)
-                raise
-            if seen < wanted:
-                break
-        return found
-
-
-def truth(predicate: Callable[..., Any], element: Any) -> bool:
-    """What a predicate says of an element.
-
-    Raises:
-        ValueError: it did not return one boolean.
-    """
-    answer = call(predicate, element)
-    array = np.asarray(answer)
-    if array.ndim or array.dtype != np.bool_:
-        raise ValueError(
-            "Invalid `predicate`. `predicate` must return a single boolean, received "
-            f"{answer!r}."
-        )
-    return bool(array)
-
-
-@final
-@dataclasses.dataclass(frozen=True, eq=False)
-class Filter(nodes.Passing):
-    """The elements for which a predicate holds."""
-
-    predicate: Callable[..., Any]
-    makes_new = None
-
-    def cursor(self) -> cursors.Cursor:
-        """Ask the predicate of each."""
-        return _Filtered(self.parent.cursor(), self.predicate)
-
-    @property
-    def cardinality(self) -> int:
-        """Unknown before it has run."""
-        return nodes.UNKNOWN
-
-    def __str__(self) -> str:
-        return f"Filter({getattr(self.predicate, '__name__', 'predicate')})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import logging
 import queue
 import sys
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from typing import Any, final
 
 from unisono._src.foundation import thread_priority
-from unisono._src.input.plan import cursors
+from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.stages.selecting import Make
 
 _LOG = logging.getLogger("unisono")
 # After so many seconds without an element it is told what is waited for.
@@ -351,3 +353,20 @@ class Ahead(cursors.Cursor):
         # When the interpreter ends, its modules are gone, and the thread with it.
         if not _is_ending():
             self.stop()
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prefetch(nodes.Keeping):
+    """Elements read ahead in a thread."""
+
+    size: int
+
+    def selecting(self, make: Make) -> cursors.Cursor:
+        """Rows need no thread: choosing them costs nothing."""
+        if self.size == 0 or self.rows() is not None:
+            return make()
+        return Ahead(make(), self.size, f"prefetch of {self}")
+
+    def __str__(self) -> str:
+        return f"Prefetch({self.size})"

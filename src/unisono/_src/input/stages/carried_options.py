@@ -1,0 +1,46 @@
+"""The options that a plan carries."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import final
+
+from unisono._src.input.plan import cursors, nodes
+from unisono._src.input.stages import dataset_options
+from unisono._src.input.stages.selecting import Make
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class WithOptions(nodes.Keeping):
+    """The same elements; carries options."""
+
+    options: dataset_options.Options
+
+    def selecting(self, make: Make) -> cursors.Cursor:
+        """As they are."""
+        return make()
+
+    def __str__(self) -> str:
+        return "Options"
+
+
+def options_of(node: nodes.Node) -> dataset_options.Options:
+    """The options that were set anywhere in a plan, merged; later ones win.
+
+    Of several inputs the last one counts as the latest.
+    """
+    known: dict[int, dataset_options.Options] = {}
+
+    def found(n: nodes.Node) -> dataset_options.Options:
+        # A dataset may be the input of several others.
+        if id(n) not in known:
+            merged = dataset_options.Options()
+            for parent in n.parents:
+                merged = merged.merge(found(parent))
+            if isinstance(n, WithOptions):
+                merged = merged.merge(n.options)
+            known[id(n)] = merged
+        return known[id(n)]
+
+    return found(node)

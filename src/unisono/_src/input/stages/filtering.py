@@ -1,0 +1,215 @@
+"""Stages that look at the elements and leave some of them out."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from unisono._src.input.plan import cursors, elements, nodes
+from unisono._src.input.stages import mapping
+
+_LOG = logging.getLogger("unisono")
+# A source that fails so often without one element in between is broken for good.
+_LAST_STRAW = 10_000
+
+
+@final
+class _Filtered(cursors.Called):
+    # Which elements there are only the predicate knows.
+    sees_all = True
+
+    def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
+        super().__init__(source)
+        self._predicate = predicate
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < count:
+            wanted = count - len(found)
+            seen = 0
+            block = self._block(wanted)
+            try:
+                for element in block:
+                    seen += 1
+                    if truth(self._predicate, element):
+                        found.append(element)
+            except BaseException:
+                self._keep(block)
+                raise
+            if seen < wanted:
+                break
+        return found
+
+
+def truth(predicate: Callable[..., Any], element: Any) -> bool:
+    """What a predicate says of an element.
+
+    Raises:
+        ValueError: it did not return one boolean.
+    """
+    answer = mapping.call(predicate, element)
+    array = np.asarray(answer)
+    if array.ndim or array.dtype != np.bool_:
+        raise ValueError(
+            "Invalid `predicate`. `predicate` must return a single boolean, received "
+            f"{answer!r}."
+        )
+    return bool(array)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Filter(nodes.Passing):
+    """The elements for which a predicate holds."""
+
+    predicate: Callable[..., Any]
+    makes_new = None
+
+    def cursor(self) -> cursors.Cursor:
+        """Ask the predicate of each."""
+        return _Filtered(self.parent.cursor(), self.predicate)
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown before it has run."""
+        return nodes.UNKNOWN
+
+    def __str__(self) -> str:
+        return f"Filter({getattr(self.predicate, '__name__', 'predicate')})"
+
+
+@final
+class _While(cursors.Derived):
+    kept = ("over",)
+
+    def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
+        super().__init__(source)
+        self._predicate, self._over = predicate, False
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < count and not self._over:
+            block = self._source.read(1)
+            self._over = not len(block) or not truth(self._predicate, block[0])
+            if not self._over:
+                found.append(block[0])
+        return found
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class TakeWhile(nodes.Passing):
+    """The elements before the first for which a predicate does not hold."""
+
+    predicate: Callable[..., Any]
+
+    def cursor(self) -> cursors.Cursor:
+        """Stop at the first that fails."""
+        return _While(self.parent.cursor(), self.predicate)
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown before it has run."""
+        return nodes.UNKNOWN
+
+
+def _content(x: Any) -> Any:
+    array = elements.as_array(x)
+    return repr(array.tolist()) if array.dtype.kind == "O" else array.tobytes()
+
+
+@final
+class _Unique(cursors.Cursor):
+    def __init__(self, source: cursors.Cursor) -> None:
+        self._source = source
+        self._origin = self._source.get_state()
+        self._seen: set[Any] = set()
+        self._passed = 0
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < count:
+            block = self._source.read(1)
+            if not len(block):
+                break
+            self._passed += 1
+            key = tuple(map(_content, elements.leaves(block[0])))
+            if key not in self._seen:
+                self._seen.add(key)
+                found.append(block[0])
+        return found
+
+    def get_state(self) -> dict[str, Any]:
+        return {"passed": self._passed, "origin": self._origin}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._origin = state["origin"]
+        self._source.set_state(self._origin)
+        self._seen, self._passed = set(), 0
+        while self._passed < state["passed"] and self.read(1):
+            pass
+
+    def close(self) -> None:
+        self._source.close()
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Unique(nodes.Passing):
+    """Elements that were not there before."""
+
+    def cursor(self) -> cursors.Cursor:
+        """Remember what was seen."""
+        return _Unique(self.parent.cursor())
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown before it has run."""
+        return nodes.UNKNOWN
+
+
+@final
+class _Tolerant(cursors.Derived):
+    def __init__(self, source: cursors.Cursor, log: bool) -> None:
+        super().__init__(source)
+        self._log = log
+
+    def read(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        failed_in_a_row = 0
+        while len(found) < count:
+            try:
+                block = self._source.read(1)
+            except Exception as e:
+                failed_in_a_row += 1
+                if failed_in_a_row > _LAST_STRAW:
+                    raise
+                if self._log:
+                    _LOG.warning("Ignored an element: %s: %s", type(e).__name__, e)
+                continue
+            failed_in_a_row = 0
+            if not len(block):
+                break
+            found.append(block[0])
+        return found
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class IgnoreErrors(nodes.Passing):
+    """Elements whose making raises nothing."""
+
+    log: bool
+
+    def cursor(self) -> cursors.Cursor:
+        """Go on after an exception."""
+        return _Tolerant(self.parent.cursor(), self.log)
+
+    @property
+    def cardinality(self) -> int:
+        """Unknown before it has run."""
+        return 0 if self.parent.cardinality == 0 else nodes.UNKNOWN
