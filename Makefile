@@ -13,10 +13,10 @@ TEST   := $(VENV)/.installed-test
 CODE   := src tests examples conftest.py $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint types layout format features clean
+.PHONY: help demo test test-gpu bench lint types layout format features clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /|/' \
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /|/' \
 	  | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
 demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
@@ -36,6 +36,13 @@ test: $(TEST) ## Run every test and doctest
 	wait $$beside; second=$$?; \
 	cat $$log; rm -f $$log; \
 	test $$first -eq 0 -a $$second -eq 0
+
+# What one GPU can run. For an environment of your own, whose JAX sees the GPU:
+# make test-gpu RUN=python3
+GPU    := tests/parity tests/integration $(addprefix tests/unit/,execution state values \
+  strategies training saving input/api input/distribution)
+test-gpu: $(if $(filter $(BIN)/python,$(RUN)),$(TEST)) ## Run the tests that fit on a GPU
+	@$(RUN) -m pytest --platform=gpu $(GPU)
 
 features: $(TEST) ## Run the tests; list each row of the feature table with its proof
 	@$(RUN) -m pytest -q --features
