@@ -6,14 +6,16 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 RUN    := $(BIN)/python
 
-PIP    := $(RUN) -m pip install -qq --disable-pip-version-check -c constraints.txt
+CONSTRAINTS ?= constraints.txt
+PIP    := $(RUN) -m pip install -qq --disable-pip-version-check -c $(CONSTRAINTS)
 MADE   := $(VENV)/.made
 CORE   := $(VENV)/.installed-core
 TEST   := $(VENV)/.installed-test
 CODE   := src tests examples conftest.py $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu bench lint types layout format features clean
+.PHONY: help demo test test-gpu matrix features bench lint format types \
+  layout clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /|/' \
@@ -44,6 +46,9 @@ GPU    := tests/parity tests/integration $(addprefix tests/unit/,execution state
 test-gpu: $(if $(filter $(BIN)/python,$(RUN)),$(TEST)) ## Run the tests that fit on a GPU
 	@$(RUN) -m pytest --platform=gpu $(GPU)
 
+matrix: ## Run every test on the oldest, an older and the newest JAX
+	@.ci/matrix
+
 features: $(TEST) ## Run the tests; list each row of the feature table with its proof
 	@$(RUN) -m pytest -q --features
 
@@ -68,8 +73,8 @@ types: $(TEST) ## Check types
 layout: $(TEST) ## Check that imports go one way
 	@$(BIN)/lint-imports --no-logo
 
-clean: ## Remove the environment and every cache
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+clean: ## Remove every environment and every cache
+	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 	  .import_linter_cache src/*.egg-info
 	find src tests examples benchmarks -name __pycache__ -type d -prune \
 	  -exec rm -rf {} + 2>/dev/null || true
