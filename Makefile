@@ -14,8 +14,8 @@ TEST   := $(VENV)/.installed-test
 CODE   := src tests examples conftest.py $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu matrix features bench lint format types \
-  layout clean
+.PHONY: help demo test test-gpu matrix coverage features bench lint format types \
+  layout hooks dist clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /|/' \
@@ -49,6 +49,13 @@ test-gpu: $(if $(filter $(BIN)/python,$(RUN)),$(TEST)) ## Run the tests that fit
 matrix: ## Run every test on the oldest, an older and the newest JAX
 	@.ci/matrix
 
+coverage: $(TEST) ## Run every test; say which lines none of them reaches
+	@rm -rf build/coverage
+	@$(RUN) -m coverage run -m pytest -q
+	@$(RUN) -m coverage combine -q
+	@$(RUN) -m coverage html -q
+	@$(RUN) -m coverage report
+
 features: $(TEST) ## Run the tests; list each row of the feature table with its proof
 	@$(RUN) -m pytest -q --features
 
@@ -72,6 +79,14 @@ types: $(TEST) ## Check types
 
 layout: $(TEST) ## Check that imports go one way
 	@$(BIN)/lint-imports --no-logo
+
+hooks: $(TEST) ## Have git check every commit as .pre-commit-config.yaml says
+	@$(PIP) -e '.[hooks]'
+	@$(BIN)/pre-commit install
+
+dist: $(MADE) pyproject.toml ## Build the sdist and the wheel, and try the wheel out
+	@$(PIP) build twine
+	@PYTHON=$(RUN) .ci/dist
 
 clean: ## Remove every environment and every cache
 	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
