@@ -311,7 +311,7 @@ def test_replicas_draw_numbers_of_their_own_and_the_same_in_every_run(compiled):
 @pytest.mark.parametrize("compiled", [False, True])
 def test_random_layers_work_where_state_is_central(compiled):
     strategy = uni.distribute.experimental.CentralStorageStrategy(
-        machine.names_up_to(2), machine.name(0)
+        machine.names(2), machine.name(0)
     )
     with strategy.scope():
         dropout = layers.Dropout(0.5, seed=7)

@@ -88,6 +88,7 @@ def test_fit_gives_the_numbers_of_one_device_in_part_of_the_memory():
     assert all(r.bytes_per_device == np.prod(r.shape) for r in large)
 
 
+@pytest.mark.needs_devices(8)
 @pytest.mark.feature("V01", "T03")
 @pytest.mark.parametrize(
     ("logical", "options"),

@@ -252,6 +252,7 @@ def test_reduce_to_a_central_variable_gives_an_array():
 # OneDeviceStrategy.
 
 
+@pytest.mark.needs_devices(2)
 @pytest.mark.feature("T05")
 def test_one_device_has_plain_variables_and_values_on_its_device():
     s = one_device()

@@ -41,7 +41,9 @@ def test_the_function_is_called_once_per_copy_on_its_device(n):
         seen.append((kind(component), component.device[-5:], device_index(made)))
 
     s.extended.update(v, fn)
-    assert seen == [("ResourceVariable", f"CPU:{i}", i) for i in range(n)]
+    assert seen == [
+        ("ResourceVariable", name, i) for i, name in enumerate(machine.names(n))
+    ]
 
 
 @pytest.mark.feature("Q01")

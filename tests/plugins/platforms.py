@@ -82,8 +82,8 @@ class Gpus:
 
     def __init__(self, backend):
         self.backend = backend
-        self.ran, self.failed = 0, 0
-        self.skipped = collections.Counter()
+        self.failed = 0
+        self.ran, self.skipped = collections.Counter(), collections.Counter()
         self._read = False  # whether the running test read an array of the device
 
     def pytest_sessionstart(self):
@@ -185,7 +185,8 @@ class Gpus:
     def pytest_runtest_logreport(self, report):
         """Counts a test once, whatever phase it ended in."""
         if report.when == "call" or report.outcome != "passed":
-            self.ran += report.when == "call" and report.outcome == "passed"
+            if report.outcome == "passed":
+                self.ran[report.nodeid.partition("::")[0]] += 1
             self._count(report)
 
     def _count(self, report):
@@ -199,9 +200,11 @@ class Gpus:
         """Prints how many tests ran on the device, and why others did not."""
         device = jax.local_devices(backend=self.backend)[0]
         terminalreporter.section(f"on {device.device_kind} ({self.backend})")
+        for module, count in self.ran.items():
+            terminalreporter.write_line(f"{count:6} ran: {module}")
         for reason, count in self.skipped.most_common():
-            terminalreporter.write_line(f"{count:6} skipped: {reason}")
+            terminalreporter.write_line(f"{count:6} skipped: {reason.splitlines()[0]}")
         terminalreporter.write_line(
-            f"{self.ran:6} ran with arrays on the device, {self.failed} failed",
+            f"{self.ran.total():6} ran with arrays on the device, {self.failed} failed",
             bold=True,
         )
