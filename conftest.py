@@ -11,6 +11,7 @@ pytest_plugins = (
     "pytester",
     "tests.plugins.features",
     "tests.plugins.leaks",
+    "tests.plugins.memory",
     "tests.plugins.platforms",
     "tests.plugins.tools",
 )

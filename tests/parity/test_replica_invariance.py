@@ -79,7 +79,7 @@ def batches(seed, sizes):
 def test_training_ends_in_the_same_weights_on_any_number_of_replicas(name, seed, sizes):
     data = batches(seed, [*sizes, 8])
     expected = trainer(0, name)(data)
-    for replicas in (1, 2, 3, 4, 8):
+    for replicas in (1, 3, 8):
         losses, weights, mean = trainer(replicas, name)(data)
         np.testing.assert_allclose(losses, expected[0], rtol=2e-4, atol=1e-5)
         np.testing.assert_allclose(weights, expected[1], rtol=2e-4, atol=1e-5)
