@@ -6,17 +6,19 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 RUN    := $(BIN)/python
 
-PIP    := $(RUN) -m pip install -qq --disable-pip-version-check -c constraints.txt
+CONSTRAINTS ?= constraints.txt
+PIP    := $(RUN) -m pip install -qq --disable-pip-version-check -c $(CONSTRAINTS)
 MADE   := $(VENV)/.made
 CORE   := $(VENV)/.installed-core
 TEST   := $(VENV)/.installed-test
 CODE   := src tests examples conftest.py $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint types layout format features clean
+.PHONY: help demo test test-gpu matrix coverage features bench lint format types \
+  layout hooks dist clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /|/' \
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /|/' \
 	  | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
 demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
@@ -36,6 +38,23 @@ test: $(TEST) ## Run every test and doctest
 	wait $$beside; second=$$?; \
 	cat $$log; rm -f $$log; \
 	test $$first -eq 0 -a $$second -eq 0
+
+# What one GPU can run. For an environment of your own, whose JAX sees the GPU:
+# make test-gpu RUN=python3
+GPU    := tests/parity tests/integration $(addprefix tests/unit/,execution state values \
+  strategies training saving input/api input/distribution)
+test-gpu: $(if $(filter $(BIN)/python,$(RUN)),$(TEST)) ## Run the tests that fit on a GPU
+	@$(RUN) -m pytest --platform=gpu $(GPU)
+
+matrix: ## Run every test on the oldest, an older and the newest JAX
+	@.ci/matrix
+
+coverage: $(TEST) ## Run every test; say which lines none of them reaches
+	@rm -rf build/coverage
+	@$(RUN) -m coverage run -m pytest -q
+	@$(RUN) -m coverage combine -q
+	@$(RUN) -m coverage html -q
+	@$(RUN) -m coverage report
 
 features: $(TEST) ## Run the tests; list each row of the feature table with its proof
 	@$(RUN) -m pytest -q --features
@@ -62,8 +81,16 @@ types: $(TEST) ## Check types
 layout: $(TEST) ## Check that imports go one way
 	@$(BIN)/lint-imports --no-logo
 
-clean: ## Remove the environment and every cache
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+hooks: $(TEST) ## Have git check every commit as .pre-commit-config.yaml says
+	@$(PIP) -e '.[hooks]'
+	@$(BIN)/pre-commit install
+
+dist: $(MADE) pyproject.toml ## Build the sdist and the wheel, and try the wheel out
+	@$(PIP) build twine
+	@PYTHON=$(RUN) .ci/dist
+
+clean: ## Remove every environment and every cache
+	rm -rf $(VENV) .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 	  .import_linter_cache src/*.egg-info
 	find src tests examples benchmarks -name __pycache__ -type d -prune \
 	  -exec rm -rf {} + 2>/dev/null || true

@@ -179,7 +179,7 @@ def everyday():
     strategy, one = mirrored(2), jnp.ones(2)
     with strategy.scope():
         mean = uni.Variable(jnp.zeros(2), aggregation=uni.VariableAggregation.MEAN)
-    made = [None]
+    made: list[object] = [None]
 
     @uni.function
     def step(x):

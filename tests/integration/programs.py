@@ -6,13 +6,14 @@ import jax
 import numpy as np
 
 import unisono as uni
+from tests import machine
 
 
 def mirrored(replicas):
-    """Returns a strategy over so many virtual devices; None stands for no strategy."""
+    """Returns a strategy over so many devices; None stands for no strategy."""
     if replicas is None:
         return None
-    return uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+    return uni.distribute.MirroredStrategy(machine.names(replicas))
 
 
 def scope(strategy):

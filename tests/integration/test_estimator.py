@@ -9,6 +9,7 @@ import optax
 import pytest
 
 import unisono as uni
+from tests import machine
 from unisono._src.estimator import checkpointing
 
 hypothesis = pytest.importorskip("hypothesis")
@@ -22,18 +23,19 @@ Y = X @ np.array([1.0, 2.0, -1.0], "float32") + 0.5
 
 
 def mirrored(count):
-    return uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)])
+    return uni.distribute.MirroredStrategy(machine.names(count))
 
 
-def strategies():
-    central = uni.distribute.experimental.CentralStorageStrategy
-    return {
-        "none": None,
-        "one": uni.distribute.OneDeviceStrategy("CPU:1"),
-        "mirrored": mirrored(2),
-        "mirrored-4": mirrored(4),
-        "central": central(["CPU:0", "CPU:1"], "CPU:0"),
-    }
+STRATEGIES = {
+    "none": lambda: None,
+    "one": lambda: uni.distribute.OneDeviceStrategy(machine.another()),
+    "mirrored-1": lambda: mirrored(1),
+    "mirrored": lambda: mirrored(2),
+    "mirrored-4": lambda: mirrored(4),
+    "central": lambda: uni.distribute.experimental.CentralStorageStrategy(
+        machine.names_up_to(2), machine.name(0)
+    ),
+}
 
 
 def replicas(strategy):
@@ -96,9 +98,9 @@ def wanted(tmp_path_factory):
 
 
 @pytest.mark.feature("V06")
-@pytest.mark.parametrize("name", strategies())
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_gives_the_numbers_of_one_device(name, wanted, tmp_path):
-    strategy = strategies()[name]
+    strategy = STRATEGIES[name]()
     own = 8 // replicas(strategy)
     estimator = make(tmp_path, strategy)
     assert estimator.train(data(own), steps=12) is estimator
@@ -225,7 +227,7 @@ class StopAt(E.SessionRunHook):
 
 @pytest.mark.parametrize("name", ["none", "mirrored"])
 def test_a_training_that_was_cut_short_goes_on_where_its_data_stood(name, tmp_path):
-    strategy = strategies()[name]
+    strategy = STRATEGIES[name]()
     own = 8 // replicas(strategy)
     calm = make(tmp_path / "calm", strategy)
     calm.train(data(own, shuffle=True), max_steps=14)

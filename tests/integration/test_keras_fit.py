@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import unisono as uni
+from tests import machine
 from tests.integration.programs import difference, examples, mirrored, scope
 from unisono._src.machines import topology
 
@@ -109,9 +110,9 @@ def test_any_number_of_samples_in_any_batches_on_any_replicas(count, batch, repl
 @pytest.mark.parametrize(
     "strategy",
     [
-        lambda: uni.distribute.OneDeviceStrategy("CPU:3"),
+        lambda: uni.distribute.OneDeviceStrategy(machine.another()),
         lambda: uni.distribute.experimental.CentralStorageStrategy(
-            ["CPU:0", "CPU:1", "CPU:2"], "CPU:0"
+            machine.names_up_to(3), machine.name(0)
         ),
     ],
 )

@@ -7,6 +7,7 @@ import optax
 import pytest
 
 import unisono as uni
+from tests import machine
 from tests.integration.programs import difference, examples, mirrored
 
 keras = pytest.importorskip("keras")
@@ -97,7 +98,7 @@ OPTIMIZERS = {
 @pytest.mark.feature("V04", "V08")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_custom_loop_gives_one_device_s_numbers(name):
-    one = uni.distribute.OneDeviceStrategy("CPU:0")
+    one = uni.distribute.OneDeviceStrategy(machine.name(0))
     wanted = loop(one, OPTIMIZERS[name], count=11)
     for replicas in (2, 4) if name == "adam" else (4,):
         # 11 examples by 8: the last batch is uneven, and one of 4 replicas gets none.
@@ -110,7 +111,7 @@ def test_eager_loops_and_central_storage_give_the_same_numbers():
     adam = OPTIMIZERS["adam"]
     wanted = loop(mirrored(1), adam, count=6, batch=4)
     central = uni.distribute.experimental.CentralStorageStrategy(
-        ["CPU:0", "CPU:1"], "CPU:0"
+        machine.names_up_to(2), machine.name(0)
     )
     assert difference(wanted, loop(mirrored(2), adam, 6, 4, compiled=False)) < CLOSE
     assert difference(wanted, loop(central, adam, 6, 4)) < CLOSE
@@ -310,7 +311,7 @@ def test_replicas_draw_numbers_of_their_own_and_the_same_in_every_run(compiled):
 @pytest.mark.parametrize("compiled", [False, True])
 def test_random_layers_work_where_state_is_central(compiled):
     strategy = uni.distribute.experimental.CentralStorageStrategy(
-        ["CPU:0", "CPU:1"], "CPU:0"
+        machine.names(2), machine.name(0)
     )
     with strategy.scope():
         dropout = layers.Dropout(0.5, seed=7)

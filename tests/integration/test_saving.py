@@ -5,6 +5,7 @@ import pytest
 import typer.testing
 
 import unisono as uni
+from tests import machine
 from tests.integration.programs import (
     difference,
     examples,
@@ -52,13 +53,14 @@ def fit(model):
 
 
 def central():
-    devices = ["CPU:0", "CPU:1"]
-    return uni.distribute.experimental.CentralStorageStrategy(devices, "CPU:0")
+    return uni.distribute.experimental.CentralStorageStrategy(
+        machine.names_up_to(2), machine.name(0)
+    )
 
 
 STRATEGIES = {
     "none": lambda: None,
-    "one": lambda: uni.distribute.OneDeviceStrategy("CPU:1"),
+    "one": lambda: uni.distribute.OneDeviceStrategy(machine.another()),
     "two": lambda: mirrored(2),
     "central": central,
 }

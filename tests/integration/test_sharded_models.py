@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import unisono as uni
+from tests import machine
 from tests.integration.programs import difference, examples, scope
 
 keras = pytest.importorskip("keras")
@@ -19,7 +20,7 @@ BLOCKS = {2: [1, 1, 1, 2], 4: [2, 1, 1, 2]}
 
 
 def over_replicas(replicas):
-    names = [f"CPU:{i}" for i in range(replicas)]
+    names = machine.names(replicas)
     return uni.distribute.MirroredStrategy(names, state="sharded", shard_above=32)
 
 
@@ -87,6 +88,7 @@ def test_fit_gives_the_numbers_of_one_device_in_part_of_the_memory():
     assert all(r.bytes_per_device == np.prod(r.shape) for r in large)
 
 
+@pytest.mark.needs_devices(8)
 @pytest.mark.feature("V01", "T03")
 @pytest.mark.parametrize(
     ("logical", "options"),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import unisono as tf
+from tests import machine
 
 SUM, MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
 AGGREGATION, SYNCHRONIZATION = tf.VariableAggregation, tf.VariableSynchronization
@@ -16,8 +17,8 @@ EXECUTIONS = (EAGER, COMPILED, ENCLOSED)
 
 
 def device_names(n):
-    """The names of the first `n` CPU devices."""
-    return [f"CPU:{i}" for i in range(n)]
+    """The names of the first `n` devices."""
+    return machine.names(n)
 
 
 @functools.cache
@@ -29,13 +30,15 @@ def mirrored(n):
 @functools.cache
 def central(n):
     """A `CentralStorageStrategy` of `n` replicas; always the same one."""
-    return tf.distribute.experimental.CentralStorageStrategy(device_names(n), "CPU:0")
+    return tf.distribute.experimental.CentralStorageStrategy(
+        device_names(n), machine.name(0)
+    )
 
 
 @functools.cache
 def one_device():
-    """A `OneDeviceStrategy`, not on the default device; always the same one."""
-    return tf.distribute.OneDeviceStrategy("CPU:1")
+    """A `OneDeviceStrategy`, not on the default device if there are two."""
+    return tf.distribute.OneDeviceStrategy(machine.another())
 
 
 def context():
@@ -110,9 +113,9 @@ def kind(x):
 
 
 def device_index(x):
-    """Which CPU device holds an array."""
+    """Which device holds an array."""
     (device,) = x.devices()
-    return jax.devices("cpu").index(device)
+    return machine.local_devices().index(device)
 
 
 def variable(strategy, value=0.0, aggregation="NONE", synchronization="AUTO", **more):

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import unisono as uni
+from tests import machine
 
 FEATURES = 3
 OPTIMIZERS = {"sgd": optax.sgd(0.1), "adam": optax.adam(0.05)}
@@ -19,9 +20,9 @@ OPTIMIZERS = {"sgd": optax.sgd(0.1), "adam": optax.adam(0.05)}
 def trainer(replicas, name):
     """A linear model with a batch-independent loss, and how to train it."""
     if replicas == 0:
-        strategy = uni.distribute.OneDeviceStrategy("CPU:0")
+        strategy = uni.distribute.OneDeviceStrategy(machine.name(0))
     else:
-        devices = [f"CPU:{i}" for i in range(replicas)]
+        devices = machine.names(replicas)
         strategy = uni.distribute.MirroredStrategy(devices)
     with strategy.scope():
         w = uni.Variable(jnp.zeros(FEATURES), name="w")
@@ -78,7 +79,7 @@ def batches(seed, sizes):
 def test_training_ends_in_the_same_weights_on_any_number_of_replicas(name, seed, sizes):
     data = batches(seed, [*sizes, 8])
     expected = trainer(0, name)(data)
-    for replicas in (1, 2, 3, 4, 8):
+    for replicas in (1, 3, 8):
         losses, weights, mean = trainer(replicas, name)(data)
         np.testing.assert_allclose(losses, expected[0], rtol=2e-4, atol=1e-5)
         np.testing.assert_allclose(weights, expected[1], rtol=2e-4, atol=1e-5)
@@ -92,7 +93,7 @@ def test_training_ends_in_the_same_weights_on_any_number_of_replicas(name, seed,
     replicas=st.sampled_from([1, 2, 4]),
 )
 def test_the_mean_over_the_batch_is_that_of_all_examples(sizes, replicas):
-    devices = [f"CPU:{i}" for i in range(replicas)]
+    devices = machine.names(replicas)
     strategy = uni.distribute.MirroredStrategy(devices)
     parts = [np.arange(n, dtype=np.float32) + i for i, n in enumerate(sizes)]
     parts = [*parts[: replicas - 1], np.concatenate(parts[replicas - 1 :])]

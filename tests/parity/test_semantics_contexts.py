@@ -261,6 +261,7 @@ def test_another_thread_starts_in_the_default_context(strategy):
     assert seen == [False]
 
 
+@pytest.mark.needs_devices(8)
 @pytest.mark.feature("B04")
 def test_two_threads_run_two_strategies_at_once():
     both = threading.Barrier(2)

@@ -32,6 +32,7 @@ FULL = "/job:localhost/replica:0/task:0/device:CPU:{}"
 # MirroredStrategy.
 
 
+@pytest.mark.needs_devices(8)
 @pytest.mark.feature("T01")
 def test_a_mirrored_strategy_takes_all_devices_unless_told():
     assert tf.distribute.MirroredStrategy().num_replicas_in_sync == 8
@@ -43,6 +44,7 @@ def test_a_mirrored_strategy_takes_all_devices_unless_told():
         tf.distribute.MirroredStrategy(["CPU:99"])
 
 
+@pytest.mark.needs_devices(8)
 @pytest.mark.feature("N04", "N05", "T01")
 def test_devices_have_their_full_names_in_every_spelling():
     devices = tf.config.list_logical_devices("CPU")
@@ -250,6 +252,7 @@ def test_reduce_to_a_central_variable_gives_an_array():
 # OneDeviceStrategy.
 
 
+@pytest.mark.needs_devices(2)
 @pytest.mark.feature("T05")
 def test_one_device_has_plain_variables_and_values_on_its_device():
     s = one_device()

@@ -50,6 +50,7 @@ def gradient_of_take(split, ids):
     return jax.grad(loss)(jnp.asarray(ROWS))
 
 
+@pytest.mark.needs_devices(8)
 @pytest.mark.parametrize(
     "fn",
     [

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import unisono as uni
+from tests import machine
 
 context = uni.distribute.get_replica_context
 
 
 def strategy_of(replicas):
-    return uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
+    return uni.distribute.MirroredStrategy(machine.names(replicas))
 
 
 @pytest.fixture(params=[1, 2, 4, 8])

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 import unisono as uni
+from tests import machine
 
 
 @pytest.fixture(params=[1, 2, 4])
 def s(request):
-    devices = [f"CPU:{i}" for i in range(request.param)]
+    devices = machine.names(request.param)
     return uni.distribute.MirroredStrategy(devices)
 
 

@@ -12,6 +12,7 @@ import optax
 import pytest
 
 import unisono as tf
+from tests import machine
 from unisono._src.execution import sharded_update
 from unisono._src.machines import partition
 
@@ -23,7 +24,7 @@ YS = RNG.normal(size=(2, 8, 4, 8)).astype(np.float32)
 
 
 def make(replicas, above=8, kind="sharded"):
-    names = [f"CPU:{i}" for i in range(replicas)]
+    names = machine.names(replicas)
     if kind == "mirrored":
         return tf.distribute.MirroredStrategy(names)
     return tf.distribute.MirroredStrategy(names, state=kind, shard_above=above)
@@ -126,6 +127,7 @@ def test_memory_per_device_falls_with_the_number_of_devices(replicas):
     assert {r.devices for r in described.rows} == {replicas}
 
 
+@pytest.mark.needs_devices(8)
 @pytest.mark.feature("T01")
 def test_devices_hold_what_the_description_says():
     device = jax.devices("cpu")[1]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import unisono
+from tests import machine
 from unisono._src.execution.specs import PerReplicaSpec
 
 
@@ -46,7 +47,7 @@ def test_a_per_replica_spec_has_one_spec_per_replica():
 
 
 def test_parts_that_a_signature_does_not_describe_are_refused():
-    strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    strategy = unisono.distribute.MirroredStrategy(machine.names(2))
     numbers = strategy.experimental_distribute_dataset(
         unisono.data.Dataset.range(21).batch(8)
     )

@@ -40,6 +40,7 @@ def test_a_last_partial_batch_is_right_all_the_same():
     assert (sizes, sums) == ([16, 11], [sum(range(16)), sum(range(16, 27))])
 
 
+@pytest.mark.needs_devices(2)
 @pytest.mark.feature("D15", "T03")
 def test_a_dynamic_batch_size_is_on_unless_it_is_switched_off():
     strategy = tf.distribute.TPUStrategy()

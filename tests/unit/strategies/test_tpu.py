@@ -13,6 +13,8 @@ import pytest
 
 import unisono as tf
 
+pytestmark = pytest.mark.needs_devices(8)
+
 # Devices of a replica, and the shape of its block in the grid of 8.
 BLOCKS = {1: [1, 1, 1, 1], 2: [1, 1, 1, 2], 4: [2, 1, 1, 2], 8: [2, 2, 1, 2]}
 

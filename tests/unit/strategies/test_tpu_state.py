@@ -11,6 +11,8 @@ import pytest
 import unisono as tf
 from tests.unit.strategies.test_tpu import BLOCKS, partitions
 
+pytestmark = pytest.mark.needs_devices(8)
+
 IMAGES = np.random.RandomState(1).rand(4, 8, 8, 8).astype(np.float32)
 KERNELS = [
     np.random.RandomState(i).randn(3, 3, 8, 8).astype(np.float32) / 8 for i in (2, 3)

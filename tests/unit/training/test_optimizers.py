@@ -99,7 +99,7 @@ def test_training_ends_in_the_same_weights_on_any_number_of_replicas(tx, how):
     x = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
     y = x @ np.asarray([1.0, -2.0, 3.0], np.float32)
     found = []
-    for n in (1, 2, 3, 8):
+    for n in (1, 3, 8):
         s = mirrored(n)
         w, b = variable(s, jnp.zeros(3)), variable(s, 0.0)
         optimizer = make(s, tx, w, b)

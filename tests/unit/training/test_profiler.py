@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import unisono as uni
+from tests import machine
 
 profiler = uni.profiler.experimental
 
@@ -39,7 +40,7 @@ def make_step(strategy):
 @pytest.mark.feature("V08")
 @pytest.mark.parametrize("count", [1, 2])
 def test_steps_have_the_name_and_number_of_their_function(count, tmp_path):
-    strategy = uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)])
+    strategy = uni.distribute.MirroredStrategy(machine.names(count))
     step, total = make_step(strategy)
     step(1.0)  # Made before the profile, like one that is made in it.
     with profiler.Profile(tmp_path):
@@ -55,7 +56,7 @@ def test_steps_have_the_name_and_number_of_their_function(count, tmp_path):
 
 
 def test_a_step_of_the_users_own_is_the_step(tmp_path):
-    step, total = make_step(uni.distribute.OneDeviceStrategy("CPU:0"))
+    step, total = make_step(uni.distribute.OneDeviceStrategy(machine.name(0)))
     step(1.0)
     profiler.start(tmp_path, profiler.ProfilerOptions(host_tracer_level=1))
     for i in range(10, 13):
@@ -71,7 +72,7 @@ def test_a_step_of_the_users_own_is_the_step(tmp_path):
 
 
 def test_programs_are_called_as_they_are_when_no_profile_is_taken(tmp_path):
-    step, _ = make_step(uni.distribute.OneDeviceStrategy("CPU:0"))
+    step, _ = make_step(uni.distribute.OneDeviceStrategy(machine.name(0)))
     step(1.0)
     program = step._last[1]
     plain = program.call

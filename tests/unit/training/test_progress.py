@@ -11,6 +11,7 @@ import pytest
 import rich.console
 
 import unisono as uni
+from tests import machine
 from unisono._src.workers import process_group
 
 Progress = uni.train.Progress
@@ -30,7 +31,7 @@ def slow_input(count, seconds):
 
 @pytest.mark.feature("V08")
 def test_a_loop_over_a_distributed_dataset_is_shown_in_lines():
-    strategy = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    strategy = uni.distribute.MirroredStrategy(machine.names_up_to(2))
     dataset = uni.data.Dataset.range(16).batch(4)
     out = console()
     progress = Progress(

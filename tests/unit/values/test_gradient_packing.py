@@ -33,6 +33,7 @@ def reduced(op, arrays, size):
     return jax.jit(body)(arrays), jax.make_jaxpr(body)(arrays)
 
 
+@pytest.mark.needs_devices(4)
 @hypothesis.settings(max_examples=25, deadline=None)
 @hypothesis.given(
     kinds=st.lists(st.tuples(SHAPES, TYPES), min_size=1, max_size=6),

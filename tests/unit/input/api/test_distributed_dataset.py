@@ -169,20 +169,20 @@ def test_a_batch_that_was_given_back_is_not_counted(n):
 
 
 def test_many_batches_of_one_step_can_be_given_back():
-    iterator = iter(by_batch(2, lambda: Dataset.range(600).map(lambda x: x).batch(3)))
+    iterator = iter(by_batch(2, lambda: Dataset.range(300).map(lambda x: x).batch(3)))
 
     @uni.function
     def fails():
-        for _ in range(150):
+        for _ in range(80):
             next(iterator)
         raise KeyError
 
     with pytest.raises(KeyError):
         fails()
     state = saved(iterator)
-    assert flat(2, iterator) == list(range(600))
+    assert flat(2, iterator) == list(range(300))
     iterator.set_state(state)
-    assert flat(2, iterator) == list(range(600))
+    assert flat(2, iterator) == list(range(300))
 
 
 def test_a_partial_batch_in_mid_stream_is_not_filled_from_the_next():

@@ -30,11 +30,12 @@ def test_workers_need_no_flags_and_end_with_close(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
-        import multiprocessing
-        import grain
-        import unisono as uni
-
         def main():
+            # Here, so that the workers need not import them all.
+            import multiprocessing
+            import grain
+            import unisono as uni
+
             loader = grain.DataLoader(
                 data_source=grain.sources.RangeDataSource(0, 12, 1),
                 sampler=grain.samplers.IndexSampler(12, shuffle=False, num_epochs=1),

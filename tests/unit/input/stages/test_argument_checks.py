@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import unisono as uni
+from tests import machine
 
 D = uni.data.Dataset
 R = D.range(4)
@@ -315,7 +316,7 @@ def test_errors_of_tables_name_the_file(tmp_path):
 
 STRATEGIES = {
     "default": uni.distribute.get_strategy,
-    "mirrored": lambda: uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+    "mirrored": lambda: uni.distribute.MirroredStrategy(machine.names_up_to(2)),
 }
 
 

@@ -10,7 +10,6 @@ import pytest
 import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.input.pipelines import Dataset
-from unisono._src.input.distribution import device_put
 from unisono._src.input.plan import host_buffers
 
 ROWS, WIDTH = 64, 512

@@ -87,7 +87,7 @@ def failing(x):
 
 def test_what_a_process_raises_costs_its_element_only():
     options = uni.data.Options()
-    options.worker_processes = 2
+    options.worker_processes = 1
     mapped = Dataset.range(20).map(failing, num_parallel_calls=2).with_options(options)
     iterator, seen, told = iter(mapped), [], []
     while True:
@@ -119,7 +119,7 @@ def gone(x):
 @pytest.mark.parametrize("how", ["source", "process"])
 def test_processes_that_cannot_go_on_say_so(how):
     options = uni.data.Options()
-    options.worker_processes = 2
+    options.worker_processes = 1
     dataset = Dataset.range(12)
     dataset = dataset.filter(even) if how == "source" else dataset.map(gone, 2)
     dataset = dataset.map(abs, 2) if how == "source" else dataset

@@ -388,6 +388,7 @@ def test_a_frozen_dataclass_is_restored(tmp_path):
     assert run.step == 5
 
 
+@pytest.mark.needs_devices(8)
 @pytest.mark.parametrize("size", [16, 1 << 19])
 def test_split_arrays_are_read_in_parts_by_any_number_of_devices(tmp_path, size):
     def split(devices, values):

@@ -26,6 +26,13 @@ MESSAGES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_step():
+    """Leaves no step behind, also of a test that ended early."""
+    yield
+    summary.experimental.set_step(None)
+
+
 def event_class():
     """Returns the class of events, made by Google's protocol buffers."""
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
