@@ -133,7 +133,7 @@ def test_a_jax_without_the_short_way_gives_the_same(monkeypatch, n, size):
         ]
 
     quick = seen()
-    monkeypatch.setattr(device_put, "_put", None)
+    monkeypatch.setattr(transfers, "_put", None)
     for batch, other in zip(quick, seen(), strict=True):
         for (a, kind, shape), (b, *same) in zip(batch, other, strict=True):
             assert [kind, shape] == same
