@@ -161,7 +161,7 @@ def convert(cell: frames.Cell, value: Any) -> Any:
     else:
         if isinstance(value, (float, complex, np.ndarray, np.generic)):
             _check_castable(cell, np.result_type(value))
-        value = jnp.asarray(distributed.owned(value), cell.dtype)
+        value = jnp.asarray(distributed.copy_if_numpy(value), cell.dtype)
     if value.shape != cell.shape:
         raise ValueError(
             f"Cannot assign value to variable ' {cell.name}:0': Shape mismatch.The "

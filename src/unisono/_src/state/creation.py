@@ -79,7 +79,7 @@ def initial(
 
 
 def _as_value(value: Any, dtype: Any) -> Any:
-    value = jnp.asarray(distributed.owned(operand(value)), dtype)
+    value = jnp.asarray(distributed.copy_if_numpy(operand(value)), dtype)
     # A weak type would make the variable's dtype follow what is assigned to it.
     return jax.lax.convert_element_type(value, value.dtype)
 

@@ -45,7 +45,7 @@ class LocalFrame(frames.StateFrame):
         if cell not in self.parts:
             return self.parent.whole(cell)
         # Outside any loop or branch: not all replicas may go there to meet.
-        with jax_traces.within(self.traces[0]):
+        with jax_traces.enter(self.traces[0]):
             self.values[cell] = cell.split.gather(self.parts[cell])
         return self.values[cell]
 
