@@ -403,7 +403,7 @@ class EagerFrame(StateFrame):
             cell.store(value)
             return
         if cell.split is not None:
-            # The parts on the devices are replaced when all replicas have written.
+            # The parts on the devices are replaced by `settle`, if all drafts agree.
             cell.drafts[cell.topology.first if index is None else index] = value
             cell.is_suspect = True
             trace_versions.EAGER.changed()
@@ -466,7 +466,7 @@ class FunctionFrame(StateFrame):
         self.is_late = False
         self.feeds: Any = None
         self.pending: dict[Cell, dict[int, Any]] = {}
-        # JAX does not give out the current trace; any value made in it knows.
+        # A value that is made here knows the trace of the program.
         made_here: Any = jnp.zeros(())
         self.traces = (made_here._trace,)  # noqa: SLF001
 
@@ -508,7 +508,7 @@ class FunctionFrame(StateFrame):
             value = self.whole(cell).at[index or 0].set(value)
         elif cell.is_replicated or cell.split is not None:
             # The program has one value for all copies; it is replaced when all of them
-            # have been written. `Strategy.update` settles at its end by itself.
+            # have been written. `update` settles by itself at its end.
             self.pending.setdefault(cell, {})[index or 0] = value
             if ambient.current().updating is not cell:
                 self.settle(cell)
@@ -564,7 +564,7 @@ def peek(cell: Cell) -> Any:
 
 
 def without_gradient(value: Any) -> Any:
-    """Returns `value` as a constant for gradients, which assigned values are."""
+    """Returns `value` without its gradient; assigned values carry none."""
     if isinstance(value, jax.core.Tracer):
         return jax.lax.stop_gradient(value)
     return value

@@ -39,7 +39,7 @@ class LocalFrame(frames.StateFrame):
         self.alike: list[tuple[Cell, Any]] = []
         self.written: dict[Cell, None] = {}
         self.created: dict[Cell, Any] = {}
-        # JAX does not give out the trace of the `shard_map`; a value made in it knows.
+        # A value that is made here knows the trace of the `shard_map`.
         index: Any = jax.lax.axis_index(collectives.AXIS)
         self.traces = (index._trace, *parent.traces)  # noqa: SLF001
         self.versions = parent.versions

@@ -258,7 +258,7 @@ def as_array(x: Any) -> Any:
         return x
     try:
         if isinstance(x, (str, bytes)):
-            # JAX would say something else about text than about other objects.
+            # Reported below: JAX raises other errors for text than for other objects.
             raise TypeError
         return jnp.asarray(x)
     except TypeError:
@@ -371,9 +371,9 @@ def update_at_once(
         device: where to compute.
 
     Returns:
-        The new array on `device`. None, and nothing is computed, if one program might
-        not give the same numbers as single operations: unless all parts are plain
-        arrays with the shape and type of `old`.
+        The new array on `device`. None, and nothing is computed, if a part is no plain
+        array with the shape and type of `old`, or if one program could round values of
+        that type differently from single operations.
     """
     if old.dtype not in _EXACT or (op is ReduceOp.MEAN and old.dtype.kind != "f"):
         return None
@@ -535,7 +535,7 @@ def pick_local(x: Any, index: int) -> jax.Array:
     own = jax.lax.axis_index(AXIS) == index
     if x.dtype == np.bool_:
         return pick_local(x.astype(jnp.int32), index).astype(np.bool_)
-    # A sum of one value and zeros: XLA has no broadcast from one replica to the others.
+    # A sum of one value and zeros: JAX can broadcast from one replica on GPUs only.
     return jax.lax.psum(jnp.where(own, x, jnp.zeros_like(x)), AXIS)
 
 
