@@ -201,16 +201,17 @@ def convert(cell: frames.Cell, value: Any) -> Any:
 
 
 def _check_castable(cell: frames.Cell, dtype: Any) -> None:
-    # From bool to complex each kind of number includes those before it.
+    # From bool to complex each kind of number includes those before it. Random keys are
+    # of no such kind, and cannot be cast.
     order = [jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating]
-    rank = [
-        next(i for i, kind in enumerate(order) if jnp.issubdtype(d, kind))
+    given, wanted = (
+        next((i for i, kind in enumerate(order) if jnp.issubdtype(d, kind)), None)
         for d in (dtype, cell.dtype)
-    ]
-    if rank[0] > rank[1]:
+    )
+    if given is None or wanted is None or given > wanted:
         raise ValueError(
             f"Cannot assign a value of type {dtype} to the variable '{cell.name}' of "
-            f"type {cell.dtype}; cast the value first."
+            f"type {cell.dtype}; pass a value of that type."
         )
 
 
