@@ -24,7 +24,7 @@ from tests.parity.programs import (
 from unisono._src.state import frames
 
 
-def test_a_cell_stores_one_array_whatever_the_number_of_replicas():
+def test_a_cell_stores_one_array_whatever_the_scale_replicas():
     mirror, per_replica = variable(mirrored(4), [1.0, 2.0]), on_read(mirrored(4), [1.0])
     one, alone = variable(central(4), [1.0]), on_read(mirrored(1), [1.0])
     assert mirror._cell.stored_shape == (2,)
@@ -157,3 +157,14 @@ def test_threads_may_step_the_same_variable():
         thread.join()
     assert errors == []
     assert plain(v[0]) == 201.0
+
+
+def test_numbers_and_random_keys_cannot_be_assigned_to_each_other():
+    keys, scale = unisono.Variable(jax.random.key(0)), unisono.Variable(1.0)
+    for given in (1.0, jnp.ones(()), np.float32(1.0)):
+        with pytest.raises(ValueError, match=r"of type key<\w+>; pass a value of that"):
+            keys.assign(given)
+    with pytest.raises(ValueError, match="of type float32; pass a value of that type"):
+        scale.assign(jax.random.key(1))
+    keys.assign(jax.random.key(1))
+    assert keys.value() == jax.random.key(1)

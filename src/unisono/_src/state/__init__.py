@@ -1,1 +1,1 @@
-"""Variables, and where their arrays are."""
+"""Variables, and the cells that hold their arrays."""

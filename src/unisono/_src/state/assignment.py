@@ -1,8 +1,8 @@
-"""Reading and assigning variables: the table (synchronization × aggregation × context).
+"""Reads and assigns variables by (synchronization × aggregation × context).
 
-One function per context: plain variables, a copy inside `update`, replica context,
-cross-replica context. Nothing here knows which executor runs the replicas; a port
-says how they meet.
+There is one function per context: plain variables, a copy inside `update`, replica
+context, cross-replica context. Nothing here knows which executor runs the replicas;
+they exchange values through a port. See docs/decisions/0003.
 """
 
 from __future__ import annotations
@@ -29,13 +29,19 @@ _NONE = VariableAggregation.NONE
 _FIRST = VariableAggregation.ONLY_FIRST_REPLICA
 
 
-def _applied(op: str, old: Any, value: Any) -> Any:
+def _apply(op: str, old: Any, value: Any) -> Any:
+    """Returns the value after an assignment."""
     if op == REPLACE:
         return value
     return old + value if op == ADD else old - value
 
 
 def check_strategy(variable: Any) -> ambient.Frame:
+    """Returns the current context, if it belongs to the variable's strategy.
+
+    Raises:
+        RuntimeError: the running code is in the context of another strategy.
+    """
     frame = ambient.current()
     owner = variable._strategy
     if owner is None or frame.strategy is None or frame.strategy is owner:
@@ -49,7 +55,7 @@ def check_strategy(variable: Any) -> ambient.Frame:
 
 
 def sees_copy(variable: Any, frame: ambient.Frame) -> bool:
-    """Whether the running code has a copy of its own: a replica or an update."""
+    """Whether the running code sees one copy: it is in a replica or in an update."""
     return frame.strategy is variable._strategy and frame.mode != ambient.CROSS
 
 
@@ -57,7 +63,11 @@ def sees_copy(variable: Any, frame: ambient.Frame) -> bool:
 
 
 def read(variable: Any) -> jax.Array:
-    """The value as the running context sees it."""
+    """Returns the value as the running context sees it.
+
+    A replica sees its copy; other code sees the value of a mirrored variable, or the
+    aggregate of a sync-on-read variable.
+    """
     cell = variable._cell
     frame = check_strategy(variable)
     source: frames.StateFrame = frame.state or frames.EAGER
@@ -66,6 +76,8 @@ def read(variable: Any) -> jax.Array:
     if cell.policy is Policy.PLAIN:
         return source.whole(cell)
     if sees_copy(variable, frame):
+        # An update in a program must give one value for all copies of a variable, and
+        # what is read here differs between replicas.
         if cell.is_stacked and frame.updating is not None:
             raise errors.diverging(frame.updating.name, frame.updating.origin)
         return source.copy(cell, frame.copy)
@@ -80,7 +92,10 @@ def read(variable: Any) -> jax.Array:
 
 
 def read_stored(variable: Any) -> jax.Array:
-    """The value in cross-replica context; what is cut stays so."""
+    """Returns the value in cross-replica context without gathering it on a device.
+
+    The array of a variable that is cut over the devices stays cut.
+    """
     cell = variable._cell
     if cell.split is None or variable._index is not None:
         return read(variable)
@@ -90,7 +105,10 @@ def read_stored(variable: Any) -> jax.Array:
 
 
 def read_on_host(variable: Any) -> np.ndarray:
-    """A NumPy array of the value; what is cut is put together on the host."""
+    """Returns a new NumPy array of the value.
+
+    A variable that is cut over the devices is put together on the host.
+    """
     cell, frame = variable._cell, check_strategy(variable)
     is_part = variable._index is not None or sees_copy(variable, frame)
     if cell.split is None or frame.state is not None or is_part:
@@ -99,6 +117,7 @@ def read_on_host(variable: Any) -> np.ndarray:
 
 
 def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -> Any:
+    """Returns the aggregate of a sync-on-read variable's values."""
     cell = variable._cell
     aggregation = variable._aggregation
     if aggregation is _FIRST:
@@ -126,7 +145,14 @@ def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -
 
 
 def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
-    """Apply `op` with `value` by the rules of the running context."""
+    """Assigns `value` by the rules of the running context.
+
+    Args:
+        variable: the variable.
+        op: REPLACE, ADD or SUB.
+        value: the new value, or the number to add or subtract.
+        read_value: whether to return the new value, not None.
+    """
     cell = variable._cell
     frame = check_strategy(variable)
     if cell.policy is Policy.PLAIN or variable._index is not None:
@@ -141,20 +167,22 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
 
 
 def write_own(variable: Any, op: str, value: Any) -> None:
-    """Let the running replica write its copy of a mirrored variable.
+    """Writes the running replica's copy of a mirrored variable, without aggregation.
 
-    All replicas must write the same: an SPMD program is refused unless that can be
-    proved, and copies written in turn are compared when they are next read as one.
+    All replicas must write the same. An SPMD program raises unless this can be proved
+    (docs/decisions/0006); copies that are written in turn are compared when the
+    variable is next read across replicas.
     """
     cell = variable._cell
     _write_copy(cell, op, convert(cell, value), ambient.current().copy)
 
 
 def convert(cell: frames.Cell, value: Any) -> Any:
-    """`value` as an array that can be assigned to `cell`.
+    """Returns `value` as an array of the cell's shape and type.
 
     Raises:
-        ValueError: wrong shape, or a type that would lose its meaning.
+        ValueError: the shape differs, or the cast would lose the values' meaning, as
+            from float to int.
     """
     value = operand(value)
     if isinstance(value, jax.Array) and value.dtype != cell.dtype:
@@ -163,9 +191,10 @@ def convert(cell: frames.Cell, value: Any) -> Any:
     else:
         if isinstance(value, (float, complex, np.ndarray, np.generic)):
             _check_castable(cell, np.result_type(value))
-        value = jnp.asarray(distributed.owned(value), cell.dtype)
+        value = jnp.asarray(distributed.copy_if_numpy(value), cell.dtype)
     if value.shape != cell.shape:
         raise ValueError(
+            # TensorFlow's text, with its spaces.
             f"Cannot assign value to variable ' {cell.name}:0': Shape mismatch.The "
             f"variable shape {cell.shape}, and the assigned value shape {value.shape} "
             "are incompatible."
@@ -174,48 +203,55 @@ def convert(cell: frames.Cell, value: Any) -> Any:
 
 
 def _check_castable(cell: frames.Cell, dtype: Any) -> None:
+    # From bool to complex each kind of number includes those before it. Random keys are
+    # of no such kind, and cannot be cast.
     order: list[Any] = [jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating]
-    rank = [
-        next(i for i, kind in enumerate(order) if jnp.issubdtype(d, kind))
+    given, wanted = (
+        next((i for i, kind in enumerate(order) if jnp.issubdtype(d, kind)), None)
         for d in (dtype, cell.dtype)
-    ]
-    if rank[0] > rank[1]:
+    )
+    if given is None or wanted is None or given > wanted:
         raise ValueError(
             f"Cannot assign a value of type {dtype} to the variable '{cell.name}' of "
-            f"type {cell.dtype}; cast the value first."
+            f"type {cell.dtype}; pass a value of that type."
         )
 
 
 def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
-    """A variable that is one array, or a component: write that."""
+    """Writes a variable that is one array, or one component of a variable."""
     cell = variable._cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
-        raise by_turns(cell)
+        raise needs_lockstep(cell)
     if cell.policy is Policy.PLAIN:
-        value = _on_all(cell, value, frame)
+        value = _move_to_cell(cell, value, frame)
     return _write_copy(cell, op, convert(cell, value), variable._index)
 
 
 def _write_copy(cell: frames.Cell, op: str, value: Any, index: int | None) -> Any:
     target = frames.frame()
-    new = _applied(op, target.copy(cell, index) if op != REPLACE else None, value)
+    new = _apply(op, target.copy(cell, index) if op != REPLACE else None, value)
     target.set_copy(cell, index, new)
     return new
 
 
 class NeedsLockstep(errors.Signal):
-    """One program cannot stand for all replicas: they must take turns."""
+    """Says that one program cannot stand for all replicas: they must take turns."""
 
 
-def by_turns(cell: frames.Cell) -> NeedsLockstep:
+def needs_lockstep(cell: frames.Cell) -> NeedsLockstep:
+    """Returns the signal for a plain variable that every replica writes in turn."""
     return NeedsLockstep(
         f"The variable '{cell.name}' (created at {cell.origin}, outside the strategy's "
         "scope) is written by every replica in turn."
     )
 
 
-def one_value(cell: frames.Cell, source: frames.StateFrame) -> Any:
-    """The value of a cell that is the same everywhere, to compute with."""
+def common_value(cell: frames.Cell, source: frames.StateFrame) -> Any:
+    """Returns the value of a cell that is not per replica, to compute with.
+
+    Eagerly, with other workers, it is this worker's copy: a computation with the whole
+    array would be a program that all workers must run.
+    """
     is_eager = not source.is_compiled
     return (
         source.copy(cell, None) if is_eager and cell.is_spread else source.whole(cell)
@@ -223,6 +259,7 @@ def one_value(cell: frames.Cell, source: frames.StateFrame) -> Any:
 
 
 def check_workers(cell: frames.Cell, new: Any) -> None:
+    """Raises `ValueError` unless all workers assign the same; they must all call it."""
     if not mirroring.all_same(cell, new):
         raise errors.diverging(cell.name, cell.origin)
 
@@ -235,6 +272,16 @@ def _write_cross(
     read_value: bool,
     is_combined: bool = False,
 ) -> Any:
+    """Assigns in cross-replica context.
+
+    Args:
+        variable: the variable.
+        op: REPLACE, ADD or SUB.
+        value: the value to assign.
+        frame: the running context.
+        read_value: whether to return the new value.
+        is_combined: whether all workers are known to have the same `value`.
+    """
     cell = variable._cell
     if cell.policy is Policy.ON_READ:
         return _write_cross_on_read(variable, op, value, frame, read_value)
@@ -246,13 +293,13 @@ def _write_cross(
             "aggregation."
         )
     if getattr(value, "_cell", None) is not None:
-        value = _local_source(value)
+        value = _read_without_aggregation(value)
     target = frames.frame()
-    old = one_value(cell, target) if op != REPLACE else None
+    old = common_value(cell, target) if op != REPLACE else None
     if isinstance(value, distributed.Mirrored):
         value = value.values[0] if cell.is_spread else value.whole
-    delta = convert(cell, _on_all(cell, value, frame))
-    new = _applied(op, old, delta)
+    delta = convert(cell, _move_to_cell(cell, value, frame))
+    new = _apply(op, old, delta)
     if cell.is_spread and frame.state is None and not is_combined:
         check_workers(cell, new)
     target.set_whole(cell, new)
@@ -263,15 +310,18 @@ def _write_cross(
     return target.whole(cell)
 
 
-def _local_source(value: Any) -> Any:
-    """A variable on the right-hand side: its copy, without aggregation."""
+def _read_without_aggregation(value: Any) -> Any:
+    """Returns the first copy of a sync-on-read variable; another one as it is.
+
+    TensorFlow does not aggregate a variable that is assigned to another one.
+    """
     if value._cell.policy is Policy.ON_READ:
         return frames.frame().copy(value._cell, None)
     return value
 
 
-def _on_all(cell: frames.Cell, value: Any, frame: ambient.Frame) -> Any:
-    """An eager value moved to where the cell is, so that it can be combined."""
+def _move_to_cell(cell: frames.Cell, value: Any, frame: ambient.Frame) -> Any:
+    """Returns an eager value on the devices of the cell, to compute with its array."""
     if frame.state is not None or cell.sharding is None:
         return value
     value = operand(value)
@@ -288,6 +338,7 @@ def _on_all(cell: frames.Cell, value: Any, frame: ambient.Frame) -> Any:
 def _write_cross_on_read(
     variable: Any, op: str, value: Any, frame: ambient.Frame, read_value: bool
 ) -> Any:
+    """Assigns one value to all replicas of a sync-on-read variable."""
     cell = variable._cell
     if op != REPLACE:
         raise ValueError(
@@ -303,6 +354,7 @@ def _write_cross_on_read(
         )
     new = convert(cell, value)
     if variable._aggregation is VariableAggregation.SUM:
+        # So that reading, which adds up the replicas' values, gives the one assigned.
         new = (new / cell.copies).astype(cell.dtype)
     target = frames.frame()
     if cell.is_stacked and not (frame.port is not None and frame.port.is_spmd):
@@ -316,6 +368,11 @@ def _write_cross_on_read(
 
 
 def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
+    """Assigns the aggregate of the values that the replicas give.
+
+    Raises:
+        ValueError: the variable has no aggregation.
+    """
     cell, aggregation = variable._cell, variable._aggregation
     if aggregation is _NONE:
         raise ValueError(
@@ -329,7 +386,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
     if port.replicas == 1:
         return _write_copy(cell, op, convert(cell, value), frame.copy)
     if port.is_spmd:
-        combined = _combined_spmd(variable, value, port)
+        combined = _combine_spmd(variable, value, port)
         return _write_copy(cell, op, convert(cell, combined), None)
 
     def combine(payloads: list[Any]) -> Sequence[Any]:
@@ -337,13 +394,15 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
             new = _write_at_once(variable, op, payloads)
             if new is not None:
                 return new
-        combined = _combined_parts(variable, payloads)
+        combined = _combine_parts(variable, payloads)
+        # Not `frame`: this runs once, in the cross-replica context of the merge.
         outer = ambient.current()
         _write_cross(variable, op, combined, outer, False, is_combined=True)
         return copies_of(cell)
 
     new = port.meet(combine, _payload(value))
     if frame.state is not None:
+        # The write went through the frame around the replica; this one may overlay it.
         frame.state.assigned(cell, new)
     return new
 
@@ -354,13 +413,14 @@ _SIGNS = {REPLACE: 0, ADD: 1, SUB: -1}
 def _write_at_once(
     variable: Any, op: str, payloads: Sequence[Any]
 ) -> Sequence[Any] | None:
-    """Combine, compute and store in three steps: the usual assignment of arrays.
+    """Combines the payloads and stores the result, if all are plain arrays.
 
-    It computes on one device and copies the result to the others: a program on several
-    devices takes as long to start as all of this.
+    It computes on one device and copies the result to the others, because a program on
+    several devices takes as long to start as all of this.
 
     Returns:
-        What each replica sees afterwards; None if this is not the usual assignment.
+        The new value on each replica. None, and nothing is stored, if the assignment
+        needs the general rules.
     """
     cell, aggregation = variable._cell, variable._aggregation
     is_mean = aggregation is VariableAggregation.MEAN
@@ -368,10 +428,11 @@ def _write_at_once(
         return None
     if aggregation is _FIRST or all(map(operator.is_, payloads, payloads[1:])):
         if not is_mean and aggregation is not _FIRST:
+            # One object from all replicas cannot be summed: the general rules raise.
             return None
         payloads = payloads[:1]
     with frames.LOCK:
-        frames.check_there(cell)
+        frames.check_has_value(cell)
         topology = cell.topology
         new = collectives.update_at_once(
             _SIGNS[op],
@@ -384,7 +445,7 @@ def _write_at_once(
 
 
 def copies_of(cell: frames.Cell) -> list[Any]:
-    """What each replica sees of a cell, as an object of its own."""
+    """Returns each replica's value of a cell, as an object of its own."""
     source = frames.frame()
     if source.is_compiled:
         return collectives.hand_out(source.copy(cell, 0), [None] * cell.copies)
@@ -392,21 +453,27 @@ def copies_of(cell: frames.Cell) -> list[Any]:
 
 
 def _payload(value: Any) -> Any:
-    """What a replica contributes; variables travel whole, arrays without gradient."""
+    """Returns the value that a replica contributes: without gradients.
+
+    A variable is wrapped, so that the merge can tell that all replicas gave the same.
+    """
     if isinstance(value, jax.Array):
         return frames.without_gradient(value)
-    value = _joined(value)
+    value = _as_one_array(value)
     if isinstance(value, distributed.PerReplica):
         return value.own()
     if _is_on_read(value):
         return read(value)
     if isinstance(value, StandsForArray):
-        return _Whole(value)
+        return _WholeVariable(value)
     return frames.without_gradient(value)
 
 
-def _joined(value: Any) -> Any:
-    """A list with arrays in it as one array: it is the replica's own."""
+def _as_one_array(value: Any) -> Any:
+    """Returns a list that has arrays in it as one array; anything else as it is.
+
+    Such a list was made by the replica, unlike a list of constants.
+    """
     if not isinstance(value, (list, tuple)):
         return value
     has_arrays = any(isinstance(x, jax.Array) for x in jax.tree.leaves(value))
@@ -419,33 +486,38 @@ def _is_on_read(value: Any) -> bool:
 
 
 @final
-class _Whole:
-    """Keeps a distributed variable from being taken apart on its way."""
+class _WholeVariable:
+    """Keeps JAX from taking a distributed variable in a payload apart."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
-def _same(payloads: Sequence[Any]) -> bool:
+def _are_same(payloads: Sequence[Any]) -> bool:
+    """Whether all replicas gave one object, or equal Python numbers."""
     first = payloads[0]
-    if isinstance(first, _Whole):
+    if isinstance(first, _WholeVariable):
         return all(getattr(p, "value", None) is first.value for p in payloads)
     if isinstance(first, (bool, int, float, complex)):
         return all(type(p) is type(first) and p == first for p in payloads)
     return all(p is first for p in payloads)
 
 
-def _combined_parts(variable: Any, payloads: Sequence[Any]) -> Any:
+def _combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
+    """Returns the aggregate of payloads of replicas that run in turn."""
     aggregation, cell = variable._aggregation, variable._cell
     is_eager_and_spread = cell.is_spread and not frames.frame().is_compiled
-    if _same(payloads) and not (
+    if _are_same(payloads) and not (
         is_eager_and_spread and _differs_between_workers(variable, payloads)
     ):
         first = payloads[0]
         return _shared_value(
-            variable, first.value if isinstance(first, _Whole) else first
+            variable, first.value if isinstance(first, _WholeVariable) else first
         )
-    parts = [p.value.__jax_array__() if isinstance(p, _Whole) else p for p in payloads]
+    parts = [
+        p.value.__jax_array__() if isinstance(p, _WholeVariable) else p
+        for p in payloads
+    ]
     topology = cell.topology
     if is_eager_and_spread:
         point = f"assignment of variable '{cell.name}'"
@@ -457,15 +529,17 @@ def _combined_parts(variable: Any, payloads: Sequence[Any]) -> Any:
 
 
 def _differs_between_workers(variable: Any, payloads: Sequence[Any]) -> bool:
-    """Whether one value for all replicas here may be another on other workers."""
-    if isinstance(payloads[0], _Whole):
+    """Whether other workers may have another value than all replicas here."""
+    if isinstance(payloads[0], _WholeVariable):
         return False
+    # With SUM and several replicas here the general rules raise: nobody has to ask.
     is_sum = variable._aggregation is VariableAggregation.SUM
     return len(payloads) == 1 or not is_sum
 
 
-def _combined_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any:
-    value = _joined(value)
+def _combine_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any:
+    """Returns the aggregate of the replicas' values in an SPMD program."""
+    value = _as_one_array(value)
     if isinstance(value, distributed.PerReplica):
         value = value.own()
     elif _is_on_read(value):
@@ -480,7 +554,7 @@ def _combined_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any
 
 
 def _is_one_for_all(variable: Any, value: Any, port: collectives.SpmdPort) -> bool:
-    """Whether all replicas, of all workers, were given one object."""
+    """Whether all replicas of all workers have one object as `value`."""
     if not port.is_shared(value) or port.here == port.replicas:
         return port.is_shared(value)
     is_sum = variable._aggregation is VariableAggregation.SUM
@@ -488,7 +562,11 @@ def _is_one_for_all(variable: Any, value: Any, port: collectives.SpmdPort) -> bo
 
 
 def _shared_value(variable: Any, value: Any) -> Any:
-    """One object for all replicas: nothing to combine, and nothing to add up."""
+    """Returns a value that is one object for all replicas, which needs no combining.
+
+    Raises:
+        AssertionError, ValueError: the aggregation is SUM, which TensorFlow refuses.
+    """
     if variable._aggregation is VariableAggregation.SUM:
         if isinstance(value, distributed.DistributedValues):
             raise AssertionError(

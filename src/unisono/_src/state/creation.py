@@ -1,4 +1,4 @@
-"""Making variables: checks, placement, and who else has a say in it."""
+"""Checks and first values of new variables, and the functions that change creation."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from unisono._src.state.frames import Policy
 from unisono._src.values import collectives, distributed
 from unisono._src.values.array_operators import operand
 
-# Whose code is not the user's, when it is asked where a variable was made.
+# Packages whose frames are skipped in search of the user's line that made a variable.
 _PACKAGES = {__name__.partition(".")[0], "keras", "flax"}
 
 
 def policy(
     placement: frames.Placement | None, synchronization: VariableSynchronization
 ) -> Policy:
-    """How a placement keeps a variable of a synchronization."""
+    """Returns how a placement keeps a variable with this synchronization."""
     if placement is None or placement.kind is Policy.PLAIN:
         return Policy.PLAIN
     if placement.kind is Policy.CENTRAL:
@@ -38,22 +38,25 @@ def policy(
     return Policy.MIRRORED
 
 
-def initial(
+def initial_array(
     initial_value: Any,
     dtype: Any,
     shape: Any,
     name: str | None,
     placement: frames.Placement | None = None,
 ) -> Any:
-    """The initial value as an array of the wanted type and shape.
+    """Returns the initial value as an array of the wanted type.
 
     Args:
-        initial_value: array-like, or a function that gives one.
+        initial_value: array-like, or a function that returns one.
         dtype: the wanted type, if any.
-        shape: the wanted shape, if any.
-        name: of the variable.
-        placement: of mirrored variables; one may cut large ones over the devices, and
-            then no device computes or holds the whole.
+        shape: the wanted shape, if any; None stands for any length of an axis.
+        name: the name of the variable, for messages.
+        placement: where a mirrored variable goes. If large ones are cut over the
+            devices, no device computes or holds the whole value.
+
+    Raises:
+        ValueError: there is no initial value, or its shape is not the wanted one.
     """
     if initial_value is None:
         raise ValueError(
@@ -62,7 +65,7 @@ def initial(
         )
     is_cut = placement is not None and placement.split_above is not None
     if is_cut and not frames.frame().is_compiled:
-        value = in_parts(initial_value, dtype, placement)
+        value = compute_in_parts(initial_value, dtype, placement)
     else:
         value = initial_value() if callable(initial_value) else initial_value
         value = _as_value(value, dtype)
@@ -80,21 +83,22 @@ def initial(
 
 
 def _as_value(value: Any, dtype: Any) -> Any:
-    value = jnp.asarray(distributed.owned(operand(value)), dtype)
+    """Returns `value` as an array of the wanted type, with memory of its own."""
+    value = jnp.asarray(distributed.copy_if_numpy(operand(value)), dtype)
     # A weak type would make the variable's dtype follow what is assigned to it.
     return jax.lax.convert_element_type(value, value.dtype)
 
 
-def in_parts(given: Any, dtype: Any, placement: Any) -> Any:
-    """A first value; if it is large, part by part where the placement wants it.
+def compute_in_parts(given: Any, dtype: Any, placement: Any) -> Any:
+    """Returns a first value; a large one is cut over the devices of the placement.
 
-    A function is traced, and each device computes its part of what it gives. One that
-    cannot be traced is called, and computes on the host.
+    A function is traced, and each device computes its part of the result. A function
+    that cannot be traced is called, and computes on the host.
 
     Args:
-        given: an array, or a function that gives one.
+        given: an array, or a function that returns one.
         dtype: the wanted type, if any.
-        placement: says what is large, and which devices there are.
+        placement: the devices, and from which size on a value is large.
     """
     concrete: list[Any] = []
 
@@ -109,14 +113,15 @@ def in_parts(given: Any, dtype: Any, placement: Any) -> Any:
         try:
             closed = jax.make_jaxpr(traced)()
         except Exception:
+            # The function reads files, for instance; if it is wrong, it raises again.
             with _on_host():
                 concrete = [collectives.release(_as_value(given(), dtype))]
         if not concrete:
-            return _computed(closed, placement)
+            return _compute_program(closed, placement)
         given = concrete[0]
     if not isinstance(given, np.ndarray):
         return _as_value(given, dtype)
-    target = _target(given.shape, placement)
+    target = _target_sharding(given.shape, placement)
     if target is None:
         return _as_value(given, dtype)
     wanted = jax.dtypes.canonicalize_dtype(given.dtype if dtype is None else dtype)
@@ -124,31 +129,34 @@ def in_parts(given: Any, dtype: Any, placement: Any) -> Any:
 
 
 def _on_host() -> Any:
-    """A block that computes on the host, if JAX has it among its devices."""
+    """Returns a context manager that computes on the host, if JAX can use it."""
     try:
         return jax.default_device(jax.local_devices(backend="cpu")[0])
     except RuntimeError:
         return contextlib.nullcontext()
 
 
-def _target(shape: Any, placement: Any) -> Any:
+def _target_sharding(shape: Any, placement: Any) -> Any:
+    """Returns where a large value goes, or None if the value is not large."""
     split = partition.choose(placement.topology, placement.split_above, shape)
     return None if split is None else partition.sharding(placement.topology, split)
 
 
-def _computed(closed: Any, placement: Any) -> Any:
+def _compute_program(closed: Any, placement: Any) -> Any:
+    """Returns the result of a traced function, cut over the devices if it is large."""
+
     def compute() -> Any:
         return jax.core.eval_jaxpr(closed.jaxpr, closed.consts)[0]
 
     (aval,) = closed.out_avals
-    target = _target(aval.shape, placement)
+    target = _target_sharding(aval.shape, placement)
     if target is None or jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
         return compute()
     return jax.jit(compute, out_shardings=target)()
 
 
 def check_distributed(synchronization: VariableSynchronization, name: Any) -> None:
-    """Raise if a strategy cannot keep a variable of a synchronization."""
+    """Raises `ValueError` for a synchronization that strategies do not have."""
     if synchronization is VariableSynchronization.NONE:
         raise ValueError(
             "'NONE' variable synchronization mode is not supported with "
@@ -158,7 +166,7 @@ def check_distributed(synchronization: VariableSynchronization, name: Any) -> No
 
 
 def check_mean(aggregation: VariableAggregation, dtype: Any) -> None:
-    """Raise if values of a type have no mean."""
+    """Raises `ValueError` for the mean of values that are not floating."""
     if aggregation is VariableAggregation.MEAN and not jnp.issubdtype(
         dtype, jnp.inexact
     ):
@@ -169,9 +177,10 @@ def check_mean(aggregation: VariableAggregation, dtype: Any) -> None:
         )
 
 
-def origin() -> str:
-    """File and line of the user's code that makes a variable."""
-    frame = sys._getframe(1)
+def find_origin() -> str:
+    """Returns file and line of the user's code that is making a variable."""
+    # Python has no public way to look at one frame; `inspect.stack` reads source files.
+    frame = sys._getframe(1)  # noqa: SLF001
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] not in _PACKAGES:
@@ -180,8 +189,8 @@ def origin() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def with_creators(create: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `create` behind the functions of `variable_creator_scope`, if any.
+def wrap_in_creators(create: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `create` behind the creators of `variable_creator_scope`, if any.
 
     Args:
         create: makes the variable from keyword arguments, which creators may change.
@@ -192,14 +201,20 @@ def with_creators(create: Callable[..., Any]) -> Callable[..., Any]:
     outer = frame.creators[: frame.outer_creators]
     inner = frame.creators[frame.outer_creators :]
     if outer:
-        create = _by_component(outer, create, frame.placement.topology.copies)
+        create = _show_components(outer, create, frame.placement.topology.copies)
     return _chain(inner, create)
 
 
-def _by_component(
+def _show_components(
     creators: tuple[Any, ...], create: Callable[..., Any], count: int
 ) -> Callable[..., Any]:
-    """Show each component of the variable to creators given outside the scope."""
+    """Returns `create` behind creators that are called once for each component.
+
+    Args:
+        creators: those given outside the strategy's scope.
+        create: makes the distributed variable; called once.
+        count: how many components this process has.
+    """
 
     def build(**kwargs: Any) -> Any:
         made: list[Any] = []
@@ -221,6 +236,7 @@ def _by_component(
 
 
 def _chain(creators: tuple[Any, ...], last: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `last` behind the creators; the last creator is called first."""
     for creator in creators:
         last = _bind_creator(creator, last)
     return last
@@ -231,14 +247,18 @@ def _bind_creator(creator: Any, following: Callable[..., Any]) -> Callable[..., 
 
 
 def take_in_turn(port: Any, make: Callable[[], Any], name: str | None) -> Any:
-    """The next variable of replicas that run in turn: the k-th is one for all.
+    """Returns the next variable of a replica that runs in turn with the others.
 
-    Replica 0 makes it, the others find it.
+    The first replica makes it. The k-th variable of any other replica is the k-th of
+    the first one.
 
     Args:
-        port: of the replica that asks.
+        port: the port of the replica.
         make: makes the variable.
-        name: of the variable, for messages.
+        name: the name of the variable, for messages.
+
+    Raises:
+        RuntimeError: the first replica has not made as many variables.
     """
     if port.index == port.turns[0]:
         port.made.append(make())
@@ -255,17 +275,34 @@ def take_in_turn(port: Any, make: Callable[[], Any], name: str | None) -> Any:
 def variable_creator_scope(
     creator: Callable[..., Any],
 ) -> contextlib.AbstractContextManager[object]:
-    """Call ``creator(next_creator, **kwargs)`` for every variable made in the block.
+    """Lets `creator` make or change every variable that is made in the block.
 
-    Creators given outside a strategy's scope see the component variables, creators
-    given inside it see the distributed variable.
+    The innermost creator is called first. A creator given outside a strategy's scope
+    sees the component variables, one inside it sees the distributed variable.
+
+    Args:
+        creator: a function ``creator(next_creator, **kwargs)`` that returns a variable.
+            ``kwargs`` are the arguments of `Variable`; ``next_creator(**kwargs)`` makes
+            the variable.
+
+    Returns:
+        A context manager.
+
+    >>> import unisono
+    >>> def freeze(next_creator, **kwargs):
+    ...     return next_creator(**{**kwargs, "trainable": False})
+    >>> with unisono.variable_creator_scope(freeze):
+    ...     v = unisono.Variable(1.0)
+    >>> v.trainable, unisono.Variable(1.0).trainable
+    (False, True)
     """
     creators = (*ambient.current().creators, creator)
     return ambient.pushed(creators=creators)
 
 
 def glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """Uniform in ±sqrt(6 / (fan in + fan out)), the same for the same name."""
+    """Returns numbers uniform in ±sqrt(6 / (fan in + fan out)), seeded by `name`."""
+    # The axes before the last two are those of a convolution's window.
     receptive = int(np.prod(shape[:-2]))
     fan_in = receptive * (shape[-2] if len(shape) > 1 else (shape or (1,))[-1])
     fan_out = receptive * (shape or (1,))[-1]

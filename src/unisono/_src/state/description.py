@@ -1,4 +1,4 @@
-"""Tables of where variables live."""
+"""Describes where variables live, as a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from unisono._src.values import array_operators
 if TYPE_CHECKING:
     import rich.table
 
-# Wide enough for the paths of variables of nested models.
+# Columns of the printed table: enough for the paths of variables of nested models.
 _WIDTH = 160
 _TITLE = "Where each variable lives"
 _HEADS = ("variable", "shape", "type", "placement", "devices", "bytes")
@@ -26,7 +26,16 @@ _HEADS = ("variable", "shape", "type", "placement", "devices", "bytes")
 @final
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One variable of a description."""
+    """One variable, or array, of a description.
+
+    Attributes:
+        name: its name or path.
+        shape: its shape.
+        dtype: its element type.
+        placement: how it is kept, such as "mirrored" or "sharded".
+        devices: the number of devices that hold it or a part of it.
+        bytes_per_device: the memory that it takes on each of them.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -37,7 +46,7 @@ class Row:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The cells of the row in a table."""
+        """The texts of the row in a table."""
         size = f"{self.bytes_per_device:,}"
         kind = (self.name, str(self.shape), self.dtype, self.placement)
         return (*kind, str(self.devices), size)
@@ -51,22 +60,28 @@ def _html_row(tag: str, texts: Sequence[str]) -> str:
 @final
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """Where variables live; prints as a table, and shows as one in a notebook.
+    """A list of variables and where they live; prints and shows as a table.
 
     Attributes:
         rows: one per variable.
+
+    >>> found = describe({"w": variables.Variable([1.0, 2.0], name="w")})
+    >>> [(row.name, row.placement, row.bytes_per_device) for row in found.rows]
+    [('w:0', 'one copy', 8)]
+    >>> found.bytes_per_device
+    8
     """
 
     rows: tuple[Row, ...]
 
     @property
     def bytes_per_device(self) -> int:
-        """Sum over the variables."""
+        """The memory that all variables take on a device together."""
         return sum(r.bytes_per_device for r in self.rows)
 
     @property
     def table(self) -> rich.table.Table:
-        """A `rich.table.Table`."""
+        """The table, as a `rich.table.Table`."""
         import rich.markup
         import rich.table
 
@@ -103,7 +118,7 @@ class Description:
 
 
 def describe(tree: Any) -> Description:
-    """A description of every variable and array in a structure.
+    """Returns a description of every variable and array in a structure.
 
     Args:
         tree: a variable or array, something that has `variables` such as a Keras
@@ -113,9 +128,10 @@ def describe(tree: Any) -> Description:
 
 
 def _rows(name: str, x: Any) -> Iterator[Row]:
+    """Yields a row for each variable and array in `x`, whose path is `name`."""
     kept = array_operators.own(x)
     if isinstance(kept, variables.Variable):
-        # A variable of another library has the name that its own users know.
+        # A variable of another library is shown under the name it has there.
         known = kept.name if kept is x else getattr(x, "path", name)
         yield _row(known or kept.name, kept)
     elif isinstance(x, jax.Array):
@@ -133,7 +149,7 @@ def _rows(name: str, x: Any) -> Iterator[Row]:
 
 
 def _owner_rows(x: Any) -> Iterator[Row]:
-    """The variables of a model, and of the optimizer that trains it."""
+    """Yields the rows of a model's variables, and of those of its optimizer."""
     for variable in x.variables:
         yield from _rows("", variable)
     optimizer = getattr(x, "optimizer", None)
@@ -142,7 +158,7 @@ def _owner_rows(x: Any) -> Iterator[Row]:
 
 
 def _tree_rows(name: str, x: Any) -> Iterator[Row]:
-    """What JAX finds in an object: a Flax module, or another registered class."""
+    """Yields the rows of a JAX pytree, such as a Flax module."""
     flat, _ = jax.tree_util.tree_flatten_with_path(
         x, is_leaf=lambda y: y is not x and _is_whole(y)
     )
@@ -153,6 +169,7 @@ def _tree_rows(name: str, x: Any) -> Iterator[Row]:
 
 
 def _is_whole(x: Any) -> bool:
+    """Whether `_rows` handles `x` as one object, although JAX could take it apart."""
     if isinstance(array_operators.own(x), variables.Variable):
         return True
     return isinstance(getattr(x, "variables", None), list)

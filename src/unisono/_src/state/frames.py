@@ -1,9 +1,9 @@
-"""Cells that hold variable values, and the frames through which they are reached.
+"""Cells, which hold the values of variables, and frames, which read and write them.
 
-Every read and write of a variable goes through the current frame: the cell's own
-array when eager, a tracer while a program is being made. A *whole* is what a cell
-stores (one array; for sync-on-read cells with a leading replica axis), a *copy* is
-what one replica sees of it.
+Every read and write of a variable goes through the current frame. The eager frame uses
+the cell's own array, the frame of a program being made uses a tracer. The *whole* of a
+cell is the array that it stores, with a leading replica axis if the variable is
+sync-on-read; a *copy* is the value that one replica sees. See docs/decisions/0003.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from unisono._src.workers import eager_exchange
 
 
 class Policy(enum.Enum):
-    """Where the value of a variable is kept."""
+    """The way in which the value of a variable is kept.
+
+    Attributes:
+        PLAIN: one array.
+        MIRRORED: a copy on each replica, all equal.
+        ON_READ: a value per replica, aggregated when read across replicas.
+        CENTRAL: one array on the parameter device, which replicas copy.
+    """
 
     PLAIN = "one copy"
     MIRRORED = "mirrored"
@@ -40,34 +47,45 @@ class Policy(enum.Enum):
 @final
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """What a strategy's scope says about variables made in it."""
+    """A strategy's settings for the variables that are made in its scope.
+
+    Attributes:
+        strategy: the strategy.
+        topology: its replicas.
+        kind: how variables are kept that are not sync-on-read.
+        parameter_device: where variables that are one array live.
+        parameter_name: TensorFlow's name of that device.
+        split_above: the number of elements from which a mirrored variable is cut over
+            the devices; None if none is.
+    """
 
     strategy: Any
     topology: Topology
     kind: Policy
     parameter_device: jax.Device
     parameter_name: str
-    # Mirrored variables of so many elements are cut over the devices; None: none are.
     split_above: int | None = None
 
 
 @final
 class Clock:
-    """Counts events that let an array escape from its cell.
+    """Counts how often an array has escaped from its cell.
 
-    A compiled step donates the arrays of the variables it writes. An array that
-    someone else may hold is copied first; a program looks for such arrays only when
-    this count has moved since it looked last.
+    A compiled step donates the arrays of the variables that it writes. It copies an
+    array first if someone else may hold it. A program looks for such arrays only if
+    this count has changed since it looked last.
     """
 
     escapes = 0
 
 
-# Held from taking arrays out of cells to putting new ones in: a step that runs in
-# another thread donates what it takes. Nobody waits for it in a single thread, and a
-# signal handler may look at variables while it is held.
+# Held from taking arrays out of cells to putting new ones in: a step in another thread
+# donates the arrays it takes, and they must not be read meanwhile. It is reentrant
+# because a signal handler may read variables while its own thread holds the lock.
 LOCK = threading.RLock()
 _serial = itertools.count()
+# Weak, so that a variable that nobody holds frees its memory. Used under the lock: a
+# set must not grow while another thread iterates over it.
 _live: weakref.WeakSet[Cell] = weakref.WeakSet()
 
 
@@ -76,17 +94,20 @@ class Cell:
     """The storage of one variable.
 
     Attributes:
-        array: what is stored; None before the first value.
+        array: the stored array; None before the first value.
         copies: how many replicas have a copy.
-        drafts: of a cell that is cut, what replicas that take turns have written.
+        drafts: for a cell that is cut, the values that replicas have written in turn,
+            by replica; not stored yet.
         escaped: whether someone else may hold the array.
-        is_everywhere: whether all devices of the topology hold the array, or a part.
-        is_replicated: whether every replica's device holds the array.
+        is_everywhere: whether each device of the topology holds the array or a part.
+        is_replicated: whether each replica's device holds all of the array.
         is_spread: whether other processes hold copies too.
         is_stacked: whether the array has a leading replica axis.
         is_suspect: whether copies were written one by one, and may differ.
+        origin: file and line of the code that made the variable, for messages.
+        serial: a number that is larger for cells made later.
         sharding: where the array belongs; None for anywhere.
-        split: how it is cut over devices, or None.
+        split: how the array is cut over devices, or None.
         stored_shape: the shape of the array.
     """
 
@@ -114,8 +135,8 @@ class Cell:
         self.copies = placement.topology.replicas if placement else 1
         self.name = name
         self.origin = origin
-        self.split = _split(policy, shape, dtype, placement)
-        # Constants that follow from these: every read and write asks for some of them.
+        self.split = _choose_split(policy, shape, dtype, placement)
+        # Attributes, not properties: every read and write asks for some of them.
         self.is_stacked = policy is Policy.ON_READ and self.copies > 1
         self.is_replicated = self.split is None and _is_on_all(self)
         self.is_everywhere = (
@@ -134,23 +155,30 @@ class Cell:
             _live.add(self)
 
     def escape(self) -> None:
-        """Note that the stored array may be held by someone else."""
+        """Notes that someone else may hold the stored array."""
         self.escaped = True
         Clock.escapes += 1
 
     def store(self, array: jax.Array, is_fresh: bool = False) -> None:
-        """Replace the stored array; unless it is fresh, others may hold it too."""
+        """Replaces the stored array.
+
+        Args:
+            array: the new array, anywhere.
+            is_fresh: whether nobody else holds it.
+        """
         trace_versions.EAGER.changed()
-        self.array = self._placed(array)
+        self.array = self._place(array)
         self.drafts, self.is_suspect = {}, False
         if not is_fresh:
             self.escape()
 
-    def _placed(self, array: Any) -> Any:
+    def _place(self, array: Any) -> Any:
+        """Returns the array where the cell keeps it."""
         sharding, topology = self.sharding, self.topology
         if sharding is None:
             return array
-        # A host array is addressable, too.
+        # With several workers `device_put` gets global arrays only. The topology places
+        # this process's own arrays, among them those of NumPy, shard by shard.
         if not (self.is_spread and getattr(array, "is_fully_addressable", True)):
             return jax.device_put(array, sharding)
         if self.is_stacked:
@@ -158,9 +186,12 @@ class Cell:
         return topology.spread(array)
 
     def begin(self, value: Any) -> None:
-        """Store the first value, of the variable's own shape, on all copies.
+        """Stores the first value in all copies.
 
-        Workers may have computed different ones: that of worker 0 counts.
+        Workers may have computed different ones; all of them take that of worker 0.
+
+        Args:
+            value: an array of the variable's own shape.
         """
         if self.is_spread:
             point = f"creation of variable '{self.name}'"
@@ -170,13 +201,18 @@ class Cell:
         if self.split is not None:
             self.store(partition.put(value, self.sharding), is_fresh=True)
             return
+        # The caller may hold the array, and a step would donate it.
         array = jnp.array(value, copy=True)
         if self.is_stacked:
             array = jnp.broadcast_to(array, self.stored_shape)
         self.store(array, is_fresh=True)
 
     def gathered(self, index: int | None) -> jax.Array:
-        """What replica `index` sees of a cell that is cut, on that replica's device."""
+        """Returns the value of a cell that is cut, gathered on one replica's device.
+
+        Args:
+            index: the replica; None for the first one of this process.
+        """
         topology = self.topology
         here = topology.first + topology.position(index)
         if here in self.drafts:
@@ -187,7 +223,11 @@ class Cell:
         return partition.gathered(self.array, self.split, asked, target)
 
     def settle(self) -> bool:
-        """Store what replicas have written in turn, if it is the same everywhere."""
+        """Stores the value that replicas have written in turn, if all wrote the same.
+
+        Returns:
+            Whether they did.
+        """
         device, every = self.topology.home, self.topology.local
         first, *others = (jax.device_put(self.gathered(i), device) for i in every)
         is_float = bool(jnp.issubdtype(self.dtype, jnp.inexact))
@@ -198,10 +238,11 @@ class Cell:
         return True
 
     def store_copies(self, one: jax.Array) -> list[jax.Array]:
-        """Store an array of one device on all replicas; return each one's copy.
+        """Stores an array of one device on all replicas, and returns their copies.
 
-        Only for a replicated cell of this process alone that has a value already.
+        The cell must be replicated, within this process, and have a value already.
         """
+        # Asked here, not in `changed`: this is the shortest path of an assignment.
         if trace_versions.EAGER.has_read:
             trace_versions.EAGER.changed()
         own = self.topology.own_devices
@@ -213,9 +254,10 @@ class Cell:
         ]
 
     def duplicate(self) -> jax.Array:
-        """A copy of the stored array."""
+        """Returns a copy of the stored array."""
         if not self.is_spread:
             return jnp.copy(self.array)
+        # Shard by shard: a program for all shards would need the other workers.
         pieces = [jnp.copy(s.data) for s in self.array.addressable_shards]
         return jax.make_array_from_single_device_arrays(
             self.stored_shape, self.sharding, pieces
@@ -223,14 +265,15 @@ class Cell:
 
 
 def _is_on_all(cell: Cell) -> bool:
-    """Whether every replica's device holds what an uncut cell stores."""
+    """Whether each replica's device holds all of an uncut cell's array."""
+    # A single replica may consist of several logical devices (docs/decisions/0016).
     if cell.copies == 1 and cell.topology is not None and cell.topology.spans:
         return cell.policy in (Policy.MIRRORED, Policy.ON_READ)
     return cell.policy is Policy.MIRRORED and cell.copies > 1
 
 
 def _sharding(cell: Cell) -> Any:
-    """Where the array of a cell belongs, or None for anywhere."""
+    """Returns where the array of a cell belongs, or None for anywhere."""
     if cell.topology is None:
         return None
     if cell.split is not None:
@@ -242,7 +285,8 @@ def _sharding(cell: Cell) -> Any:
     return jax.sharding.SingleDeviceSharding(cell.parameter_device)
 
 
-def _split(policy: Policy, shape: Any, dtype: Any, placement: Any) -> Any:
+def _choose_split(policy: Policy, shape: Any, dtype: Any, placement: Any) -> Any:
+    """Returns how an array is cut over the devices, or None if it is not."""
     if policy is not Policy.MIRRORED or placement.split_above is None:
         return None
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
@@ -251,7 +295,7 @@ def _split(policy: Policy, shape: Any, dtype: Any, placement: Any) -> Any:
 
 
 def live_cells() -> list[Cell]:
-    """Every cell that a program could reach, oldest first."""
+    """Returns every cell that has a value, oldest first."""
     with LOCK:
         found = list(_live)
     return sorted((c for c in found if c.array is not None), key=lambda c: c.serial)
@@ -263,7 +307,7 @@ class StateFrame(abc.ABC):
     Attributes:
         traces: JAX's traces whose values may be written here, innermost first.
         is_compiled: whether a program is being made.
-        versions: what keeps JAX's caches apart from variables.
+        versions: the versions under which JAX caches bodies that read variables.
     """
 
     traces: tuple[Any, ...] = ()
@@ -272,41 +316,41 @@ class StateFrame(abc.ABC):
 
     @abc.abstractmethod
     def whole(self, cell: Cell) -> jax.Array:
-        """What the cell stores."""
+        """Returns the array that the cell stores."""
 
     @abc.abstractmethod
     def copy(self, cell: Cell, index: int | None) -> jax.Array:
-        """What replica `index` sees of the cell."""
+        """Returns the value that replica `index` sees; None for the first one here."""
 
     @abc.abstractmethod
     def set_whole(self, cell: Cell, value: Any) -> None:
-        """Replace what the cell stores."""
+        """Replaces the array that the cell stores."""
 
     @abc.abstractmethod
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
-        """Replace what replica `index` sees."""
+        """Replaces the value that replica `index` sees; None for the first one here."""
 
     @abc.abstractmethod
     def create(self, cell: Cell, value: Any) -> None:
-        """Give a new cell its first value, as one replica sees it."""
+        """Gives a new cell its first value, of the variable's own shape."""
 
     def assigned(self, cell: Cell, value: Any) -> None:  # noqa: B027
-        """Take note of a value that was written through another frame."""
+        """Notes a value that was written through another frame."""
 
     def settle(self, cell: Cell) -> None:  # noqa: B027
-        """Let copies that were written while they are updated as one count."""
+        """Stores the copies of a cell that were updated one by one, if all were."""
 
     def cells(self) -> Iterable[Cell]:
-        """The cells whose values this frame could give."""
+        """Returns the cells whose values this frame has."""
         raise NotImplementedError
 
     def note_topology(self, topology: Topology) -> None:
-        """Note whose devices the program runs on."""
+        """Notes the devices that the program runs on."""
         raise NotImplementedError
 
 
-def check_there(cell: Cell) -> None:
-    """Raise unless a cell has a value."""
+def check_has_value(cell: Cell) -> None:
+    """Raises `FailedPreconditionError` unless a cell has a value."""
     if cell.array is not None and not cell.array.is_deleted():
         return
     why = "the call that was creating it failed"
@@ -320,25 +364,26 @@ def check_there(cell: Cell) -> None:
 
 @final
 class EagerFrame(StateFrame):
-    """Cells' own arrays."""
+    """Reads and writes the cells' own arrays."""
 
     def whole(self, cell: Cell) -> Any:
-        """What the cell stores."""
+        """Returns the array that the cell stores; the caller may keep it."""
+        # A short question first: nearly all reads are outside JAX's transformations.
         if not collectives.is_clean():
             trace_versions.check_reading((), self.versions, cell.name)
         with LOCK:
-            check_there(cell)
+            check_has_value(cell)
             if cell.drafts and not cell.settle():
                 raise errors.diverging(cell.name, cell.origin)
             cell.escape()
             return cell.array
 
     def copy(self, cell: Cell, index: int | None) -> Any:
-        """What replica `index` sees of the cell, on that replica's device."""
+        """Returns the value that replica `index` sees, on that replica's device."""
         if cell.split is not None:
             trace_versions.check_reading((), self.versions, cell.name)
             with LOCK:
-                check_there(cell)
+                check_has_value(cell)
                 return collectives.release(cell.gathered(index))
         array = self.whole(cell)
         if cell.is_stacked:
@@ -353,17 +398,18 @@ class EagerFrame(StateFrame):
         return array
 
     def set_whole(self, cell: Cell, value: Any) -> None:
-        """Replace what the cell stores."""
+        """Replaces the array that the cell stores."""
         check_level(cell, value, ())
         cell.store(value)
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
-        """Replace the copy on one replica's device; the others stay."""
+        """Replaces the copy on one replica's device; the others stay as they are."""
         check_level(cell, value, ())
         if not cell.is_everywhere:
             cell.store(value)
             return
         if cell.split is not None:
+            # The parts on the devices are replaced by `settle`, if all drafts agree.
             cell.drafts[cell.topology.first if index is None else index] = value
             cell.is_suspect = True
             trace_versions.EAGER.changed()
@@ -375,12 +421,13 @@ class EagerFrame(StateFrame):
         device = cell.topology.local_devices[here]
         pieces[here] = jax.device_put(jnp.reshape(value, shape), device)
         cell.array = cell.topology.assemble(cell.stored_shape, cell.sharding, pieces)
+        # The other copies should follow; until a check they may differ.
         cell.is_suspect = cell.is_replicated
         trace_versions.EAGER.changed()
         cell.escape()
 
     def create(self, cell: Cell, value: Any) -> None:
-        """Store the first value on all copies."""
+        """Stores the first value in all copies."""
         check_level(cell, value, ())
         cell.begin(value)
 
@@ -390,7 +437,24 @@ EAGER = EagerFrame()
 
 @final
 class FunctionFrame(StateFrame):
-    """The values of cells in a program being traced, as seen from outside replicas."""
+    """Reads and writes cells in a program being traced, outside replicas.
+
+    Args:
+        cells: the cells that are inputs of the program.
+        tracers: one per cell.
+        found: the versions of the program.
+
+    Attributes:
+        values: the value of each cell now.
+        inputs: the value of each cell at the start.
+        written: the cells that were written, in that order.
+        created: the first value of each cell that the program makes.
+        topology: the replicas whose devices the program runs on, once known.
+        is_late: whether a cell was read that is not among the inputs.
+        feeds: the input that the program takes from datasets, if any.
+        pending: for each mirrored cell of which not all copies were written, the new
+            value of each replica.
+    """
 
     is_compiled = True
 
@@ -409,46 +473,49 @@ class FunctionFrame(StateFrame):
         self.is_late = False
         self.feeds: Any = None
         self.pending: dict[Cell, dict[int, Any]] = {}
-        self.traces = (jnp.zeros(())._trace,)  # type: ignore[attr-defined]
+        # A value that is made here knows the trace of the program.
+        made_here: Any = jnp.zeros(())
+        self.traces = (made_here._trace,)  # noqa: SLF001
 
     def whole(self, cell: Cell) -> Any:
-        """What the cell stores."""
+        """Returns the array that the cell stores."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         if cell in self.pending:
             raise errors.diverging(cell.name, cell.origin)
         if cell not in self.values:
-            # Made by another thread, or by code that ran outside this trace. For now
-            # it is a constant; another trace will find it among its inputs.
-            check_there(cell)
+            # Made by another thread, or by code that ran outside this trace. In this
+            # trace it is a constant; `is_late` asks for a new one with it as an input.
+            check_has_value(cell)
             self.values[cell] = cell.array
             self.is_late = True
         return self.values[cell]
 
     def copy(self, cell: Cell, index: int | None) -> Any:
-        """What replica `index` sees of the cell."""
+        """Returns the value that replica `index` sees."""
         written = self.pending.get(cell, {})
         if index in written:
             return written[index]
         whole = self.values[cell] if written else self.whole(cell)
         if cell.is_stacked:
             return whole[index or 0]
-        # Replicas that take turns each get an object of their own: one object for all
-        # would count as one value, not as one per replica.
+        # Each of the replicas that take turns gets an object of its own: one object for
+        # all would count as one value, not as one per replica.
         return jnp.copy(whole) if index else whole
 
     def set_whole(self, cell: Cell, value: Any) -> None:
-        """Replace what the cell stores."""
+        """Replaces the array that the cell stores."""
         check_level(cell, value, self.traces)
         self.versions.advance()
         self.values[cell] = value
         self.written[cell] = None
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
-        """Replace what replica `index` sees."""
+        """Replaces the value that replica `index` sees."""
         if cell.is_stacked:
             value = self.whole(cell).at[index or 0].set(value)
         elif cell.is_replicated or cell.split is not None:
-            # Copy by copy; it counts when all of them have been written.
+            # The program has one value for all copies; it is replaced when all of them
+            # have been written. `update` settles by itself at its end.
             self.pending.setdefault(cell, {})[index or 0] = value
             if ambient.current().updating is not cell:
                 self.settle(cell)
@@ -456,17 +523,18 @@ class FunctionFrame(StateFrame):
         self.set_whole(cell, value)
 
     def settle(self, cell: Cell) -> None:
-        """Let copies count if all of them have been written."""
+        """Stores the copies of a cell that were updated one by one, if all were."""
+        # The value of replica 0 stands for all; the traced values are not compared.
         if len(self.pending.get(cell, ())) == cell.copies:
             self.set_whole(cell, self.pending.pop(cell)[0])
 
     def finish(self) -> None:
-        """Raise if some copies of a mirrored variable were written and others not."""
+        """Raises if some copies of a mirrored variable were written and others not."""
         for cell in self.pending:
             raise errors.diverging(cell.name, cell.origin)
 
     def create(self, cell: Cell, value: Any) -> None:
-        """Remember the first value; it is stored when the program has run."""
+        """Remembers the first value, which is stored when the program has run."""
         value = jnp.asarray(value)
         check_level(cell, value, self.traces)
         if cell.is_stacked:
@@ -474,24 +542,27 @@ class FunctionFrame(StateFrame):
         self.values[cell] = self.created[cell] = value
 
     def cells(self) -> Iterable[Cell]:
-        """All cells of the program so far."""
+        """Returns all cells of the program so far."""
         return self.values
 
     def note_topology(self, topology: Topology) -> None:
-        """Note whose devices the program runs on."""
+        """Notes the devices that the program runs on."""
         self.topology = topology
 
 
 def frame() -> StateFrame:
-    """The frame that reads and writes go through now."""
+    """Returns the frame that reads and writes go through now."""
     return ambient.current().state or EAGER
 
 
 def peek(cell: Cell) -> Any:
-    """The first copy, for a look that keeps no reference to it."""
+    """Returns the first copy, for callers that do not keep it.
+
+    Unlike a read it does not count as an escape: the next step may donate the array.
+    """
     source = frame()
     if source.is_compiled or cell.array is None:
-        # A program being made may have assigned the cell before.
+        # A program being made may have assigned the cell already.
         return source.copy(cell, 0)
     if not (cell.is_stacked or cell.is_replicated):
         return cell.array
@@ -500,19 +571,22 @@ def peek(cell: Cell) -> Any:
 
 
 def without_gradient(value: Any) -> Any:
-    """`value` as the code around a gradient sees it: assigned values carry none."""
+    """Returns `value` without its gradient; assigned values carry none."""
     if isinstance(value, jax.core.Tracer):
         return jax.lax.stop_gradient(value)
     return value
 
 
 def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
-    """Raise if the running code, or `value`, is in a body that JAX transforms apart.
+    """Raises if a cell would be written inside a body that JAX traces by itself.
 
     Args:
         cell: the cell that would be written.
         value: the new value.
         traces: the traces of the frame; none when eager.
+
+    Raises:
+        RuntimeError: the running code is in such a body, or `value` comes from one.
     """
     if collectives.is_clean() and not isinstance(value, jax.core.Tracer):
         return
@@ -520,7 +594,8 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
     is_here = collectives.is_eager(where) or any(where is t for t in traces)
     if is_here and not isinstance(value, jax.core.Tracer):
         return
-    if is_here and any(value._trace is t for t in traces):
+    # Like `is_clean`, an attribute that JAX does not make public.
+    if is_here and any(value._trace is t for t in traces):  # noqa: SLF001
         return
     body = "a function given to jax.lax.scan, cond, while_loop, jax.checkpoint or vmap"
     if not traces:

@@ -1,4 +1,4 @@
-"""Whether copies of a cell are still equal, and whether others hold its array."""
+"""Checks that the copies of a cell are equal, and gives cells arrays of their own."""
 
 from __future__ import annotations
 
@@ -17,28 +17,34 @@ from unisono._src.workers import eager_exchange
 def verify(
     cell: Cell, before: tuple[Any, bool] | None = None, among_workers: bool = False
 ) -> None:
-    """Raise if copies that were written one by one have become different.
+    """Raises if copies that were written one by one are different.
 
-    They stay suspect, and are refused again, until the cell is assigned.
+    Different copies stay suspect, so that every read raises, until the cell is
+    assigned.
 
     Args:
-        cell: a cell.
-        before: what to put back in that case, if anything: the array that it stored,
-            and whether it was suspect.
-        among_workers: whether all workers are here, so that theirs are compared too.
+        cell: the cell to check.
+        before: the array that the cell stored before, and whether it was suspect; to
+            be put back if the copies differ. None puts nothing back.
+        among_workers: whether all workers call this now, so that the copies of all of
+            them can be compared.
+
+    Raises:
+        ValueError: the copies differ.
     """
     if not cell.is_suspect:
         return
     if cell.split is not None:
         is_same = not cell.drafts or cell.settle()
         if not is_same and before is not None:
-            # What was stored before still is: it is replaced when all agree.
+            # The stored array is still the one before: only `settle` replaces it.
             cell.drafts = {}
         cell.is_suspect = bool(cell.drafts)
         if not is_same:
             raise errors.diverging(cell.name, cell.origin)
         return
     among_workers = among_workers and cell.is_spread
+    # Copies that are equal here may still differ from those of other workers.
     cell.is_suspect = cell.is_spread and not among_workers
     first, *others = collectives.shards(cell.array, cell.topology)
     device = cell.topology.home
@@ -58,21 +64,28 @@ def verify(
 
 
 def all_same(cell: Cell, value: Any, is_same: bool = True) -> bool:
-    """Whether every worker has the same value for a cell, and `is_same`."""
-    # A worker that knows better still takes part: the others wait for it.
+    """Whether all workers have the same value for a cell.
+
+    Args:
+        cell: the cell that the value is for.
+        value: this worker's value.
+        is_same: whether this worker's own copies are equal; if not, the result is False
+            on all workers.
+    """
+    # A worker whose copies differ takes part as well: the others wait for it.
     point = f"assignment of variable '{cell.name}'"
     return eager_exchange.is_same(cell.topology, point, value, is_same)
 
 
 def settle(cells: Iterable[Cell]) -> None:
-    """Let cells that replicas have written in turn store what they agree on."""
+    """Checks cells that replicas have written in turn, and stores their new values."""
     for cell in cells:
         if cell.is_suspect:
             verify(cell)
 
 
 def unescape(cells: Iterable[Cell]) -> None:
-    """Give each cell that others may look at an array of its own."""
+    """Gives each cell an array that nobody else holds, so that it can be donated."""
     for cell in cells:
         if cell.is_suspect:
             verify(cell, among_workers=True)

@@ -6,6 +6,7 @@ from typing import Any, final
 
 import jax
 
+from unisono._src.machines.topology import AXIS
 from unisono._src.state import frames, trace_versions
 from unisono._src.state.frames import Cell
 from unisono._src.values import collectives, jax_traces
@@ -13,15 +14,21 @@ from unisono._src.values import collectives, jax_traces
 
 @final
 class LocalFrame(frames.StateFrame):
-    """The values of cells as a replica of an SPMD program has them.
+    """Reads and writes cells as one replica of an SPMD program sees them.
 
-    Of a cell that is cut over the replicas it has a part. Reading gathers the whole;
-    the update of an optimizer goes by parts (`part`, `set_part`).
+    A replica has a part of a cell that is cut over the replicas (see
+    docs/decisions/0017). Reading gathers the whole; an optimizer updates the part alone
+    (`part`, `set_part`).
 
     Attributes:
         cut: the cells that can be read and written by parts.
-        alike: cells, each with a value that its new parts come from, and that
-            therefore must be the same on all replicas.
+        alike: pairs of a cell and a value from which its new parts were computed; the
+            value must be the same on all replicas.
+        values: the value of each cell that is not cut, or whose parts were gathered.
+        parts: the replica's own part of each cell that is cut, unless `values` has a
+            newer value.
+        written: the cells that were written, in that order.
+        created: the first value of each cell that was made here.
     """
 
     is_compiled = True
@@ -34,28 +41,30 @@ class LocalFrame(frames.StateFrame):
         self.alike: list[tuple[Cell, Any]] = []
         self.written: dict[Cell, None] = {}
         self.created: dict[Cell, Any] = {}
-        own = jax.lax.axis_index(collectives.AXIS)._trace  # type: ignore[attr-defined]
-        self.traces = (own, *parent.traces)
+        # A value that is made here knows the trace of the `shard_map`.
+        index: Any = jax.lax.axis_index(AXIS)
+        self.traces = (index._trace, *parent.traces)  # noqa: SLF001
         self.versions = parent.versions
 
     def copy(self, cell: Cell, index: int | None = None) -> Any:
-        """The own copy; the whole of a cell that is cut."""
+        """Returns the replica's copy; of a cell that is cut, all parts together."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         if cell in self.values:
             return self.values[cell]
         if cell not in self.parts:
             return self.parent.whole(cell)
-        # Outside any loop or branch: not all replicas may go there to meet.
-        with jax_traces.within(self.traces[0]):
+        # Outside any loop or branch that is being traced: the result is kept for later
+        # reads, and not all replicas might take the branch to the collective.
+        with jax_traces.enter(self.traces[0]):
             self.values[cell] = cell.split.gather(self.parts[cell])
         return self.values[cell]
 
     def whole(self, cell: Cell) -> Any:
-        """The own copy: for replicated cells it is the whole."""
+        """Returns the replica's copy, which is the whole of a replicated cell."""
         return self.copy(cell)
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
-        """Replace the own copy."""
+        """Replaces the replica's copy."""
         frames.check_level(cell, value, self.traces)
         self.versions.advance()
         self.values[cell] = value
@@ -63,17 +72,17 @@ class LocalFrame(frames.StateFrame):
         self.written[cell] = None
 
     def set_whole(self, cell: Cell, value: Any) -> None:
-        """Replace the value; it must be the same on all replicas."""
+        """Replaces the value, which must be the same on all replicas."""
         self.set_copy(cell, None, value)
 
     def part(self, cell: Cell) -> Any:
-        """The own part of a cell that is cut over the replicas."""
+        """Returns the replica's part of a cell that is cut over the replicas."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         found = self.parts.get(cell)
         return cell.split.cut(self.values[cell]) if found is None else found
 
     def set_part(self, cell: Cell, value: Any) -> None:
-        """Replace the own part."""
+        """Replaces the replica's part."""
         frames.check_level(cell, value, self.traces)
         self.versions.advance()
         self.parts[cell] = value
@@ -81,11 +90,11 @@ class LocalFrame(frames.StateFrame):
         self.written[cell] = None
 
     def create(self, cell: Cell, value: Any) -> None:
-        """Remember the first value: that of replica 0."""
+        """Remembers the first value, which is that of replica 0 on all of them."""
         frames.check_level(cell, value, self.traces)
         self.values[cell] = self.created[cell] = collectives.pick_local(value, 0)
 
 
 def is_cut(cell: Cell) -> bool:
-    """Whether a replica has a part of a cell, not the whole."""
+    """Whether each replica has only a part of a cell."""
     return cell.split is not None and cell.split.is_over_replicas

@@ -1,4 +1,4 @@
-"""Changing some rows of a variable, by the rules of contexts and aggregation."""
+"""Changes some rows of a variable, by the rules of contexts and aggregation."""
 
 from __future__ import annotations
 
@@ -30,10 +30,21 @@ _SCATTER: dict[str, Callable[[Any, IndexedSlices], jax.Array]] = {
 
 
 def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
-    """Change some rows of a variable."""
+    """Changes some rows of a variable, and returns the new value.
+
+    Args:
+        variable: the variable.
+        kind: a key of `_SCATTER`.
+        sparse: the rows and their positions.
+
+    Raises:
+        TypeError: `sparse` is no `IndexedSlices`.
+        NotImplementedError: the variable's kind or aggregation does not allow `kind`.
+    """
     if not isinstance(sparse, IndexedSlices):
         raise TypeError(
-            f"Expected IndexedSlices, received {type(sparse).__name__}: {sparse!r}."
+            f"Expected IndexedSlices, received {type(sparse).__name__}: {sparse!r}. "
+            "Write unisono.IndexedSlices(values, indices)."
         )
     cell = variable._cell
     name = f"scatter_{kind}"
@@ -52,7 +63,7 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
         )
     frame = assignment.check_strategy(variable)
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
-        raise assignment.by_turns(cell)
+        raise assignment.needs_lockstep(cell)
     if (
         distributed
         and assignment.sees_copy(variable, frame)
@@ -65,7 +76,7 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
         new = _SCATTER[kind](target.copy(cell, index), sparse)
         target.set_copy(cell, index, new)
         return new
-    new = _SCATTER[kind](assignment.one_value(cell, target), sparse)
+    new = _SCATTER[kind](assignment.common_value(cell, target), sparse)
     if cell.is_spread and frame.state is None:
         assignment.check_workers(cell, new)
     target.set_whole(cell, new)
@@ -73,14 +84,17 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
 
 
 def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> jax.Array:
+    """Combines the rows of all replicas, and changes the variable by the result."""
     cell, aggregation = variable._cell, variable._aggregation
     if aggregation is _NONE:
+        # It raises, with the error of every assignment without an aggregation.
         assignment.write_aggregated(variable, assignment.REPLACE, None, frame)
     first = aggregation is _FIRST
     port = frame.port
     if port.is_spmd or port.replicas == 1:
         if port.is_spmd and first:
-            raise assignment.by_turns(cell)
+            # Replicas that take turns hand on the rows of replica 0 as they are.
+            raise assignment.needs_lockstep(cell)
         if port.is_spmd:
             op = ReduceOp.from_variable_aggregation(aggregation)
             sparse = collectives.reduce_local(op, sparse, port.replicas)

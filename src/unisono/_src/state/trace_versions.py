@@ -1,10 +1,11 @@
-"""Keeping JAX's caches apart from variables.
+"""Versions that keep JAX from reusing a trace after a variable has changed.
 
-JAX remembers the traces of functions it is given (by `jax.jit`, `lax.scan`,
-`jax.checkpoint` …) and does not know that they read variables. A body that reads one
-is therefore traced under a version that changes when variables do, which JAX takes for
-another function. Only in a `jax.jit` outside any program there is no right way: it
-would have to be compiled again after every step. Reading is refused there.
+JAX caches the traces of functions that are given to `jax.jit`, `lax.scan`,
+`jax.checkpoint` and the like, and does not know that they read variables. A function
+that reads one is therefore traced under a version, which is part of the key of JAX's
+caches and changes when variables do. A `jax.jit` outside any program would have to be
+compiled again after every step; reading a variable there is an error. See
+docs/decisions/0008.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import jax
 from unisono._src.foundation import errors
 from unisono._src.values import collectives
 
-# JAX's own context manager restores what was before it; versions must not come back.
-_setting = jax.make_user_context(default_value=0)._obj
+# The private object behind the context manager: the manager restores the version that
+# was set before it, and a version must never be used again.
+_setting = jax.make_user_context(default_value=0)._obj  # noqa: SLF001
 _numbers = itertools.count(1)
 
 
 class NeedsVersions(errors.Signal):
-    """A body that JAX traces by itself reads a variable: trace again, with versions."""
+    """Says that a body that JAX caches reads a variable: trace again, with versions."""
 
 
 @final
@@ -33,7 +35,8 @@ class Versions:
     """The versions of one program being made.
 
     Attributes:
-        are_needed: whether bodies that JAX traces by itself read variables.
+        are_needed: whether bodies that JAX caches read variables. If not, the version
+            stays: a new one makes JAX compile everything again.
     """
 
     def __init__(self, are_needed: bool) -> None:
@@ -41,13 +44,13 @@ class Versions:
         self._before = _setting.get_local() if are_needed else None
 
     def advance(self) -> None:
-        """Go on with another version, because variables look different from here on."""
+        """Moves on to another version: variables have other values from here on."""
         if self.are_needed:
             _setting.set_local(next(_numbers))
 
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
-        """Another version for a block, and yet another one after it."""
+        """Gives the block a version of its own, and the code after it another one."""
         self.advance()
         try:
             yield
@@ -55,7 +58,7 @@ class Versions:
             self.advance()
 
     def close(self) -> None:
-        """Go back to the version before the program."""
+        """Goes back to the version that was set before the program."""
         _setting.set_local(self._before)
 
 
@@ -63,26 +66,32 @@ class Versions:
 class _Eager:
     """The version of code that runs outside programs, in every thread.
 
-    It changes only after a body that JAX remembers has read a variable: a new version
-    makes JAX compile everything again.
+    It changes only if a body that JAX caches has read a variable since it changed last:
+    a new version makes JAX compile everything again.
+
+    Attributes:
+        has_read: whether there was such a body.
     """
 
-    # Since the version changed last; before that there is nothing to keep apart.
     has_read = False
 
     def note(self) -> None:
-        """A body that JAX remembers has read a variable."""
+        """Notes that a body that JAX caches has read a variable."""
         self.has_read = True
 
     def changed(self) -> None:
-        """A variable has changed."""
+        """Notes that a variable has changed."""
         if self.has_read:
             self.has_read = False
             _setting.set_global(next(_numbers))
 
     @contextlib.contextmanager
     def apart(self, is_compiled: bool = False) -> Iterator[None]:
-        """A block in which variables look different than around it."""
+        """Gives the block another version than the code around it.
+
+        Args:
+            is_compiled: whether a program is being made, which has its own versions.
+        """
         if not is_compiled:
             self.changed()
         try:
@@ -97,16 +106,16 @@ NONE = Versions(are_needed=False)
 
 
 def check_reading(traces: tuple[Any, ...], found: Versions, name: str) -> None:
-    """Take note if the running code is in a body that JAX traces by itself.
+    """Notes that the running code reads a variable, if JAX will cache that code.
 
     Args:
         traces: the traces of the program being made; none outside programs.
         found: the versions of that program.
-        name: of the variable that is read.
+        name: the name of the variable, for messages.
 
     Raises:
-        NeedsVersions: the program has none yet.
-        RuntimeError: in a `jax.jit` outside any program.
+        NeedsVersions: the program needs versions and is traced without them.
+        RuntimeError: the code is in a `jax.jit` outside any program.
     """
     where = collectives.reading_trace()
     if collectives.is_eager(where) or any(where is t for t in traces):
@@ -119,7 +128,7 @@ def check_reading(traces: tuple[Any, ...], found: Versions, name: str) -> None:
     if collectives.is_for_jit(where):
         raise RuntimeError(
             f"The variable '{name}' was read inside a function given to jax.jit, "
-            "outside unisono.function. JAX would keep the value of this moment for "
-            "ever. Use unisono.function instead of jax.jit, or read the variable "
+            "outside unisono.function. JAX would use its present value in all later "
+            "calls. Use unisono.function instead of jax.jit, or read the variable "
             "outside and pass its value in."
         )

@@ -1,4 +1,4 @@
-"""One `Variable`: synchronization, aggregation and placement are fields of it."""
+"""The class `Variable`, and the functions that make variables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, final, overload
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +26,43 @@ from unisono._src.values.indexed_slices import IndexedSlices
 
 @final
 class _Factory(type):
-    """Calling `Variable` makes a variable of the kind that the scope asks for."""
+    """Makes a call of `Variable` return a variable of the kind that the scope needs."""
 
     if not TYPE_CHECKING:  # A type checker reads the signature of `Variable.__init__`.
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             return make_variable(*args, **kwargs)
+
+    def assemble(
+        cls,
+        cell: frames.Cell,
+        *,
+        trainable: bool,
+        synchronization: VariableSynchronization,
+        aggregation: VariableAggregation,
+        strategy: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
+        container: weakref.ref[Any] | None = None,
+        index: int | None = None,
+    ) -> Any:
+        """Returns a variable of this class that has its value in `cell`.
+
+        A component also has its distributed variable, `container`, and its replica,
+        `index`.
+        """
+        # Not by calling the class, which is `__call__` above. Mypy does not know that
+        # the instances of a metaclass are classes.
+        self: Any = object.__new__(cls)  # type: ignore[arg-type]
+        self._cell = cell
+        self._trainable = trainable
+        self._synchronization = synchronization
+        self._aggregation = aggregation
+        self._strategy = strategy
+        self._constraint = constraint
+        self._container = container
+        self._index = index
+        self._parts = None
+        return self
 
 
 class Variable(ArrayOperators, metaclass=_Factory):
@@ -42,21 +73,34 @@ class Variable(ArrayOperators, metaclass=_Factory):
     that is aggregated when read across replicas (ON_READ).
 
     Args:
-        initial_value: array-like, or a function without arguments that gives one.
-        trainable: whether optimizers should update it; default True, False for
-            ON_READ variables.
-        name: for messages and checkpoints; default "Variable".
-        dtype: element type; default that of `initial_value`.
-        shape: checked against the initial value if given.
-        constraint: a function applied by optimizers after an update.
+        initial_value: array-like, or a function without arguments that returns one.
+        trainable: whether optimizers should update it; the default is True, but False
+            for ON_READ variables.
+        name: a name for messages and checkpoints; the default is "Variable".
+        dtype: the element type; the default is that of `initial_value`.
+        shape: the shape that the initial value must have; None for any.
+        constraint: a function that optimizers apply after an update.
         synchronization: when copies are brought together.
         aggregation: how values that replicas assign become one.
+
+    Raises:
+        ValueError: there is no initial value, its shape is not `shape`, or the strategy
+            cannot keep such a variable.
 
     >>> v = Variable([1.0, 2.0], name="v")
     >>> v.assign_add([1.0, 1.0])
     Array([2., 3.], dtype=float32)
     >>> v
     <tf.Variable 'v:0' shape=(2,) dtype=float32, numpy=array([2., 3.], dtype=float32)>
+    >>> v.name, v.shape, v.ndim, v.size, v.dtype.name, v.trainable
+    ('v:0', (2,), 1, 2, 'float32', True)
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> with strategy.scope():
+    ...     w = Variable(1.0, aggregation=VariableAggregation.MEAN)
+    >>> w.distribute_strategy is strategy, w.synchronization.name, w.aggregation.name
+    (True, 'ON_WRITE', 'MEAN')
     """
 
     _cell: frames.Cell
@@ -81,57 +125,36 @@ class Variable(ArrayOperators, metaclass=_Factory):
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation = VariableAggregation.NONE,
     ) -> None:
-        # For readers and type checkers: the metaclass makes variables, because which
-        # class one has depends on the scope it is made in.
+        # Never called; for readers and type checkers. The metaclass makes variables,
+        # because the class of a variable depends on the scope.
         raise TypeError("Call Variable(...) to make a variable.")
 
-    @classmethod
-    def _assemble(
-        cls,
-        cell: frames.Cell,
-        *,
-        trainable: bool,
-        synchronization: VariableSynchronization,
-        aggregation: VariableAggregation,
-        strategy: Any = None,
-        constraint: Callable[[Any], Any] | None = None,
-    ) -> Self:
-        self = object.__new__(cls)
-        self._cell = cell
-        self._trainable = trainable
-        self._synchronization = synchronization
-        self._aggregation = aggregation
-        self._strategy = strategy
-        self._constraint = constraint
-        self._parts = self._container = self._index = None
-        return self
-
-    # What it is.
+    # Properties.
 
     @property
     def name(self) -> str:
-        """Name with TensorFlow's ``:0``."""
+        """The name with TensorFlow's ``:0``; a component has its replica in it."""
         suffix = f"/replica_{self._index}" if self._index else ""
         return f"{self._cell.name}{suffix}:0"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the value."""
+        """The shape of the value."""
         return self._cell.shape
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """The number of axes."""
         return len(self._cell.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return int(np.prod(self._cell.shape))
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Element type."""
+        """The element type."""
         dtype: np.dtype[Any] = self._cell.dtype
         return dtype
 
@@ -147,12 +170,17 @@ class Variable(ArrayOperators, metaclass=_Factory):
 
     @property
     def aggregation(self) -> VariableAggregation:
-        """How values that replicas assign, or hold, become one."""
+        """How the values that replicas assign, or hold, become one."""
         return self._aggregation
 
     @property
     def constraint(self) -> Callable[[Any], Any] | None:
-        """Applied by optimizers after an update."""
+        """The function that optimizers apply after an update, or None.
+
+        >>> v = Variable(1.0, constraint=lambda x: jnp.clip(x, 0.0, 0.5))
+        >>> float(v.constraint(v.value()))
+        0.5
+        """
         return self._constraint
 
     @property
@@ -162,7 +190,14 @@ class Variable(ArrayOperators, metaclass=_Factory):
 
     @property
     def device(self) -> str:
-        """Where the value, or its first copy, lives."""
+        """TensorFlow's name of the device with the value, or with its first copy.
+
+        >>> import unisono
+        >>> with unisono.distribute.MirroredStrategy(["CPU:1", "CPU:0"]).scope():
+        ...     v = Variable(1.0)
+        >>> [v.device[-5:], *(component.device[-5:] for component in v.values)]
+        ['CPU:1', 'CPU:1', 'CPU:0']
+        """
         cell = self._cell
         if cell.topology is None:
             return "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -175,13 +210,24 @@ class Variable(ArrayOperators, metaclass=_Factory):
 
     @property
     def values(self) -> tuple[Variable, ...]:
-        """The component variables, one per replica of this worker."""
+        """The component variables, one per replica of this worker.
+
+        Raises:
+            AttributeError: the variable is one array and has no components.
+
+        >>> import unisono
+        >>> with unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        ...     v = Variable(2.0, name="v")
+        >>> [(component.name, float(component.value())) for component in v.values]
+        [('v:0', 2.0), ('v/replica_1:0', 2.0)]
+        """
         if self._index is not None or not self._is_distributed:
             raise AttributeError(
                 f"{self.name} is one variable, it has no components; only variables "
                 "made in the scope of a mirrored strategy do."
             )
         topology = self._cell.topology
+        # A program is traced for the replicas of all workers.
         if topology.is_spread and frames.frame().is_compiled:
             return tuple(self._component(i) for i in range(topology.replicas))
         if self._parts is None:
@@ -190,7 +236,20 @@ class Variable(ArrayOperators, metaclass=_Factory):
 
     @property
     def handle(self) -> object:
-        """An opaque identity of one copy."""
+        """An object that identifies one copy.
+
+        Raises:
+            ValueError: the variable has several copies, and the code is outside replica
+                context and `update`.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     v = Variable(1.0)
+        >>> found = strategy.run(lambda: v.handle)
+        >>> [x is y.handle for x, y in zip(found.values, v.values, strict=True)]
+        [True, True]
+        """
         if not self._is_distributed or self._index is not None:
             return self if self._is_distributed else self._cell
         frame = ambient.current()
@@ -206,15 +265,16 @@ class Variable(ArrayOperators, metaclass=_Factory):
         return self._cell.policy in (Policy.MIRRORED, Policy.ON_READ)
 
     def _component(self, index: int) -> Variable:
-        part = ResourceVariable._assemble(
+        part: Variable = ResourceVariable.assemble(
             self._cell,
             trainable=self._trainable,
             synchronization=self._synchronization,
             aggregation=self._aggregation,
             strategy=self._strategy,
+            # Weak: a cycle would keep the memory until the garbage collector runs.
+            container=weakref.ref(self),
+            index=index,
         )
-        part._container = weakref.ref(self)
-        part._index = index
         return part
 
     def _distributed_container(self) -> Variable | None:
@@ -223,15 +283,38 @@ class Variable(ArrayOperators, metaclass=_Factory):
     # Reading.
 
     def value(self) -> jax.Array:
-        """The value as the running context sees it: a copy or the aggregate."""
+        """Returns the value as the running context sees it.
+
+        A replica sees its own copy. Across replicas the value of a sync-on-read
+        variable is the aggregate of the replicas' values.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> on_read, total = VariableSynchronization.ON_READ, VariableAggregation.SUM
+        >>> with strategy.scope():
+        ...     seen = Variable(0, synchronization=on_read, aggregation=total)
+        >>> inside = strategy.run(lambda: seen.assign_add(3))
+        >>> [int(x) for x in inside.values], int(seen.value())
+        ([3, 3], 6)
+        """
         return assignment.read(self)
 
     def read_value(self) -> jax.Array:
-        """The same as `value`."""
+        """Returns the same as `value`.
+
+        >>> Variable([1.0, 2.0]).read_value().tolist()
+        [1.0, 2.0]
+        """
         return assignment.read(self)
 
     def numpy(self) -> np.ndarray:
-        """The value as a NumPy array of its own."""
+        """Returns the value as a new NumPy array.
+
+        >>> v = Variable([1.0, 2.0])
+        >>> v.numpy()[:] = 0.0
+        >>> v.numpy().tolist()
+        [1.0, 2.0]
+        """
         return assignment.read_on_host(self)
 
     def __jax_array__(self) -> jax.Array:
@@ -241,7 +324,15 @@ class Variable(ArrayOperators, metaclass=_Factory):
         raise TypeError(f"object of type '{type(self).__name__}' has no len()")
 
     def get(self) -> Variable:
-        """The variable that `update` passes to its function."""
+        """Returns the variable that `StrategyExtended.update` gives to its function.
+
+        It is the one component of a variable of `CentralStorageStrategy`, and the
+        variable itself for all others.
+
+        >>> v = Variable(1.0)
+        >>> v.get() is v
+        True
+        """
         if self._cell.policy is Policy.CENTRAL and self._index is None:
             if self._parts is None:
                 self._parts = (self._component(0),)
@@ -276,7 +367,33 @@ class Variable(ArrayOperators, metaclass=_Factory):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Replace the value, by the rules of synchronization and aggregation."""
+        """Replaces the value.
+
+        In replica context a mirrored variable gets the aggregate of the values that the
+        replicas assign, and a sync-on-read variable the replica's own value.
+
+        Args:
+            value: array-like, of the variable's shape.
+            use_locking: for TensorFlow's signature; it has no effect, nor has `name`.
+            name: see `use_locking`.
+            read_value: whether to return the new value.
+
+        Returns:
+            The new value as the running context sees it; None if `read_value` is False.
+
+        Raises:
+            ValueError: the shape or type does not fit, the copies would become
+                different, or a replica assigns a mirrored variable without aggregation.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     v = Variable(0.0, aggregation=VariableAggregation.MEAN)
+        >>> x = unisono.distribute.PerReplica([1.0, 3.0])
+        >>> new = strategy.run(v.assign, args=(x,))
+        >>> v.numpy().item()
+        2.0
+        """
         return assignment.assign(self, assignment.REPLACE, value, read_value)
 
     @overload
@@ -305,7 +422,17 @@ class Variable(ArrayOperators, metaclass=_Factory):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Add to the value."""
+        """Adds to the value.
+
+        Takes and returns the same as `assign`, and follows the same rules.
+
+        Raises:
+            ValueError: as for `assign`, or the variable is sync-on-read and the code is
+                in cross-replica context.
+
+        >>> Variable([1.0, 2.0]).assign_add([0.5, 1.0]).tolist()
+        [1.5, 3.0]
+        """
         return assignment.assign(self, assignment.ADD, delta, read_value)
 
     @overload
@@ -334,35 +461,103 @@ class Variable(ArrayOperators, metaclass=_Factory):
         name: str | None = None,
         read_value: bool = True,
     ) -> Any:
-        """Subtract from the value."""
+        """Subtracts from the value.
+
+        Takes, returns and raises the same as `assign_add`.
+
+        >>> Variable([1.0, 2.0]).assign_sub([0.5, 1.0]).tolist()
+        [0.5, 1.0]
+        """
         return assignment.assign(self, assignment.SUB, delta, read_value)
 
     def scatter_add(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Add rows at their indices."""
+        """Adds to some rows; rows with the same index are all added.
+
+        Args:
+            sparse_delta: the rows and their positions.
+            **_: TensorFlow's `use_locking` and `name`, which have no effect.
+
+        Returns:
+            The new value as the running context sees it.
+
+        Raises:
+            TypeError: `sparse_delta` is no `IndexedSlices`.
+            NotImplementedError: the variable is sync-on-read.
+
+        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
+        >>> Variable([1.0, 2.0, 4.0]).scatter_add(rows).tolist()
+        [4.0, 2.0, 6.0]
+        """
         return scatter.scatter(self, "add", sparse_delta)
 
     def scatter_sub(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Subtract rows at their indices."""
+        """Subtracts from some rows.
+
+        Takes, returns and raises the same as `scatter_add`.
+
+        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
+        >>> Variable([1.0, 2.0, 4.0]).scatter_sub(rows).tolist()
+        [-2.0, 2.0, 2.0]
+        """
         return scatter.scatter(self, "sub", sparse_delta)
 
     def scatter_update(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Replace rows at their indices."""
+        """Replaces some rows.
+
+        Takes and returns the same as `scatter_add`.
+
+        Raises:
+            NotImplementedError: the variable is sync-on-read, or its aggregation is SUM
+                or MEAN.
+
+        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
+        >>> Variable([1.0, 2.0, 4.0]).scatter_update(rows).tolist()
+        [3.0, 2.0, 2.0]
+        """
         return scatter.scatter(self, "update", sparse_delta)
 
     def scatter_min(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Keep the smaller of each row and the given one."""
+        """Replaces some rows by the minimum of the old and the given one.
+
+        Takes, returns and raises the same as `scatter_update`.
+
+        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
+        >>> Variable([1.0, 2.0, 4.0]).scatter_min(rows).tolist()
+        [1.0, 2.0, 2.0]
+        """
         return scatter.scatter(self, "min", sparse_delta)
 
     def scatter_max(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Keep the larger of each row and the given one."""
+        """Replaces some rows by the maximum of the old and the given one.
+
+        Takes, returns and raises the same as `scatter_update`.
+
+        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
+        >>> Variable([1.0, 2.0, 4.0]).scatter_max(rows).tolist()
+        [3.0, 2.0, 4.0]
+        """
         return scatter.scatter(self, "max", sparse_delta)
 
     def scatter_mul(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Multiply rows at their indices."""
+        """Multiplies some rows.
+
+        Takes, returns and raises the same as `scatter_add`.
+
+        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
+        >>> Variable([1.0, 2.0, 4.0]).scatter_mul(rows).tolist()
+        [3.0, 2.0, 8.0]
+        """
         return scatter.scatter(self, "mul", sparse_delta)
 
     def scatter_div(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Divide rows at their indices."""
+        """Divides some rows.
+
+        Takes, returns and raises the same as `scatter_add`.
+
+        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
+        >>> Variable([1.0, 2.0, 4.0]).scatter_div(rows).tolist()
+        [0.3333333432674408, 2.0, 2.0]
+        """
         return scatter.scatter(self, "div", sparse_delta)
 
     # Python.
@@ -371,12 +566,13 @@ class Variable(ArrayOperators, metaclass=_Factory):
         cell = self._cell
         placement = ambient.current().placement
         if self._strategy is not None:
+            # The copy lives where the variable does, whatever scope is open now.
             placement = self._strategy.extended._placement
         twin = frames.Cell(
             cell.policy, cell.shape, cell.dtype, placement, cell.name, cell.origin
         )
         twin.array, twin.is_suspect = cell.duplicate(), cell.is_suspect
-        copied = type(self)._assemble(
+        copied: Variable = type(self).assemble(
             twin,
             trainable=self._trainable,
             synchronization=self._synchronization,
@@ -407,17 +603,17 @@ class ResourceVariable(Variable):
 
 @final
 class MirroredVariable(Variable, distributed.DistributedValues):
-    """A copy per replica, kept equal."""
+    """A variable with a copy on each replica, all equal."""
 
 
 @final
 class SyncOnReadVariable(Variable, distributed.DistributedValues):
-    """A value per replica, aggregated when read across replicas."""
+    """A variable with a value per replica, aggregated when read across replicas."""
 
 
 @final
 class AggregatingVariable(Variable):
-    """One value on the parameter device of a `CentralStorageStrategy`."""
+    """A variable on the parameter device of a `CentralStorageStrategy`."""
 
 
 _KINDS = {
@@ -428,7 +624,7 @@ _KINDS = {
 }
 
 for _kind in _KINDS.values():
-    # Inside a function that JAX transforms a variable is its value.
+    # JAX sees a variable as its value: a function that JAX transforms gets an array.
     jax.tree_util.register_pytree_node(
         _kind,
         lambda v: ((v.value(),), None),
@@ -448,16 +644,17 @@ def make_variable(
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation = VariableAggregation.NONE,
 ) -> Variable:
-    """Make a variable where the current scope places it; see `Variable`."""
-    # Nothing but the arguments by name, in front of all other lines.
+    """Makes a variable where the current scope places it; see `Variable`."""
+    # The first line of the function: there are no other local variables yet.
     arguments = dict(locals())
     port = ambient.current().port
+    # Only replicas that take turns have a list of the variables they have made.
     made: Variable
     if getattr(port, "made", None) is None:
-        made = creation.with_creators(_create)(**arguments)
+        made = creation.wrap_in_creators(_create)(**arguments)
     else:
         made = creation.take_in_turn(
-            port, lambda: creation.with_creators(_create)(**arguments), name
+            port, lambda: creation.wrap_in_creators(_create)(**arguments), name
         )
     return made
 
@@ -482,17 +679,17 @@ def _create(
         creation.check_distributed(synchronization, name)
     policy = creation.policy(placement, synchronization)
     splits = placement if policy is Policy.MIRRORED else None
-    value = creation.initial(initial_value, dtype, shape, name, splits)
+    value = creation.initial_array(initial_value, dtype, shape, name, splits)
     if policy in (Policy.MIRRORED, Policy.ON_READ):
         creation.check_mean(aggregation, value.dtype)
         if synchronization is VariableSynchronization.AUTO:
             synchronization = VariableSynchronization.ON_WRITE
-    known = name or "Variable", creation.origin()
+    known = name or "Variable", creation.find_origin()
     cell = frames.Cell(policy, value.shape, value.dtype, placement, *known)
     frames.frame().create(cell, value)
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
-    return _KINDS[policy]._assemble(
+    made: Variable = _KINDS[policy].assemble(
         cell,
         trainable=trainable,
         synchronization=synchronization,
@@ -500,6 +697,7 @@ def _create(
         strategy=ambient.current().strategy,
         constraint=constraint,
     )
+    return made
 
 
 def get_variable(
@@ -513,19 +711,25 @@ def get_variable(
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation = VariableAggregation.NONE,
 ) -> Variable:
-    """TensorFlow 1's way to make a variable.
+    """Makes a variable, as TensorFlow 1's function of this name does.
 
     Args:
-        name: its name.
-        shape: its shape; not needed if `initializer` is an array.
-        dtype: its element type; default float32.
-        initializer: an array, or a function of shape and type; default Glorot's
-            uniform distribution, seeded by the name.
+        name: the name of the variable.
+        shape: the shape; not needed if `initializer` is an array.
+        dtype: the element type; the default is float32.
+        initializer: an array, or a function of shape and type that returns one; the
+            default is Glorot's uniform distribution, seeded by the name.
         trainable: whether optimizers should update it.
-        partitioner: ignored with a warning: strategies here keep variables whole.
-        constraint: a function applied by optimizers after an update.
+        partitioner: ignored with a warning: strategies keep variables whole.
+        constraint: a function that optimizers apply after an update.
         synchronization: when copies are brought together.
         aggregation: how values that replicas assign become one.
+
+    Raises:
+        ValueError: there is no shape, and `initializer` is no array.
+
+    >>> get_variable("w", [2], initializer=jnp.ones).numpy().tolist()
+    [1.0, 1.0]
     """
     if partitioner is not None:
         warnings.warn(
@@ -536,7 +740,8 @@ def get_variable(
     if initializer is None or callable(initializer):
         if shape is None:
             raise ValueError(
-                f"Variable '{name}' needs a shape unless its initializer is an array."
+                f"Variable '{name}' needs a shape unless its initializer is an array; "
+                f"write get_variable('{name}', shape=[...])."
             )
         wanted = tuple(shape), dtype or jnp.float32
         make = initializer or functools.partial(creation.glorot_uniform, name)

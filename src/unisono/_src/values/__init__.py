@@ -1,1 +1,1 @@
-"""Values that every replica has one of, and how they are combined."""
+"""Values of which each replica has one, and the functions that combine them."""

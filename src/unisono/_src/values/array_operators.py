@@ -1,4 +1,4 @@
-"""Python operators of things that stand for an array: variables, mirrored values."""
+"""Python operators of objects that stand for an array: variables, mirrored values."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import numpy as np
 
 
 def operand(x: Any) -> Any:
-    """What `x` contributes to arithmetic: its value if it stands for an array."""
+    """Returns the array that `x` stands for; `x` itself if it stands for none."""
     return x.__jax_array__() if isinstance(x, StandsForArray) else x
 
 
 def own(x: Any) -> Any:
-    """The variable that keeps the value of `x`, if `x` is another library's variable.
+    """Returns the `Variable` that keeps the value of another library's variable.
 
-    Variables of Keras and Flax that were made in a scope name it; all else is returned
-    as it is.
+    A variable of Keras or Flax that was made in a strategy's scope has such a
+    `Variable`. Anything else is returned as it is.
     """
     return getattr(x, "_unisono_variable", x)
 
 
 class StandsForArray:
-    """Base of everything that gives an array when asked, by `__jax_array__`."""
+    """Base class of objects that give an array when JAX calls `__jax_array__`."""
 
     @abc.abstractmethod
     def __jax_array__(self) -> jax.Array:
@@ -44,13 +44,14 @@ def _forward(name: str) -> Callable[[Any, Any], jax.Array]:
 
 
 class ArrayOperators(StandsForArray):
-    """Arithmetic, comparison and indexing, delegated to `__jax_array__`."""
+    """Arithmetic, comparison and indexing on the array that an object stands for."""
 
-    # NumPy must leave binary operators to the methods below.
+    # A high priority makes NumPy leave `ndarray + x` to the methods below.
     __array_priority__ = 200
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        # Always a copy: the buffer may be donated by the next compiled step.
+        # Always a copy: the next compiled step may donate the buffer, and NumPy would
+        # go on reading memory that is used for something else.
         return np.array(self.__jax_array__(), dtype=dtype, copy=True)
 
     def __bool__(self) -> bool:
@@ -80,6 +81,7 @@ class ArrayOperators(StandsForArray):
     def __rmatmul__(self, other: Any) -> jax.Array:
         return jnp.matmul(operand(other), self.__jax_array__())
 
+    # `==` compares elements, so an object is a dictionary key by its identity.
     def __divmod__(self, other: Any) -> tuple[jax.Array, jax.Array]:
         quotient, rest = divmod(jnp.asarray(self.__jax_array__()), operand(other))
         return quotient, rest

@@ -1,7 +1,7 @@
-"""Reduce, gather and broadcast as functions of arrays, and how replicas meet.
+"""Reduces, gathers and broadcasts arrays, and lets replicas wait for each other.
 
-Three forms of "one value per replica" meet here: *parts*, a list with one array per
-replica (eager code, uneven shapes); *local*, the own value inside an SPMD program;
+"One value per replica" has three forms: *parts*, a list with one array per replica
+(eager code, uneven shapes); *local*, the replica's own value inside an SPMD program;
 and *stacked*, one array whose first axis is the replicas.
 """
 
@@ -30,7 +30,7 @@ from unisono._src.workers import eager_exchange
 
 
 def base_trace() -> Any:
-    """The trace that the running code belongs to, seen through gradients."""
+    """Returns the trace that the running code belongs to, without gradients' traces."""
     found = core.trace_ctx.trace
     while isinstance(found, (ad.JVPTrace, ad.LinearizeTrace)):
         found = found.parent_trace
@@ -38,7 +38,10 @@ def base_trace() -> Any:
 
 
 def reading_trace() -> Any:
-    """Like `base_trace`, seen through `jax.vmap` as well: it remembers nothing."""
+    """Returns the trace whose cached program would keep a value that is read now.
+
+    Traces of gradients and of `jax.vmap` are skipped: JAX caches no program of them.
+    """
     found = core.trace_ctx.trace
     transparent = (ad.JVPTrace, ad.LinearizeTrace, batching.BatchTrace)
     while isinstance(found, transparent):
@@ -47,26 +50,28 @@ def reading_trace() -> Any:
 
 
 def is_for_jit(trace: Any) -> bool:
-    """Whether a trace makes the program of a `jax.jit`."""
+    """Whether `trace` makes the program of a `jax.jit`."""
     return trace.frame.debug_info.traced_for in ("jit", "pjit", "pmap")
 
 
-# Whether JAX is neither making a program nor differentiating at this moment.
+# Returns whether JAX is neither making a program nor differentiating at this moment. It
+# is JAX's own function: a wrapper would cost a call at every eager read and write.
 is_clean = core.trace_ctx.is_top_level
 
 
 def is_eager(trace: Any) -> bool:
-    """Whether a trace computes at once."""
+    """Whether `trace` computes at once."""
     return isinstance(trace, core.EvalTrace)
 
 
 class Port(abc.ABC):
-    """How one replica meets the others; abstract.
+    """Lets one replica exchange values with the others; abstract.
 
     Attributes:
         replicas: how many replicas there are, over all workers.
         here: how many of them are in this process.
-        has_merged: whether the user's own function was called in a merge_call.
+        is_spmd: whether one program, traced once, stands for all replicas.
+        has_merged: whether a merge_call has called a function of the user.
     """
 
     replicas: int
@@ -77,14 +82,19 @@ class Port(abc.ABC):
 
 @final
 class Solo(Port):
-    """The port of a single replica: it meets nobody."""
+    """The port of a single replica, which has nobody to exchange values with."""
 
     replicas = here = 1
 
 
 @final
 class SpmdPort(Port):
-    """The port of a replica traced once for all: collectives are XLA's own."""
+    """The port of a replica that is traced once for all; its collectives are XLA's.
+
+    Args:
+        topology: the replicas.
+        outer_traces: the traces around the replica function.
+    """
 
     is_spmd = True
 
@@ -92,37 +102,46 @@ class SpmdPort(Port):
         self.replicas = topology.replicas
         self.here = topology.copies
         self._outer = tuple(outer_traces)
+        # By identity; the object is kept so that its id is not given to another one.
         self._merged: dict[int, Any] = {}
 
     def share(self, x: Any) -> None:
-        """Note that `x` came out of a merge_call: it is one object for all."""
+        """Notes that a merge_call returned `x` to all replicas."""
         self._merged[id(x)] = x
 
     def is_merged(self, x: Any) -> bool:
-        """Whether `x` came out of a merge_call as one object for all."""
+        """Whether a merge_call returned `x` to all replicas."""
         return id(x) in self._merged
 
     def is_shared(self, x: Any) -> bool:
-        """Whether `x` was made outside the replica function, one object for all."""
+        """Whether `x` is one object that all replicas have, not one per replica."""
         if id(x) in self._merged:
             return True
         if isinstance(x, (np.ndarray, np.generic)):
-            # Made afresh by each replica, as a rule.
+            # As a rule the replica function has made it, so each replica has another.
             return False
         if not isinstance(x, jax.core.Tracer):
             return True
-        return any(x._trace is t for t in self._outer)
+        # JAX has no public way to ask which trace a tracer belongs to.
+        return any(x._trace is t for t in self._outer)  # noqa: SLF001
 
 
 @final
 class LockstepPort(Port):
     """The port of a replica that runs in turn with the others.
 
-    `meet` pauses the replica until all have called it, then every one goes on with
-    its own result. Merge points inside a gradient are taken out of it, to the level at
-    which the replicas were started, where their values make sense to each other: what
-    is differentiated goes by a `custom_vjp`, whose rules JAX runs at the level around
-    the gradient.
+    `meet` pauses the replica until all have called it; then each goes on with its own
+    result. The values of two replicas can be combined only at the trace level at which
+    the replicas were started. A merge point inside a gradient is therefore carried out
+    to that level: by a `custom_vjp`, whose rules JAX runs around the gradient (see
+    docs/decisions/0004).
+
+    Args:
+        index: the replica.
+        topology: all replicas.
+        turns: the replicas that take turns here, in that order.
+        suspend: pauses the replica with a request, and returns the answer.
+        made: the variables that the replicas have made so far; shared by all ports.
     """
 
     def __init__(
@@ -137,7 +156,7 @@ class LockstepPort(Port):
         self.replicas = topology.replicas
         self.here = topology.copies
         self.turns = turns
-        # Variables that replicas have made so far, and how many of them this one has.
+        # The replica has asked for the first `taken` of the variables in `made`.
         self.made, self.taken = made, 0
         self._suspend = suspend
         self._level = core.trace_ctx.trace
@@ -149,13 +168,17 @@ class LockstepPort(Port):
         payload: Any,
         transpose: Callable[[list[Any]], Sequence[Any]] | None = None,
     ) -> Any:
-        """Wait for all replicas; `combine` of replica 0 makes one result for each.
+        """Waits until all replicas are here, and returns this one's result.
 
         Args:
-            combine: from the list of all payloads to one result per replica.
-            payload: what this replica contributes.
-            transpose: of a linear `combine`, so that gradients flow through it; None
-                stops them.
+            combine: a function from the list of all payloads to the list of results,
+                one per replica; that of replica 0 is called, once.
+            payload: the value that this replica contributes.
+            transpose: the transpose of a linear `combine`, through which gradients
+                flow back; None stops gradients.
+
+        Raises:
+            RuntimeError: the running code is inside a body that JAX traces by itself.
         """
         if core.trace_ctx.trace is self._level:
             return self._suspend((combine, payload))
@@ -167,22 +190,29 @@ class LockstepPort(Port):
                 "run in turn cannot wait for each other. Move it out of that body."
             )
         arrays, rest = _split_arrays(payload)
-        lowered = [self._lowered(x) for x in arrays]
+        lowered = [self._strip_gradients(x) for x in arrays]
         is_constant = all(x is y for x, y in zip(arrays, lowered, strict=True))
         if transpose is not None and not is_constant:
-            return self._escorted(combine, rest, transpose)(arrays)
+            return self._make_differentiable(combine, rest, transpose)(arrays)
         with core.set_current_trace(self._level):
             return self._suspend((combine, _join_arrays(lowered, rest)))
 
-    def _lowered(self, x: Any) -> Any:
-        """`x` without the gradients that the replica is in the middle of."""
-        while isinstance(x, jax.core.Tracer) and x._trace is not self._level:
-            if not isinstance(x._trace, (ad.JVPTrace, ad.LinearizeTrace)):
+    def _strip_gradients(self, x: Any) -> Any:
+        """Returns the value of `x` outside the gradients that the replica is in."""
+        while isinstance(x, jax.core.Tracer):
+            trace = x._trace  # noqa: SLF001
+            if trace is self._level:
+                break
+            if not isinstance(trace, (ad.JVPTrace, ad.LinearizeTrace)):
                 break
             x = x.primal
         return x
 
-    def _escorted(self, combine: Any, rest: Any, transpose: Any) -> Any:
+    def _make_differentiable(self, combine: Any, rest: Any, transpose: Any) -> Any:
+        """Returns a function of arrays that meets, and meets again for the gradient."""
+
+        # JAX calls it, and the two rules, at the level around the innermost gradient:
+        # each of several nested gradients takes `meet` one level further out.
         @jax.custom_vjp
         def outside(arrays: Any) -> Any:
             return self.meet(combine, _join_arrays(arrays, rest), transpose)
@@ -200,6 +230,7 @@ class LockstepPort(Port):
 
 
 def _split_arrays(payload: Any) -> tuple[list[Any], tuple[Any, Any]]:
+    """Returns the arrays of a payload, and the rest for `_join_arrays`."""
     leaves, treedef = jax.tree.flatten(payload, is_leaf=_stands_for_array)
     is_array = [isinstance(x, jax.Array) for x in leaves]
     arrays = [x for x, a in zip(leaves, is_array, strict=True) if a]
@@ -208,7 +239,7 @@ def _split_arrays(payload: Any) -> tuple[list[Any], tuple[Any, Any]]:
 
 
 def _stands_for_array(x: Any) -> bool:
-    # Variables and distributed values travel whole.
+    # Variables and distributed values must not be taken apart.
     return isinstance(x, StandsForArray)
 
 
@@ -222,27 +253,32 @@ def _join_arrays(arrays: list[Any], rest: tuple[Any, Any]) -> Any:
 
 
 def as_array(x: Any) -> Any:
-    """`x` as an array, for arithmetic between replicas."""
+    """Returns `x` as an array or `IndexedSlices`, for arithmetic between replicas.
+
+    Raises:
+        InvalidArgumentError: `x` is no number and no array of numbers.
+    """
     if isinstance(x, (jax.Array, indexed_slices.IndexedSlices)):
         return x
     try:
         if isinstance(x, (str, bytes)):
+            # Reported below: JAX raises other errors for text than for other objects.
             raise TypeError
         return jnp.asarray(x)
     except TypeError:
         raise errors.InvalidArgumentError(
             f"Expected numbers on every replica, received {x!r} of type "
-            f"{type(x).__name__}, which cannot be combined."
+            f"{type(x).__name__}, which cannot be combined. Pass numbers or arrays."
         ) from None
 
 
 def is_key(x: Any) -> bool:
-    """Whether `x` holds random keys, which have no numbers to compute with."""
+    """Whether `x` is an array of random keys, with which no arithmetic is possible."""
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def check_reducible(dtype: Any, what: str) -> None:
-    """Raise unless values of `dtype` can be added."""
+    """Raises `InvalidArgumentError` unless values of `dtype` can be added."""
     if dtype == np.bool_ or not (
         jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)
     ):
@@ -252,18 +288,22 @@ def check_reducible(dtype: Any, what: str) -> None:
 
 
 def release(x: Any) -> Any:
-    """A one-device array that follows computation instead of binding it.
+    """Returns an array that JAX may copy to another device to compute with it.
 
     JAX refuses to combine arrays that were put on different devices; TensorFlow
-    copies. Values of replicas are handed out so that JAX copies them as well.
+    copies. The values of replicas are released, so that JAX copies them as well.
+
+    Args:
+        x: an array on one device; anything else is returned as it is.
     """
     if not isinstance(x, ArrayImpl) or not x.committed:
         return x
+    # The same buffer without the mark "committed", which no public function removes.
     return ArrayImpl(x.aval, x.sharding, [x], committed=False, _skip_checks=True)
 
 
 def place(x: Any, device: jax.Device | None) -> Any:
-    """`x` on `device`; unchanged while tracing or when no device is given."""
+    """Returns `x` on `device`; as it is if `device` is None or `x` is being traced."""
     if device is None or any(
         isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(x)
     ):
@@ -272,22 +312,29 @@ def place(x: Any, device: jax.Device | None) -> Any:
 
 
 def follow(x: Any, device: jax.Device) -> Any:
-    """An array bound to other devices moved to `device`; all else as it is."""
+    """Returns a committed array on `device`; anything else as it is."""
     if not isinstance(x, ArrayImpl) or not x.committed:
         return x
     return x if x.sharding.device_set == {device} else place(x, device)
 
 
 def hand_out(x: Any, devices: Sequence[jax.Device | None]) -> list[Any]:
-    """One value of its own per replica, each on the replica's device."""
+    """Returns one copy of `x` per replica, each on the replica's device.
+
+    Args:
+        x: the value.
+        devices: one per replica; all None while tracing.
+    """
     if devices[0] is not None:
         return [place(x, d) for d in devices]
-    # Objects of their own while tracing: one object would be merged into one result.
+    # While tracing, too, each replica gets an object of its own: results that are one
+    # object for all replicas would be merged into one value.
     return [x, *(jax.tree.map(jnp.copy, x) for _ in devices[1:])]
 
 
-# Element types whose sums are the same in one program as step by step. With others XLA
-# keeps more digits between two steps of a program than an array could.
+# Element types whose sums are the same in one program as in one operation at a time.
+# With narrower types XLA keeps more digits inside a program than an array of the type
+# can hold.
 _EXACT = frozenset(
     np.dtype(kind)
     for kind in ("float32", "float64", "int32", "int64", "uint32", "uint64")
@@ -295,13 +342,13 @@ _EXACT = frozenset(
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _total(op: ReduceOp, parts: Sequence[jax.Array]) -> jax.Array:
+def _sum_or_mean(op: ReduceOp, parts: Sequence[jax.Array]) -> jax.Array:
     total = functools.reduce(operator.add, parts)
     return total / len(parts) if op is ReduceOp.MEAN else total
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _updated(
+def _update(
     sign: int, op: ReduceOp, old: jax.Array, parts: Sequence[jax.Array]
 ) -> jax.Array:
     total = functools.reduce(operator.add, parts)
@@ -318,7 +365,7 @@ def update_at_once(
     parts: Sequence[jax.Array],
     device: jax.Device,
 ) -> jax.Array | None:
-    """`old` plus, minus or replaced by the reduction of `parts`, in one program.
+    """Reduces `parts` and adds them to `old`, or replaces it, in one program.
 
     Args:
         sign: 1 to add, -1 to subtract, 0 to replace.
@@ -328,8 +375,9 @@ def update_at_once(
         device: where to compute.
 
     Returns:
-        An array on `device`; None if the parts are not plain arrays of the shape and
-        type of `old`, for which one program gives what single steps give.
+        The new array on `device`. None, and nothing is computed, if a part is no plain
+        array with the shape and type of `old`, or if one program could round values of
+        that type differently from single operations.
     """
     if old.dtype not in _EXACT or (op is ReduceOp.MEAN and old.dtype.kind != "f"):
         return None
@@ -341,16 +389,19 @@ def update_at_once(
             return None
         is_there = part.sharding.device_set == {device}
         placed.append(part if is_there else jax.device_put(part, device))
-    updated: jax.Array = _updated(sign, op, old, placed)
+    updated: jax.Array = _update(sign, op, old, placed)
     return updated
 
 
 def reduce_parts(
     op: ReduceOp, parts: Sequence[Any], device: jax.Device | None = None
 ) -> Any:
-    """Combine one value per replica into one value on `device`.
+    """Combines one value per replica into one value on `device`.
 
-    Integers averaged become floats; `IndexedSlices` are concatenated.
+    A mean of integers is a float. `IndexedSlices` are concatenated.
+
+    Raises:
+        InvalidArgumentError: the values are no numbers, or differ in shape.
     """
     if indexed_slices.is_tree(parts[0]):
         return indexed_slices.map_tree(lambda *xs: reduce_parts(op, xs, device), *parts)
@@ -372,7 +423,7 @@ def reduce_parts(
     if len(values) == 1:
         return values[0]
     if device is not None and all(v.dtype in _EXACT for v in values):
-        return release(_total(op, values))
+        return release(_sum_or_mean(op, values))
     total = values[0]
     for value in values[1:]:
         total = total + value
@@ -380,7 +431,7 @@ def reduce_parts(
 
 
 def check_gather(shape: Sequence[int], axis: int) -> None:
-    """Raise unless values of `shape` can be concatenated along `axis`."""
+    """Raises `ValueError` unless values of `shape` can be gathered along `axis`."""
     if not 0 <= axis < len(shape):
         raise ValueError(
             f"Cannot gather values of shape {tuple(shape)} along axis {axis}: expected "
@@ -397,7 +448,13 @@ def _check_not_bool(x: Any) -> None:
 def gather_parts(
     parts: Sequence[Any], axis: int, device: jax.Device | None = None
 ) -> jax.Array:
-    """Concatenate one array per replica along `axis`, in replica order."""
+    """Concatenates one array per replica along `axis`, in replica order.
+
+    Raises:
+        ValueError: the arrays do not have that axis.
+        InvalidArgumentError: they differ in another axis.
+        TypeError: they are of type bool.
+    """
     values = [place(as_array(p), device) for p in parts]
     for v in values:
         check_gather(v.shape, axis)
@@ -412,6 +469,7 @@ def gather_parts(
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Returns one or several axes as a tuple of non-negative ones."""
     if isinstance(axis, list):
         raise TypeError("unhashable type: 'list'; pass several axes as a tuple.")
     found = tuple(axis) if isinstance(axis, tuple) else (axis,)
@@ -424,7 +482,7 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
-    """One replica's part of a reduction along `axis`: a sum, and of how many."""
+    """Returns one replica's sum along `axis`, and of how many elements it is."""
     if isinstance(x, Mapping):
         raise TypeError(
             f"reduce along an axis takes one array, received a dict of {sorted(x)}. "
@@ -443,7 +501,7 @@ def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
 
 
 def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
-    """Combine the replicas' own values with an XLA collective."""
+    """Combines the replicas' own values with an XLA collective."""
     if indexed_slices.is_tree(x):
         return indexed_slices.map_tree(lambda a: reduce_local(op, a, replicas), x)
     if isinstance(x, indexed_slices.IndexedSlices):
@@ -460,7 +518,7 @@ def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
 
 
 def gather_local(x: Any, axis: int) -> jax.Array:
-    """Concatenate the replicas' own values along `axis`."""
+    """Concatenates the replicas' own values along `axis`."""
     x = jnp.asarray(x)
     check_gather(x.shape, axis)
     _check_not_bool(x)
@@ -469,13 +527,13 @@ def gather_local(x: Any, axis: int) -> jax.Array:
 
 
 def split_local(x: Any, replicas: int) -> tuple[Any, ...]:
-    """The values of all replicas, seen from one of them."""
+    """Returns the values of all replicas, on each of them."""
     every = jax.tree.map(lambda a: jax.lax.all_gather(a, AXIS), x)
     return tuple(jax.tree.map(lambda a, i=i: a[i], every) for i in range(replicas))
 
 
 def pick_local(x: Any, index: int) -> jax.Array:
-    """The value of replica `index`, on every replica."""
+    """Returns the value of replica `index`, on every replica."""
     x = jnp.asarray(x)
     found: jax.Array
     if is_key(x):
@@ -485,6 +543,7 @@ def pick_local(x: Any, index: int) -> jax.Array:
     own = jax.lax.axis_index(AXIS) == index
     if x.dtype == np.bool_:
         return pick_local(x.astype(jnp.int32), index).astype(np.bool_)
+    # A sum of one value and zeros: JAX can broadcast from one replica on GPUs only.
     found = jax.lax.psum(jnp.where(own, x, jnp.zeros_like(x)), AXIS)
     return found
 
@@ -493,7 +552,7 @@ def pick_local(x: Any, index: int) -> jax.Array:
 
 
 def reduce_stacked(op: ReduceOp, x: Any, topology: Topology) -> Any:
-    """Combine along the replica axis with the collective a replica would use."""
+    """Combines the rows of a stacked value with the collective a replica would use."""
     in_spec, out_spec = PartitionSpec(AXIS), PartitionSpec()
     return jax.shard_map(
         lambda a: reduce_local(op, jax.tree.map(lambda v: v[0], a), topology.replicas),
@@ -505,7 +564,9 @@ def reduce_stacked(op: ReduceOp, x: Any, topology: Topology) -> Any:
 
 
 def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
-    """The piece of `x` on the first device of each replica here, in replica order.
+    """Returns the pieces of `x` on the replicas of this process, in replica order.
+
+    A replica of several devices has the piece of its first one.
 
     Args:
         x: an array with a sharding of the topology.
@@ -513,26 +574,34 @@ def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
     """
     if topology.is_one_device:
         return (x,)
-    # An array keeps its pieces in the order of the mesh: replica by replica.
-    pieces: Sequence[jax.Array] = x._arrays  # type: ignore[attr-defined]
+    # JAX keeps the pieces in the order of the mesh, replica by replica. The public
+    # `addressable_shards` makes an object for each of them at every read.
+    pieces: Sequence[jax.Array] = x._arrays  # type: ignore[attr-defined]  # noqa: SLF001
     return pieces[:: topology.logical]
 
 
 def own_copy(x: Any) -> Any:
-    """This process's copy of a value that all replicas hold."""
+    """Returns this process's copy of a value that all replicas hold."""
     if not isinstance(x, ArrayImpl) or x.is_fully_addressable:
         return x
     return release(x.addressable_data(0))
 
 
 def first_row(stacked: Any) -> int:
-    """The first row of an array that this process holds."""
+    """Returns the number of the first row that this process holds."""
     leaf = jax.tree.leaves(stacked)[0]
     return min(s.index[0].start or 0 for s in leaf.addressable_shards)
 
 
 def over_workers(x: Any, combine: Callable[[Any], Any], topology: Topology) -> Any:
-    """Apply a collective to a plain value in a program: each worker has its own."""
+    """Applies a collective to a plain value, of which each worker has its own.
+
+    Args:
+        x: the value.
+        combine: the collective, called inside a `shard_map`.
+        topology: the replicas.
+    """
+    # JAX is told that `x` is the same everywhere, and does not look (`check_vma`).
     same = PartitionSpec()
     return jax.shard_map(
         combine, mesh=topology.mesh, in_specs=same, out_specs=same, check_vma=False
@@ -543,13 +612,15 @@ def over_workers(x: Any, combine: Callable[[Any], Any], topology: Topology) -> A
 
 
 def all_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]:
-    """The values of all replicas, of which `parts` are those of this process.
+    """Returns the values of all replicas, those of other workers included.
+
+    All workers must call it.
 
     Args:
-        parts: arrays or `IndexedSlices`, one per replica here, or one for all of
-            them; then the result has one per worker.
+        parts: arrays or `IndexedSlices`, one per replica of this process, or one for
+            all of them; then the result has one per worker.
         topology: the replicas.
-        point: what this is for, in the user's terms.
+        point: the purpose in the user's terms, for messages.
     """
     if len(parts) == topology.replicas:
         return list(parts)
@@ -567,7 +638,7 @@ def all_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]
 
 
 def all_agree(treedef: Any, kinds: Any, topology: Topology) -> Any:
-    """`kinds` if all workers have the same, else None."""
+    """Returns `kinds` if all workers have the same, else None."""
     text = "" if kinds is None else f"{treedef} {kinds}"
     own = np.frombuffer(text.encode(), np.uint8)
     every = eager_exchange.gather(topology, "shapes of a per-replica value", [own])

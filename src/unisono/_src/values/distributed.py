@@ -1,4 +1,4 @@
-"""Values that live on replicas: `PerReplica`, `Mirrored`, and how they merge."""
+"""Values that live on replicas: `PerReplica`, `Mirrored`, and the rules of merging."""
 
 from __future__ import annotations
 
@@ -19,31 +19,40 @@ from unisono._src.values.array_operators import ArrayOperators, StandsForArray
 
 
 class DistributedValues:
-    """Base of everything that has a value on each replica."""
+    """Base class of everything that has one value on each replica.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> x = strategy.experimental_distribute_values_from_function(
+    ...     lambda context: 10 * context.replica_id_in_sync_group
+    ... )
+    >>> isinstance(x, DistributedValues), x.values
+    (True, (0, 10))
+    """
 
     # No `abc.ABC`: its `isinstance` is slower, and steps ask often.
     @property
     @abc.abstractmethod
     def values(self) -> tuple[Any, ...]:
-        """One value per replica, in replica order."""
+        """The values of the replicas, in replica order."""
         raise NotImplementedError
 
 
-def owned(x: Any) -> Any:
-    """`x`, or a copy of it if it is NumPy memory that its owner may change.
+def copy_if_numpy(x: Any) -> Any:
+    """Returns a copy of a NumPy array, whose owner may change it; else `x` itself.
 
-    JAX may share such memory on CPU, and may read it only later on other devices.
+    JAX may share a NumPy array's memory on CPU, and may read it later on other devices.
     """
     return np.array(x) if isinstance(x, np.ndarray) else x
 
 
 def is_traced(tree: Any) -> bool:
-    """Whether any array in `tree` stands for a value of a program being traced."""
+    """Whether any array in `tree` is a tracer: a value of a program being made."""
     return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(tree))
 
 
 def describe(x: Any) -> str:
-    """TensorFlow's rendering of a value inside a container."""
+    """Returns `x` as TensorFlow's `repr` of a distributed value shows it."""
     if isinstance(x, jax.core.Tracer):
         return f"<tf.Tensor: shape={x.shape}, dtype={x.dtype}, traced>"
     if isinstance(x, jax.Array) and collectives.is_key(x):
@@ -55,6 +64,7 @@ def describe(x: Any) -> str:
 
 
 def _describe_short(x: Any) -> str:
+    """Returns `x` as TensorFlow's `str` of a distributed value shows it."""
     is_concrete = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
     if is_concrete and not collectives.is_key(x):
         return f"tf.Tensor({np.asarray(x)}, shape={x.shape}, dtype={x.dtype})"
@@ -62,22 +72,39 @@ def _describe_short(x: Any) -> str:
 
 
 def render(name: str, parts: Sequence[Any], one: Callable[[Any], str]) -> str:
-    """``Name:{`` one line per replica ``}``."""
+    """Returns a text with a line for each replica, as TensorFlow shows such values.
+
+    >>> print(render("PerReplica", ["a", "b"], repr))
+    PerReplica:{
+      0: 'a',
+      1: 'b'
+    }
+    """
     lines = ",\n".join(f"  {i}: {one(p)}" for i, p in enumerate(parts))
     return f"{name}:{{\n{lines}\n}}"
 
 
 class PerReplica(StandsForArray, DistributedValues):
-    """A map from replica to value; the values may differ, in shape too.
+    """One value per replica; the values may differ, in shape too.
 
-    Kept in one of three forms and converted on demand: *parts*, a tuple; *stacked*,
-    arrays with a leading replica axis (what compiled code takes); *local*, the own
-    value inside a program that is traced once for all replicas.
+    `Strategy.run` gives each replica its own value of an argument of this type, and
+    returns this type if the results of the replicas are different objects.
 
-    >>> PerReplica([1, 2])
+    The values are kept in one of three forms and converted on demand: *parts*, a tuple;
+    *stacked*, arrays with a leading replica axis, which compiled code takes and
+    returns; *local*, the replica's own value inside a program that is traced once for
+    all replicas.
+
+    Args:
+        values: one per replica of this process, in replica order.
+        topology: the replicas; None if there are as many as values.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> strategy.run(lambda x: x + 1, args=(PerReplica([1, 20]),))
     PerReplica:{
-      0: 1,
-      1: 2
+      0: 2,
+      1: 21
     }
     """
 
@@ -90,37 +117,48 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @classmethod
     def from_stacked(cls, stacked: Any, count: int) -> PerReplica:
-        """The form that compiled code takes and gives."""
+        """Returns values kept as arrays with a leading replica axis.
+
+        Args:
+            stacked: a pytree of such arrays.
+            count: how many replicas there are, on all workers.
+        """
         self = cls(())
         self._parts, self._stacked, self._count = None, stacked, count
         return self
 
     @classmethod
     def from_local(cls, local: Any, count: int) -> PerReplica:
-        """The form inside an SPMD program."""
+        """Returns values of which an SPMD program sees the replica's own.
+
+        Args:
+            local: the replica's own value.
+            count: how many replicas there are, on all workers.
+        """
         self = cls(())
         self._parts, self._local, self._count = None, local, count
         return self
 
     @property
     def local(self) -> Any:
-        """The own value in an SPMD program, or None in the other forms."""
+        """The replica's own value in an SPMD program, or None in the other forms."""
         return self._local
 
     @property
     def count(self) -> int:
-        """How many replicas there is a value for, here or on other workers."""
+        """The number of replicas that have a value, on all workers."""
         return self._count
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """One value per replica of this worker, in replica order."""
+        """The values of this worker's replicas, in replica order."""
         if self._parts is None:
             if self._local is not None:
                 return collectives.split_local(self._local, self._count)
             if is_traced(self._stacked):
                 return _unstack(self._stacked, self._count)
-            # Concrete values stay so even when a program is being traced.
+            # Computed at once also while a program is being traced: tracers must not
+            # be kept in an object that outlives the program.
             with jax.ensure_compile_time_eval():
                 self._parts = _unstack(self._stacked, self._count)
             if len(self._parts) < self._count:
@@ -129,18 +167,19 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @property
     def is_stacked(self) -> bool:
-        """Whether it is kept as one array, with a row for each replica everywhere."""
+        """Whether the values are kept as arrays with a row for every replica."""
         return self._stacked is not None
 
     @property
     def is_traced(self) -> bool:
-        """Whether this stands for values of a program being traced."""
+        """Whether these are values of a program being traced."""
         held = self._parts if self._stacked is None else self._stacked
         return self._local is not None or is_traced(held)
 
     def kinds(self) -> list[tuple[tuple[int, ...], Any]]:
-        """Shape and element type of the value of each replica of this worker."""
+        """Returns the shape and element type of each of this worker's values."""
         if isinstance(self._stacked, jax.Array):
+            # Read off the sharding: splitting the array would copy every row.
             sharding = self._stacked.sharding
             here, every = sharding.addressable_devices, sharding.device_set
             rows = self._stacked.shape[0] * len(here) // len(every)
@@ -154,11 +193,18 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @property
     def topology(self) -> Topology | None:
-        """The replicas whose values these are, if that is known."""
+        """The replicas that the values belong to, or None if not known."""
         return self._topology
 
     def stacked(self, topology: Topology) -> Any:
-        """Arrays with a leading replica axis, or None if the values are uneven."""
+        """Returns the values as arrays with a leading replica axis.
+
+        Args:
+            topology: the replicas.
+
+        Returns:
+            A pytree of arrays; None if the values differ in structure, shape or type.
+        """
         if self._stacked is not None or self._local is not None:
             return self._stacked
         parts = self.values
@@ -169,7 +215,7 @@ class PerReplica(StandsForArray, DistributedValues):
         return self._stacked
 
     def complete(self, topology: Topology) -> PerReplica:
-        """The same with the values of all workers, which must all ask for them."""
+        """Returns these with the values of all workers, which must all call it."""
         if len(self.values) == self._count:
             return self
         with jax.ensure_compile_time_eval():
@@ -177,7 +223,11 @@ class PerReplica(StandsForArray, DistributedValues):
         return PerReplica(parts, topology)
 
     def own(self) -> Any:
-        """The value of the replica that asks."""
+        """Returns the value of the replica that calls it.
+
+        Raises:
+            ValueError: it is called outside a replica context.
+        """
         frame = ambient.current()
         if frame.mode != ambient.REPLICA or frame.port is None:
             raise ValueError(
@@ -195,10 +245,34 @@ class PerReplica(StandsForArray, DistributedValues):
         if self._stacked is None or (
             topology.is_spread and not is_traced(self._stacked)
         ):
-            # What other workers hold cannot be part of a program as it is.
+            # Arrays that are partly on other workers cannot be constants of a program:
+            # the rows are fetched while it is traced, and each replica picks its own.
             every = self.complete(topology).values
             return jnp.stack([jnp.asarray(p) for p in every])[index]
         return jax.tree.map(lambda a: a[index], self._stacked)
+
+    def _tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        frame = ambient.current()
+        if frame.mode == ambient.REPLICA and frame.port is not None:
+            return (self.own(),), None
+        if self._stacked is not None:
+            return (self._stacked,), ("stacked", self._count)
+        if self._local is not None:
+            return (self._local,), ("local", self._count)
+        return self.values, ("parts", self._count, self.first)
+
+    @classmethod
+    def _tree_unflatten(cls, aux: Any, children: Sequence[Any]) -> Any:
+        if aux is None:
+            return children[0]
+        form, count, *first = aux
+        if form == "stacked":
+            return cls.from_stacked(children[0], count)
+        if form == "local":
+            return cls.from_local(children[0], count)
+        self = cls(children)
+        self._count, self._first = count, first[0]
+        return self
 
     def __jax_array__(self) -> Any:
         return self.own()
@@ -215,10 +289,22 @@ class PerReplica(StandsForArray, DistributedValues):
 
 
 class Mirrored(ArrayOperators, DistributedValues):
-    """A value that is the same on every replica; usable like an array anywhere.
+    """A value that is the same on every replica; it can be used like an array.
 
-    >>> Mirrored([3, 3]) + 1
-    Array(4, dtype=int32, weak_type=True)
+    `StrategyExtended.reduce_to` and assignments across replicas return this type.
+
+    Args:
+        values: one per replica of this process, all equal.
+        topology: the replicas; None if there are as many as values.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> with strategy.scope():
+    ...     x = unisono.Variable(1.0).assign(3.0)
+    >>> isinstance(x, Mirrored), [float(v) for v in x.values]
+    (True, [3.0, 3.0])
+    >>> float(x + 1), x.numpy().tolist(), x.shape
+    (4.0, 3.0, ())
     """
 
     def __init__(self, values: Sequence[Any], topology: Topology | None = None) -> None:
@@ -228,24 +314,29 @@ class Mirrored(ArrayOperators, DistributedValues):
 
     @classmethod
     def of(cls, whole: Any, count: int) -> Mirrored:
-        """A mirrored value kept as one array that all replicas hold."""
+        """Returns a mirrored value that is kept as one array on all replicas.
+
+        Args:
+            whole: a replicated array, or a pytree of them.
+            count: how many replicas there are, on all workers.
+        """
         self = cls(())
         self._parts, self._whole, self._count = None, whole, count
         return self
 
     @property
     def count(self) -> int:
-        """How many replicas hold the value, here or on other workers."""
+        """The number of replicas that hold the value, on all workers."""
         return self._count
 
     @property
     def whole(self) -> Any:
-        """The value as one array: replicated, or traced."""
+        """The value as one array: replicated over the devices, or traced."""
         return self.values[0] if self._whole is None else self._whole
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """One value per replica, in replica order."""
+        """The copies of this worker's replicas, in replica order."""
         if self._parts is None:
             if is_traced(self._whole):
                 return tuple(collectives.hand_out(self._whole, [None] * self._count))
@@ -265,8 +356,18 @@ class Mirrored(ArrayOperators, DistributedValues):
         return self.values[0]
 
     def numpy(self) -> np.ndarray:
-        """The value as a NumPy array."""
+        """Returns the value as a new NumPy array."""
         return np.array(self.values[0])
+
+    def _tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        frame = ambient.current()
+        if frame.mode == ambient.REPLICA and frame.port is not None:
+            return (self.__jax_array__(),), None
+        return (self.whole,), self._count
+
+    @classmethod
+    def _tree_unflatten(cls, aux: Any, children: Sequence[Any]) -> Any:
+        return children[0] if aux is None else cls.of(children[0], aux)
 
     def __repr__(self) -> str:
         return render("Mirrored", self.values, describe)
@@ -276,12 +377,12 @@ class Mirrored(ArrayOperators, DistributedValues):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the value."""
+        """The shape of the value."""
         return jnp.shape(self.values[0])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Element type of the value."""
+        """The element type of the value."""
         return jnp.result_type(self.values[0])
 
 
@@ -290,23 +391,25 @@ def _flatten(tree: Any) -> tuple[list[Any], Any]:
 
 
 def _extent(parts: Sequence[Any], topology: Topology | None) -> tuple[int, int]:
-    """For how many replicas there are values, and the first of those given here."""
+    """Returns the number of replicas on all workers, and the first one given here."""
     if topology is None or not topology.is_spread or len(parts) != topology.copies:
         return len(parts), 0
     return topology.replicas, topology.first
 
 
 def _copies(whole: Any, count: int) -> tuple[int, tuple[Any, ...]]:
-    """The copies of this process, after the replica of the first."""
+    """Returns the first replica of this process, and the copies of its replicas."""
     first, here = 0, count
 
     def split(x: Any) -> list[Any]:
         nonlocal first, here
         if isinstance(x, jax.Array) and len(x.sharding.device_set) >= count > 1:
+            # The library puts arrays on several devices by a `NamedSharding` only.
             mesh = x.sharding.mesh  # type: ignore[attr-defined]
             if not x.is_fully_replicated:
                 x = jax.device_put(x, NamedSharding(mesh, PartitionSpec()))
             by_device = {s.device: s.data for s in x.addressable_shards}
+            # The mesh has a row for each replica; its first device has the copy.
             order = list(mesh.devices.reshape(count, -1)[:, 0])
             found = [i for i, d in enumerate(order) if d in by_device]
             first, here = found[0], len(found)
@@ -320,9 +423,12 @@ def _copies(whole: Any, count: int) -> tuple[int, tuple[Any, ...]]:
 
 
 def _unstack(stacked: Any, count: int) -> tuple[Any, ...]:
+    """Returns the rows of this process, each on its replica's device."""
+
     def split(x: Any) -> list[Any]:
         if isinstance(x, jax.core.Tracer) or len(x.sharding.device_set) == 1:
             return [x[i] for i in range(count)]
+        # A row lies on all logical devices of its replica; one shard of it is enough.
         own = [s for s in x.addressable_shards if s.replica_id == 0]
         found = sorted(own, key=lambda s: s.index[0].start or 0)
         pieces = [s.data.reshape(s.data.shape[1:]) for s in found]
@@ -335,6 +441,7 @@ def _unstack(stacked: Any, count: int) -> tuple[Any, ...]:
 
 
 def _stack(parts: Sequence[Any], topology: Topology) -> Any:
+    """Returns the parts as arrays with a row per replica; None if they are uneven."""
     flat = [_flatten(p) for p in parts]
     treedef = flat[0][1]
     kinds = None
@@ -342,6 +449,7 @@ def _stack(parts: Sequence[Any], topology: Topology) -> Any:
         columns = list(zip(*(f[0] for f in flat), strict=True))
         kinds = _kinds(columns)
     if topology.is_spread and not is_traced(parts):
+        # A worker with uneven values asks too: the others wait for its answer.
         kinds = collectives.all_agree(treedef, kinds, topology)
     if kinds is None:
         return None
@@ -350,7 +458,7 @@ def _stack(parts: Sequence[Any], topology: Topology) -> Any:
 
 
 def _kinds(columns: Sequence[Sequence[Any]]) -> list[Any] | None:
-    """Shape and type of each column of arrays; None if there is not one of each."""
+    """Returns the shape and type of each column; None if a column has several."""
     numbers = (jax.Array, np.ndarray, np.generic, int, float, bool, complex)
     kinds = []
     for column in columns:
@@ -378,54 +486,22 @@ def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
 
 
 def _numpy_row(x: Any) -> np.ndarray:
+    """Returns a copy of `x` with a leading axis, in the type that JAX would use."""
     return np.array(x, jax.dtypes.canonicalize_dtype(jnp.result_type(x)))[None]
 
 
-def _flatten_per_replica(x: PerReplica) -> tuple[tuple[Any, ...], Any]:
-    frame = ambient.current()
-    if frame.mode == ambient.REPLICA and frame.port is not None:
-        return (x.own(),), None
-    if x._stacked is not None:
-        return (x._stacked,), ("stacked", x._count)
-    if x._local is not None:
-        return (x._local,), ("local", x._count)
-    return x.values, ("parts", x._count, x.first)
-
-
-def _unflatten_per_replica(aux: Any, children: Sequence[Any]) -> Any:
-    if aux is None:
-        return children[0]
-    form, count, *first = aux
-    if form == "stacked":
-        return PerReplica.from_stacked(children[0], count)
-    if form == "local":
-        return PerReplica.from_local(children[0], count)
-    made = PerReplica(children)
-    made._count, made._first = count, first[0]
-    return made
-
-
-def _flatten_mirrored(x: Mirrored) -> tuple[tuple[Any, ...], Any]:
-    frame = ambient.current()
-    if frame.mode == ambient.REPLICA and frame.port is not None:
-        return (x.__jax_array__(),), None
-    return (x.whole,), x._count
-
-
-def _unflatten_mirrored(aux: Any, children: Sequence[Any]) -> Any:
-    return children[0] if aux is None else Mirrored.of(children[0], aux)
+def _register_as_pytree(cls: Any) -> None:
+    jax.tree_util.register_pytree_node(cls, cls._tree_flatten, cls._tree_unflatten)
 
 
 # `jax.numpy` is compiled, so it takes its arguments apart before it asks them for
 # their array: in a replica the only child of a distributed value is the own part.
-jax.tree_util.register_pytree_node(
-    PerReplica, _flatten_per_replica, _unflatten_per_replica
-)
-jax.tree_util.register_pytree_node(Mirrored, _flatten_mirrored, _unflatten_mirrored)
+_register_as_pytree(PerReplica)
+_register_as_pytree(Mirrored)
 
 
 def check_count(x: PerReplica | Mirrored, replicas: int) -> None:
-    """Raise `IndexError` if a value was made for another number of replicas."""
+    """Raises `IndexError` if a value was made for another number of replicas."""
     if x.count != replicas:
         raise IndexError(
             f"{type(x).__name__} has {x.count} values but the strategy has {replicas} "
@@ -435,7 +511,7 @@ def check_count(x: PerReplica | Mirrored, replicas: int) -> None:
 
 
 def select(x: PerReplica | Mirrored, replica: int, replicas: int) -> Any:
-    """The value of one replica, which must be in this process.
+    """Returns the value of one replica, which must be in this process.
 
     Raises:
         IndexError: the value was made for another number of replicas.
@@ -445,7 +521,7 @@ def select(x: PerReplica | Mirrored, replica: int, replicas: int) -> Any:
 
 
 def unwrap(tree: Any, replica: int, replicas: int) -> Any:
-    """`tree` as one replica sees it; variables stay whole."""
+    """Returns `tree` with one replica's values; variables stay as they are."""
 
     def leaf(x: Any) -> Any:
         if isinstance(x, (PerReplica, Mirrored)):
@@ -456,7 +532,7 @@ def unwrap(tree: Any, replica: int, replicas: int) -> Any:
 
 
 def container_of(x: Any) -> Any:
-    """The distributed variable that `x` is a component of, or None."""
+    """Returns the distributed variable that `x` is a component of, or None."""
     find = getattr(x, "_distributed_container", None)
     return find() if find is not None else None
 
@@ -466,13 +542,23 @@ def regroup(
     wrap: Callable[[Sequence[Any]], Any] = PerReplica,
     always_wrap: bool = False,
 ) -> Any:
-    """Merge one result per replica, leaf by leaf, by TensorFlow's rules.
+    """Merges one result per replica into one, leaf by leaf, by TensorFlow's rules.
 
-    Equal objects stay that object, components become their variable, and different
-    objects are wrapped. The structure of replica 0 decides.
+    One object that all replicas returned stays that object, the components of a
+    variable become that variable, and different objects are wrapped.
+
+    Args:
+        results: one nested structure per replica.
+        wrap: makes one value of a list with one per replica.
+        always_wrap: whether to wrap one object, too.
 
     Raises:
         AssertionError: the structures differ.
+
+    >>> shared = object()
+    >>> merged = regroup([{"x": 1, "y": shared}, {"x": 2, "y": shared}])
+    >>> merged["x"].values, merged["y"] is shared
+    ((1, 2), True)
     """
     first = results[0]
     if isinstance(first, (list, tuple, Mapping)):

@@ -1,8 +1,9 @@
-"""Several arrays in one all-reduce, where every call is dear.
+"""Reduces several arrays in one all-reduce, where each call has a high fixed cost.
 
-Between processes on CPUs an all-reduce of many arrays is as many calls of Gloo, one
-after the other. One call for all of them takes less than half the time. On accelerators
-the compiler and the network's library see to that themselves.
+Between processes on CPUs XLA turns an all-reduce of many arrays into as many calls of
+Gloo, one after the other. One call for all of them takes less than half the time. On
+accelerators the compiler and the network's library combine calls themselves. See
+docs/decisions/0019.
 """
 
 from __future__ import annotations
@@ -18,25 +19,28 @@ from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import Topology
 from unisono._src.values import collectives
 
-# The largest pack; a larger array has a call of its own.
+# The size of the largest pack. A larger array is reduced by a call of its own.
 _PACK_BYTES = 8 << 20
 
 
 def pays(topology: Topology) -> bool:
-    """Whether arrays had better be reduced together."""
+    """Whether it is faster to reduce arrays together than one by one."""
     return topology.is_spread and topology.home.platform == "cpu"
 
 
 def reduce_together(
     op: ReduceOp, arrays: Sequence[Any], replicas: int, bytes_per_pack: int = 0
 ) -> list[jax.Array]:
-    """What `collectives.reduce_local` gives for each array, in few collectives.
+    """Reduces each array as `collectives.reduce_local` does, with fewer collectives.
 
     Args:
-        op: how they are combined.
+        op: how the values of the replicas are combined.
         arrays: the replica's own values.
         replicas: how many replicas there are.
-        bytes_per_pack: how large a pack may be; 0 leaves it to the library.
+        bytes_per_pack: the size of the largest pack; 0 for the default of 8 MiB.
+
+    Returns:
+        One total per array, in the order of `arrays`.
     """
     made = [jnp.asarray(x) for x in arrays]
     totals: list[Any] = [None] * len(made)
@@ -45,15 +49,15 @@ def reduce_together(
         if len(parts) == 1:
             reduced = [collectives.reduce_local(op, parts[0], replicas)]
         else:
-            flat = collectives.reduce_local(op, _packed(parts), replicas)
-            reduced = _unpacked(flat, parts)
+            flat = collectives.reduce_local(op, _pack(parts), replicas)
+            reduced = _unpack(flat, parts)
         for i, total in zip(pack, reduced, strict=True):
             totals[i] = total
     return totals
 
 
 def _packs(arrays: Sequence[jax.Array], most: int) -> list[list[int]]:
-    """Positions of arrays that go together: of one type, in order, up to a size.
+    """Returns the positions of arrays that share a pack: of one type, up to a size.
 
     >>> _packs([jnp.zeros(4), jnp.zeros(2, int), jnp.zeros(8), jnp.zeros(1)], 32)
     [[0], [1], [2], [3]]
@@ -72,8 +76,8 @@ def _packs(arrays: Sequence[jax.Array], most: int) -> list[list[int]]:
     return done
 
 
-def _packed(parts: Sequence[jax.Array]) -> jax.Array:
-    # Written piece by piece: with several threads XLA computes a concatenation element
+def _pack(parts: Sequence[jax.Array]) -> jax.Array:
+    # Written piece by piece: XLA computes a concatenation on several threads element
     # by element, which takes longer than the collective.
     flat = jnp.zeros(sum(p.size for p in parts), parts[0].dtype)
     at = 0
@@ -83,7 +87,7 @@ def _packed(parts: Sequence[jax.Array]) -> jax.Array:
     return flat
 
 
-def _unpacked(flat: jax.Array, parts: Sequence[jax.Array]) -> list[jax.Array]:
+def _unpack(flat: jax.Array, parts: Sequence[jax.Array]) -> list[jax.Array]:
     ends = np.cumsum([p.size for p in parts])
     return [
         flat[end - p.size : end].reshape(p.shape)

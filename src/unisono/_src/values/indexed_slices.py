@@ -15,10 +15,20 @@ from unisono._src.values import array_operators
 
 @jax.tree_util.register_pytree_node_class
 class IndexedSlices:
-    """Rows `values[i]` at positions `indices[i]` of an array of `dense_shape`.
+    """Rows `values[i]` that belong at positions `indices[i]` of a larger array.
 
-    >>> IndexedSlices(jnp.ones((1, 2)), jnp.array([3]), (5, 2)).to_dense().shape
-    (5, 2)
+    Args:
+        values: the rows, stacked along the first axis.
+        indices: for each row its position; a position may occur more than once.
+        dense_shape: the shape of the larger array, if it is known.
+        name: part of TensorFlow's signature; nothing here uses it.
+
+    >>> values = jnp.array([[1.0], [2.0], [4.0]])
+    >>> rows = IndexedSlices(values, jnp.array([2, 0, 2]), dense_shape=(3, 1))
+    >>> rows.to_dense().tolist()
+    [[2.0], [0.0], [5.0]]
+    >>> rows.shape, rows.dtype.name
+    ((3, 1), 'float32')
     """
 
     def __init__(
@@ -35,17 +45,23 @@ class IndexedSlices:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Element type of the rows."""
+        """The element type of the rows."""
         dtype: np.dtype[Any] = self.values.dtype
         return dtype
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The dense shape, or None when it is not known."""
+        """The shape of the larger array, or None if it is not known."""
         return None if self.dense_shape is None else tuple(map(int, self.dense_shape))
 
     def to_dense(self) -> jax.Array:
-        """The full array; rows with equal indices are added."""
+        """Returns the larger array, with zeros where there is no row.
+
+        Rows with the same index are added.
+
+        Raises:
+            ValueError: `dense_shape` is None.
+        """
         if self.dense_shape is None:
             raise ValueError(
                 "These IndexedSlices have no dense_shape, so they cannot become a "
@@ -55,14 +71,14 @@ class IndexedSlices:
         return zeros.at[self.indices].add(self.values)
 
     def tree_flatten(self) -> tuple[tuple[Any, Any], Any]:
-        """Arrays are children; the dense shape is static."""
+        """Returns the arrays as JAX's children, and the dense shape as static data."""
         return (self.values, self.indices), self.shape
 
     @classmethod
     def tree_unflatten(
         cls, shape: tuple[int, ...] | None, children: Sequence[Any]
     ) -> IndexedSlices:
-        """Inverse of `tree_flatten`."""
+        """Returns the slices that `tree_flatten` took apart."""
         return cls(children[0], children[1], shape)
 
     def __repr__(self) -> str:
@@ -73,7 +89,7 @@ class IndexedSlices:
 
 
 def concatenate(parts: Sequence[IndexedSlices], scale: float | None) -> IndexedSlices:
-    """All rows of all parts in order; values divided by `scale` if it is given."""
+    """Returns all rows of all parts in order, divided by `scale` if it is given."""
     values = jnp.concatenate([jnp.asarray(p.values) for p in parts])
     if scale is not None:
         values = values / scale
@@ -82,13 +98,13 @@ def concatenate(parts: Sequence[IndexedSlices], scale: float | None) -> IndexedS
 
 
 def is_tree(x: Any) -> bool:
-    """Whether `x` is a structure of arrays that only JAX knows, such as a class."""
+    """Whether `x` is a JAX pytree, not a single array or `IndexedSlices`."""
     known = (jax.Array, IndexedSlices, array_operators.StandsForArray)
     return not isinstance(x, known) and not jax.tree_util.all_leaves([x])
 
 
 def map_tree(fn: Callable[..., Any], *trees: Any) -> Any:
-    """Apply `fn` to the arrays and slices of structures that JAX knows."""
+    """Applies `fn` to the arrays and `IndexedSlices` of pytrees of one structure."""
     return jax.tree.map(fn, *trees, is_leaf=lambda x: isinstance(x, IndexedSlices))
 
 

@@ -1,4 +1,7 @@
-"""JAX's traces, to see and to leave them."""
+"""Blocks of code that belong to another trace of JAX than the running one.
+
+JAX has no public way to do this, so this module uses its internals.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,23 @@ from jax._src import core
 
 
 def current() -> Any:
-    """The trace that the running code belongs to."""
+    """Returns the trace that the running code belongs to."""
     return core.trace_ctx.trace
 
 
 @contextlib.contextmanager
 def computing() -> Iterator[None]:
-    """A block that computes at once, also while a program is being traced."""
+    """Computes at once what is in the block, also while a program is being traced."""
+    # `eval_context` leaves the trace but not the mesh of the `shard_map` around it.
     nowhere = jax.sharding.AbstractMesh((), ())
     with core.eval_context(), jax.sharding.use_abstract_mesh(nowhere):
         yield
 
 
-def within(trace: Any) -> Any:
-    """Context manager: a block that belongs to a trace around the running one."""
+def enter(trace: Any) -> Any:
+    """Returns a context manager whose block belongs to `trace`.
+
+    Args:
+        trace: the running trace, or one around it.
+    """
     return core.set_current_trace(trace)
