@@ -124,6 +124,14 @@ class ReplicaContext:
         return [names[(frame.copy or first) - first]]
 
     def __enter__(self) -> ReplicaContext:
+        """Make this the context of the running code until the end of the block.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.OneDeviceStrategy("CPU:0")
+        >>> with unisono.distribute.ReplicaContext(strategy, 0) as context:
+        ...     unisono.distribute.get_replica_context() is context
+        True
+        """
         entered = ambient.pushed(
             strategy=self._strategy,
             mode=ambient.REPLICA,
@@ -349,10 +357,10 @@ def replica_frame(
     """Run a block as a replica.
 
     Args:
-        placement: see `frame_of_replica`.
-        replica_id: see there.
-        port: see there.
-        copy: see there.
+        placement: the placement of the strategy that runs the replica.
+        replica_id: its number; a tracer in a program that serves all replicas.
+        port: how it meets the others.
+        copy: the number of the replica whose copies of variables it sees, or None.
         state: the frame of variable values in the block; None for the current one.
     """
     frame = frame_of_replica(placement, replica_id, port, copy)

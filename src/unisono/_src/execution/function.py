@@ -88,9 +88,12 @@ class Function:
         # By signature, which iterators a call takes elements from, in order.
         self._plans: dict[Any, list[Any]] = {}
         self._host_runs: dict[Any, Function] = {}
+        # Whether the function runs on the host, because a trace has shown that it must.
         self._is_host = False
         self._traces = 0
+        # Whether variables may no longer be created: a trace has succeeded.
         self._has_created = False
+        # Of a function made by `for_strategy`, the devices of the strategy.
         self._topology: Topology | None = None
         functools.update_wrapper(self, python_function, updated=())
         if name is not None:

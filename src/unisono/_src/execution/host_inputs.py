@@ -28,7 +28,7 @@ class NeedsFeed(errors.Signal):
 
 
 class NeedsHost(errors.Signal):
-    """A traced function must run on the host, because it loops over a dataset."""
+    """A traced function must run on the host, for example to loop over a dataset."""
 
 
 class EndOfSequenceError(errors.OutOfRangeError, StopIteration):
@@ -84,7 +84,7 @@ class HostIterator:
         return next(self._source)
 
     def put_back(self, element: Any) -> None:
-        """Return an unused element, so that the next `pull` gives it again."""
+        """Take back an unused element, so that the next `pull` gives it again."""
         self._returned.appendleft(element)
 
 

@@ -46,6 +46,7 @@ def _are_same_atoms(a: Any, b: Any, names: dict[Any, Any]) -> bool:
 
 
 def _is_same_atom(x: Any, y: Any, names: dict[Any, Any]) -> bool:
+    """Whether two operands are equal constants, or variables that correspond."""
     if x.aval != y.aval:
         return False
     if replica_invariance.is_literal(x) or replica_invariance.is_literal(y):

@@ -34,6 +34,7 @@ def check(jaxpr: Any) -> None:
     }
     for _, channels, *space in _layouts_with_kernel_gradients(found):
         for rank, axes in splits:
+            # Besides its axes of space, an image has one of batch and one of channels.
             if rank == len(space) + 2 and channels in axes and axes & {*space}:
                 raise _wrong_gradient_error(axes, space, channels)
 
@@ -74,6 +75,7 @@ _CONVOLUTION = "conv_general_dilated"
 def _wrong_gradient_error(
     axes: frozenset[int], space: Sequence[int], channels: int
 ) -> ValueError:
+    """Return the error for a split along both space and channels."""
     return ValueError(
         f"An array is split along the axes {sorted(axes)} and convolved. Its axes of "
         f"space are {sorted(space)}, and its axis of channels is {channels}. XLA "

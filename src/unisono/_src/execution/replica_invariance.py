@@ -68,6 +68,7 @@ class Invariance:
         return self.outputs(inner, same)
 
     def _follow_cond(self, eqn: Any, same: list[bool]) -> list[bool]:
+        """Return which results of a `cond` are equal: those equal in all branches."""
         branches = [_jaxpr_of(b) for b in eqn.params["branches"]]
         if not same[0]:
             # Replicas may take different branches. Those that reach a collective would
@@ -79,6 +80,7 @@ class Invariance:
         return [all(column) for column in zip(*found, strict=True)]
 
     def _follow_while(self, eqn: Any, same: list[bool]) -> list[bool]:
+        """Return which results of a `while` are equal."""
         test, body = (_jaxpr_of(eqn.params[k]) for k in ("cond_jaxpr", "body_jaxpr"))
         split = eqn.params["cond_nconsts"]
         start = split + eqn.params["body_nconsts"]
@@ -93,11 +95,13 @@ class Invariance:
             carry = after
         if self.outputs(test, [*same[:split], *carry]) == [True]:
             return carry
+        # Replicas may take different numbers of turns, as in a `cond`.
         if communicates(body) or communicates(test):
             raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
         return [False] * len(eqn.outvars)
 
     def _follow_scan(self, eqn: Any, same: list[bool]) -> list[bool]:
+        """Return which results of a `scan` are equal."""
         consts, carry = _scan_counts(eqn.params)
         inner = _jaxpr_of(eqn.params["jaxpr"])
         # As in `_follow_while`, until no carried value changes any more.

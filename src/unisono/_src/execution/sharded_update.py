@@ -45,7 +45,7 @@ def update(
     gradients: Sequence[Any],
     kept: Collection[int],
 ) -> bool:
-    """Update cells in an SPMD program, each replica its own parts of those cut.
+    """Update cells inside an SPMD program; each replica updates its own parts.
 
     Gradients of cut cells are summed part by part too, so that no replica holds a whole
     sum or a whole slot of the optimizer.
@@ -122,7 +122,7 @@ class Update:
             raise NotByParts(str(error)) from error
         self._marks = [SAME if c is None else c.axis for c in cuts]
         wanted = [SAME if c is None else c.axis for c in outputs]
-        found = self._walk([None] * len(parts), _look)[0]
+        found = self._walk([None] * len(parts), _compute_nothing)[0]
         if len(found) != len(wanted):
             raise NotByParts("The function gives more or fewer arrays than expected.")
         for mark, want in zip(found, wanted, strict=True):
@@ -136,7 +136,7 @@ class Update:
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the replica's parts of the results, inside an SPMD program."""
-        return self._walk(inputs, _compute)[1]
+        return self._walk(inputs, _compute_equation)[1]
 
     def _walk(self, inputs: Sequence[Any], act: Any) -> tuple[list[Any], list[Any]]:
         """Return the marks and values of the results; see `_Walk`."""
@@ -156,12 +156,12 @@ def _part_shape(x: Any, cut: Any) -> Any:
     return jax.ShapeDtypeStruct(tuple(shape), x.dtype)
 
 
-def _look(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
+def _compute_nothing(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
     """Compute nothing: give None for each result of an equation."""
     return [None] * len(eqn.outvars)
 
 
-def _compute(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
+def _compute_equation(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
     """Return the results of one equation."""
     # JAX evaluates programs, so make one of this equation alone.
     given = zip(eqn.invars, values, strict=True)
@@ -178,7 +178,8 @@ class _Walk:
     Args:
         whole: the program for whole arrays.
         part: the program for parts.
-        act: `_compute` to compute the values of parts, or `_look` to find marks only.
+        act: `_compute_equation` to compute the values of parts, or `_compute_nothing`
+            to find marks only.
     """
 
     def __init__(self, whole: Any, part: Any, act: Any) -> None:
@@ -229,6 +230,7 @@ class _Walk:
     def _follow_equation(self, whole: Any, part: Any) -> None:
         """Note the marks and values of an equation's results."""
         found = [self._look_up(v) for v in part.invars]
+        # A scalar has one element, so a part of it is the whole.
         marks = [
             EVEN if m == SAME and not v.aval.shape else m
             for (m, _), v in zip(found, part.invars, strict=True)
@@ -243,7 +245,8 @@ class _Walk:
         else:
             out = [self._result_mark(name, whole, part, marks)] * len(part.outvars)
             new = self._act(self._part, part, values)
-            if self._act is _compute and self._is_over_cut(part, marks):
+            # Each replica has reduced its part; the collective continues over all.
+            if self._act is _compute_equation and self._is_over_cut(part, marks):
                 new = [_REDUCTIONS[name](x, AXIS) for x in new]
         self._known.update(zip(part.outvars, zip(out, new, strict=True), strict=True))
 
@@ -267,14 +270,14 @@ class _Walk:
         if isinstance(marks[0], int):
             raise NotByParts("Replicas could take different branches.")
         # All branches together decide how the results are cut.
-        looks = [_Walk(p[0].jaxpr, p[1].jaxpr, _look) for p in pairs]
+        looks = [_Walk(p[0].jaxpr, p[1].jaxpr, _compute_nothing) for p in pairs]
         nothing = [None] * (len(marks) - 1)
         every = [
             look.run_inner(p, marks[1:], nothing)[0]
             for look, p in zip(looks, pairs, strict=True)
         ]
         out = [_common_mark(column) for column in zip(*every, strict=True)]
-        if self._act is _look:
+        if self._act is _compute_nothing:
             return out, [None] * len(out)
 
         def branch_of(pair: Any) -> Any:
@@ -288,6 +291,7 @@ class _Walk:
         """Return the mark of an equation's results."""
         if name in _REDUCTIONS:
             return self._reduction_mark(whole, part, marks[0])
+        # A broadcast of equal elements gives equal elements, of whatever shape.
         if name == "broadcast_in_dim" and marks[0] == EVEN:
             return EVEN
         if replica_invariance.separates(part):
@@ -295,6 +299,7 @@ class _Walk:
         is_same = jaxpr_equality.has_same_params(whole, part)
         if name in _ELEMENTWISE and is_same:
             return _common_mark(marks)
+        # Any other operation is allowed on values that are whole in both programs.
         is_cut = any(isinstance(m, int) for m in marks)
         if is_cut or not is_same or _shapes_of(whole) != _shapes_of(part):
             raise NotByParts(f"`{name}` does not go element by element.")
@@ -310,6 +315,7 @@ class _Walk:
                 raise NotByParts("A sum depends on the number of elements.")
             return mark
         if mark in axes:
+            # `reduce_and` of integers combines bits, for which there is no collective.
             is_number = part.invars[0].aval.dtype != bool
             if part.primitive.name in _LOGICAL and is_number:
                 raise NotByParts("Bits of numbers are combined over all elements.")

@@ -85,6 +85,7 @@ class HostText:
     """
 
     def _refuse(self, *args: Any) -> Any:
+        """Raise `TypeError`, whatever is done with the text."""
         raise TypeError(
             "A component that holds text was used inside a function. Text stays on the "
             "host: use it outside, or make numbers of it in the dataset, with map."
@@ -101,10 +102,12 @@ _TEXT = ("s", HostText, HostText())
 
 
 def _is_text(x: Any) -> bool:
+    """Whether `x` is an array of objects, which is how text is held."""
     return isinstance(x, np.ndarray) and x.dtype.kind == "O"
 
 
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
+# Static values of these types are compared by value, all others by identity.
 _VALUES: Any = (enum.Enum, type, np.dtype, range, *_SCALARS)
 # The structure of a value that is one array.
 _LEAF = jax.tree.structure(0)
@@ -228,7 +231,7 @@ def flatten_arrays(args: tuple[Any, ...], leaves: list[Any]) -> Any:
 
 
 def _special_float_key(x: float) -> Any:
-    """Return the key of 0.0, -0.0 or NaN, which does not compare as they do."""
+    """Return a key that tells 0.0 from -0.0, and in which NaN is equal to itself."""
     if x != x:
         return _NAN
     return _NEGATIVE_ZERO if math.copysign(1.0, x) < 0 else _ZERO

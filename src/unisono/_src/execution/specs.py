@@ -125,7 +125,7 @@ class TensorSpec(TypeSpec):
         return _shape_fits(other.shape, self.shape)
 
     def is_compatible_with(self, value: Any) -> bool:
-        """Whether an array fits this spec, or some array could fit it and another spec.
+        """Whether an array fits this spec; for a spec, whether some array fits both.
 
         Args:
             value: an array, or a spec. The element types of arrays are compared as JAX
