@@ -49,9 +49,6 @@ class ReplicaContext:
         self._id = replica_id_in_sync_group
         self._port = port or collectives.Solo()
         self._entered: list[Any] = []
-        # The number of a replica that runs alone or in turn. Its id is an array, which
-        # is made on demand, because most replica functions never ask for it.
-        self._index: int | None = None
 
     @property
     def strategy(self) -> Any:
@@ -80,10 +77,10 @@ class ReplicaContext:
         >>> [int(i) for i in strategy.run(number).values]
         [0, 1]
         """
-        if self._id is None:
+        if self._id is None or type(self._id) is _ReplicaNumber:
             # In a program that replicas make in turn the id is a NumPy number, because
             # JAX would trace an array, and Python could not branch on it.
-            number = np.int32(self._index or 0)
+            number = np.int32(self._id or 0)
             self._id = number if frames.frame().is_compiled else jnp.asarray(number)
         return self._id
 
@@ -265,6 +262,14 @@ class ReplicaContext:
         return nest.map_structure(lambda x: _all_gather(self._port, axis, x), value)
 
 
+class _ReplicaNumber(int):
+    """The number of a replica that runs alone or in turn.
+
+    A replica's id is an array, which is made of this number on demand, because most
+    replica functions never ask for it.
+    """
+
+
 class _DefaultReplicaContext(ReplicaContext):
     """The context of code that runs under no strategy."""
 
@@ -316,11 +321,9 @@ def context_of_replica(strategy: Any, replica_id: Any, port: Any) -> ReplicaCont
         replica_id: its number; a tracer in a program that serves all replicas.
         port: how it meets the others.
     """
-    if not isinstance(replica_id, int):
-        return ReplicaContext(strategy, replica_id, port)
-    context = ReplicaContext(strategy, None, port)
-    context._index = replica_id
-    return context
+    is_number = isinstance(replica_id, int)
+    found = _ReplicaNumber(replica_id) if is_number else replica_id
+    return ReplicaContext(strategy, found, port)
 
 
 def frame_of_replica(
