@@ -1,4 +1,4 @@
-"""Replica, cross-replica and update context, and `merge_call` between them."""
+"""The context of a replica, its collectives, and `merge_call` out of it."""
 
 from __future__ import annotations
 
@@ -27,59 +27,112 @@ from unisono._src.values.indexed_slices import IndexedSlices
 
 
 class ReplicaContext:
-    """What a replica knows of itself, and how it meets the others.
+    """Tells a replica which one it is, and combines its values with the others'.
 
-    Got by `unisono.distribute.get_replica_context()` inside `Strategy.run`.
+    `unisono.distribute.get_replica_context()` returns it inside `Strategy.run`.
 
-    >>> context = ReplicaContext(None, 0)
-    >>> context.num_replicas_in_sync
-    1
+    Args:
+        strategy: the strategy that runs the replica.
+        replica_id_in_sync_group: the number of the replica.
+        port: how the replica meets the others; None for a replica that is alone.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> def total(x):
+    ...     context = unisono.distribute.get_replica_context()
+    ...     return context.all_reduce("SUM", x * context.num_replicas_in_sync)
+    >>> float(strategy.run(total, args=(3.0,)).values[1])
+    12.0
     """
 
     def __init__(
         self, strategy: Any, replica_id_in_sync_group: Any, port: Any = None
     ) -> None:
         self._strategy = strategy
-        self._id: jax.Array | int = replica_id_in_sync_group
+        self._id: Any = replica_id_in_sync_group
         self._port = port or collectives.Solo()
         self._entered: list[Any] = []
-        # The number of a replica that runs alone or in turn. Its id is an array, which
-        # is made when it is asked for: most replica functions never do.
-        self._index: int | None = None
 
     @property
     def strategy(self) -> Any:
-        """The strategy that runs this replica."""
+        """The strategy that runs this replica.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.OneDeviceStrategy("CPU:0")
+        >>> def is_mine():
+        ...     return unisono.distribute.get_replica_context().strategy is strategy
+        >>> bool(strategy.run(is_mine))
+        True
+        """
         return self._strategy
 
     @property
     def replica_id_in_sync_group(self) -> jax.Array | int:
-        """Which replica this is: an int32 scalar from 0 to the number less one.
+        """The number of this replica, as an int32 scalar that counts from 0.
 
         Inside a compiled program it is traced: write ``jnp.where(id == 0, a, b)``
         or ``jax.lax.cond``, not a Python ``if``.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> def number():
+        ...     return unisono.distribute.get_replica_context().replica_id_in_sync_group
+        >>> [int(i) for i in strategy.run(number).values]
+        [0, 1]
         """
-        if self._id is None:
-            number = np.int32(self._index or 0)
+        if self._id is None or type(self._id) is _ReplicaNumber:
+            # In a program that replicas make in turn the id is a NumPy number, because
+            # JAX would trace an array, and Python could not branch on it.
+            number = np.int32(self._id or 0)
             self._id = number if frames.frame().is_compiled else jnp.asarray(number)
-        return self._id
+        found: jax.Array | int = self._id
+        return found
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas there are."""
+        """The number of replicas that run together; 1 outside any strategy.
+
+        >>> import unisono
+        >>> unisono.distribute.get_replica_context().num_replicas_in_sync
+        1
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> def count():
+        ...     return unisono.distribute.get_replica_context().num_replicas_in_sync
+        >>> strategy.run(count)
+        2
+        """
         if self._strategy is None:
             return 1
         return int(self._strategy.num_replicas_in_sync)
 
     @property
     def devices(self) -> list[str]:
-        """The devices of this replica."""
+        """The names of this replica's devices, as a list of one.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> found = []
+        >>> def note():
+        ...     found.extend(unisono.distribute.get_replica_context().devices)
+        >>> strategy.run(note)
+        >>> [name.rpartition("/")[2] for name in found]
+        ['device:CPU:0', 'device:CPU:1']
+        """
+        # `copy` counts over all workers, the names are those of this worker.
         frame = ambient.current()
         names = self._strategy.extended.worker_devices
         first = 0 if frame.placement is None else frame.placement.topology.first
         return [names[(frame.copy or first) - first]]
 
     def __enter__(self) -> ReplicaContext:
+        """Make this the context of the running code until the end of the block.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.OneDeviceStrategy("CPU:0")
+        >>> with unisono.distribute.ReplicaContext(strategy, 0) as context:
+        ...     unisono.distribute.get_replica_context() is context
+        True
+        """
         entered = ambient.pushed(
             strategy=self._strategy,
             mode=ambient.REPLICA,
@@ -105,14 +158,25 @@ class ReplicaContext:
         Args:
             merge_fn: called as ``merge_fn(strategy, *args, **kwargs)``, with each
                 argument merged over the replicas.
-            args: positional arguments, one set per replica.
-            kwargs: keyword arguments, one set per replica.
+            args: this replica's positional arguments.
+            kwargs: this replica's keyword arguments.
 
         Returns:
-            What `merge_fn` returned, unwrapped to this replica's own part.
+            This replica's own part of what `merge_fn` returned.
 
         Raises:
-            RuntimeError: not called in this replica's context, or not by all.
+            RuntimeError: the call is not in this replica's context, or some replicas
+                do not call it.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> def add(strategy, x):
+        ...     return strategy.reduce("SUM", x, axis=None)
+        >>> def replica(x):
+        ...     return unisono.distribute.get_replica_context().merge_call(add, (x,))
+        >>> x = unisono.distribute.PerReplica((1.0, 2.0))
+        >>> float(strategy.run(replica, args=(x,)))
+        3.0
         """
         self._port.has_merged = True
         return self._merge_call(merge_fn, args, kwargs)
@@ -123,7 +187,11 @@ class ReplicaContext:
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """`merge_call` with a function of ours, which may be called repeatedly."""
+        """Do what `merge_call` does, with a function that may be called repeatedly.
+
+        A function of the user's may have effects in Python that must happen once. So
+        `merge_call` notes it, and the replica function is then traced only once.
+        """
         require_replica_context(self)
         kwargs = kwargs or {}
         port = self._port
@@ -163,15 +231,32 @@ class ReplicaContext:
         value: Any,
         options: options.CommunicationOptions | None = None,
     ) -> Any:
-        """Combine `value` over the replicas; every replica gets the result.
+        """Reduce `value` over the replicas, and give every replica the result.
 
         Args:
-            reduce_op: `ReduceOp` or its name.
-            value: an array, `IndexedSlices`, or nested structure of them.
+            reduce_op: a `ReduceOp` or its name, such as ``"SUM"``.
+            value: an array, an `IndexedSlices`, or a nested structure of them.
             options: `CommunicationOptions`; no field changes the result.
+
+        Returns:
+            The reduced value, in the structure of `value`.
+
+        Raises:
+            RuntimeError: the call is not in this replica's context, or some replicas
+                do not call it.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> def mean(x):
+        ...     return unisono.distribute.get_replica_context().all_reduce("MEAN", x)
+        >>> x = unisono.distribute.PerReplica((1.0, 2.0))
+        >>> [float(v) for v in strategy.run(mean, args=(x,)).values]
+        [1.5, 1.5]
         """
         require_replica_context(self)
-        op = _op(reduce_op)
+        op = _as_reduce_op(reduce_op)
+        # Between CPUs of several processes few large collectives are faster than many
+        # small ones (decision 0019).
         if self._port.is_spmd and gradient_packing.pays(
             ambient.current().placement.topology
         ):
@@ -209,12 +294,43 @@ class ReplicaContext:
         axis: int,
         options: options.CommunicationOptions | None = None,
     ) -> Any:
-        """Concatenate `value` over the replicas along `axis`.
+        """Concatenate `value` over the replicas, and give every replica the result.
 
-        Sizes along `axis` may differ when replicas are not compiled together.
+        Args:
+            value: an array, or a nested structure of arrays. Their sizes along `axis`
+                may differ between replicas that are not compiled together.
+            axis: the axis to concatenate along.
+            options: `CommunicationOptions`; no field changes the result.
+
+        Returns:
+            The concatenated value, in the structure of `value`.
+
+        Raises:
+            NotImplementedError: `value` holds an `IndexedSlices`.
+            RuntimeError: the call is not in this replica's context, or some replicas
+                do not call it.
+
+        >>> import jax.numpy as jnp
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> def gather(x):
+        ...     return unisono.distribute.get_replica_context().all_gather(x, axis=0)
+        >>> parts = (jnp.array([1, 2]), jnp.array([3]))
+        >>> x = unisono.distribute.PerReplica(parts)
+        >>> strategy.run(gather, args=(x,)).values[0].tolist()
+        [1, 2, 3]
         """
         require_replica_context(self)
         return nest.map_structure(lambda x: _all_gather(self._port, axis, x), value)
+
+
+@final
+class _ReplicaNumber(int):
+    """The number of a replica that runs alone or in turn.
+
+    A replica's id is an array, which is made of this number on demand, because most
+    replica functions never ask for it.
+    """
 
 
 @final
@@ -222,21 +338,23 @@ class _DefaultReplicaContext(ReplicaContext):
     """The context of code that runs under no strategy."""
 
 
-_op = options.reduce_op
+# `all_reduce` has a parameter called `options`, which hides the module.
+_as_reduce_op = options.reduce_op
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Say in the user's terms what went wrong when Python met a traced value."""
+def explain_traced_values() -> Iterator[None]:
+    """Explain in the user's terms an error of JAX about a traced value."""
     try:
         yield
-    except _NEEDS_VALUE as error:
+    except _VALUE_ERRORS as error:
         if isinstance(error, _TracedValueError):
+            # Explained already, by a block inside this one.
             raise
         raise _TracedValueError(error) from error
 
 
-_NEEDS_VALUE = (
+_VALUE_ERRORS = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
@@ -244,9 +362,10 @@ _NEEDS_VALUE = (
 
 
 class _TracedValueError(jax.errors.ConcretizationTypeError):
-    """A value that is not known while compiling was needed in Python."""
+    """Python needed a value that is not known while a program is compiled."""
 
     def __init__(self, error: Exception) -> None:
+        # Not by `super`: JAX's constructor asks for a tracer and writes its own text.
         TypeError.__init__(
             self,
             "Python needed a value that is only known when the compiled step runs, for "
@@ -259,24 +378,29 @@ class _TracedValueError(jax.errors.ConcretizationTypeError):
 
 
 def context_of_replica(strategy: Any, replica_id: Any, port: Any) -> ReplicaContext:
-    """The context of a replica whose id is a number, or a tracer."""
-    if not isinstance(replica_id, int):
-        return ReplicaContext(strategy, replica_id, port)
-    context = ReplicaContext(strategy, None, port)
-    context._index = replica_id
-    return context
+    """Return the context of a replica.
+
+    Args:
+        strategy: the strategy that runs the replica.
+        replica_id: its number; a tracer in a program that serves all replicas.
+        port: how it meets the others.
+    """
+    is_number = isinstance(replica_id, int)
+    found = _ReplicaNumber(replica_id) if is_number else replica_id
+    return ReplicaContext(strategy, found, port)
 
 
 def frame_of_replica(
     placement: frames.Placement, replica_id: Any, port: Any, copy: int | None
 ) -> ambient.Frame:
-    """The frame of the replica that `port` belongs to, below the current one.
+    """Return the context frame of a replica, made from the current frame.
 
     Args:
-        placement: whose replica it is.
-        replica_id: a number, or a tracer in a program that is traced for all replicas.
+        placement: the placement of the strategy that runs the replica.
+        replica_id: its number; a tracer in a program that serves all replicas.
         port: how it meets the others.
-        copy: whose copies of variables it sees; None where the program says so.
+        copy: the number of the replica whose copies of variables it sees; None in a
+            program that serves all replicas.
     """
     strategy = placement.strategy
     return ambient.current()._replace(
@@ -297,7 +421,15 @@ def replica_frame(
     copy: int | None,
     state: frames.StateFrame | None = None,
 ) -> Iterator[None]:
-    """Be the replica that `port` belongs to; see `frame_of_replica`."""
+    """Run a block as a replica.
+
+    Args:
+        placement: the placement of the strategy that runs the replica.
+        replica_id: its number; a tracer in a program that serves all replicas.
+        port: how it meets the others.
+        copy: the number of the replica whose copies of variables it sees, or None.
+        state: the frame of variable values in the block; None for the current one.
+    """
     frame = frame_of_replica(placement, replica_id, port, copy)
     outer = ambient.swap(frame if state is None else frame._replace(state=state))
     try:
@@ -307,12 +439,16 @@ def replica_frame(
 
 
 def default_replica_context(strategy: Any) -> ReplicaContext:
-    """The context outside any strategy: replica 0 of 1."""
+    """Return the context of code outside any strategy: replica 0 of 1."""
     return _DefaultReplicaContext(strategy, 0)
 
 
 def require_replica_context(context: ReplicaContext) -> None:
-    """Raise unless `context` is that of the running replica."""
+    """Raise unless `context` is the context of the running replica.
+
+    Raises:
+        RuntimeError: no replica is running, or another one is.
+    """
     frame = ambient.current()
     if frame.replica is context:
         return
@@ -328,7 +464,7 @@ def require_replica_context(context: ReplicaContext) -> None:
     if frame.mode != ambient.REPLICA:
         raise RuntimeError(
             "Need to be inside 'call_for_each_replica()': this ReplicaContext was used "
-            "in cross-replica context."
+            "in cross-replica context. Use it in the function given to strategy.run."
         )
     raise RuntimeError(
         "Mismatching ReplicaContext. Each replica must use the context that "
@@ -340,12 +476,14 @@ def require_replica_context(context: ReplicaContext) -> None:
 
 
 def _cross_frame(strategy: Any, **more: Any) -> Any:
+    """Return a block in cross-replica context."""
     return ambient.pushed(
         strategy=strategy, mode=ambient.CROSS, replica=None, copy=None, **more
     )
 
 
 def _merge_alone(strategy: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
+    """Call `merge_fn` for the only replica."""
     owner = None if ambient.current().strategy is None else strategy
     with _cross_frame(owner, port=None):
         args = distributed.regroup([tuple(args)])
@@ -354,7 +492,11 @@ def _merge_alone(strategy: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
 
 
 def local_group(tree: Any, port: collectives.SpmdPort) -> Any:
-    """Merge the leaves of one traced replica as those of all replicas would be."""
+    """Return values of a traced replica as cross-replica code sees them.
+
+    Values that differ between replicas become `PerReplica`. Values that all replicas
+    share stay as they are.
+    """
 
     def leaf(x: Any) -> Any:
         container = distributed.container_of(x)
@@ -362,19 +504,20 @@ def local_group(tree: Any, port: collectives.SpmdPort) -> Any:
             return container
         if isinstance(x, (distributed.DistributedValues, ArrayOperators)):
             return x
-        if not _has_local(x, port):
+        if not _has_local_array(x, port):
             return x
         return distributed.PerReplica.from_local(x, port.replicas)
 
     return nest.map_structure(leaf, tree)
 
 
-def _has_local(x: Any, port: collectives.SpmdPort) -> bool:
+def _has_local_array(x: Any, port: collectives.SpmdPort) -> bool:
+    """Whether some array of `x` may differ between replicas."""
     return any(not port.is_shared(leaf) for leaf in jax.tree.leaves(x))
 
 
 def local_ungroup(tree: Any) -> Any:
-    """The own part of distributed leaves inside an SPMD program."""
+    """Return the traced replica's own part of each distributed leaf."""
 
     def leaf(x: Any) -> Any:
         if isinstance(x, distributed.PerReplica):
@@ -385,12 +528,15 @@ def local_ungroup(tree: Any) -> Any:
 
 
 def _own_part(x: distributed.PerReplica) -> Any:
+    """Return the traced replica's part of a value that was made outside replicas."""
     index = jax.lax.axis_index(AXIS)
     every = x.complete(ambient.current().placement.topology)
     return jnp.stack([jnp.asarray(p) for p in every.values])[index]
 
 
 def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
+    """Call `merge_fn` once in the program that serves all replicas."""
+
     def detach(tree: Any) -> Any:
         return jax.tree.map(frames.without_gradient, tree)
 
@@ -404,6 +550,7 @@ def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any)
         args = local_group(prepare(tuple(args)), port)
         kwargs = local_group(prepare(kwargs), port)
         merged = merge_fn(strategy, *args, **kwargs)
+    # What `merge_fn` made is one object for all replicas; later merges must know.
     for x in nest.leaves(merged):
         if isinstance(x, jax.core.Tracer) and not port.is_shared(x):
             port.share(x)
@@ -413,6 +560,8 @@ def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any)
 def _merge_lockstep(
     strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any
 ) -> Any:
+    """Wait for all replicas that take turns, and call `merge_fn` once for them."""
+
     def combine(payloads: list[Any]) -> Sequence[Any]:
         topology = ambient.current().placement.topology
         wrap = functools.partial(distributed.PerReplica, topology=topology)
@@ -428,6 +577,7 @@ def _merge_lockstep(
 
 
 def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
+    """Reduce one leaf over the replicas."""
     x = operand(x)
     if port.replicas == 1:
         return x
@@ -435,7 +585,7 @@ def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
         return collectives.reduce_local(op, x, port.replicas)
     if indexed_slices.is_tree(x):
         return indexed_slices.map_tree(lambda a: _all_reduce(port, op, a), x)
-    devices = _devices()
+    devices = _result_devices()
 
     topology = ambient.current().placement.topology
 
@@ -444,13 +594,16 @@ def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
         total = collectives.reduce_parts(op, every, devices[0])
         return collectives.hand_out(total, devices)
 
+    # A sum or mean over replicas is its own transpose, which gradients go through.
     return port.meet(combine, collectives.as_array(x), combine)
 
 
 def _all_reduce_together(
     port: Any, op: options.ReduceOp, value: Any, bytes_per_pack: int
 ) -> Any:
-    """`_all_reduce` of all arrays in a structure, in few collectives."""
+    """Reduce all arrays of a structure over the replicas in few collectives."""
+    # By identity: arrays cannot be keys of a dict. An array that occurs twice is
+    # reduced once.
     arrays: dict[int, Any] = {}
 
     def collect(x: Any) -> Any:
@@ -469,15 +622,18 @@ def _all_reduce_together(
 
 
 def _all_gather(port: Any, axis: int, x: Any) -> Any:
+    """Concatenate one leaf over the replicas."""
     x = operand(x)
     if isinstance(x, IndexedSlices):
-        raise NotImplementedError("all_gather does not support IndexedSlices")
+        raise NotImplementedError(
+            "all_gather does not support IndexedSlices; gather its `to_dense()`."
+        )
     if port.replicas == 1:
         collectives.check_gather(jnp.shape(x), axis)
         return x
     if port.is_spmd:
         return collectives.gather_local(x, axis)
-    devices = _devices()
+    devices = _result_devices()
     sizes: list[int] = []
     topology = ambient.current().placement.topology
 
@@ -498,8 +654,8 @@ def _all_gather(port: Any, axis: int, x: Any) -> Any:
     return port.meet(combine, collectives.as_array(x), transpose)
 
 
-def _devices() -> Sequence[Any]:
-    """Where results go: the replicas' devices, or nowhere while tracing."""
+def _result_devices() -> Sequence[Any]:
+    """Return the device for each replica's result: None for each while tracing."""
     frame = ambient.current()
     topology: Topology = frame.placement.topology
     if (frame.state or frames.EAGER).is_compiled:
@@ -508,7 +664,7 @@ def _devices() -> Sequence[Any]:
 
 
 def read_for_output(x: Any) -> Any:
-    """What leaves a compiled program in place of a variable or mirrored value."""
+    """Return the value that a program returns for a variable or mirrored value."""
     if isinstance(x, distributed.Mirrored):
         return x.whole
     return assignment.read(x)

@@ -1,4 +1,4 @@
-"""`unisono.function`: compile a Python function together with its variables."""
+"""`unisono.function`, which compiles a Python function together with its variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _Rest = ParamSpec("_Rest")
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
 
-_MOST_HOST_RUNS = 128
+# How many replica functions a function on the host keeps compiled. A function that
+# captures something new on every call would otherwise fill the memory.
+_MAX_HOST_RUNS = 128
 is_clean = collectives.is_clean
 
 
@@ -31,14 +33,14 @@ def is_compiling() -> bool:
     return frames.frame().is_compiled
 
 
-def _without_first(method: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a method as its caller sees it."""
+def _signature_without_self(method: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a method as its caller sees it, without ``self``."""
     found = inspect.signature(method)
     return found.replace(parameters=list(found.parameters.values())[1:])
 
 
-def _inlines(frame: ambient.Frame) -> bool:
-    """Whether a `function` called here is part of something larger."""
+def _is_inlined(frame: ambient.Frame) -> bool:
+    """Whether a `function` called in this frame becomes part of the code around it."""
     if frame.state is not None:
         return True
     return frame.port is not None or frame.mode == ambient.UPDATE
@@ -47,8 +49,26 @@ def _inlines(frame: ambient.Frame) -> bool:
 class Function(Generic[_P, _R_co]):
     """A Python function that is traced once per signature and then runs compiled.
 
-    Made by `unisono.function`. Variables that the function reads or assigns are found
-    by themselves; their arrays go in and come out of one XLA program.
+    `unisono.function` makes it. The variables that the function reads or assigns need
+    not be named: tracing finds them, and their arrays are inputs and outputs of one XLA
+    program.
+
+    Args:
+        python_function: the function to compile.
+        input_signature: `TensorSpec`s that arguments must match, or None.
+        name: the name in programs and profiles; None for that of the function.
+
+    Attributes:
+        python_function: the function that was given.
+        input_signature: the specs that were given, or None.
+
+    >>> import unisono
+    >>> v = unisono.Variable(1.0)
+    >>> step = unisono.Function(lambda x: v.assign_add(x), name="step")
+    >>> float(step(2.0)), float(step(2.0)), float(v.numpy())
+    (3.0, 5.0, 5.0)
+    >>> step.__name__, step.experimental_get_tracing_count()
+    ('step', 1)
     """
 
     def __init__(
@@ -63,29 +83,46 @@ class Function(Generic[_P, _R_co]):
             else python_function
         )
         self.input_signature = input_signature
+        # For methods: by id of the object, a weak reference to it and its function.
         self._bound: dict[int, tuple[Any, Function[..., Any]]] = {}
+        # By signature; several if the function does other things for other shapes.
         self._programs: dict[Any, list[programs.Program]] = {}
+        # The rest of the arguments of the last call, and its program: the next call is
+        # most often like it, and then needs no more than a comparison.
         self._last: tuple[Any, programs.Program] | None = None
         self._by_strategy: weakref.WeakKeyDictionary[Any, Function[..., Any]] = (
             weakref.WeakKeyDictionary()
         )
+        # By signature, which iterators a call takes elements from, in order.
         self._plans: dict[Any, list[Any]] = {}
         self._host_runs: dict[Any, Function[..., Any]] = {}
+        # Whether the function runs on the host, because a trace has shown that it must.
         self._is_host = False
         self._traces = 0
+        # Whether variables may no longer be created: a trace has succeeded.
         self._has_created = False
+        # Of a function made by `for_strategy`, the devices of the strategy.
         self._topology: Topology | None = None
         functools.update_wrapper(self, python_function, updated=())
         if name is not None:
             self.__name__ = name
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
-        """Run the compiled function; trace it first if the signature is new."""
+        """Run the compiled function; trace it first if the signature is new.
+
+        Args:
+            *args: the function's arguments. Arrays are inputs of the program; for
+                each other value there is another program.
+            **kwargs: its keyword arguments.
+
+        Returns:
+            The result of the function, with numbers as arrays.
+        """
         last = self._last
         if last is not None and not kwargs and ambient.is_root() and is_clean():
-            # The usual call: like the one before it, and outside everything.
+            # The usual call: outside any scope or trace, and like the one before it.
             leaves: list[Any] = []
-            rest = signature.flatten_usual(args, leaves)
+            rest = signature.flatten_arrays(args, leaves)
             if rest is None:
                 leaves.clear()
                 rest = signature.flatten(args, leaves, self._topology)
@@ -93,44 +130,48 @@ class Function(Generic[_P, _R_co]):
                 try:
                     return last[1].call(leaves)  # type: ignore[no-any-return]
                 except programs.Miss:
+                    # JAX found shapes for which this program was not traced.
                     pass
         return self._call(args, kwargs)  # type: ignore[no-any-return]
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call that is not like the last one, and remember it if it is usual."""
         if self.input_signature is not None:
-            args, kwargs = self._checked(args, kwargs)
+            args, kwargs = self._apply_signature(args, kwargs)
         frame = ambient.current()
-        if not is_clean() or _inlines(frame):
-            # Part of something larger: a program being made, or a replica.
+        if not is_clean() or _is_inlined(frame):
+            # A program is being traced, or a replica runs: take part in that.
             return self.python_function(*args, **kwargs)
         if self._is_host:
             return self._run_on_host(args, kwargs)
-        mesh = self._topology or _mesh(frame)
+        mesh = self._topology or _current_mesh(frame)
         leaves: list[Any] = []
         rest = signature.flatten(args, leaves, mesh)
         more = signature.flatten(kwargs, leaves, mesh)
-        # Weakly: a function must not keep every strategy that it was called under.
+        # Weakly, so that a function keeps no strategy alive that it was called under.
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
         key = ((rest, more), owner, frame.mode)
-        result = self._find(key, leaves, mesh, args, kwargs)
+        result = self._dispatch(key, leaves, mesh, args, kwargs)
         known = self._programs.get(key, ())
         usual = not kwargs and self.input_signature is None and ambient.is_root()
-        # With several programs for one signature the shapes decide, so look first.
+        # With several programs for one signature the shapes decide; then the short way
+        # would have to look at them.
         self._last = (rest, known[0]) if usual and len(known) == 1 else None
         return result
 
-    def _find(
+    def _dispatch(
         self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
     ) -> Any:
-        """Another signature or other shapes than those of the last call."""
+        """Run the program of a signature; trace it first if there is none."""
         if key in self._plans:
-            return self._fed(key, leaves, mesh)
+            return self._pull_and_run(key, leaves, mesh)
         program = self._program_for(key, leaves)
         if program is None:
-            return self._slow(key, leaves, mesh, args, kwargs)
+            return self._trace_and_run(key, leaves, mesh, args, kwargs)
         return program.call(leaves)
 
     def _program_for(self, key: Any, leaves: list[Any]) -> programs.Program | None:
+        """Return the program of a signature for these shapes, if there is one."""
         found = self._programs.get(key, ())
         shapes = programs.aval_key(leaves) if found else None
         return next((p for p in found if p.serves(shapes)), None)
@@ -139,24 +180,25 @@ class Function(Generic[_P, _R_co]):
     def _parameters(self) -> inspect.Signature:
         return inspect.signature(self.python_function)
 
-    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Arguments in the order of the parameters, checked against the specs."""
+    def _apply_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the arguments in the order of the parameters, as the specs say."""
         assert self.input_signature is not None
         bound = self._parameters.bind(*args, **kwargs)
         given = (*bound.args, *bound.kwargs.values())
         return signature.apply_specs(given, self.input_signature), {}
 
-    # Feeding from iterators, and running on the host; see `feeds`.
+    # Taking elements from iterators, and running on the host; see `host_inputs`.
 
-    def _fed(self, key: Any, leaves: list[Any], mesh: Any) -> Any:
-        """Pull an element from each planned iterator, then run."""
-        iterators = signature.sources(key[0])
+    def _pull_and_run(self, key: Any, leaves: list[Any], mesh: Any) -> Any:
+        """Pull the elements that a call of this signature takes, and run it."""
+        iterators = signature.find_iterators(key[0])
         pulled = host_inputs.pull_all(self._plans[key], iterators)
-        return self._run_fed(key, leaves, mesh, pulled, iterators)
+        return self._run_with_elements(key, leaves, mesh, pulled, iterators)
 
-    def _run_fed(
+    def _run_with_elements(
         self, key: Any, leaves: list[Any], mesh: Any, pulled: Any, iterators: Any
     ) -> Any:
+        """Run a call with the elements pulled for it; put them back if it fails."""
         given = list(leaves)
         parts = [signature.flatten(element, given, mesh) for _, element in pulled]
         fed_key = ((*key[0], *parts), *key[1:])
@@ -164,13 +206,15 @@ class Function(Generic[_P, _R_co]):
             program = self._program_for(fed_key, given)
             if program is None:
                 plan = [source for source, _ in pulled]
-                program = self._traced(fed_key, given, mesh, plan)
+                program = self._trace(fed_key, given, mesh, plan)
             return program.call(given)
         except BaseException:
+            # A failed call, or a trace that asks for more, has used no element.
             host_inputs.put_back_all(pulled, iterators)
             raise
 
     def _run_on_host(self, args: Any, kwargs: Any) -> Any:
+        """Run the Python function itself; only its calls of `run` are compiled."""
         with ambient.pushed(host=self):
             try:
                 return self.python_function(*args, **kwargs)
@@ -178,54 +222,79 @@ class Function(Generic[_P, _R_co]):
                 raise host_inputs.EndOfSequenceError from None
 
     def compiled_run(self, fn: Callable[..., Any]) -> Function[..., Any]:
-        """The compiled form of a replica function that this function runs on hosts."""
+        """Return the compiled form of a replica function that the host runs.
+
+        A function that loops over a dataset runs on the host. The functions that it
+        gives to `Strategy.run` are compiled one by one, and found again by their code
+        and the objects that they capture.
+
+        Args:
+            fn: the replica function.
+
+        >>> import unisono
+        >>> host = unisono.function(lambda: None)
+        >>> def make(factor):
+        ...     return lambda x: x * factor
+        >>> float(host.compiled_run(make(3.0))(2.0))
+        6.0
+        >>> host.compiled_run(make(3.0)) is host.compiled_run(make(3.0))
+        True
+        """
         key = host_inputs.closure_key(fn)
         made = self._host_runs.get(key)
         if made is None:
-            if len(self._host_runs) >= _MOST_HOST_RUNS:
+            if len(self._host_runs) >= _MAX_HOST_RUNS:
+                # The oldest one: dicts keep the order of insertion.
                 self._host_runs.pop(next(iter(self._host_runs)))
             made = self._host_runs[key] = Function(fn)
         return made
 
     # Tracing.
 
-    def _slow(
+    def _trace_and_run(
         self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
     ) -> Any:
-        """Trace the function, and find out whether it needs the host."""
-        iterators = signature.sources(key[0])
+        """Trace the function and run it, or run it on the host if it must."""
+        iterators = signature.find_iterators(key[0])
         try:
-            program = self._traced(key, leaves, mesh, [])
+            program = self._trace(key, leaves, mesh, [])
         except host_inputs.NeedsHost:
             self._is_host = True
             return self._run_on_host(args, kwargs)
         except host_inputs.NeedsFeed as need:
-            return self._discover(key, leaves, mesh, need.source, iterators)
+            return self._discover_elements(key, leaves, mesh, need.source, iterators)
         return program.call(leaves)
 
-    def _discover(
+    def _discover_elements(
         self, key: Any, leaves: list[Any], mesh: Any, source: Any, iterators: Any
     ) -> Any:
-        """Find out which elements a call takes, one more with every trace."""
+        """Find out which elements a call takes, and run it with them.
+
+        Every trace finds one more source: an element's shape must be known before the
+        trace can go on beyond it.
+        """
         plan = [source]
         while True:
             pulled = host_inputs.pull_all(plan, iterators)
             try:
-                result = self._run_fed(key, leaves, mesh, pulled, iterators)
+                result = self._run_with_elements(key, leaves, mesh, pulled, iterators)
             except host_inputs.NeedsFeed as need:
                 plan.append(need.source)
                 continue
             self._plans[key] = plan
             return result
 
-    def _traced(
+    def _trace(
         self, key: Any, leaves: list[Any], mesh: Any, plan: Sequence[Any]
     ) -> programs.Program:
+        """Trace the function, and return the program that serves the trace."""
         self._traces += 1
         fn, rest = self.python_function, key[0]
         may_create = not self._has_created
         found = programs.trace(fn, rest, leaves, mesh, may_create, plan)
         if found.created:
+            # The first trace has created variables; they get their values now. Another
+            # trace then has them as inputs.
             programs.materialize(found, leaves)
             self._has_created = True
             found = programs.trace(fn, rest, leaves, mesh, False, plan)
@@ -243,7 +312,20 @@ class Function(Generic[_P, _R_co]):
         return program
 
     def for_strategy(self, strategy: Any) -> Function[..., Any]:
-        """The function that runs this one on every replica of `strategy`."""
+        """Return the compiled function that runs this one on every replica.
+
+        `Strategy.run` calls it.
+
+        Args:
+            strategy: the strategy whose replicas run the function.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> double = unisono.function(lambda x: x * 2.0)
+        >>> x = unisono.distribute.PerReplica((3.0, 4.0))
+        >>> [float(part) for part in double.for_strategy(strategy)(x).values]
+        [6.0, 8.0]
+        """
         made = self._by_strategy.get(strategy)
         if made is None:
             # With an input_signature each replica's own arguments are checked.
@@ -251,6 +333,7 @@ class Function(Generic[_P, _R_co]):
             owner = weakref.ref(strategy)
 
             def run(*args: Any, **kwargs: Any) -> Any:
+                # The strategy is alive, because its `run` is what calls this.
                 return owner()._run(body, args, kwargs)  # type: ignore[union-attr]
 
             run.__name__ = f"run_{getattr(body, '__name__', 'function')}"
@@ -262,19 +345,39 @@ class Function(Generic[_P, _R_co]):
         return made
 
     def experimental_get_tracing_count(self) -> int:
-        """How many signatures were traced."""
+        """Return how many times the function was traced.
+
+        >>> import numpy as np
+        >>> import unisono
+        >>> double = unisono.function(lambda x: x * 2)
+        >>> for value in (np.zeros(3), np.ones(3), np.zeros(4)):
+        ...     _ = double(value)
+        >>> double.experimental_get_tracing_count()
+        2
+        """
         return self._traces + sum(
             f.experimental_get_tracing_count() for f in self._by_strategy.values()
         )
 
     def lowered(self, *args: _P.args, **kwargs: _P.kwargs) -> jax.stages.Lowered:
-        """The `jax.stages.Lowered` program of a call, for inspection.
+        """Return the `jax.stages.Lowered` program of a call, for inspection.
 
-        Runs nothing, but traces the function if the signature is new.
+        Nothing runs, but the function is traced if the signature is new.
+
+        Args:
+            *args: the arguments of the call.
+            **kwargs: its keyword arguments.
+
+        >>> import numpy as np
+        >>> import unisono
+        >>> double = unisono.function(lambda x: x * 2)
+        >>> text = double.lowered(np.zeros(3, np.float32)).as_text()
+        >>> "stablehlo.multiply" in text, "tensor<3xf32>" in text
+        (True, True)
         """
         frame = ambient.current()
         leaves: list[Any] = []
-        mesh = self._topology or _mesh(frame)
+        mesh = self._topology or _current_mesh(frame)
         rest = (
             signature.flatten(args, leaves, mesh),
             signature.flatten(kwargs, leaves, mesh),
@@ -283,8 +386,8 @@ class Function(Generic[_P, _R_co]):
         key = (rest, owner, frame.mode)
         program = self._program_for(key, leaves)
         if program is None:
-            program = self._traced(key, leaves, mesh, [])
-        lowered: jax.stages.Lowered = program.lowered(leaves)
+            program = self._trace(key, leaves, mesh, [])
+        lowered: jax.stages.Lowered = program.lower(leaves)
         return lowered
 
     @overload
@@ -300,26 +403,31 @@ class Function(Generic[_P, _R_co]):
     ) -> Method[_Rest, _R]: ...
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """A method of a class: one compiled function per instance."""
-        return self if instance is None else Method(instance, self._of(instance, owner))
+        """Return the compiled method of an instance, or the function of the class."""
+        return (
+            self if instance is None else Method(instance, self._bind(instance, owner))
+        )
 
-    def _of(self, instance: Any, owner: Any) -> Function[..., Any]:
+    def _bind(self, instance: Any, owner: Any) -> Function[..., Any]:
+        """Return the compiled function of one instance."""
         known = self._bound.get(id(instance))
         if known is not None and known[0]() is instance:
             return known[1]
         method: Any = self.python_function
         number = id(instance)
         try:
-            # Weakly, so that the object can go although its method is kept here.
+            # Weakly, so that the object can go although its function is kept here. The
+            # entry goes with it: another object may get the same id.
             alive = weakref.ref(instance, lambda _: self._bound.pop(number, None))
         except TypeError:
+            # The object allows no weak reference; its function is made at every call.
             return Function(method.__get__(instance, owner), self.input_signature)
 
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             return method(alive(), *args, **kwargs)
 
-        call.__signature__ = _without_first(method)  # type: ignore[attr-defined]
+        call.__signature__ = _signature_without_self(method)  # type: ignore[attr-defined]
         made = Function(call, self.input_signature)
         self._bound[number] = (alive, made)
         return made
@@ -331,14 +439,14 @@ class Function(Generic[_P, _R_co]):
 
 @final
 class Method(Generic[_P, _R_co]):
-    """A compiled method bound to its object."""
+    """A compiled method that is bound to its object."""
 
     def __init__(self, instance: Any, function: Function[_P, _R_co]) -> None:
         self.__self__ = instance
         self.function = function
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
-        """Run the compiled method."""
+        """Run the compiled method of the object."""
         return self.function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -348,8 +456,8 @@ class Method(Generic[_P, _R_co]):
         return f"<bound {self.function!r} of {self.__self__!r}>"
 
 
-def _mesh(frame: ambient.Frame) -> Topology | None:
-    """The devices of the strategy in scope, if there are several."""
+def _current_mesh(frame: ambient.Frame) -> Topology | None:
+    """Return the devices of the strategy in scope; None for a single device."""
     if frame.placement is None or frame.placement.topology.is_one_device:
         return None
     topology: Topology = frame.placement.topology
@@ -357,11 +465,11 @@ def _mesh(frame: ambient.Frame) -> Topology | None:
 
 
 def compiled(fn: Any, host: Function[..., Any] | None) -> Function[..., Any] | None:
-    """The compiled form of a replica function, if it has one.
+    """Return the compiled form of a replica function, or None if it has none.
 
     Args:
         fn: the replica function.
-        host: the function on whose behalf it runs, if that one is on the host.
+        host: the `Function` that calls `Strategy.run` on the host, if one does.
     """
     if isinstance(fn, Method):
         return fn.function
@@ -370,7 +478,7 @@ def compiled(fn: Any, host: Function[..., Any] | None) -> Function[..., Any] | N
     return None if host is None else host.compiled_run(fn)
 
 
-# What is compiled when it is called.
+# The types of callables that are compiled when they are called.
 COMPILED = (Function, Method)
 
 
@@ -380,7 +488,7 @@ def is_function(fn: Any) -> bool:
 
 
 def python_function(fn: Any) -> Any:
-    """The Python function behind `fn`, which may be compiled."""
+    """Return the Python function behind `fn`, which may be compiled."""
     return fn.python_function if is_function(fn) else fn
 
 
@@ -436,7 +544,7 @@ def function(
     program. Variables may be created on the first call only.
 
     Args:
-        func: the function; None gives a decorator.
+        func: the function; None to get a decorator.
         input_signature: `TensorSpec`s that arguments must match; numbers become arrays.
         autograph: accepted; Python control flow on arrays is written with
             `jax.lax.cond`, `scan` and `while_loop`.
@@ -449,6 +557,13 @@ def function(
         experimental_compile: accepted, no effect.
         experimental_follow_type_hints: accepted, no effect.
 
+    Returns:
+        A `Function`, or a decorator that makes one.
+
+    Raises:
+        TypeError: when called: an argument does not match the `input_signature`.
+        ValueError: when called: the function creates a variable on a later call.
+
     >>> import unisono
     >>> v = unisono.Variable(1.0)
     >>> @unisono.function
@@ -456,6 +571,12 @@ def function(
     ...     return v.assign(v * 2.0)
     >>> float(double()), float(double())
     (2.0, 4.0)
+
+    With an `input_signature` one program serves all numbers:
+
+    >>> square = unisono.function(lambda x: x * x, [unisono.TensorSpec(())])
+    >>> float(square(2)), float(square(3)), square.experimental_get_tracing_count()
+    (4.0, 9.0, 1)
     """
     if func is None:
         return lambda f: Function(f, input_signature)

@@ -1,4 +1,8 @@
-"""`value_and_grad` and `grad` with respect to variables: JAX has no tape."""
+"""`value_and_grad` and `grad` with respect to variables.
+
+JAX has no tape. A function of variables becomes a pure function of their values, which
+JAX differentiates.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,14 @@ _Aux = TypeVar("_Aux")
 
 @final
 class GradientFrame(frames.StateFrame):
-    """Overlays the variables being differentiated; all else goes to the parent."""
+    """Gives the differentiated variables their traced values inside a gradient.
+
+    All other reads, and all writes, go to the parent frame.
+
+    Args:
+        parent: the frame around the gradient.
+        values: the traced value of each differentiated cell.
+    """
 
     def __init__(self, parent: frames.StateFrame, values: dict[Cell, Any]) -> None:
         self.parent = parent
@@ -32,50 +43,54 @@ class GradientFrame(frames.StateFrame):
         self._differentiated = dict(values)
 
     def whole(self, cell: Cell) -> Any:
-        """What the cell stores."""
+        """Return the array that the cell stores."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         found = self.values.get(cell)
         return self.parent.whole(cell) if found is None else found
 
     def copy(self, cell: Cell, index: int | None) -> Any:
-        """What replica `index` sees."""
+        """Return the value that replica `index` sees."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         found = self.values.get(cell)
         return self.parent.copy(cell, index) if found is None else found
 
     def set_whole(self, cell: Cell, value: Any) -> None:
-        """Replace what the cell stores."""
+        """Replace the array that the cell stores."""
+        # The parent outlives the gradient, so its value must not be part of it.
         value = frames.without_gradient(value)
         self.parent.set_whole(cell, value)
         self.assigned(cell, value)
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
-        """Replace what replica `index` sees."""
+        """Replace the value that replica `index` sees."""
         value = frames.without_gradient(value)
         self.parent.set_copy(cell, index, value)
         self.assigned(cell, value)
 
     def assigned(self, cell: Cell, value: Any) -> None:
-        """Take note of a new value; reads of it count for the variable's gradient."""
+        """Note a new value; later reads of it count for the variable's gradient."""
         start = self._differentiated.get(cell)
         if start is not None:
+            # The value is the assigned one and the difference is zero. But the
+            # derivative of the difference is one, so that reads after an assignment
+            # still reach the variable, as they do in TensorFlow.
             self.values[cell] = value + (start - jax.lax.stop_gradient(start))
         self.parent.assigned(cell, value)
 
     def settle(self, cell: Cell) -> None:
-        """Tell the parent."""
+        """Let the parent settle the copies of the cell."""
         self.parent.settle(cell)
 
     def create(self, cell: Cell, value: Any) -> None:
-        """Create in the parent."""
+        """Create the cell in the parent, with a value that carries no gradient."""
         self.parent.create(cell, jax.lax.stop_gradient(value))
 
     def cells(self) -> Iterable[Cell]:
-        """The parent's cells."""
+        """Return the cells of the parent."""
         return self.parent.cells()
 
     def note_topology(self, topology: Topology) -> None:
-        """Tell the parent."""
+        """Tell the parent on which devices the program runs."""
         self.parent.note_topology(topology)
 
 
@@ -114,24 +129,37 @@ def value_and_grad(
     variables_: variables.Variable | Sequence[Any],
     has_aux: bool = False,
 ) -> Callable[..., Any]:
-    """A function that gives ``fn``'s value and its gradient for each variable.
+    """Return a function that computes `fn`'s value and its gradients for variables.
 
     Args:
-        fn: returns a scalar, or ``(scalar, aux)`` with `has_aux`. Variables that it
-            assigns keep their new values.
-        variables_: a variable or a sequence of them, ours or those of a Keras or Flax
-            model that was made in a scope.
+        fn: a function that returns a scalar, or ``(scalar, aux)`` with `has_aux`.
+            Variables that it assigns keep their new values.
+        variables_: a variable or a sequence of variables: unisono's own, or those of a
+            Keras or Flax model that was made in a scope.
         has_aux: whether `fn` returns auxiliary data.
 
     Returns:
-        A function of `fn`'s arguments that returns ``(value, gradients)``; the
-        gradients are a list in the order of the variables (one array for a single
-        variable). In replica context they are the replica's own, not reduced.
+        A function with `fn`'s arguments that returns ``(value, gradients)``. The
+        gradients are a list in the order of the variables; for a single variable they
+        are one array. In replica context they are the replica's own, not reduced.
 
-    >>> v = variables.Variable(3.0)
-    >>> value, (gradient,) = value_and_grad(lambda x: v * v * x, [v])(2.0)
+    Raises:
+        TypeError: `variables_` holds something that is no variable.
+        ValueError: when called: a variable holds a value per replica, and the call is
+            not in replica context.
+
+    >>> import unisono
+    >>> v = unisono.Variable(3.0)
+    >>> value, (gradient,) = unisono.value_and_grad(lambda x: v * v * x, [v])(2.0)
     >>> float(value), float(gradient)
     (18.0, 12.0)
+
+    With auxiliary data, and a single variable:
+
+    >>> compute = unisono.value_and_grad(lambda: (v * v, "note"), v, has_aux=True)
+    >>> (value, aux), gradient = compute()
+    >>> float(value), aux, float(gradient)
+    (9.0, 'note', 6.0)
     """
     single = isinstance(array_operators.own(variables_), variables.Variable)
     given: Any = [variables_] if single else variables_
@@ -145,6 +173,8 @@ def value_and_grad(
         cells = [v._cell for v in wanted]
 
         def pure(inputs: Sequence[Any]) -> Any:
+            # In a version of its own: JAX must not reuse a trace in which these
+            # variables were no part of a gradient (decision 0008).
             overlay = GradientFrame(parent, dict(zip(cells, inputs, strict=True)))
             with ambient.pushed(state=overlay), parent.versions.fresh():
                 return fn(*args, **kwargs)
@@ -192,15 +222,29 @@ def grad(
     variables_: variables.Variable | Sequence[Any],
     has_aux: bool = False,
 ) -> Callable[..., Any]:
-    """Like `value_and_grad`, without the value.
+    """Return a function that computes `fn`'s gradients for variables.
 
     Args:
-        fn: returns a scalar, or ``(scalar, aux)`` with `has_aux`.
-        variables_: a variable or a sequence of them.
+        fn: a function that returns a scalar, or ``(scalar, aux)`` with `has_aux`.
+        variables_: a variable or a sequence of variables, as in `value_and_grad`.
         has_aux: whether `fn` returns auxiliary data.
 
     Returns:
-        A function that returns the gradients, or ``(gradients, aux)``.
+        A function with `fn`'s arguments that returns the gradients, or ``(gradients,
+        aux)`` with `has_aux`.
+
+    Raises:
+        TypeError: `variables_` holds something that is no variable.
+        ValueError: when called: a variable holds a value per replica, and the call is
+            not in replica context.
+
+    >>> import unisono
+    >>> v, w = unisono.Variable(3.0), unisono.Variable(2.0)
+    >>> [float(g) for g in unisono.grad(lambda x: v * v * w * x, [v, w])(1.0)]
+    [12.0, 9.0]
+    >>> gradient, aux = unisono.grad(lambda: (v * v, "note"), v, has_aux=True)()
+    >>> float(gradient), aux
+    (6.0, 'note')
     """
     both: Callable[..., Any] = value_and_grad(fn, variables_, has_aux)  # type: ignore[call-overload]
 
@@ -213,6 +257,7 @@ def grad(
 
 
 def _check_kind(wanted: Sequence[Any]) -> None:
+    """Raise if one of `wanted` is no variable."""
     for v in wanted:
         if not isinstance(v, variables.Variable):
             raise TypeError(
@@ -222,13 +267,15 @@ def _check_kind(wanted: Sequence[Any]) -> None:
 
 
 def _check_context(wanted: Sequence[Any]) -> None:
+    """Raise if a variable has a value per replica and no replica is running."""
     frame = ambient.current()
     for v in wanted:
         own = frame.mode == ambient.REPLICA and frame.strategy is v._strategy
         if v._cell.is_stacked and v._index is None and not own:
             raise ValueError(
                 f"The variable '{v.name}' holds a value per replica; its gradient is "
-                "defined in replica context only."
+                "defined in replica context only. Take the gradient inside the "
+                "function that you pass to strategy.run."
             )
 
 

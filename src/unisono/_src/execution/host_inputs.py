@@ -1,9 +1,10 @@
-"""Inputs that a compiled function takes from the host while it runs.
+"""Lets compiled functions take elements from iterators of the host.
 
-A step may call ``next(iterator)``, and an epoch may loop ``for batch in dataset``.
-Neither can happen inside an XLA program. In the first case the element becomes one
-more argument of the program, pulled from the iterator before each call; in the second
-the function runs on the host and what it passes to `Strategy.run` is compiled.
+A step may call ``next(iterator)``, and an epoch may loop ``for batch in dataset``. An
+XLA program can do neither. In the first case the element becomes one more argument of
+the program, which is pulled from the iterator before each call. In the second case the
+function runs on the host, and the functions that it passes to `Strategy.run` are
+compiled.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from unisono._src.state import frames
 
 
 class NeedsFeed(errors.Signal):
-    """A traced function took the next element of an iterator it was not fed from."""
+    """A traced function asked an iterator for an element that was not prepared."""
 
     def __init__(self, source: Any) -> None:
         super().__init__(source)
@@ -28,18 +29,21 @@ class NeedsFeed(errors.Signal):
 
 
 class NeedsHost(errors.Signal):
-    """A traced function loops over a dataset, so it must run on the host."""
+    """A traced function must run on the host, for example to loop over a dataset."""
 
 
 class EndOfSequenceError(errors.OutOfRangeError, StopIteration):
-    """A function has no more data: TensorFlow's error, and Python's."""
+    """An iterator of a compiled function has ended.
+
+    It is TensorFlow's error and Python's, so that programs may catch either.
+    """
 
     def __init__(self) -> None:
         super().__init__("End of sequence.")
 
 
 class HostIterator(abc.ABC):
-    """Iterator over elements made on the host, also for compiled steps; abstract.
+    """An iterator over elements of the host, also in compiled functions; abstract.
 
     Attributes:
         _serves_replicas: whether each replica may take an element of its own.
@@ -53,7 +57,7 @@ class HostIterator(abc.ABC):
 
     def __iter__(self) -> HostIterator:
         if (ambient.current().state or frames.EAGER).is_compiled:
-            # How often a loop goes round is known on the host only.
+            # Only the host knows how many turns a loop takes.
             raise NeedsHost
         return self
 
@@ -64,23 +68,28 @@ class HostIterator(abc.ABC):
             if self._serves_replicas and not is_compiled:
                 return self.pull()
             raise ValueError(
-                "next(iterator) must be called in cross-replica context: take the "
-                "element outside strategy.run and pass it in args."
+                "next(iterator) was called inside a replica function. Call it in "
+                "cross-replica context: take the element outside strategy.run and pass "
+                "it in args."
             )
         return take(frame.state, self) if is_compiled else self.pull()
 
     @abc.abstractmethod
     def pull(self) -> Any:
-        """The next element, taken now."""
+        """Return the next element from the host, even while a program is traced."""
 
     @abc.abstractmethod
     def put_back(self, element: Any) -> None:
-        """Undo a `pull` whose element was not used."""
+        """Take back an unused element, so that the next `pull` gives it again."""
 
 
 @final
 class Handle:
-    """Stands for the k-th iterator among the arguments while tracing."""
+    """Stands for an iterator among the arguments of a function being traced.
+
+    Args:
+        index: which of the iterators among the arguments it is.
+    """
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -92,52 +101,72 @@ class Handle:
         return take(ambient.current().state, self.index)
 
     def get_next(self) -> Any:
-        """The same as ``next``."""
+        """Return the next element, as ``next`` does."""
         return next(self)
 
     def get_next_as_optional(self) -> Any:
-        """Whether there is a next one is known on the host only."""
+        """Raise `NeedsHost`: only the host knows whether there is a next element."""
         raise NeedsHost
 
 
 @final
 class Feeds:
-    """The elements prepared for one trace, in the order in which they are taken."""
+    """The elements prepared for one trace, in the order in which it takes them.
+
+    Args:
+        prepared: pairs of an element's source (see `resolve`) and the element.
+    """
 
     def __init__(self, prepared: Sequence[tuple[Any, Any]]) -> None:
         self._prepared = list(prepared)
         self._next = 0
 
     def take(self, source: Any) -> Any:
-        """The next prepared element, which must come from `source`."""
+        """Return the next prepared element, which must come from `source`.
+
+        Raises:
+            NeedsFeed: all prepared elements are taken.
+            RuntimeError: the next prepared element comes from another source.
+        """
         if self._next >= len(self._prepared):
             raise NeedsFeed(source)
         planned, element = self._prepared[self._next]
         if planned is not source and planned != source:
             raise RuntimeError(
                 "The function takes elements from its iterators in another order than "
-                "when it was traced first; make the order independent of Python state."
+                "when it was traced first. Make the order independent of Python state."
             )
         self._next += 1
         return element
 
 
 def take(frame: Any, source: Any) -> Any:
-    """An element for a program being traced."""
+    """Return the next element from `source` for the program being traced.
+
+    Args:
+        frame: the current frame of variable values.
+        source: an iterator, or the number of one among the arguments.
+    """
     while not isinstance(frame, frames.FunctionFrame):
         frame = frame.parent
     return frame.feeds.take(source)
 
 
 def resolve(source: Any, iterators: Sequence[HostIterator]) -> HostIterator:
-    """The iterator that a source names: itself, or one of the arguments."""
+    """Return the iterator of a source, which may be a number among the arguments."""
     return iterators[source] if isinstance(source, int) else source
 
 
 def pull_all(
     plan: Sequence[Any], iterators: Sequence[HostIterator]
 ) -> list[tuple[Any, Any]]:
-    """One element for each entry of a plan, or none at all if one is missing."""
+    """Return a pair of source and element for each source of a plan.
+
+    If this fails, the elements pulled so far go back to their iterators.
+
+    Raises:
+        EndOfSequenceError: an iterator has ended.
+    """
     pulled: list[tuple[Any, Any]] = []
     try:
         for source in plan:
@@ -153,38 +182,44 @@ def pull_all(
 def put_back_all(
     pulled: Sequence[tuple[Any, Any]], iterators: Sequence[HostIterator]
 ) -> None:
-    """Return elements that were not used to their iterators."""
+    """Put elements that were not used back into their iterators."""
+    # In reverse, because one iterator may have given several elements.
     for source, element in reversed(pulled):
         resolve(source, iterators).put_back(element)
 
 
+# Values of these types are compared by value, all others by identity.
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
 
 def closure_key(fn: Callable[..., Any]) -> Any:
-    """Equal for functions that do the same: same code, same captured objects.
+    """Return a key that is equal for functions of equal code and captured objects.
 
-    A function defined inside another is a new object on every call of the outer one;
-    this tells that it need not be compiled again.
+    A function defined inside another one is a new object on every call of the outer
+    function. By its key it is recognised, so that it is not compiled again.
     """
     if isinstance(fn, functools.partial):
         given = [*fn.args, *sorted(fn.keywords.items())]
-        return (closure_key(fn.func), tuple(_token(x) for x in given))
+        return (closure_key(fn.func), tuple(_capture_key(x) for x in given))
     inner = getattr(fn, "__func__", None)
     if inner is not None:
+        # A bound method; mypy does not know that it has `__self__`.
         return (closure_key(inner), Identity(fn.__self__))  # type: ignore[attr-defined]
     code = getattr(fn, "__code__", None)
     if code is None:
         return Identity(fn)
     try:
-        captured = tuple(_token(c.cell_contents) for c in fn.__closure__ or ())
+        captured = tuple(_capture_key(c.cell_contents) for c in fn.__closure__ or ())
     except ValueError:
+        # A captured name has no value yet.
         return Identity(fn)
     defaults = [*(fn.__defaults__ or ()), *sorted((fn.__kwdefaults__ or {}).items())]
-    return (code, captured, tuple(_token(x) for x in defaults))
+    return (code, captured, tuple(_capture_key(x) for x in defaults))
 
 
-def _token(x: Any) -> Any:
+def _capture_key(x: Any) -> Any:
+    """Return a hashable stand-in for a captured object."""
     if isinstance(x, tuple):
-        return tuple(_token(part) for part in x)
+        return tuple(_capture_key(part) for part in x)
+    # With the type, because 1, 1.0 and True are equal.
     return (type(x), x) if isinstance(x, _SCALARS) else Identity(x)

@@ -1,7 +1,8 @@
 """The lockstep executor: replicas take turns and wait for each other at merge points.
 
-One greenlet per replica. Greenlets share the thread, so JAX's trace state stays
-right, and the same code runs eagerly and inside a program being traced.
+Each replica runs in a greenlet of its own. Greenlets share the thread, so JAX's trace
+state stays right, and the same code runs eagerly and inside a program being traced
+(decision 0004).
 """
 
 from __future__ import annotations
@@ -24,38 +25,40 @@ _eager = trace_versions.EAGER
 
 # JAX's settings that a thread can have of its own, such as `with jax.debug_nans(True)`.
 # A replica may be paused inside such a block, which must not hold for the others. Their
-# getters are compiled code: asking all hundred of them takes a few microseconds.
+# getters are compiled code: calling all hundred of them takes a few microseconds.
 _STATES: tuple[Any, ...] = tuple(
     s for s in config.config_states.values() if hasattr(s, "get_local")
 )
 _GETTERS = tuple(s.get_local for s in _STATES)
 _DEVICE = _STATES.index(config.config_states["jax_default_device"])
 
-# A setting, and the value to give it.
+# Pairs of a setting and the value to give it.
 _Changes = list[tuple[Any, Any]]
 
 
-def _settings() -> tuple[Any, ...]:
+def _read_settings() -> tuple[Any, ...]:
+    """Return the current values of JAX's settings."""
     return tuple(map(operator.call, _GETTERS))
 
 
-def _changes(before: Sequence[Any], after: Sequence[Any]) -> _Changes:
-    """What to set to get from some settings to others."""
+def _find_changes(before: Sequence[Any], after: Sequence[Any]) -> _Changes:
+    """Return the settings to change to get from `before` to `after`."""
     every = zip(_STATES, before, after, strict=True)
     return [(state, new) for state, old, new in every if old is not new]
 
 
 @final
 class _Replica:
-    """One replica between its turns.
+    """A replica and its surroundings, kept between its turns.
 
     Attributes:
         frame: the context frame that it runs in.
         settings: JAX's settings as it left them.
-        enter: what to set when it goes on.
-        leave: what to set when others go on.
+        enter: the settings to change when it resumes.
+        leave: the settings to change when it pauses.
         locals: the thread-local objects of libraries as it left them, or None.
-        request: what it wants to merge, while it waits.
+        greenlet: the greenlet that its function runs in.
+        request: while it waits, the function that merges and its own payload.
         result: what its function returned.
     """
 
@@ -73,47 +76,53 @@ class _Replica:
 
 
 @final
-class _Round:
-    """What replicas that take turns have in common.
+class _Surroundings:
+    """The surroundings of `Strategy.run`, in which all its replicas start.
 
     Attributes:
         state: the frame of variable values.
-        settings: JAX's settings around the replicas.
-        locals: the thread-local objects of libraries around them; None if no library
-            is loaded that has any.
+        settings: JAX's settings.
+        locals: the thread-local objects of libraries; None if no library that has any
+            is loaded.
     """
 
     def __init__(self) -> None:
         self.state = frames.frame()
-        self.settings = _settings()
+        self.settings = _read_settings()
         self.locals = _library_locals()
 
 
 def _library_locals() -> library_hooks.Locals | None:
+    """Return the thread-local objects of libraries; None if there are none."""
     if sys.modules.keys().isdisjoint(library_hooks.known):
         return None
     return library_hooks.Locals.taken()
 
 
 def run(placement: frames.Placement, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Call each replica's function in turn, up to the next merge point, and so on.
+    """Run each replica's function in turn, from one merge point to the next.
 
-    Unless a program is being made, each replica computes on its own device.
+    Unless a program is being traced, each replica computes on its own device.
 
     Args:
-        placement: whose replicas they are.
-        calls: one function per replica of `turns_of`.
+        placement: the placement of the strategy that runs the replicas.
+        calls: one function for each replica of `turns_of`.
 
     Returns:
-        One result per replica.
+        One result for each replica.
+
+    Raises:
+        RuntimeError: some replicas reach a merge point, and others return.
     """
+    # Loaded on first use: programs that never run in lockstep do not need it.
     import greenlet
 
     hub = greenlet.getcurrent()
-    common = _Round()
+    common = _Surroundings()
     topology = placement.topology
     is_eager = not common.state.is_compiled
     turns = topology.local if is_eager else range(topology.replicas)
+    # Variables that replicas create: the first replica makes each, the others find it.
     made: list[Any] = []
     replicas: list[_Replica] = []
     for i, call in zip(turns, calls, strict=True):
@@ -124,28 +133,33 @@ def run(placement: frames.Placement, calls: Sequence[Callable[[], Any]]) -> list
             _give_device(replica, topology.devices[i], common)
         replicas.append(replica)
     try:
-        return _rounds(replicas, common)
+        return _run_rounds(replicas, common)
     finally:
         for replica in replicas:
+            # A greenlet is true once it has started and until it ends.
             if replica.greenlet and not replica.greenlet.dead:
                 _stop(replica, common)
 
 
-def _give_device(replica: _Replica, device: Any, common: _Round) -> None:
-    """Let a replica make its arrays on its own device."""
+def _give_device(replica: _Replica, device: Any, common: _Surroundings) -> None:
+    """Make a replica's device the default for the arrays that it makes."""
     state, around = _STATES[_DEVICE], common.settings
     replica.settings = (*around[:_DEVICE], device, *around[_DEVICE + 1 :])
     replica.enter, replica.leave = [(state, device)], [(state, around[_DEVICE])]
 
 
 def turns_of(topology: Topology) -> range:
-    """The replicas that take turns here: those of this process, in a program all."""
+    """Return the numbers of the replicas that take turns in this process.
+
+    These are its own replicas; while a program is traced, they are all replicas.
+    """
     if frames.frame().is_compiled:
         return range(topology.replicas)
     return topology.local
 
 
-def _rounds(replicas: list[_Replica], common: _Round) -> list[Any]:
+def _run_rounds(replicas: list[_Replica], common: _Surroundings) -> list[Any]:
+    """Resume the replicas in turn, and merge what they ask for, until all return."""
     answers: Sequence[Any] | None = None
     while True:
         waiting = 0
@@ -156,15 +170,16 @@ def _rounds(replicas: list[_Replica], common: _Round) -> list[Any]:
             return [r.result for r in replicas]
         if waiting < len(replicas):
             raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
+        # All replicas ask for the same merge; the first one's function does it.
         combine = replicas[0].request[0]
         answers = combine([r.request[1] for r in replicas])
 
 
-def _resume(replica: _Replica, common: _Round, answer: tuple[Any, ...]) -> None:
-    """Let a replica go on up to its next merge point, or to its end."""
+def _resume(replica: _Replica, common: _Surroundings, answer: tuple[Any, ...]) -> None:
+    """Run a replica up to its next merge point, or to its end."""
     outer = ambient.swap(replica.frame)
-    # To each replica variables look different than to the one before it.
-    _set_versions_apart(common)
+    # Variables look different to each replica than to the one before it.
+    _separate_versions(common)
     for state, value in replica.enter:
         state.set_local(value)
     if replica.locals is not None:
@@ -172,8 +187,8 @@ def _resume(replica: _Replica, common: _Round, answer: tuple[Any, ...]) -> None:
     try:
         given = replica.greenlet.switch(*answer)
     finally:
-        _take_leave(replica, common)
-        _set_versions_apart(common)
+        _restore_common(replica, common)
+        _separate_versions(common)
         replica.frame = ambient.swap(outer)
     if replica.greenlet.dead:
         replica.result = given
@@ -181,35 +196,35 @@ def _resume(replica: _Replica, common: _Round, answer: tuple[Any, ...]) -> None:
         replica.request = given
 
 
-def _set_versions_apart(common: _Round) -> None:
-    """Keep JAX from giving one replica what it remembers of another (decision 0008)."""
+def _separate_versions(common: _Surroundings) -> None:
+    """Keep JAX from reusing the traces of one replica for another (decision 0008)."""
     if common.state.is_compiled:
         common.state.versions.advance()
     elif _eager.has_read:
         _eager.changed()
 
 
-def _take_leave(replica: _Replica, common: _Round) -> None:
-    """Remember the surroundings of a replica, and go back to those of all."""
-    now = _settings()
+def _restore_common(replica: _Replica, common: _Surroundings) -> None:
+    """Save the surroundings of a replica that pauses, and restore the common ones."""
+    now = _read_settings()
     if not all(map(operator.is_, now, replica.settings)):
         # It is paused inside a block that changes settings, or has left one.
         replica.settings = now
-        replica.enter = _changes(common.settings, now)
-        replica.leave = _changes(now, common.settings)
+        replica.enter = _find_changes(common.settings, now)
+        replica.leave = _find_changes(now, common.settings)
     for state, value in replica.leave:
         state.set_local(value)
     if sys.modules.keys().isdisjoint(library_hooks.known):
         return
     replica.locals = library_hooks.Locals.taken()
     if common.locals is None:
-        # A replica has just loaded the library: around it nothing was written yet.
+        # A replica has just loaded the library, so the common objects are still empty.
         common.locals = replica.locals.blank()
     common.locals.apply()
 
 
-def _stop(replica: _Replica, common: _Round) -> None:
-    """Unwind a replica that will not be resumed."""
+def _stop(replica: _Replica, common: _Surroundings) -> None:
+    """End a replica that will not be resumed, so that its `finally` blocks run."""
     outer = ambient.swap(replica.frame)
     if replica.locals is not None:
         replica.locals.apply()

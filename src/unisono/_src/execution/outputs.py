@@ -1,4 +1,4 @@
-"""What leaves a compiled program: arrays, and the rest of the result around them."""
+"""Converts a function's result to the arrays that its program returns, and back."""
 
 from __future__ import annotations
 
@@ -16,38 +16,48 @@ from unisono._src.values.array_operators import ArrayOperators
 
 
 def flatten(result: Any) -> tuple[Any, list[Any]]:
-    """The arrays of a result, and the rest of it."""
+    """Return the structure of a result, and its arrays.
+
+    Raises:
+        TypeError: the result holds text.
+    """
     flat: list[Any] = []
-    rest = signature.flatten(nest.map_structure(_output_leaf, result), flat, None)
+    rest = signature.flatten(nest.map_structure(_convert_leaf, result), flat, None)
     return rest, [jnp.asarray(x) for x in flat]
 
 
-def _output_leaf(x: Any) -> Any:
-    """Numbers leave as arrays, variables and mirrored values as their one value."""
+def _convert_leaf(x: Any) -> Any:
+    """Return a leaf as an array; a variable or mirrored value gives its one value."""
     if isinstance(x, ArrayOperators):
         return contexts.read_for_output(x)
     if isinstance(x, signature.HostText):
         raise TypeError(
-            "The function returns a component that holds text, which does not pass "
-            "through a compiled program. Take it from the batch that you gave."
+            "The function returns a component that holds text, which a compiled "
+            "program cannot return. Take it from the batch that you passed in instead."
         )
     is_number = isinstance(x, (bool, int, float, complex))
     return jnp.asarray(x) if is_number else x
 
 
 def collector(outputs: Any, mesh: Topology | None) -> Any:
-    """A function from the program's arrays to what the caller sees."""
+    """Return a function that makes the caller's result of a program's arrays.
+
+    Args:
+        outputs: the structure that `flatten` returned.
+        mesh: the devices of the program; None for one device.
+    """
     if mesh is not None and mesh.is_spread:
-        return lambda flat: _of_this_worker(
+        return lambda flat: _keep_local_parts(
             signature.rebuild(outputs, iter(flat)), mesh
         )
+    # The commonest result is one array; this saves calls at every step.
     if outputs == "a":
         return operator.itemgetter(0)
     return lambda flat: signature.rebuild(outputs, iter(flat))
 
 
-def _of_this_worker(tree: Any, mesh: Topology) -> Any:
-    """A result with what other processes hold left out."""
+def _keep_local_parts(tree: Any, mesh: Topology) -> Any:
+    """Return a result without the parts that other processes hold."""
 
     def leaf(x: Any) -> Any:
         if not isinstance(x, distributed.PerReplica):

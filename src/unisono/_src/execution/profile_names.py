@@ -1,8 +1,8 @@
-"""Names of compiled functions in profiles.
+"""Shows compiled functions under their names in profiles.
 
-While a profile is taken, every call of a program is a step of its function's name and
-number. At other times programs are called as they are: they are wrapped when a profile
-starts and unwrapped when it stops, so that a call has nothing to ask.
+While a profile is taken, every call of a program is a step with the name of its
+function and a number. Programs are wrapped when a profile starts and unwrapped when it
+stops, so that a call need not ask at other times whether a profile is being taken.
 """
 
 from __future__ import annotations
@@ -14,35 +14,42 @@ from typing import Any, ClassVar, final
 
 import jax
 
+# Weakly, so that a program can go when its function does.
 _programs: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 @final
-class _Profile:
-    """Whether one is being taken, and how many calls it has seen."""
+class _ProfileState:
+    """The state of the process's one profile.
+
+    Attributes:
+        is_on: whether a profile is being taken.
+        outer_steps: how many steps that the user marked are open now.
+        counts: how many calls the profile has seen, by name of the function.
+    """
 
     is_on = False
     outer_steps = 0
     counts: ClassVar[collections.Counter[str]] = collections.Counter()
 
 
-def named(evaluate: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function under the user's name for it, which programs and profiles show."""
+def give_name(evaluate: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a function that calls `evaluate` and is called `name` in XLA programs."""
 
-    def named(donated: Any, kept: Any, leaves: Any) -> Any:
+    def call(donated: Any, kept: Any, leaves: Any) -> Any:
         return evaluate(donated, kept, leaves)
 
-    named.__name__ = named.__qualname__ = name
-    return named
+    call.__name__ = call.__qualname__ = name
+    return call
 
 
 @final
-class Annotated:
-    """A program's call, under its name.
+class AnnotatedCall:
+    """Calls a program as one named step of a profile.
 
     Args:
-        name: that of the function.
-        plain: the call.
+        name: the name of the step.
+        plain: the program's own call, without a profile.
     """
 
     def __init__(self, name: str, plain: Callable[[list[Any]], Any]) -> None:
@@ -50,48 +57,57 @@ class Annotated:
         self.plain = plain
 
     def __call__(self, leaves: list[Any]) -> Any:
-        """Call it as one step."""
-        number = _Profile.counts[self.name]
-        _Profile.counts[self.name] += 1
-        # Inside a step of the user's own, that one is the step.
+        """Call the program, and record the call as one step."""
+        number = _ProfileState.counts[self.name]
+        _ProfileState.counts[self.name] += 1
+        # Inside a step that the user marked, this call is a part of that step.
         kind: Any = (
             jax.profiler.TraceAnnotation
-            if _Profile.outer_steps
+            if _ProfileState.outer_steps
             else jax.profiler.StepTraceAnnotation
         )
         try:
             with kind(self.name, step_num=number):
                 return self.plain(leaves)
         except BaseException:
-            # It was no step: it failed, or another program must be found.
-            _Profile.counts[self.name] -= 1
+            # Not a step: the call failed, or the program was not made for these
+            # shapes and another one will be called.
+            _ProfileState.counts[self.name] -= 1
             raise
 
 
 def watch(program: Any) -> None:
-    """Let a program, which has `name` and `call`, be seen in profiles."""
+    """Show the calls of a program in profiles.
+
+    Args:
+        program: an object with a `name`, and a `call` that may be replaced.
+    """
     _programs.add(program)
-    if _Profile.is_on:
-        program.call = Annotated(program.name, program.call)
+    if _ProfileState.is_on:
+        program.call = AnnotatedCall(program.name, program.call)
 
 
 def start() -> None:
-    """A profile is taken from now on."""
-    _Profile.is_on = True
-    _Profile.counts = collections.Counter()
+    """Record the calls of all programs from now on, counted from zero."""
+    _ProfileState.is_on = True
+    _ProfileState.counts = collections.Counter()
     for program in list(_programs):
-        if not isinstance(program.call, Annotated):
-            program.call = Annotated(program.name, program.call)
+        if not isinstance(program.call, AnnotatedCall):
+            program.call = AnnotatedCall(program.name, program.call)
 
 
 def stop() -> None:
-    """It is over."""
-    _Profile.is_on = False
+    """Stop recording calls of programs."""
+    _ProfileState.is_on = False
     for program in list(_programs):
-        if isinstance(program.call, Annotated):
+        if isinstance(program.call, AnnotatedCall):
             program.call = program.call.plain
 
 
 def enter_step(change: int) -> None:
-    """Count the steps of the user's own that are open."""
-    _Profile.outer_steps += change
+    """Note that the user's program opens or closes a step of its own.
+
+    Args:
+        change: 1 when a step opens, -1 when it closes, 0 for what is no step.
+    """
+    _ProfileState.outer_steps += change

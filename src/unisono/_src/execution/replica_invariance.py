@@ -1,8 +1,9 @@
-"""Which values of a replica program are equal on all replicas.
+"""Finds out which values of a replica program are equal on all replicas.
 
-Copies of a mirrored variable must stay equal. Whether a new value is equal everywhere
-can be read off the equations: what comes out of an all-reduce is, what depends on the
-replica's number or data is not, and everything else is if its operands are.
+Copies of a mirrored variable must stay equal (decision 0006). The equations of a
+program tell whether a new value is: the result of an all-reduce is equal everywhere, a
+value that depends on the replica's number or data is not, and any other value is equal
+if its operands are.
 """
 
 from __future__ import annotations
@@ -17,22 +18,32 @@ from unisono._src.foundation import errors
 
 @final
 class Invariance:
-    """Which values of a program are equal on all replicas, seen from its equations."""
+    """Follows a program's equations and notes which values all replicas share."""
 
     def outputs(self, jaxpr: Any, inputs: Sequence[bool]) -> list[bool]:
-        """Whether each output is, given whether each input is."""
+        """Return for each output of a program whether it is equal on all replicas.
+
+        Args:
+            jaxpr: the program.
+            inputs: for each input, whether it is equal on all replicas.
+
+        Raises:
+            RuntimeError: replicas may meet different numbers of times.
+        """
         known = dict(zip(jaxpr.invars, inputs, strict=True))
         known.update((v, True) for v in jaxpr.constvars)
         for eqn in jaxpr.eqns:
-            self._equation(eqn, known)
-        return [self._of(v, known) for v in jaxpr.outvars]
+            self._follow_equation(eqn, known)
+        return [self._is_equal(v, known) for v in jaxpr.outvars]
 
-    def _of(self, var: Any, known: dict[Any, bool]) -> bool:
+    def _is_equal(self, var: Any, known: dict[Any, bool]) -> bool:
         return True if is_literal(var) else known.get(var, False)
 
-    def _equation(self, eqn: Any, known: dict[Any, bool]) -> None:
+    def _follow_equation(self, eqn: Any, known: dict[Any, bool]) -> None:
+        """Note in `known` whether the results of an equation are equal."""
         name = eqn.primitive.name
-        same = [self._of(v, known) for v in eqn.invars]
+        same = [self._is_equal(v, known) for v in eqn.invars]
+        # With groups, replicas of one group only get the same result.
         if name in _EQUALISING and eqn.params.get("axis_index_groups") is None:
             out = [True] * len(eqn.outvars)
         elif name in _SEPARATING:
@@ -40,37 +51,43 @@ class Invariance:
         elif all(same) and not separates(eqn):
             out = [True] * len(eqn.outvars)
         else:
-            out = self._nested(eqn, same)
+            out = self._follow_nested(eqn, same)
         known.update(zip(eqn.outvars, out, strict=True))
 
-    def _nested(self, eqn: Any, same: list[bool]) -> list[bool]:
-        """Look into equations that hold programs; assume the worst of others."""
+    def _follow_nested(self, eqn: Any, same: list[bool]) -> list[bool]:
+        """Look into an equation that holds programs; take any other as unequal."""
         name = eqn.primitive.name
         if name == "cond":
-            return self._cond(eqn, same)
+            return self._follow_cond(eqn, same)
         if name == "scan":
-            return self._scan(eqn, same)
+            return self._follow_scan(eqn, same)
         if name == "while":
-            return self._while(eqn, same)
+            return self._follow_while(eqn, same)
         inner = _jaxpr_of(eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr"))
         if name not in _CALLS or len(inner.invars) != len(same):
             return [False] * len(eqn.outvars)
         return self.outputs(inner, same)
 
-    def _cond(self, eqn: Any, same: list[bool]) -> list[bool]:
+    def _follow_cond(self, eqn: Any, same: list[bool]) -> list[bool]:
+        """Return which results of a `cond` are equal: those equal in all branches."""
         branches = [_jaxpr_of(b) for b in eqn.params["branches"]]
         if not same[0]:
+            # Replicas may take different branches. Those that reach a collective would
+            # wait for ever for the others.
             if any(map(communicates, branches)):
                 raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
             return [False] * len(eqn.outvars)
         found = [self.outputs(b, same[1:]) for b in branches]
         return [all(column) for column in zip(*found, strict=True)]
 
-    def _while(self, eqn: Any, same: list[bool]) -> list[bool]:
+    def _follow_while(self, eqn: Any, same: list[bool]) -> list[bool]:
+        """Return which results of a `while` are equal."""
         test, body = (_jaxpr_of(eqn.params[k]) for k in ("cond_jaxpr", "body_jaxpr"))
         split = eqn.params["cond_nconsts"]
         start = split + eqn.params["body_nconsts"]
         carry = same[start:]
+        # A carried value is equal only if it is so before and after every turn. Values
+        # can only change from equal to unequal, so this ends.
         while True:
             after = self.outputs(body, [*same[split:start], *carry])
             after = [a and b for a, b in zip(carry, after, strict=True)]
@@ -79,13 +96,16 @@ class Invariance:
             carry = after
         if self.outputs(test, [*same[:split], *carry]) == [True]:
             return carry
+        # Replicas may take different numbers of turns, as in a `cond`.
         if communicates(body) or communicates(test):
             raise RuntimeError(errors.MERGE_COUNT_MISMATCH)
         return [False] * len(eqn.outvars)
 
-    def _scan(self, eqn: Any, same: list[bool]) -> list[bool]:
+    def _follow_scan(self, eqn: Any, same: list[bool]) -> list[bool]:
+        """Return which results of a `scan` are equal."""
         consts, carry = _scan_counts(eqn.params)
         inner = _jaxpr_of(eqn.params["jaxpr"])
+        # As in `_follow_while`, until no carried value changes any more.
         while True:
             out = self.outputs(inner, same)
             after = [
@@ -97,6 +117,9 @@ class Invariance:
             same = [*same[:consts], *after, *same[consts + carry :]]
 
 
+# Primitives by name. Equalising ones give all replicas the same result; separating ones
+# may give each another one, even from equal operands. The equalising ones are among
+# them for the case of groups, which is decided first.
 _EQUALISING = {"psum", "pmax", "pmin", "all_gather", "psum_invariant"}
 _SEPARATING = {"axis_index", "ppermute", "all_to_all", "reduce_scatter",
                "pure_callback", "io_callback", *_EQUALISING}  # fmt: skip
@@ -106,15 +129,13 @@ _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call",
 
 
 def is_literal(atom: Any) -> bool:
-    """Whether an operand of a program is a constant.
-
-    Its class is in `jax.extend`, which takes long to load.
-    """
+    """Whether an operand of a program is a constant."""
+    # Not by `isinstance`: the class is in `jax.extend`, which takes long to load.
     return hasattr(atom, "val")
 
 
 def _scan_counts(params: Any) -> tuple[int, int]:
-    """How many operands of a scan are constants of its body, how many are carried."""
+    """Return how many operands of a scan are constants, and how many are carried."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].unpack()  # Since JAX 0.12.
@@ -122,23 +143,23 @@ def _scan_counts(params: Any) -> tuple[int, int]:
 
 
 def separates(eqn: Any) -> bool:
-    """Whether an equation with equal operands may differ between replicas."""
-    inner = [p for p in map(_jaxpr_of, _params(eqn)) if p]
+    """Whether an equation may give replicas different results from equal operands."""
+    inner = [p for p in map(_jaxpr_of, _parameters_of(eqn)) if p]
     return eqn.primitive.name in _SEPARATING or any(
         separates(e) for p in inner for e in p.eqns
     )
 
 
 def communicates(jaxpr: Any) -> bool:
-    """Whether replicas meet somewhere in a program."""
+    """Whether replicas meet in a collective somewhere in a program."""
     return any(
         e.primitive.name in _COLLECTIVES
-        or any(communicates(p) for p in map(_jaxpr_of, _params(e)) if p)
+        or any(communicates(p) for p in map(_jaxpr_of, _parameters_of(e)) if p)
         for e in jaxpr.eqns
     )
 
 
-def _params(eqn: Any) -> list[Any]:
+def _parameters_of(eqn: Any) -> list[Any]:
     return jax.tree.leaves(list(eqn.params.values()))
 
 

@@ -1,12 +1,12 @@
-"""Computing on parts of arrays what was written for whole ones, where that is the same.
+"""Computes an update on parts of arrays where that gives the same numbers.
 
-An optimizer's update is a function of whole arrays. Most of it is element by element,
-and can be computed by each replica for the part that it has. To know, the function is
-traced twice, for whole arrays and for parts, and the two programs are compared equation
-by equation: the same operations on the same constants, each of which goes element by
-element or reduces. What is reduced over the axis that was cut is reduced over the
-replicas too. Anything else is not computed by parts: a mean, for example, has the
-number of elements in it.
+An optimizer's update is a function of whole arrays. Most of it goes element by element,
+so each replica can compute it for the part that it has. To make sure, the function is
+traced for whole arrays and for parts, and the two programs are compared equation by
+equation. They must do the same operations with the same constants, and each operation
+must go element by element or reduce. A reduction over the axis that is cut goes on over
+the replicas. Any other function is not computed by parts: a mean, for example, divides
+by the number of elements, which differs (decision 0017).
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from unisono._src.values import collectives
 
 _log = logging.getLogger("unisono")
 
-# How a value lies: cut along an axis (its number), the same on all replicas, or even
-# the same in all its elements, so that a part of it is as good as the whole.
+# Every value of a program has a mark. The number of an axis: the value is cut along it.
+# SAME: it is whole, and the same on all replicas. EVEN: besides, all its elements are
+# equal, so that a part of it is as good as the whole.
 SAME, EVEN = "same", "even"
 
 
 class NotByParts(errors.Signal):
-    """A function cannot be computed by parts, or nobody knows how."""
+    """A function cannot be computed by parts, as far as can be told."""
 
 
 def update(
@@ -44,20 +45,21 @@ def update(
     gradients: Sequence[Any],
     kept: Collection[int],
 ) -> bool:
-    """Let each replica of an SPMD program update its parts of cells that are cut.
+    """Update cells inside an SPMD program; each replica updates its own parts.
 
-    Gradients of those are summed part by part too, so that no replica has the whole of
-    a sum or of a slot.
+    Gradients of cut cells are summed part by part too, so that no replica holds a whole
+    sum or a whole slot of the optimizer.
 
     Args:
-        change: from the values of the cells, followed by the summed gradients, to new
-            values of the cells.
-        cells: what to update.
-        gradients: the replica's own as `PerReplica`, for the first of the cells.
-        kept: positions of cells that shall stay as they are.
+        change: a function from the values of the cells, followed by the summed
+            gradients, to new values of the cells.
+        cells: the cells to update.
+        gradients: the replica's own gradients as `PerReplica`, for the first cells.
+        kept: positions of cells that must stay as they are.
 
     Returns:
-        Whether it was done; if not, nothing was.
+        Whether the update was done. If not, nothing has changed, and the caller has to
+        compute it on whole arrays.
     """
     target, count = frames.frame(), len(gradients)
     if not isinstance(target, LocalFrame) or not target.cut.intersection(cells):
@@ -71,7 +73,7 @@ def update(
     try:
         found = Update(change, shapes, [*cuts, *cuts[:count]], cuts)
     except NotByParts as reason:
-        _log.info("What was split is gathered for an update: %s", reason)
+        _log.info("A split variable is gathered for an update: %s", reason)
         return False
     summed = [
         split.scatter(g)
@@ -80,6 +82,8 @@ def update(
         for g, c, split in zip(own, cells, cuts, strict=False)
     ]
     pairs = list(zip(cells, cuts, strict=True))
+    # Values that `change` captures are the same for all parts, so they must be proved
+    # equal on all replicas; `spmd` does that for what is in `alike`.
     first = next(c for c, split in pairs if split)
     target.alike.extend((first, x) for x in found.captured)
     old = [target.part(c) if split else target.whole(c) for c, split in pairs]
@@ -92,16 +96,16 @@ def update(
 
 @final
 class Update:
-    """A function of arrays, some of which are cut over replicas.
+    """A function of arrays that replicas compute for their parts of the arrays.
 
     Args:
-        fn: from a list of arrays to a list of arrays.
-        inputs: for each input its shape and type.
-        cuts: for each input, how it is cut (`layouts.Split`), or None.
-        outputs: the same for each output.
+        fn: a function from a list of arrays to a list of arrays.
+        inputs: the shape and type of each whole input.
+        cuts: how each input is cut (`partition.Split`); None if it is whole.
+        outputs: how each output is cut, likewise.
 
     Raises:
-        NotByParts: parts alone would give other numbers.
+        NotByParts: the parts would get other numbers than the whole arrays.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class Update:
         cuts: Sequence[Any],
         outputs: Sequence[Any],
     ) -> None:
-        parts = [_part(x, c) for x, c in zip(inputs, cuts, strict=True)]
+        parts = [_part_shape(x, c) for x, c in zip(inputs, cuts, strict=True)]
         try:
             self._whole = jax.make_jaxpr(fn)(list(inputs))
             self._part = jax.make_jaxpr(fn)(parts)
@@ -119,7 +123,7 @@ class Update:
             raise NotByParts(str(error)) from error
         self._marks = [SAME if c is None else c.axis for c in cuts]
         wanted = [SAME if c is None else c.axis for c in outputs]
-        found = self._walk([None] * len(parts), _look)[0]
+        found = self._walk([None] * len(parts), _compute_nothing)[0]
         if len(found) != len(wanted):
             raise NotByParts("The function gives more or fewer arrays than expected.")
         for mark, want in zip(found, wanted, strict=True):
@@ -128,14 +132,15 @@ class Update:
 
     @property
     def captured(self) -> list[Any]:
-        """Values from around the function; they must be the same on all replicas."""
+        """The traced values that the function captures; replicas must share them."""
         return [x for x in self._part.consts if isinstance(x, jax.core.Tracer)]
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """The own parts of the results, inside an SPMD program."""
-        return self._walk(inputs, _compute)[1]
+        """Return the replica's parts of the results, inside an SPMD program."""
+        return self._walk(inputs, _compute_equation)[1]
 
     def _walk(self, inputs: Sequence[Any], act: Any) -> tuple[list[Any], list[Any]]:
+        """Return the marks and values of the results; see `_Walk`."""
         whole, part = self._whole, self._part
         if not jaxpr_equality.is_same_data(whole.consts, part.consts):
             raise NotByParts("Constants depend on shapes.")
@@ -144,20 +149,22 @@ class Update:
         return walk.run(marks, [*part.consts, *inputs])
 
 
-def _part(x: Any, cut: Any) -> Any:
+def _part_shape(x: Any, cut: Any) -> Any:
+    """Return the shape and type of a replica's part of an array."""
     shape = list(x.shape)
     if cut is not None:
         shape[cut.axis] //= cut.parts
     return jax.ShapeDtypeStruct(tuple(shape), x.dtype)
 
 
-def _look(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
-    """Compute nothing."""
+def _compute_nothing(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
+    """Compute nothing: give None for each result of an equation."""
     return [None] * len(eqn.outvars)
 
 
-def _compute(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
-    """One equation of a program, by a program that has no other."""
+def _compute_equation(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
+    """Return the results of one equation."""
+    # JAX evaluates programs, so make one of this equation alone.
     given = zip(eqn.invars, values, strict=True)
     by_var = {v: x for v, x in given if not replica_invariance.is_literal(v)}
     alone = program.replace(
@@ -168,7 +175,14 @@ def _compute(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
 
 @final
 class _Walk:
-    """Two programs side by side: for whole arrays, and for parts of them."""
+    """Goes through a program for whole arrays and one for parts, side by side.
+
+    Args:
+        whole: the program for whole arrays.
+        part: the program for parts.
+        act: `_compute_equation` to compute the values of parts, or `_compute_nothing`
+            to find marks only.
+    """
 
     def __init__(self, whole: Any, part: Any, act: Any) -> None:
         self._whole, self._part, self._act = whole, part, act
@@ -177,7 +191,15 @@ class _Walk:
     def run(
         self, marks: Sequence[Any], values: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """How the outputs lie, and what they are."""
+        """Return the marks of the outputs, and their values.
+
+        Args:
+            marks: the marks of the constants and inputs.
+            values: their values.
+
+        Raises:
+            NotByParts: the parts would get other numbers than the whole arrays.
+        """
         whole, part = self._whole, self._part
         heads = [*part.constvars, *part.invars]
         self._known = dict(zip(heads, zip(marks, values, strict=True), strict=True))
@@ -187,17 +209,19 @@ class _Walk:
             if of_whole.primitive is not of_part.primitive:
                 raise NotByParts("Programs for parts and wholes differ.")
             self._check_literals(of_whole.invars, of_part.invars)
-            self._equation(of_whole, of_part)
+            self._follow_equation(of_whole, of_part)
         self._check_literals(whole.outvars, part.outvars)
         found = [self._look_up(v) for v in part.outvars]
         return [m for m, _ in found], [x for _, x in found]
 
     def _look_up(self, atom: Any) -> tuple[Any, Any]:
+        """Return the mark and value of an operand."""
         if not replica_invariance.is_literal(atom):
             return self._known[atom]
         return (SAME if atom.aval.shape else EVEN), atom.val
 
     def _check_literals(self, whole: Sequence[Any], part: Sequence[Any]) -> None:
+        """Raise if a number that is written into the two programs differs."""
         for x, y in zip(whole, part, strict=True):
             is_one = replica_invariance.is_literal(x), replica_invariance.is_literal(y)
             if is_one[0] != is_one[1] or (
@@ -205,8 +229,10 @@ class _Walk:
             ):
                 raise NotByParts("A number depends on the shape of an array.")
 
-    def _equation(self, whole: Any, part: Any) -> None:
+    def _follow_equation(self, whole: Any, part: Any) -> None:
+        """Note the marks and values of an equation's results."""
         found = [self._look_up(v) for v in part.invars]
+        # A scalar has one element, so a part of it is the whole.
         marks = [
             EVEN if m == SAME and not v.aval.shape else m
             for (m, _), v in zip(found, part.invars, strict=True)
@@ -214,122 +240,137 @@ class _Walk:
         values = [x for _, x in found]
         name = part.primitive.name
         if name in _CALLS:
-            pair = _inner(whole), _inner(part)
-            out, new = self._inside(pair, marks, values)
+            pair = _inner_program(whole), _inner_program(part)
+            out, new = self.run_inner(pair, marks, values)
         elif name == "cond":
-            out, new = self._branch(whole, part, marks, values)
+            out, new = self._run_cond(whole, part, marks, values)
         else:
-            out = [self._mark(name, whole, part, marks)] * len(part.outvars)
+            out = [self._result_mark(name, whole, part, marks)] * len(part.outvars)
             new = self._act(self._part, part, values)
-            if self._act is _compute and self._is_over_cut(part, marks):
-                new = [_REDUCED[name](x, AXIS) for x in new]
+            # Each replica has reduced its part; the collective continues over all.
+            if self._act is _compute_equation and self._is_over_cut(part, marks):
+                new = [_REDUCTIONS[name](x, AXIS) for x in new]
         self._known.update(zip(part.outvars, zip(out, new, strict=True), strict=True))
 
-    def _inside(
+    def run_inner(
         self, pair: tuple[Any, Any], marks: list[Any], values: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """A program inside the program."""
+        """Return the marks and values of the outputs of a program inside this one."""
         whole, part = pair
         if not jaxpr_equality.is_same_data(whole.consts, part.consts):
             raise NotByParts("Constants depend on shapes.")
         walk = _Walk(whole.jaxpr, part.jaxpr, self._act)
         return walk.run([SAME] * len(part.consts) + marks, [*part.consts, *values])
 
-    def _branch(
+    def _run_cond(
         self, whole: Any, part: Any, marks: list[Any], values: list[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """One of several programs, the same one on all replicas."""
+        """Return the marks and values of the results of a `cond`."""
         pairs = list(
             zip(whole.params["branches"], part.params["branches"], strict=True)
         )
         if isinstance(marks[0], int):
             raise NotByParts("Replicas could take different branches.")
-        looks = [_Walk(p[0].jaxpr, p[1].jaxpr, _look) for p in pairs]
+        # All branches together decide how the results are cut.
+        looks = [_Walk(p[0].jaxpr, p[1].jaxpr, _compute_nothing) for p in pairs]
         nothing = [None] * (len(marks) - 1)
         every = [
-            look._inside(p, marks[1:], nothing)[0]
+            look.run_inner(p, marks[1:], nothing)[0]
             for look, p in zip(looks, pairs, strict=True)
         ]
-        out = [_common(column) for column in zip(*every, strict=True)]
-        if self._act is _look:
+        out = [_common_mark(column) for column in zip(*every, strict=True)]
+        if self._act is _compute_nothing:
             return out, [None] * len(out)
 
-        def taken(pair: Any) -> Any:
-            return lambda *given: self._inside(pair, marks[1:], given)[1]
+        def branch_of(pair: Any) -> Any:
+            return lambda *given: self.run_inner(pair, marks[1:], given)[1]
 
-        return out, list(jax.lax.switch(values[0], [*map(taken, pairs)], *values[1:]))
+        return out, list(
+            jax.lax.switch(values[0], [*map(branch_of, pairs)], *values[1:])
+        )
 
-    def _mark(self, name: str, whole: Any, part: Any, marks: list[Any]) -> Any:
-        """How the result of an equation lies."""
-        if name in _REDUCED:
-            return self._reduced(whole, part, marks[0])
+    def _result_mark(self, name: str, whole: Any, part: Any, marks: list[Any]) -> Any:
+        """Return the mark of an equation's results."""
+        if name in _REDUCTIONS:
+            return self._reduction_mark(whole, part, marks[0])
+        # A broadcast of equal elements gives equal elements, of whatever shape.
         if name == "broadcast_in_dim" and marks[0] == EVEN:
             return EVEN
         if replica_invariance.separates(part):
             raise NotByParts(f"`{name}` gives each replica another value.")
-        is_same = jaxpr_equality.same_params(whole, part)
+        is_same = jaxpr_equality.has_same_params(whole, part)
         if name in _ELEMENTWISE and is_same:
-            return _common(marks)
+            return _common_mark(marks)
+        # Any other operation is allowed on values that are whole in both programs.
         is_cut = any(isinstance(m, int) for m in marks)
-        if is_cut or not is_same or _shapes(whole) != _shapes(part):
+        if is_cut or not is_same or _shapes_of(whole) != _shapes_of(part):
             raise NotByParts(f"`{name}` does not go element by element.")
         return SAME
 
-    def _reduced(self, whole: Any, part: Any, mark: Any) -> Any:
+    def _reduction_mark(self, whole: Any, part: Any, mark: Any) -> Any:
+        """Return the mark of a reduction's result."""
         axes = part.params["axes"]
         if whole.params["axes"] != axes:
             raise NotByParts("Programs for parts and wholes differ.")
         if not isinstance(mark, int):
-            if _shapes(whole) != _shapes(part):
+            if _shapes_of(whole) != _shapes_of(part):
                 raise NotByParts("A sum depends on the number of elements.")
             return mark
         if mark in axes:
+            # `reduce_and` of integers combines bits, for which there is no collective.
             is_number = part.invars[0].aval.dtype != bool
             if part.primitive.name in _LOGICAL and is_number:
                 raise NotByParts("Bits of numbers are combined over all elements.")
             return SAME
+        # The axes that are reduced away before the cut one shift its number.
         return mark - sum(a < mark for a in axes)
 
     def _is_over_cut(self, part: Any, marks: list[Any]) -> bool:
-        if part.primitive.name not in _REDUCED or not isinstance(marks[0], int):
+        """Whether an equation reduces over the axis that is cut."""
+        if part.primitive.name not in _REDUCTIONS or not isinstance(marks[0], int):
             return False
         return marks[0] in part.params["axes"]
 
 
-def _common(marks: Sequence[Any]) -> Any:
-    """How arrays lie that belong together."""
+def _common_mark(marks: Sequence[Any]) -> Any:
+    """Return the mark of a result whose elements come from all these operands."""
     found = {m for m in marks if m != EVEN}
     if len(found) > 1:
         raise NotByParts("Arrays that are cut in different ways meet.")
     return found.pop() if found else EVEN
 
 
-def _all(x: Any, axis: str) -> Any:
+def _all_replicas(x: Any, axis: str) -> Any:
+    """Whether `x` is true on all replicas, element by element."""
     return jax.lax.pmin(x.astype(jnp.int32), axis).astype(bool)
 
 
-def _any(x: Any, axis: str) -> Any:
+def _any_replica(x: Any, axis: str) -> Any:
+    """Whether `x` is true on any replica, element by element."""
     return jax.lax.pmax(x.astype(jnp.int32), axis).astype(bool)
 
 
-def _shapes(eqn: Any) -> list[Any]:
+def _shapes_of(eqn: Any) -> list[Any]:
     return [v.aval.shape for v in (*eqn.invars, *eqn.outvars)]
 
 
-def _inner(eqn: Any) -> Any:
+def _inner_program(eqn: Any) -> Any:
+    """Return the program inside an equation that calls one."""
     found = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
     if not hasattr(found, "consts"):
         raise NotByParts(f"`{eqn.primitive.name}` has no program of its own.")
     return found
 
 
+# Primitives by name: those that call a program, reductions with the collective that
+# continues each over the replicas, and those that go element by element.
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call"}
-_REDUCED = {
+_REDUCTIONS = {
     "reduce_sum": jax.lax.psum,
     "reduce_max": jax.lax.pmax,
     "reduce_min": jax.lax.pmin,
-    "reduce_and": _all,
-    "reduce_or": _any,
+    "reduce_and": _all_replicas,
+    "reduce_or": _any_replica,
 }
 _LOGICAL = {"reduce_and", "reduce_or"}
 _ELEMENTWISE = {

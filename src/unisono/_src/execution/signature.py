@@ -1,7 +1,8 @@
-"""What a call of a compiled function looks like: arrays in it, and everything else.
+"""Splits the arguments of a compiled function into arrays and everything else.
 
-Arrays are arguments of the program; numbers, strings and other objects are part of
-its identity, so that a call with another number is traced again, as in TensorFlow.
+Arrays become arguments of the program. Numbers, strings and other objects are part of
+the program's identity, so that a call with another number is traced again, as in
+TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from unisono._src.values.array_operators import ArrayOperators
 
 @final
 class Identity:
-    """Compares an unhashable object by identity, and keeps it alive."""
+    """A hashable stand-in for an object that is equal only to itself.
+
+    It keeps the object alive, so that no other object gets the same identity.
+    """
 
     __slots__ = ("value",)
 
@@ -41,13 +45,13 @@ class Identity:
 
 @final
 class Template:
-    """A container as a pattern: its type and keys count, not what it holds."""
+    """A container without its contents: equal if the types and keys are."""
 
     __slots__ = ("keys", "value")
 
     def __init__(self, value: Any) -> None:
         self.keys = tuple(value) if isinstance(value, Mapping) else len(value)
-        # Keep the pattern only, not the arrays in it.
+        # An empty copy, because signatures are kept and must not keep arrays alive.
         self.value = nest.rebuild(value, [None] * len(value))
 
     def __eq__(self, other: object) -> bool:
@@ -63,7 +67,7 @@ class Template:
 
 @final
 class Source:
-    """An iterator among the arguments: any one of its kind will do."""
+    """An iterator among the arguments; all iterators count as equal."""
 
     __slots__ = ("iterator",)
 
@@ -79,12 +83,13 @@ class Source:
 
 @final
 class HostText:
-    """Stands for text among the arguments of a program, which devices cannot hold.
+    """Stands for text among the arguments of a program, since devices hold no text.
 
-    A batch may have such a component as long as the program does not use it.
+    A batch may have a component of text as long as the program does not use it.
     """
 
     def _refuse(self, *args: Any) -> Any:
+        """Raise `TypeError`, whatever is done with the text."""
         raise TypeError(
             "A component that holds text was used inside a function. Text stays on the "
             "host: use it outside, or make numbers of it in the dataset, with map."
@@ -101,21 +106,32 @@ _TEXT = ("s", HostText, HostText())
 
 
 def _is_text(x: Any) -> bool:
+    """Whether `x` is an array of objects, which is how text is held."""
     return isinstance(x, np.ndarray) and x.dtype.kind == "O"
 
 
 _SCALARS = frozenset({bool, int, float, complex, str, bytes, type(None)})
+# Static values of these types are compared by value, all others by identity.
 _VALUES: Any = (enum.Enum, type, np.dtype, range, *_SCALARS)
+# The structure of a value that is one array.
 _LEAF = jax.tree.structure(0)
+# In a key, 0.0 would be equal to -0.0, and NaN would not be equal to itself.
 _ZERO, _NEGATIVE_ZERO, _NAN = (Identity(x) for x in (0.0, -0.0, math.nan))
 
 
 def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
-    """Append the arrays of `x` to `leaves` and return a hashable rest of it.
+    """Append the arrays of `x` to `leaves`, and return a hashable rest of it.
 
-    The rest is a tuple that starts with a letter: ``a`` array, ``p`` stacked
-    per-replica value, ``u`` uneven per-replica value, ``m`` mirrored value, ``s``
-    static value, ``l``/``t`` list and tuple, ``c`` other container, ``x`` pytree.
+    The rest is ``a`` for an array. Otherwise it is a tuple that starts with a letter:
+    ``p`` stacked per-replica value, ``u`` uneven per-replica value, ``m`` mirrored
+    value, ``s`` static value, ``l``/``t`` list and tuple, ``c`` other container, ``x``
+    pytree.
+
+    Args:
+        x: the arguments of a call.
+        leaves: the list to append to.
+        topology: the devices of the program, which per-replica values are put on;
+            None if that is not known.
     """
     # The commonest kinds first, told apart by identity of types: this runs on every
     # call, and `isinstance(x, jax.Array)` costs more than all of the rest.
@@ -132,13 +148,14 @@ def flatten(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
         parts = [flatten(c, leaves, topology) for c in x]
         return ("t" if kind is tuple else "l", tuple(parts))
     if kind is float and (x == 0.0 or x != x):
-        return ("s", kind, _special_float(x))
+        return ("s", kind, _special_float_key(x))
     if kind in _SCALARS:
         return ("s", kind, x)
     return _flatten_other(x, leaves, topology)
 
 
 def _flatten_per_replica(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
+    """Flatten a `PerReplica`: stacked if its parts are alike, else part by part."""
     stacked = x._stacked
     if stacked is None and any(map(_is_text, x.values)):
         return _TEXT
@@ -154,12 +171,12 @@ def _flatten_per_replica(x: Any, leaves: list[Any], topology: Topology | None) -
     flat, treedef = jax.tree.flatten(x.values)
     if any(not isinstance(p, (jax.Array, np.ndarray)) for p in flat):
         flat = [jnp.asarray(p) for p in flat]
-    leaves.extend(_gathered(flat, topology))
+    leaves.extend(_put_on_all_devices(flat, topology))
     return ("u", x.count, treedef)
 
 
-def _gathered(parts: list[Any], topology: Topology | None) -> list[Any]:
-    """Uneven parts, on every device, so that one program can take them all."""
+def _put_on_all_devices(parts: list[Any], topology: Topology | None) -> list[Any]:
+    """Return uneven parts, each on all devices, so that one program can take them."""
     if topology is None:
         return parts
     if topology.is_spread:
@@ -173,6 +190,7 @@ def _gathered(parts: list[Any], topology: Topology | None) -> list[Any]:
 
 
 def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
+    """Flatten a value of one of the rarer kinds."""
     if _is_text(x):
         return _TEXT
     if isinstance(x, (jax.Array, np.ndarray, np.generic)):
@@ -184,6 +202,7 @@ def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
         return ("m", x.count, treedef)
     if isinstance(x, ArrayOperators):
         return ("s", type(x), Identity(x))
+    # A `HostIterator`, whose module imports this one.
     if hasattr(x, "put_back"):
         return ("s", Source, Source(x))
     if nest.is_nested(x):
@@ -196,8 +215,12 @@ def _flatten_other(x: Any, leaves: list[Any], topology: Topology | None) -> Any:
     return ("s", type(x), x if is_value else Identity(x))
 
 
-def flatten_usual(args: tuple[Any, ...], leaves: list[Any]) -> Any:
-    """`flatten` of arguments that are arrays or stacked values; None for others."""
+def flatten_arrays(args: tuple[Any, ...], leaves: list[Any]) -> Any:
+    """Flatten arguments that are all arrays or stacked values, as `flatten` does.
+
+    Return None for other arguments; `leaves` may have been appended to.
+    """
+    # One loop without calls, for the path of every compiled step.
     parts: list[Any] = []
     for x in args:
         kind = type(x)
@@ -212,15 +235,15 @@ def flatten_usual(args: tuple[Any, ...], leaves: list[Any]) -> Any:
     return ("t", tuple(parts))
 
 
-def _special_float(x: float) -> Any:
-    """Tells 0.0 from -0.0, and finds nan equal to itself."""
+def _special_float_key(x: float) -> Any:
+    """Return a key that tells 0.0 from -0.0, and in which NaN is equal to itself."""
     if x != x:
         return _NAN
     return _NEGATIVE_ZERO if math.copysign(1.0, x) < 0 else _ZERO
 
 
 def leaf_kinds(rest: Any) -> list[str]:
-    """For each array of a flattened structure the letter of what it belongs to."""
+    """Return for each array of a flattened structure the letter of its kind."""
     if rest == "a":
         return ["a"]
     tag = rest[0]
@@ -231,17 +254,22 @@ def leaf_kinds(rest: Any) -> list[str]:
     return [k for part in rest[-1] for k in leaf_kinds(part)]
 
 
-def sources(rest: Any) -> list[Any]:
-    """The iterators in the rest of a flattened call, in order."""
+def find_iterators(rest: Any) -> list[Any]:
+    """Return the iterators in the rest of a flattened call, in order."""
     if not isinstance(rest, tuple):
         return []
     if len(rest) == 3 and rest[1] is Source:
         return [rest[2].iterator]
-    return [found for part in rest for found in sources(part)]
+    return [found for part in rest for found in find_iterators(part)]
 
 
 def rebuild(rest: Any, leaves: Any) -> Any:
-    """Inverse of `flatten`; `leaves` is an iterator."""
+    """Return the structure that `flatten` took apart.
+
+    Args:
+        rest: the rest that `flatten` returned.
+        leaves: an iterator over the arrays.
+    """
     tag = rest[0]
     if tag == "a":
         return next(leaves)
@@ -254,6 +282,7 @@ def rebuild(rest: Any, leaves: Any) -> Any:
 
 
 def _rebuild_other(tag: str, rest: Any, leaves: Any) -> Any:
+    """Rebuild a value of one of the rarer kinds."""
     if tag == "c":
         parts = [rebuild(r, leaves) for r in rest[2]]
         return nest.rebuild(rest[1].value, parts)
@@ -269,22 +298,23 @@ def _rebuild_other(tag: str, rest: Any, leaves: Any) -> Any:
 
 
 def apply_specs(args: Sequence[Any], input_signature: Sequence[Any]) -> tuple[Any, ...]:
-    """Check arguments against an `input_signature` and convert numbers to arrays.
+    """Return arguments converted to arrays, once they match an `input_signature`.
 
     Raises:
-        TypeError: wrong number of arguments, shape or element type.
+        TypeError: the number of arguments, a shape or an element type is wrong.
     """
     if len(args) != len(input_signature):
         raise TypeError(
             f"This function has an input_signature of {len(input_signature)} "
-            f"argument(s) but was called with {len(args)}."
+            f"argument(s) but was called with {len(args)}. Pass one argument for each "
+            "spec of the input_signature."
         )
     pairs = enumerate(zip(args, input_signature, strict=True))
     return tuple(_apply_spec(a, s, f"argument {i}") for i, (a, s) in pairs)
 
 
 def _check_parts(value: Any, spec: PerReplicaSpec, where: str) -> None:
-    """Raise `TypeError` unless the parts of a value are those that a spec describes."""
+    """Raise `TypeError` unless a spec describes the parts of a value."""
     if not isinstance(value, distributed.PerReplica) or value.is_traced:
         return
     kinds = value.kinds()
@@ -297,6 +327,7 @@ def _check_parts(value: Any, spec: PerReplicaSpec, where: str) -> None:
 
 
 def _apply_spec(value: Any, spec: Any, where: str) -> Any:
+    """Return one argument as an array, once it matches its spec."""
     if nest.is_nested(spec):
         nest.check_same(spec, value, 0) if type(spec) is type(value) else None
         parts = [

@@ -1,4 +1,4 @@
-"""`TensorSpec`: shape and element type of an argument."""
+"""Descriptions of values: `TensorSpec` for arrays, and others built on it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,50 @@ from jax.typing import DTypeLike
 
 from unisono._src.foundation.public_names import publish
 
-# What names the type of text; its arrays hold `bytes` objects.
+# Names of the element type of text, whose arrays hold `bytes` objects.
 _TEXT = (str, bytes, "string")
 
 
 class TypeSpec:
-    """Base of the descriptions of values."""
+    """Base class of the descriptions of values.
+
+    >>> issubclass(TensorSpec, TypeSpec), issubclass(DatasetSpec, TypeSpec)
+    (True, True)
+    """
 
     def describes(self, shape: Sequence[int], dtype: DTypeLike) -> bool:
-        """Whether an array of this shape and element type is meant."""
+        """Whether this describes arrays of the given shape and element type.
+
+        Args:
+            shape: the sizes of an array.
+            dtype: its element type.
+
+        Returns:
+            False, unless a subclass describes arrays.
+
+        >>> DatasetSpec(TensorSpec((2,))).describes((2,), jnp.float32)
+        False
+        """
         return False
 
 
 class TensorSpec(TypeSpec):
-    """Describes an array; None in the shape, or as the shape, matches any size.
+    """Describes the shape and element type of arrays.
 
-    >>> TensorSpec((None, 2), "float32").is_compatible_with(jnp.zeros((5, 2)))
+    Args:
+        shape: the sizes; None for an axis of any size, or None for any shape.
+        dtype: the element type, as NumPy, JAX or Python name it; `float` is float32,
+            and `str`, `bytes` and ``"string"`` are text.
+        name: a name of the caller's choice, or None.
+
+    Raises:
+        TypeError: `dtype` is no element type.
+
+    >>> spec = TensorSpec((None, 2), "float32")
+    >>> spec.is_compatible_with(jnp.zeros((5, 2)))
     True
+    >>> spec.is_compatible_with(jnp.zeros((5, 3)))
+    False
     """
 
     def __init__(
@@ -43,26 +70,38 @@ class TensorSpec(TypeSpec):
 
     @classmethod
     def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
-        """The exact description of an array.
+        """Return the spec that has exactly the shape and element type of an array.
+
+        Args:
+            tensor: the array.
+            name: the name of the spec, or None.
+
+        Raises:
+            ValueError: `tensor` is no array.
 
         >>> TensorSpec.from_tensor(np.zeros((2, 3)))
         TensorSpec(shape=(2, 3), dtype=float64, name=None)
-
-        Raises:
-            ValueError: it is none.
         """
         if not hasattr(tensor, "shape") or not hasattr(tensor, "dtype"):
             raise ValueError(
-                f"`tensor` must be an array, received {type(tensor).__name__}."
+                f"`tensor` must be an array, received {type(tensor).__name__}. Write "
+                "TensorSpec.from_tensor(numpy.asarray(value)) for other values."
             )
         return cls(tensor.shape, tensor.dtype, name)
 
     @classmethod
     def from_spec(cls, spec: Any, name: str | None = None) -> TensorSpec:
-        """A copy, under another name if one is given.
+        """Return a copy of a spec, with another name if one is given.
+
+        Args:
+            spec: the spec to copy.
+            name: the name of the copy; None keeps that of `spec`.
 
         Raises:
-            TypeError: it is no description of an array.
+            TypeError: `spec` is no `TensorSpec`.
+
+        >>> TensorSpec.from_spec(TensorSpec((2,), "int32", "a"), name="b")
+        TensorSpec(shape=(2,), dtype=int32, name='b')
         """
         if not isinstance(spec, TensorSpec):
             raise TypeError(
@@ -71,10 +110,14 @@ class TensorSpec(TypeSpec):
         return cls(spec.shape, spec.dtype, name or spec.name)
 
     def is_subtype_of(self, other: TypeSpec) -> bool:
-        """Whether every array that this describes is described by `other`, too.
+        """Whether `other` describes every array that this describes.
 
-        >>> TensorSpec((2,)).is_subtype_of(TensorSpec((None,)))
-        True
+        Args:
+            other: another spec.
+
+        >>> two, any_size = TensorSpec((2,)), TensorSpec((None,))
+        >>> two.is_subtype_of(any_size), any_size.is_subtype_of(two)
+        (True, False)
         """
         if not isinstance(other, TensorSpec) or self.dtype != other.dtype:
             return False
@@ -82,13 +125,22 @@ class TensorSpec(TypeSpec):
             return False
         if other.shape is None or self.shape is None:
             return other.shape is None
-        return _fits(other.shape, self.shape)
+        return _shape_fits(other.shape, self.shape)
 
     def is_compatible_with(self, value: Any) -> bool:
-        """Whether an array has this shape and element type, or a spec may mean one.
+        """Whether an array fits this spec; for a spec, whether some array fits both.
 
-        Types of arrays are compared as JAX holds them: int64 is int32 unless 64-bit
-        types are enabled.
+        Args:
+            value: an array, or a spec. The element types of arrays are compared as JAX
+                holds them: int64 is int32 unless 64-bit types are enabled.
+
+        >>> spec = TensorSpec((None, 2))
+        >>> spec.is_compatible_with(np.zeros((5, 2), np.float32))
+        True
+        >>> spec.is_compatible_with(TensorSpec((3, None)))
+        True
+        >>> spec.is_compatible_with(TensorSpec((3, 4)))
+        False
         """
         if isinstance(value, TypeSpec):
             return isinstance(value, TensorSpec) and self._may_be(value)
@@ -97,7 +149,7 @@ class TensorSpec(TypeSpec):
         return self.describes(np.shape(value), kind)
 
     def _may_be(self, other: TensorSpec) -> bool:
-        """Whether some array fits both."""
+        """Whether some array could fit both specs."""
         if self.dtype != other.dtype or self.shape is None or other.shape is None:
             return self.dtype == other.dtype
         return len(self.shape) == len(other.shape) and all(
@@ -106,15 +158,32 @@ class TensorSpec(TypeSpec):
         )
 
     def describes(self, shape: Sequence[int], dtype: DTypeLike) -> bool:
-        """Whether an array of this shape and element type is meant."""
+        """Whether this describes arrays of the given shape and element type.
+
+        Args:
+            shape: the sizes of an array.
+            dtype: its element type.
+
+        >>> spec = TensorSpec((None, 2), "int32")
+        >>> spec.describes((7, 2), np.int32), spec.describes((7, 2), np.float32)
+        (True, False)
+        """
         if self.dtype.kind == "O":
             return np.dtype(dtype).kind == "O" and self.fits(shape)
+        # JAX makes int64 an int32 unless 64-bit types are enabled; both are right.
         same = dtype == jax.dtypes.canonicalize_dtype(self.dtype)
         return (same or dtype == self.dtype) and self.fits(shape)
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Whether an array of this shape is meant."""
-        return self.shape is None or _fits(self.shape, shape)
+        """Whether this describes arrays of the given shape, of any element type.
+
+        Args:
+            shape: the sizes of an array.
+
+        >>> TensorSpec((None, 2)).fits((7, 2)), TensorSpec((None, 2)).fits((7,))
+        (True, False)
+        """
+        return self.shape is None or _shape_fits(self.shape, shape)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -132,7 +201,17 @@ class TensorSpec(TypeSpec):
 
 
 class DatasetSpec(TypeSpec):
-    """Describes a nested dataset, such as a window."""
+    """Describes a dataset that is an element of another one, such as a window.
+
+    Args:
+        element_spec: the description of the elements of the inner dataset.
+        dataset_shape: the shape of an array of such datasets; () for a single one.
+
+    >>> import unisono
+    >>> windows = unisono.data.Dataset.range(4).window(2)
+    >>> windows.element_spec.element_spec == unisono.TensorSpec((), "int64")
+    True
+    """
 
     def __init__(self, element_spec: Any, dataset_shape: Sequence[int] = ()) -> None:
         self.element_spec = element_spec
@@ -152,7 +231,14 @@ class DatasetSpec(TypeSpec):
 
 @final
 class PerReplicaSpec(TypeSpec):
-    """Describes a `PerReplica`: one spec per replica."""
+    """Describes a `PerReplica` value, with one spec for each replica.
+
+    Args:
+        *specs: the description of each replica's part, in order.
+
+    >>> PerReplicaSpec(TensorSpec((2,))) == PerReplicaSpec(TensorSpec((2,)))
+    True
+    """
 
     def __init__(self, *specs: TypeSpec) -> None:
         self.specs = specs
@@ -168,20 +254,22 @@ class PerReplicaSpec(TypeSpec):
 
 
 def _element_type(given: Any) -> np.dtype:
-    """What names a type, as NumPy's; text is held as objects.
+    """Return the NumPy type that `given` names; for text, the type of objects.
 
     Raises:
-        TypeError: it names none.
+        TypeError: `given` names no type.
     """
     if given is None:
-        raise TypeError("dtype must be a type of elements, received None.")
+        raise TypeError("dtype must be an element type such as float32, received None.")
+    # TensorFlow's `float` is float32; NumPy's would be float64.
     if given is float:
         return np.dtype(np.float32)
     found = np.dtype(object if given in _TEXT else given)
     return np.dtype(object) if found.kind in "SU" else found
 
 
-def _fits(wanted: Sequence[int | None], shape: Sequence[int | None]) -> bool:
+def _shape_fits(wanted: Sequence[int | None], shape: Sequence[int | None]) -> bool:
+    """Whether `shape` has the sizes of `wanted`, in which None is any size."""
     return len(wanted) == len(shape) and all(
         w is None or w == s for w, s in zip(wanted, shape, strict=True)
     )

@@ -1,4 +1,4 @@
-"""The SPMD executor: one program stands for all replicas."""
+"""The SPMD executor: one program serves all replicas (decision 0002)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,21 @@ from unisono._src.values.array_operators import StandsForArray
 
 @final
 @dataclasses.dataclass
-class _Traced:
-    """What tracing the replica function has shown."""
+class _ReplicaTrace:
+    """The program of a replica function, and what its outputs are.
+
+    Attributes:
+        closed: the program, with the `shard_map` over the replicas in it.
+        shape: the result, with a slot for each array.
+        arrays: how many outputs are arrays of the result.
+        merged: whether the function called `merge_call`.
+        replicated: cells that get one value, equal on all replicas.
+        stacked: cells that get a value per replica.
+        cut: cells of which each replica has assigned its part.
+        created: cells that the function has created.
+        shared: values of the result that a `merge_call` returned.
+        alike: cells for whose update a further value must be equal on all replicas.
+    """
 
     closed: Any = None
     shape: Any = None
@@ -37,8 +50,13 @@ class _Traced:
 
 
 @final
-class _Output:
-    """Stands in a result for an array that the program gives back."""
+class _ResultSlot:
+    """Stands in a result for a per-replica value that the program returns.
+
+    Args:
+        arrays: how many arrays the value has.
+        treedef: its structure.
+    """
 
     def __init__(self, arrays: int, treedef: Any) -> None:
         self.arrays = arrays
@@ -46,8 +64,12 @@ class _Output:
 
 
 @final
-class _Shared:
-    """Stands in a result for what a merge_call gave all replicas."""
+class _MergedSlot:
+    """Stands in a result for a value that a `merge_call` returned to all replicas.
+
+    Args:
+        index: its position among those values.
+    """
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -59,34 +81,38 @@ def run(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Trace `fn` in a `shard_map` over the replicas, and merge what it returns.
+    """Trace `fn` in a `shard_map` over the replicas, and return the merged result.
 
     Args:
-        placement: whose replicas they are.
+        placement: the placement of the strategy that runs the replicas.
         fn: the replica function.
         args: its positional arguments; `PerReplica` leaves have the stacked form.
         kwargs: its keyword arguments.
 
     Raises:
-        NeedsLockstep: one program cannot stand for all replicas.
+        NeedsLockstep: one program cannot serve all replicas.
+        ValueError: copies of a mirrored variable would differ between replicas.
     """
     outer, topology = frames.frame(), placement.topology
-    inputs, skeleton = _extract(((args), kwargs), topology)
+    inputs, skeleton = _take_out_values(((args), kwargs), topology)
     cells = [c for c in outer.cells() if not _has_parts(c) or c.topology == topology]
     stored = [outer.whole(c) for c in cells]
 
-    def trace() -> _Traced:
+    def trace() -> _ReplicaTrace:
         return _trace(placement, fn, skeleton, cells, (inputs, stored))
 
+    # If Python's state, such as a counter, takes part in the function, other replicas
+    # would make other programs. So trace it for them too, and compare.
     seen = trace()
     _check_replicated(seen)
-    for _ in range(_others(seen, topology.copies)):
+    for _ in range(_count_further_traces(seen, topology.copies)):
         if not jaxpr_equality.is_same(seen.closed, trace().closed):
             raise assignment.NeedsLockstep(
                 "The replica function makes another program on another call, so each "
                 "replica gets its own; that is slow. Python state, such as a counter "
                 "or NumPy's random numbers, is probably the cause."
             )
+    # The traced program becomes a part of the one around it.
     given = jax.tree.leaves((inputs, stored))
     flat = jax.core.eval_jaxpr(seen.closed.jaxpr, seen.closed.consts, *given)
     arrays, changed = flat[: seen.arrays], flat[seen.arrays :]
@@ -96,17 +122,18 @@ def run(
     return _rebuild_result(seen.shape, arrays, shared, topology.replicas)
 
 
-# A program that Python's state has a part in differs from call to call. Every replica
-# is asked up to this number, as in TensorFlow; of more replicas one other is enough.
-_ASK_ALL = 4
+# Up to this number of replicas the function is traced for each of them, as in
+# TensorFlow; with more replicas it is traced for one other, which is enough to notice
+# that programs differ from call to call.
+_TRACE_ALL_UP_TO = 4
 
 
-def _others(seen: _Traced, replicas: int) -> int:
-    """How many further replicas to trace for comparison."""
+def _count_further_traces(seen: _ReplicaTrace, replicas: int) -> int:
+    """Return for how many further replicas to trace the function, to compare."""
     if seen.created or seen.merged:
-        # What these do to Python must happen once for all replicas.
+        # Creating variables and merging have effects in Python that must happen once.
         return 0
-    return replicas - 1 if replicas <= _ASK_ALL else 1
+    return replicas - 1 if replicas <= _TRACE_ALL_UP_TO else 1
 
 
 def _trace(
@@ -115,12 +142,21 @@ def _trace(
     skeleton: Any,
     cells: list[Cell],
     given: tuple[list[Any], list[Any]],
-) -> _Traced:
-    """Call `fn` once, as any of the replicas."""
+) -> _ReplicaTrace:
+    """Call `fn` once as a replica whose number is traced.
+
+    Args:
+        placement: the placement of the strategy that runs the replicas.
+        fn: the replica function.
+        skeleton: its arguments, with slots for per-replica values.
+        cells: the variables that it may use.
+        given: the per-replica values for the slots, and the values of the cells.
+    """
     outer, topology = frames.frame(), placement.topology
-    seen = _Traced()
+    seen = _ReplicaTrace()
 
     def body(own: list[Any], copies: list[Any]) -> Any:
+        # In a `shard_map` a stacked array has one row on each replica.
         own = [jax.tree.map(lambda a: a[0], x) for x in own]
         port = collectives.SpmdPort(topology, outer.traces)
         pairs = zip(cells, copies, strict=True)
@@ -131,8 +167,8 @@ def _trace(
             contexts.replica_frame(placement, index, port, copy=None, state=local),
             outer.versions.fresh(),
         ):
-            call_args, call_kwargs = _fill(skeleton, own)
-            with contexts.explained():
+            call_args, call_kwargs = _fill_slots(skeleton, own)
+            with contexts.explain_traced_values():
                 result = fn(*call_args, **call_kwargs)
             arrays = _flatten_result(result, port, seen)
         seen.merged = port.has_merged
@@ -142,10 +178,12 @@ def _trace(
     mapped = jax.shard_map(
         body,
         mesh=topology.mesh,
-        in_specs=(split, [_spec(c) for c in cells]),
+        in_specs=(split, [_split_of(c) for c in cells]),
         out_specs=(split, same, split, _specs_by_axis(cells)),
-        # How a replica uses its logical devices is left to the compiler.
+        # All other mesh axes are logical devices of a replica, which are left to the
+        # compiler (decision 0016).
         axis_names={AXIS},
+        # With `check_vma` JAX would sum gradients by itself (decision 0006).
         check_vma=False,
     )
     seen.closed = jax.make_jaxpr(mapped)(*given)
@@ -153,25 +191,27 @@ def _trace(
 
 
 def _has_parts(cell: Cell) -> bool:
+    """Whether replicas see different parts of what a cell stores."""
     return cell.is_stacked or replica_frame.is_cut(cell)
 
 
-def _spec(cell: Cell) -> PartitionSpec:
-    """How replicas share what a cell stores."""
+def _split_of(cell: Cell) -> PartitionSpec:
+    """Return how the array of a cell is split over the replicas."""
     if cell.is_stacked:
         return PartitionSpec(AXIS)
     return cell.split.spec if replica_frame.is_cut(cell) else PartitionSpec()
 
 
 def _specs_by_axis(cells: Sequence[Cell]) -> list[PartitionSpec]:
-    """How parts leave the replicas: by the axis along which they were cut."""
+    """Return the split of each group of parts; one group for each axis that is cut."""
     axes = [c.split.axis for c in cells if replica_frame.is_cut(c)]
     return [PartitionSpec(*[None] * i, AXIS) for i in range(max(axes, default=-1) + 1)]
 
 
-def _check_replicated(seen: _Traced) -> None:
+def _check_replicated(seen: _ReplicaTrace) -> None:
     """Raise if the copies of a mirrored variable would differ between replicas."""
     (eqn,) = [e for e in seen.closed.jaxpr.eqns if e.primitive.name == "shard_map"]
+    # An input that is not split is the same on all replicas.
     inputs = [len(spec) == 0 for spec in eqn.params["in_specs"]]
     found = replica_invariance.Invariance().outputs(eqn.params["jaxpr"], inputs)
     start = seen.arrays + len(seen.replicated) + len(seen.created) + len(seen.shared)
@@ -183,14 +223,19 @@ def _check_replicated(seen: _Traced) -> None:
 
 
 @final
-class _Slot:
-    """Stands in the arguments for a per-replica value."""
+class _ArgumentSlot:
+    """Stands in the arguments for a per-replica value.
+
+    Args:
+        index: its position among those values.
+    """
 
     def __init__(self, index: int) -> None:
         self.index = index
 
 
-def _extract(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
+def _take_out_values(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
+    """Return the per-replica values of arguments, and the arguments with slots."""
     found: list[Any] = []
 
     def leaf(x: Any) -> Any:
@@ -202,10 +247,11 @@ def _extract(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
             raise IndexError(
                 str(errors.replica_count("PerReplica", x.count, topology.replicas))
             )
+        # One number for all stays a Python number, which `if` and `range` can use.
         if x.local is None and not topology.is_spread and _is_one_number(x):
             return x.values[0]
         found.append(x.stacked(topology))
-        return _Slot(len(found) - 1)
+        return _ArgumentSlot(len(found) - 1)
 
     return found, nest.map_leaves(leaf, tree, StandsForArray)
 
@@ -218,24 +264,28 @@ def _is_one_number(x: distributed.PerReplica) -> bool:
     )
 
 
-def _fill(skeleton: Any, own: Sequence[Any]) -> Any:
+def _fill_slots(skeleton: Any, own: Sequence[Any]) -> Any:
+    """Return arguments with the replica's own values in their slots."""
     return nest.map_leaves(
-        lambda x: own[x.index] if isinstance(x, _Slot) else x, skeleton, StandsForArray
+        lambda x: own[x.index] if isinstance(x, _ArgumentSlot) else x,
+        skeleton,
+        StandsForArray,
     )
 
 
-def _flatten_result(result: Any, port: Any, seen: _Traced) -> list[Any]:
+def _flatten_result(result: Any, port: Any, seen: _ReplicaTrace) -> list[Any]:
+    """Return the arrays of a replica's result, as rows, and note its shape."""
     arrays: list[Any] = []
 
     def leaf(x: Any) -> Any:
         if port.is_merged(x):
             seen.shared.append(x)
-            return _Shared(len(seen.shared) - 1)
+            return _MergedSlot(len(seen.shared) - 1)
         if not isinstance(x, distributed.PerReplica) or x.local is None:
             return x
         flat, treedef = jax.tree.flatten(x.local)
         arrays.extend(jnp.asarray(a)[None] for a in flat)
-        return _Output(len(flat), treedef)
+        return _ResultSlot(len(flat), treedef)
 
     seen.shape = nest.map_structure(leaf, contexts.local_group(result, port))
     seen.arrays = len(arrays)
@@ -243,9 +293,9 @@ def _flatten_result(result: Any, port: Any, seen: _Traced) -> list[Any]:
 
 
 def _flatten_state(
-    local: replica_frame.LocalFrame, seen: _Traced, axes: int
+    local: replica_frame.LocalFrame, seen: _ReplicaTrace, axes: int
 ) -> tuple[list[Any], list[Any], list[list[Any]]]:
-    """What leaves the program: equal values, copies, and parts by their axis."""
+    """Return the new values of variables: equal ones, copies, and parts by axis."""
     changed = dict.fromkeys([*local.created, *local.written])
     seen.created = list(local.created)
     seen.stacked = [c for c in changed if c.is_stacked]
@@ -258,12 +308,17 @@ def _flatten_state(
     same = [local.values[c] for c in seen.replicated]
     parts = [[local.parts[c] for c in row] for row in rows]
     seen.alike = [c for c, _ in local.alike]
-    # These leave the program only to be looked at.
+    # Values that were created, merged or must be alike are outputs too, so that they
+    # can be used or checked outside the `shard_map`.
     same += [*local.created.values(), *seen.shared, *(x for _, x in local.alike)]
     return same, copies, parts
 
 
-def _write_back(outer: frames.StateFrame, seen: _Traced, changed: list[Any]) -> None:
+def _write_back(
+    outer: frames.StateFrame, seen: _ReplicaTrace, changed: list[Any]
+) -> None:
+    """Store the new values of variables in the frame around the replicas."""
+    # In the order of `_flatten_state`: replicated, created, shared, alike, the rest.
     count = len(seen.replicated)
     stop = count + len(seen.created)
     for cell, value in zip(seen.created, changed[count:stop], strict=True):
@@ -277,12 +332,13 @@ def _write_back(outer: frames.StateFrame, seen: _Traced, changed: list[Any]) -> 
 def _rebuild_result(
     shape: Any, arrays: list[Any], shared: list[Any], replicas: int
 ) -> Any:
+    """Return the merged result, with the program's outputs in its slots."""
     given = iter(arrays)
 
     def leaf(x: Any) -> Any:
-        if isinstance(x, _Shared):
+        if isinstance(x, _MergedSlot):
             return shared[x.index]
-        if not isinstance(x, _Output):
+        if not isinstance(x, _ResultSlot):
             return x
         flat = [next(given) for _ in range(x.arrays)]
         return distributed.PerReplica.from_stacked(x.treedef.unflatten(flat), replicas)
