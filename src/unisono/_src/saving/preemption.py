@@ -32,7 +32,7 @@ _AGREE_SECONDS = 30.0
 _RUNS = "checkpointed_runs"
 _log = logging.getLogger("unisono")
 # Tells apart the handlers of a program; the same on all of its workers.
-_numbers = itertools.count()
+_handler_numbers = itertools.count()
 _Result = TypeVar("_Result")
 
 
@@ -103,20 +103,20 @@ class PreemptionCheckpointHandler:
         checkpoint_dir: Any = None,
         termination_config: TerminationConfig | None = None,
     ) -> None:
-        self._manager = _manager(checkpoint_or_checkpoint_manager, checkpoint_dir)
+        self._manager = _make_manager(checkpoint_or_checkpoint_manager, checkpoint_dir)
         self._config = termination_config or TerminationConfig()
-        self._group = _joined(cluster_resolver)
-        self._topic = f"preemption {next(_numbers)}"
+        self._group = _check_group(cluster_resolver)
+        self._topic = f"preemption {next(_handler_numbers)}"
         self._noticed_at: float | None = None
         self._changed = threading.Condition()
         self._passed = 0  # Places between steps that this worker has gone past.
         self._round = 0  # 0 until the first save; 1 while a grace period lasts.
         self._is_frozen = False
-        self._place: int | None = None
+        self._stop_at: int | None = None
         self._failure: BaseException | None = None
         self._slowest = self._saved_in = 0.0
-        self._over = threading.Event()
-        self._before: Any = None
+        self._closed = threading.Event()
+        self._former_handler: Any = None
         self._thread: threading.Thread | None = None
         if not hasattr(self._checkpoint, _RUNS):
             setattr(self._checkpoint, _RUNS, 0)
@@ -184,14 +184,14 @@ class PreemptionCheckpointHandler:
 
     def close(self) -> None:
         """Give SIGTERM its former meaning, and stop watching."""
-        self._over.set()
+        self._closed.set()
         atexit.unregister(self.close)
         if self._thread is not None:
             self._thread.join(5.0)
-        if self._before is not None:
+        if self._former_handler is not None:
             with contextlib.suppress(ValueError):  # Not in the main thread.
-                signal.signal(signal.SIGTERM, self._before)
-            self._before = None
+                signal.signal(signal.SIGTERM, self._former_handler)
+            self._former_handler = None
 
     def _count(self, begun: float) -> None:
         setattr(self._checkpoint, _RUNS, self.total_run_calls + 1)
@@ -207,7 +207,7 @@ class PreemptionCheckpointHandler:
                 "A PreemptionCheckpointHandler waits for SIGTERM and must be made in "
                 "the main thread; or give TerminationConfig a termination_watcher_fn."
             )
-        self._before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
+        self._former_handler = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def _on_signal(self, number: int, frame: Any) -> None:
@@ -232,22 +232,26 @@ class PreemptionCheckpointHandler:
     def _watch(self) -> None:
         """The thread: ask, tell the others, and settle with them where to stop."""
         asked_at = 0.0
-        while not self._over.wait(_TICK_SECONDS):
+        while not self._closed.wait(_TICK_SECONDS):
             try:
                 now = time.monotonic()
                 ask = self._config.termination_watcher_fn
                 if ask is not None and now > asked_at + 1.0 and not self._noticed_at:
                     asked_at = now
                     self._noticed_at = now if ask() else None
-                if self._group.size > 1 and not self._is_frozen and self._is_told():
-                    self._settle()
+                if (
+                    self._group.size > 1
+                    and not self._is_frozen
+                    and self._share_notice()
+                ):
+                    self._agree_on_place()
             except BaseException as error:
                 with self._changed:
                     self._failure = error
                     self._changed.notify_all()
                 return
 
-    def _is_told(self) -> bool:
+    def _share_notice(self) -> bool:
         """Whether a worker is to end; if this one is, the others are told."""
         client: Any = distributed.global_state.client
         where = f"unisono/{self._topic}/{self._round}/"
@@ -258,7 +262,7 @@ class PreemptionCheckpointHandler:
             return True
         return bool(client.key_value_dir_get(where))
 
-    def _settle(self) -> None:
+    def _agree_on_place(self) -> None:
         """Agree on the next place that no worker has gone past."""
         with self._changed:
             self._is_frozen = True
@@ -266,14 +270,14 @@ class PreemptionCheckpointHandler:
         notes = worker_notes.Board(self._group, f"{self._topic}, save {self._round}")
         told = [int(note) for note in notes.post(str(passed), _AGREE_SECONDS)]
         with self._changed:
-            self._place = max(told)
+            self._stop_at = max(told)
             self._changed.notify_all()
 
     # Stopping.
 
     def _stop_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Go past a place between steps, or save there, and exit."""
-        if self._goes_past():
+        if self._goes_on():
             return
         begun = time.monotonic()
         _log.warning(
@@ -285,7 +289,7 @@ class PreemptionCheckpointHandler:
         self._saved_in = time.monotonic() - begun
         if self._round == 0 and self._grace > 0:
             with self._changed:
-                self._round, self._is_frozen, self._place = 1, False, None
+                self._round, self._is_frozen, self._stop_at = 1, False, None
                 self._passed += 1
             return
         self.close()
@@ -296,9 +300,9 @@ class PreemptionCheckpointHandler:
         self._manager.save(*args, **{"check_interval": False, **kwargs})
         self._manager.sync()
 
-    def _goes_past(self) -> bool:
+    def _goes_on(self) -> bool:
         """Count a place between steps, unless it is the one to stop at."""
-        if self._over.is_set():
+        if self._closed.is_set():
             return True
         if self._group.size == 1:
             if self._failure is not None:
@@ -307,32 +311,32 @@ class PreemptionCheckpointHandler:
         # The thread counts with the lock held: no place is passed that it did not see.
         with self._changed:
             is_ending = self._is_frozen or self._failure is not None
-            if is_ending and self._passed >= self._settled():
+            if is_ending and self._passed >= self._wait_for_place():
                 return False
             self._passed += 1
             return True
 
-    def _settled(self) -> int:
+    def _wait_for_place(self) -> int:
         """The place to stop at, when all workers have settled on it."""
         self._changed.wait_for(
-            lambda: self._place is not None or self._failure is not None,
+            lambda: self._stop_at is not None or self._failure is not None,
             2 * _AGREE_SECONDS,
         )
         if self._failure is not None:
             raise self._failure
-        if self._place is None:
+        if self._stop_at is None:
             raise errors.WorkerStalledError(
                 "The workers did not settle on a place to save within "
                 f"{2 * _AGREE_SECONDS:g} s, although one of them is to end."
             )
-        return self._place
+        return self._stop_at
 
 
 def _exit() -> None:
     sys.exit(options.RESTART_CODE)
 
 
-def _manager(given: Any, directory: Any) -> CheckpointManager:
+def _make_manager(given: Any, directory: Any) -> CheckpointManager:
     if isinstance(given, CheckpointManager):
         return given
     if not isinstance(given, Checkpoint):
@@ -348,7 +352,7 @@ def _manager(given: Any, directory: Any) -> CheckpointManager:
     return CheckpointManager(given, directory, max_to_keep=1)
 
 
-def _joined(resolver: Any) -> process_group.Group:
+def _check_group(resolver: Any) -> process_group.Group:
     """The group of this process, which must be the one that the resolver means."""
     group = process_group.current()
     if resolver is None:

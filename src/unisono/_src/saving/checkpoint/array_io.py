@@ -18,7 +18,7 @@ from unisono._src.saving.format import array_store, manifest
 from unisono._src.workers import process_group
 
 # Below this size an array is read to the host and copied from there.
-_LARGE = 1 << 20
+_LARGE_BYTES = 1 << 20
 
 
 def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
@@ -67,32 +67,32 @@ def read(
     placed = {
         name: sharding
         for name, sharding in (shardings or {}).items()
-        if wanted[name].nbytes >= _LARGE
+        if wanted[name].nbytes >= _LARGE_BYTES
     }
     pieces = {
-        name: _parts(placed[name], entry.shape) if name in placed else [()]
+        name: _local_parts(placed[name], entry.shape) if name in placed else [()]
         for name, entry in wanted.items()
     }
     read = array_store.read_parts(directory, opened, pieces)
     return {
-        name: _assembled(placed[name], wanted[name].shape, parts)
+        name: _assemble(placed[name], wanted[name].shape, parts)
         if name in placed
         else parts[()]
         for name, parts in read.items()
     }
 
 
-def _parts(sharding: Any, shape: tuple[int, ...]) -> list[Any]:
+def _local_parts(sharding: Any, shape: tuple[int, ...]) -> list[Any]:
     """Which parts of an array the devices of this process hold, each once."""
     held = sharding.addressable_devices_indices_map(shape).values()
-    return list(dict.fromkeys(_key(index) for index in held))
+    return list(dict.fromkeys(_part_key(index) for index in held))
 
 
-def _key(index: Any) -> tuple[Any, ...]:
+def _part_key(index: Any) -> tuple[Any, ...]:
     return tuple((s.start, s.stop) for s in index)
 
 
-def _assembled(sharding: Any, shape: tuple[int, ...], parts: Any) -> jax.Array:
+def _assemble(sharding: Any, shape: tuple[int, ...], parts: Any) -> jax.Array:
     held = sharding.addressable_devices_indices_map(shape)
-    pieces = [jax.device_put(parts[_key(i)], device) for device, i in held.items()]
+    pieces = [jax.device_put(parts[_part_key(i)], device) for device, i in held.items()]
     return jax.make_array_from_single_device_arrays(shape, sharding, pieces)

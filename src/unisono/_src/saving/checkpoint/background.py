@@ -53,8 +53,8 @@ class Background:
                 self._error = error
 
         self._what = what
-        # A daemon, because only `_flush` runs early enough at the end of the program:
-        # threads that are joined later can start no helpers of their own.
+        # A daemon, because `_finish_all` must wait for it: when Python itself joins
+        # threads, a save can no longer start the helper threads it needs.
         self._thread = threading.Thread(target=run, name="unisono-save", daemon=True)
         _busy.add(self)
         self._thread.start()
@@ -106,7 +106,7 @@ class Ending:
 _EXIT_SECONDS = 600.0
 
 
-def _flush() -> None:
+def _finish_all() -> None:
     failures: list[Exception] = []
     Ending.has_begun = True
     for background in list(_busy):
@@ -121,4 +121,4 @@ def _flush() -> None:
 # `atexit` comes after the end of thread pools, which a save still needs. Their module,
 # imported above, has registered its own end before this, and so comes after it.
 _POOLS = concurrent.futures.thread
-getattr(threading, "_register_atexit", atexit.register)(_flush)
+getattr(threading, "_register_atexit", atexit.register)(_finish_all)

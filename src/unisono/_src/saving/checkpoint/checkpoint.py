@@ -63,7 +63,13 @@ class CheckpointOptions:
 
 DEFAULT = CheckpointOptions()
 _INTERNAL = frozenset(
-    {"_root", "_save_counter", "_background", "_restoration", state_slots.PENDING}
+    {
+        "_root",
+        "_save_counter",
+        "_background",
+        "_restoration",
+        state_slots.PENDING_ATTRIBUTE,
+    }
 )
 
 
@@ -109,23 +115,25 @@ class Checkpoint(deferred_restore.Noticing):
                 )
             setattr(self, name, value)
 
-    def _checkpoint_children(self) -> dict[str, state_slots.Place]:
-        found: dict[str, state_slots.Place] = {}
+    def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
+        found: dict[str, state_slots.StateSlot] = {}
         if self._root is not None:
-            found |= state_slots.children(self._root, state_slots.fixed(self._root))
+            found |= state_slots.child_slots(
+                self._root, state_slots.fixed_slot(self._root)
+            )
         for name, value in vars(self).items():
             is_there = name not in _INTERNAL and value is not None
             if is_there and state_slots.is_state(value):
-                found[name] = state_slots.attribute(self, name)
+                found[name] = state_slots.attribute_slot(self, name)
         if self._save_counter is not None:
-            found["save_counter"] = state_slots.fixed(self._save_counter)
+            found["save_counter"] = state_slots.fixed_slot(self._save_counter)
         return found
 
     @property
     def save_counter(self) -> Variable:
         """How many times `save` was called; made when it is first needed."""
         if self._save_counter is None:
-            with snapshot.outside():
+            with snapshot.leave_scopes():
                 self._save_counter = Variable(
                     jnp.zeros((), jnp.int32),
                     trainable=False,
@@ -156,9 +164,11 @@ class Checkpoint(deferred_restore.Noticing):
             WorkerError: not all workers save, or they save different objects.
         """
         prefix = os.fspath(file_prefix)
-        return self._save(lambda count: f"{prefix}-{count}", options or DEFAULT)
+        return self._save_numbered(
+            lambda count: f"{prefix}-{count}", options or DEFAULT
+        )
 
-    def _save(
+    def _save_numbered(
         self,
         path_of: Callable[[int], str],
         options: CheckpointOptions,
@@ -176,7 +186,7 @@ class Checkpoint(deferred_restore.Noticing):
 
     def _count(self, change: int) -> int:
         counter = self.save_counter
-        with snapshot.outside():
+        with snapshot.leave_scopes():
             counter.assign_add(change)
             return int(np.asarray(assignment.read(counter)))
 
@@ -213,7 +223,7 @@ class Checkpoint(deferred_restore.Noticing):
             is done there.
         """
         self._wait(options.wait_seconds)
-        target = snapshot.absolute(path)
+        target = snapshot.absolute_path(path)
         meeting = worker_meeting.Meeting("a save of a checkpoint", str(target))
         with meeting.telling():
             if self._restoration is not None:
@@ -295,8 +305,8 @@ class Checkpoint(deferred_restore.Noticing):
                 "The path of the checkpoint is empty. Pass what `save` returned, or "
                 "None to restore nothing."
             )
-        with snapshot.outside():
-            made = self._restored(save_path)
+        with snapshot.leave_scopes():
+            made = self._make_restoration(save_path)
         if made is None:
             return status.InitializationOnlyStatus()
         if self._restoration is not None:
@@ -304,14 +314,16 @@ class Checkpoint(deferred_restore.Noticing):
         self._restoration = made
         return status.CheckpointLoadStatus(made)
 
-    def _restored(self, save_path: PathLike | None) -> restoring.Restoration | None:
+    def _make_restoration(
+        self, save_path: PathLike | None
+    ) -> restoring.Restoration | None:
         meeting = worker_meeting.Meeting("a restore of a checkpoint")
         with meeting.telling():
             made = None
             if save_path is None:
                 restoring.check_same(meeting, None, None)
             else:
-                path = snapshot.absolute(save_path)
+                path = snapshot.absolute_path(save_path)
                 made = restoring.Restoration(path, self, meeting)
         meeting.finish()
         return made

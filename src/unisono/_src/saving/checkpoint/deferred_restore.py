@@ -19,28 +19,28 @@ class Noticing:
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        waits = self.__dict__.get(state_slots.PENDING)
+        waits = self.__dict__.get(state_slots.PENDING_ATTRIBUTE)
         if waits and name in waits:
             waits[name].settle(self, name)
 
 
 @functools.lru_cache(maxsize=256)
-def _noticing(cls: Any) -> type:
+def _watching_subclass(cls: Any) -> type:
     fields = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
     return type(cls.__name__, (Noticing, cls), {**fields, "_unisono_class": cls})
 
 
-def _counts_subclasses(cls: type) -> bool:
+def _reacts_to_subclasses(cls: type) -> bool:
     """Whether a class does something when it gets a subclass."""
     return any("__init_subclass__" in vars(c) for c in cls.__mro__[:-1])
 
 
-def takes(obj: Any, name: str) -> bool:
+def accepts_attribute(obj: Any, name: str) -> bool:
     """Whether plain data may be set as an attribute that an object lacks.
 
     The name comes from a file: it must not hide anything of the class.
     """
-    is_open = state_slots.is_own(obj) or hasattr(
+    is_open = state_slots.is_user_object(obj) or hasattr(
         type(obj), "_checkpoint_takes_attributes"
     )
     is_public = name.isidentifier() and not name.startswith("_")
@@ -57,18 +57,18 @@ def watch(obj: Any, name: str, restoration: Any) -> None:
     if isinstance(obj, dict | list | tuple) or not hasattr(obj, "__dict__"):
         return
     if not isinstance(obj, Noticing):
-        if not state_slots.is_own(obj) or _counts_subclasses(type(obj)):
+        if not state_slots.is_user_object(obj) or _reacts_to_subclasses(type(obj)):
             return
         try:
-            obj.__class__ = _noticing(cast(Any, type(obj)))
+            obj.__class__ = _watching_subclass(cast(Any, type(obj)))
         except TypeError:
             return
-    obj.__dict__.setdefault(state_slots.PENDING, {})[name] = restoration
+    obj.__dict__.setdefault(state_slots.PENDING_ATTRIBUTE, {})[name] = restoration
 
 
 def unwatch(obj: Any, name: str, restoration: Any) -> None:
     """The attribute has been restored."""
-    waits = getattr(obj, "__dict__", {}).get(state_slots.PENDING, {})
+    waits = getattr(obj, "__dict__", {}).get(state_slots.PENDING_ATTRIBUTE, {})
     if waits.get(name) is restoration:
         del waits[name]
     if not waits:
@@ -77,7 +77,7 @@ def unwatch(obj: Any, name: str, restoration: Any) -> None:
 
 def forget(obj: Any) -> None:
     """Wait for nothing any more."""
-    if getattr(obj, "__dict__", {}).pop(state_slots.PENDING, None) is None:
+    if getattr(obj, "__dict__", {}).pop(state_slots.PENDING_ATTRIBUTE, None) is None:
         return
     before = vars(type(obj)).get("_unisono_class")
     if before is not None:

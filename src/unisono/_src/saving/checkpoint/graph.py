@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 from unisono._src.saving.checkpoint import state_slots
-from unisono._src.saving.checkpoint.state_slots import Place
+from unisono._src.saving.checkpoint.state_slots import StateSlot
 from unisono._src.saving.format import manifest
 
 _ATTRIBUTES = {
@@ -25,14 +25,14 @@ class Found:
 
     Attributes:
         obj: the object.
-        place: where its first parent holds it.
+        slot: where its first parent holds it.
         path: names from the root to it.
         kind: of its value, None for a node.
         children: numbers of its children, by name.
     """
 
     obj: Any
-    place: Place
+    slot: StateSlot
     path: tuple[str, ...]
     kind: str | None
     children: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -42,14 +42,14 @@ class Found:
         """The key of its value, as TensorFlow would call it."""
         if self.kind is None:
             return None
-        names = [_escaped(name) for name in self.path]
+        names = [_escape(name) for name in self.path]
         return "/".join([*names, ".ATTRIBUTES", _ATTRIBUTES[self.kind]])
 
     def __str__(self) -> str:
         return ".".join(["(root)", *self.path])
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return name.replace(".", "..").replace("/", ".S")
 
 
@@ -58,20 +58,20 @@ def walk(root: Any) -> list[Found]:
 
     Plain values have no identity: the same number in two places is two values.
     """
-    found = [Found(root, state_slots.fixed(root), (), state_slots.leaf_kind(root))]
+    found = [Found(root, state_slots.fixed_slot(root), (), state_slots.leaf_kind(root))]
     numbers = {id(root): 0}
     queue = collections.deque(found)
     while queue:
         parent = queue.popleft()
         if parent.kind is not None:
             continue
-        for name, place in state_slots.children(parent.obj, parent.place).items():
-            child = place.get()
+        for name, slot in state_slots.child_slots(parent.obj, parent.slot).items():
+            child = slot.get()
             kind = state_slots.leaf_kind(child)
             known = numbers.get(id(child)) if kind != manifest.PLAIN else None
             if known is None:
                 known = len(found)
-                made = Found(child, place, (*parent.path, name), kind)
+                made = Found(child, slot, (*parent.path, name), kind)
                 found.append(made)
                 queue.append(made)
                 if kind != manifest.PLAIN:

@@ -18,8 +18,8 @@ from unisono._src.saving.checkpoint import snapshot, worker_meeting
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOptions
 from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
 
-_KEPT = "checkpoint.json"
-_HOUR = 3600 * 10**9
+_KEPT_FILE = "checkpoint.json"
+_HOUR_NANOSECONDS = 3600 * 10**9
 
 
 class CheckpointManager:
@@ -108,8 +108,8 @@ class CheckpointManager:
 
         Those kept for good are not among them.
         """
-        kept = self._kept()["paths"]
-        return [self._path(p) for p, _ in self._found() if p.name not in kept]
+        kept = self._read_kept()["paths"]
+        return [self._join(p) for p, _ in self._list_own() if p.name not in kept]
 
     @property
     def latest_checkpoint(self) -> str | None:
@@ -117,20 +117,20 @@ class CheckpointManager:
 
         Damaged ones are passed over with a warning that names the file.
         """
-        found = checkpoint_directory.latest(self._absolute, self._is_ours)
-        return None if found is None else self._path(found)
+        found = checkpoint_directory.find_latest(self._absolute, self._is_ours)
+        return None if found is None else self._join(found)
 
     @property
     def _absolute(self) -> pathlib.Path:
-        return snapshot.absolute(self._directory)
+        return snapshot.absolute_path(self._directory)
 
-    def _path(self, path: pathlib.Path) -> str:
+    def _join(self, path: pathlib.Path) -> str:
         return os.path.join(self._directory, path.name)
 
     def _is_ours(self, path: pathlib.Path) -> bool:
         return re.fullmatch(re.escape(self._name) + r"-\d+", path.name) is not None
 
-    def _found(self) -> list[tuple[pathlib.Path, manifest.Header]]:
+    def _list_own(self) -> list[tuple[pathlib.Path, manifest.Header]]:
         return [
             x for x in checkpoint_directory.steps(self._absolute) if self._is_ours(x[0])
         ]
@@ -164,7 +164,7 @@ class CheckpointManager:
             number = count if checkpoint_number is None else int(checkpoint_number)
             return os.path.join(self._directory, f"{self._name}-{number}")
 
-        path = self._checkpoint._save(
+        path = self._checkpoint._save_numbered(
             path_of, options or checkpoints.DEFAULT, then=self._tidy
         )
         self._last_step = step
@@ -193,7 +193,7 @@ class CheckpointManager:
         Raises:
             DataLossError: there are checkpoints, and all of them are damaged.
         """
-        found = self._agreed_latest()
+        found = self._agree_on_latest()
         if found is None:
             self._check_nothing_there()
             if self._init_fn is not None:
@@ -204,7 +204,7 @@ class CheckpointManager:
             self._last_step = int(np.asarray(self._steps))
         return found
 
-    def _agreed_latest(self) -> str | None:
+    def _agree_on_latest(self) -> str | None:
         """The latest checkpoint that the chief sees; the others take the same."""
         meeting = worker_meeting.Meeting("a look for the latest checkpoint")
         with meeting.telling():
@@ -237,29 +237,32 @@ class CheckpointManager:
             )
 
     def _remove_old(self, most: int) -> None:
-        kept = self._kept()
-        if self._hours and not (self._absolute / _KEPT).exists():
-            self._keep(kept)
-        found = [(p, h) for p, h in self._found() if p.name not in kept["paths"]]
+        kept = self._read_kept()
+        if self._hours and not (self._absolute / _KEPT_FILE).exists():
+            self._write_kept(kept)
+        found = [(p, h) for p, h in self._list_own() if p.name not in kept["paths"]]
         for path, header in found[:-most]:
-            if self._hours and header.saved_at - self._hours * _HOUR >= kept["time"]:
+            if (
+                self._hours
+                and header.saved_at - self._hours * _HOUR_NANOSECONDS >= kept["time"]
+            ):
                 kept = {"time": header.saved_at, "paths": [*kept["paths"], path.name]}
-                self._keep(kept)
+                self._write_kept(kept)
             else:
                 checkpoint_directory.remove(path)
 
-    def _kept(self) -> dict[str, Any]:
+    def _read_kept(self) -> dict[str, Any]:
         """Which checkpoints are kept for good, and when the last of them was saved."""
         try:
-            kept = json.loads((self._absolute / _KEPT).read_text("utf-8"))
+            kept = json.loads((self._absolute / _KEPT_FILE).read_text("utf-8"))
             return {"time": int(kept["time"]), "paths": [str(p) for p in kept["paths"]]}
         except (OSError, ValueError, KeyError, TypeError):
             # Time counts from the first checkpoint of the directory.
-            oldest = [h.saved_at for _, h in self._found()[:1]]
+            oldest = [h.saved_at for _, h in self._list_own()[:1]]
             return {"time": oldest[0] if oldest else 0, "paths": []}
 
-    def _keep(self, kept: dict[str, Any]) -> None:
-        path = self._absolute / _KEPT
+    def _write_kept(self, kept: dict[str, Any]) -> None:
+        path = self._absolute / _KEPT_FILE
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(kept), "utf-8")
         checksummed_files.flush_one(fresh)

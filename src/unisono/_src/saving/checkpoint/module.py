@@ -37,11 +37,11 @@ class Module(deferred_restore.Noticing):
         """The name of the module."""
         return self._name
 
-    def _checkpoint_children(self) -> dict[str, state_slots.Place]:
+    def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
         return {
-            name: state_slots.attribute(self, name)
+            name: state_slots.attribute_slot(self, name)
             for name, value in sorted(vars(self).items())
-            if name != state_slots.PENDING
+            if name != state_slots.PENDING_ATTRIBUTE
             and state_slots.is_state(value)
             and state_slots.leaf_kind(value) != manifest.PLAIN
         }

@@ -25,17 +25,17 @@ def latest_checkpoint(
         checkpoint_dir: the directory.
         latest_filename: accepted; there is no file that says which is the latest.
     """
-    found = checkpoint_directory.latest(snapshot.absolute(checkpoint_dir))
+    found = checkpoint_directory.find_latest(snapshot.absolute_path(checkpoint_dir))
     if found is None:
         return None
     return os.path.join(os.fspath(checkpoint_dir), found.name)
 
 
-def _found(path: PathLike) -> pathlib.Path:
+def _find_checkpoint(path: PathLike) -> pathlib.Path:
     """The checkpoint of a path, which may be that of a directory of checkpoints."""
-    where = snapshot.absolute(path)
+    where = snapshot.absolute_path(path)
     if where.is_dir() and not (where / manifest.NAME).exists():
-        return checkpoint_directory.latest(where) or where
+        return checkpoint_directory.find_latest(where) or where
     return where
 
 
@@ -55,7 +55,7 @@ def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
     >>> list_variables(path)
     [('_CHECKPOINTABLE_OBJECT_GRAPH', []), ('v/.ATTRIBUTES/VARIABLE_VALUE', [2])]
     """
-    found = manifest.read(_found(ckpt_dir_or_file))
+    found = manifest.read(_find_checkpoint(ckpt_dir_or_file))
     listed = [(key, list(entry.shape)) for key, entry in found.entries.items()]
     return sorted([(graph.OBJECT_GRAPH, []), *listed])
 
@@ -71,7 +71,7 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
         NotFoundError: there is no such checkpoint, or no such key in it.
         DataLossError: it is damaged.
     """
-    path = _found(ckpt_dir_or_file)
+    path = _find_checkpoint(ckpt_dir_or_file)
     found = checksummed_files.read_verified(path)
     if name == graph.OBJECT_GRAPH:
         return [{"children": n.children, "key": n.key} for n in found.nodes]
@@ -90,4 +90,4 @@ def load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
         return entry.data()
     wanted = {entry.file: entry} if entry.file else {}
     read = array_io.read(path / manifest.ARRAYS, wanted)
-    return restore_values.array_of(entry, read.get(entry.file))
+    return restore_values.to_array(entry, read.get(entry.file))

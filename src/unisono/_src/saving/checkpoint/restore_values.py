@@ -11,7 +11,7 @@ import numpy as np
 from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.foundation.options import VariableAggregation
 from unisono._src.saving.checkpoint import state_slots
-from unisono._src.saving.checkpoint.state_slots import Place
+from unisono._src.saving.checkpoint.state_slots import StateSlot
 from unisono._src.saving.format import array_types, manifest, plain_data
 from unisono._src.saving.format.manifest import Entry
 from unisono._src.state import frames
@@ -22,7 +22,7 @@ from unisono._src.workers import process_group
 
 
 def fits(entry: Entry, obj: Any) -> bool:
-    """Whether an object, or the place of one, can take a value of a checkpoint."""
+    """Whether an object, or the slot of one, can take a value of a checkpoint."""
     if entry.kind == manifest.STATE:
         return state_slots.leaf_kind(obj) == manifest.STATE
     if entry.kind == manifest.PLAIN:
@@ -88,7 +88,7 @@ def _own_data(entry: Entry) -> Any:
     return found[index if index < len(found) else 0]
 
 
-def reading_place(entry: Entry, obj: Any) -> Any:
+def choose_sharding(entry: Entry, obj: Any) -> Any:
     """The sharding with which to read an array, None to read it to the host.
 
     A split array is read by each device in its part. One that every device holds is
@@ -112,26 +112,26 @@ def reading_place(entry: Entry, obj: Any) -> Any:
     return jax.sharding.SingleDeviceSharding(device)
 
 
-def give(entry: Entry, place: Place, array: Any) -> None:
-    """Give a value to what is at a place.
+def give(entry: Entry, slot: StateSlot, array: Any) -> None:
+    """Give a value to what is at a slot.
 
     Args:
         entry: what the checkpoint says about it.
-        place: where the object is.
+        slot: where the object is.
         array: the array that was read; None for other values and empty arrays.
     """
-    obj = place.get()
+    obj = slot.get()
     if entry.kind == manifest.STATE:
-        source = state_slots.stateful(obj)
+        source = state_slots.as_stateful(obj)
         assert source is not None
         source.take(_own_data(entry))
     elif entry.kind == manifest.PLAIN:
-        _give_plain(_own_data(entry), obj, place)
+        _give_plain(_own_data(entry), obj, slot)
     else:
-        _give_array(array_of(entry, array), obj, place)
+        _give_array(to_array(entry, array), obj, slot)
 
 
-def array_of(entry: Entry, array: Any) -> Any:
+def to_array(entry: Entry, array: Any) -> Any:
     """The array of an entry, from what was read; None if it has no elements."""
     if array is None:
         array = np.zeros(entry.shape, array_types.parse(entry.dtype))
@@ -140,7 +140,7 @@ def array_of(entry: Entry, array: Any) -> Any:
     return array
 
 
-def _give_plain(value: Any, obj: Any, place: Place) -> None:
+def _give_plain(value: Any, obj: Any, slot: StateSlot) -> None:
     if type(obj) is type(value) is list:
         if value or plain_data.is_plain(obj):
             obj[:] = value
@@ -149,20 +149,20 @@ def _give_plain(value: Any, obj: Any, place: Place) -> None:
             obj.clear()
             obj.update(value)
     else:
-        place.put(value)
+        slot.put(value)
 
 
-def _give_array(array: Any, obj: Any, place: Place) -> None:
+def _give_array(array: Any, obj: Any, slot: StateSlot) -> None:
     if isinstance(obj, Variable):
         assign(obj, array)
     elif isinstance(obj, library_hooks.Held):
         obj.assign(array)
     elif isinstance(obj, jax.Array):
-        place.put(_like(array, obj))
+        slot.put(_put_like(array, obj))
     elif isinstance(obj, np.ndarray) and _is_same_kind(obj, array):
         obj[...] = array
     else:
-        place.put(array)
+        slot.put(array)
 
 
 def _is_same_kind(old: np.ndarray, new: Any) -> bool:
@@ -170,7 +170,7 @@ def _is_same_kind(old: np.ndarray, new: Any) -> bool:
     return is_same and old.flags.writeable
 
 
-def _like(array: Any, old: jax.Array) -> jax.Array:
+def _put_like(array: Any, old: jax.Array) -> jax.Array:
     if array.shape == old.shape and not collectives.is_key(array):
         return jax.device_put(array, old.sharding)
     return jnp.asarray(array)

@@ -18,7 +18,7 @@ from unisono._src.saving.checkpoint import (
     state_slots,
     worker_meeting,
 )
-from unisono._src.saving.checkpoint.state_slots import Place
+from unisono._src.saving.checkpoint.state_slots import StateSlot
 from unisono._src.saving.format import checksummed_files, manifest
 from unisono._src.state import frames
 
@@ -29,7 +29,7 @@ class _Owner(NamedTuple):
     """An object of the program and where it is held."""
 
     obj: Any
-    place: Place
+    slot: StateSlot
 
 
 class _Gap(NamedTuple):
@@ -41,11 +41,11 @@ class _Gap(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """A value of the checkpoint and the place of the object that takes it."""
+    """A value of the checkpoint and the slot of the object that takes it."""
 
     key: str
     entry: manifest.Entry
-    place: Place
+    slot: StateSlot
     gap: _Gap
 
 
@@ -80,7 +80,7 @@ class Restoration:
         self.plain: set[tuple[int, str]] = set()
         self.kept: list[Any] = []
         self.gaps: list[_Gap] = []
-        here = state_slots.fixed(root)
+        here = state_slots.fixed_slot(root)
         try:
             self._bind(here, _Gap(_Owner(None, here), "", 0))
             # What was made on the way, such as the state of an optimizer.
@@ -91,13 +91,13 @@ class Restoration:
 
     # Matching.
 
-    def _bind(self, place: Place, gap: _Gap) -> bool:
-        """Restore a node and all below it into what is at a place, if that fits."""
+    def _bind(self, slot: StateSlot, gap: _Gap) -> bool:
+        """Restore a node and all below it into what is at a slot, if that fits."""
         matches: list[_Match] = []
         missing: list[_Gap] = []
         bound: dict[int, Any] = {}
         seen: set[tuple[int, int]] = set()
-        queue = collections.deque([(place, gap)])
+        queue = collections.deque([(slot, gap)])
         while queue:
             where, at = queue.popleft()
             obj = where.get()
@@ -108,7 +108,7 @@ class Restoration:
             node = self.manifest.nodes[at.number]
             if node.key is None and (id(obj), at.number) not in seen:
                 seen.add((id(obj), at.number))
-                queue.extend(self._below(_Owner(obj, where), node, missing))
+                queue.extend(self._match_children(_Owner(obj, where), node, missing))
         if not bound:
             return False
         self._apply(matches)
@@ -118,26 +118,26 @@ class Restoration:
             deferred_restore.watch(left.owner.obj, left.name, self)
         return True
 
-    def _below(
-        self, owner: _Owner, node: manifest.Node, missing: list[_Gap]
-    ) -> Iterator[tuple[Place, _Gap]]:
+    def _match_children(
+        self, owner: _Owner, node: manifest.ObjectNode, missing: list[_Gap]
+    ) -> Iterator[tuple[StateSlot, _Gap]]:
         """The places below an object that belong to the children of a node."""
         deferred_restore.forget(owner.obj)
         keeper = library_hooks.keeper_of(owner.obj)
         if keeper is not None:
             keeper.prepare(owner.obj)
-        known = state_slots.children(owner.obj, owner.place)
+        known = state_slots.child_slots(owner.obj, owner.slot)
         for name, number in node.children.items():
             gap = _Gap(owner, name, number)
-            place = known.get(name) or self._new_place(owner.obj, name, number)
-            if place is None:
+            slot = known.get(name) or self._new_slot(owner.obj, name, number)
+            if slot is None:
                 missing.append(gap)
             else:
-                yield place, gap
+                yield slot, gap
 
-    def _visit(self, place: Place, gap: _Gap, matches: list[_Match]) -> bool:
-        """Whether what is at a place can take a node; notes its value."""
-        key, obj = self.manifest.nodes[gap.number].key, place.get()
+    def _visit(self, slot: StateSlot, gap: _Gap, matches: list[_Match]) -> bool:
+        """Whether what is at a slot can take a node; notes its value."""
+        key, obj = self.manifest.nodes[gap.number].key, slot.get()
         if key is None:
             is_container = isinstance(obj, dict | list)
             is_node = state_slots.is_state(obj) and state_slots.leaf_kind(obj) is None
@@ -145,11 +145,11 @@ class Restoration:
         entry = self.manifest.entries[key]
         if not restore_values.fits(entry, obj):
             return False
-        matches.append(_Match(key, entry, place, gap))
+        matches.append(_Match(key, entry, slot, gap))
         return True
 
-    def _new_place(self, obj: Any, name: str, at: int) -> Place | None:
-        """Where a value may be put that the object has no place for yet."""
+    def _new_slot(self, obj: Any, name: str, at: int) -> StateSlot | None:
+        """Where a value may be put that the object has no slot for yet."""
         key = self.manifest.nodes[at].key
         if key is None or self.manifest.entries[key].kind not in (
             manifest.PLAIN,
@@ -158,9 +158,9 @@ class Restoration:
         ):
             return None
         if type(obj) is dict:
-            return Place(lambda: None, lambda value: obj.__setitem__(name, value))
-        if deferred_restore.takes(obj, name):
-            return state_slots.attribute(obj, name)
+            return StateSlot(lambda: None, lambda value: obj.__setitem__(name, value))
+        if deferred_restore.accepts_attribute(obj, name):
+            return state_slots.attribute_slot(obj, name)
         return None
 
     # Values.
@@ -168,14 +168,14 @@ class Restoration:
     def _apply(self, matches: list[_Match]) -> None:
         """Read every array that is needed, check all, then change all."""
         for match in matches:
-            restore_values.check(match.key, match.entry, match.place.get())
+            restore_values.check(match.key, match.entry, match.slot.get())
         wanted = {m.entry.file: m.entry for m in matches if m.entry.file}
         if wanted:
             self._check_unchanged()
         shardings = {
             m.entry.file: where
             for m in matches
-            if (where := restore_values.reading_place(m.entry, m.place.get()))
+            if (where := restore_values.choose_sharding(m.entry, m.slot.get()))
             is not None
         }
         read = array_io.read(self.path / manifest.ARRAYS, wanted, shardings)
@@ -183,21 +183,19 @@ class Restoration:
         matches.sort(key=lambda m: m.entry.kind != manifest.STATE)
         with frames.LOCK:
             for match in matches:
-                restore_values.give(
-                    match.entry, match.place, read.get(match.entry.file)
-                )
+                restore_values.give(match.entry, match.slot, read.get(match.entry.file))
         for match in matches:
-            self._note(match)
+            self._record(match)
 
-    def _note(self, match: _Match) -> None:
+    def _record(self, match: _Match) -> None:
         if match.entry.kind == manifest.PLAIN:
             # As it is now: a tuple has become another one.
-            owner = match.gap.owner.place.get()
+            owner = match.gap.owner.slot.get()
             self.plain.add((id(owner), match.gap.name))
             self.kept.append(owner)
         else:
-            obj = match.place.get()
-            self.given[id(obj)] = _reference(obj)
+            obj = match.slot.get()
+            self.given[id(obj)] = _make_reference(obj)
 
     def _check_unchanged(self) -> None:
         try:
@@ -216,11 +214,11 @@ class Restoration:
     def settle(self, owner: Any = None, name: str | None = None) -> None:
         """Restore objects that have appeared: all of them, or one attribute."""
         for gap in list(self.gaps):
-            obj, place = gap.owner
+            obj, slot = gap.owner
             is_meant = owner is None or (obj is owner and gap.name == name)
             if self.is_over or obj is None or not is_meant:
                 continue
-            held = state_slots.children(obj, place).get(gap.name)
+            held = state_slots.child_slots(obj, slot).get(gap.name)
             if held is None:
                 continue
             try:
@@ -247,21 +245,21 @@ class Restoration:
 
     # Questions.
 
-    def unresolved(self) -> list[str]:
+    def find_unresolved(self) -> list[str]:
         """Values of the checkpoint that no object has taken."""
-        names = _paths(self.manifest.nodes)
+        names = _name_nodes(self.manifest.nodes)
         return [
             names.get(number, f"node {number}")
             for number, node in enumerate(self.manifest.nodes)
             if node.key is not None and number not in self.bound
         ]
 
-    def unmatched(self) -> list[Any]:
+    def find_unmatched(self) -> list[Any]:
         """Objects with values that the checkpoint did not have."""
         found = graph.walk(self.root)
         left = []
         for parent in found:
-            is_given = not state_slots.is_own(parent.obj)
+            is_given = not state_slots.is_user_object(parent.obj)
             for name, number in parent.children.items():
                 child = found[number]
                 if child.kind == manifest.PLAIN:
@@ -278,7 +276,7 @@ class Restoration:
     def __del__(self) -> None:
         if getattr(self, "is_over", True) or self.is_partial_fine:
             return
-        left = self.unresolved()
+        left = self.find_unresolved()
         if left:
             _log.warning(
                 "The checkpoint %s was restored in part: %s. Call expect_partial() on "
@@ -304,7 +302,7 @@ def check_same(
     )
 
 
-def _reference(obj: Any) -> Callable[[], Any]:
+def _make_reference(obj: Any) -> Callable[[], Any]:
     """A way back to an object that does not keep it, if it can be had."""
     try:
         return weakref.ref(obj)
@@ -312,7 +310,7 @@ def _reference(obj: Any) -> Callable[[], Any]:
         return lambda: obj
 
 
-def _paths(nodes: tuple[manifest.Node, ...]) -> dict[int, str]:
+def _name_nodes(nodes: tuple[manifest.ObjectNode, ...]) -> dict[int, str]:
     """The shortest name of every node."""
     names = {0: "(root)"}
     queue = collections.deque([0])

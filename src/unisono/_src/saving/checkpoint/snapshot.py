@@ -37,7 +37,7 @@ from unisono._src.state.variables import Variable
 from unisono._src.values import collectives
 
 # What the files of a checkpoint take beyond its arrays.
-_MARGIN = 1 << 20
+_MARGIN_BYTES = 1 << 20
 
 
 @dataclasses.dataclass
@@ -50,13 +50,13 @@ class Snapshot:
         arrays: the arrays, by the names that entries give them.
     """
 
-    nodes: tuple[manifest.Node, ...]
+    nodes: tuple[manifest.ObjectNode, ...]
     entries: dict[str, Entry]
     arrays: dict[str, Any]
 
 
 @contextlib.contextmanager
-def outside() -> Iterator[None]:
+def leave_scopes() -> Iterator[None]:
     """Run a block as code outside every scope: variables are seen as a whole.
 
     Raises:
@@ -94,26 +94,28 @@ def take(
     """
     entries: dict[str, Entry] = {}
     stored: dict[str, Any] = {}
-    with outside(), frames.LOCK:
+    with leave_scopes(), frames.LOCK:
         found = graph.walk(root)
     if meeting is not None and meeting.is_joint:
-        _check_alike(found, meeting)
-    with outside(), frames.LOCK:
+        _check_same_objects(found, meeting)
+    with leave_scopes(), frames.LOCK:
         for item in found:
             if item.key is not None:
                 name = f"a{len(stored)}"
-                entry, array = _value(item, name, is_detached)
+                entry, array = _make_entry(item, name, is_detached)
                 entries[item.key] = entry
                 if entry.file:
                     stored[name] = array
     if meeting is not None and meeting.is_joint:
         marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
-        entries |= _differing(entries, marks, meeting)
-    nodes = tuple(manifest.Node(item.children, item.key) for item in found)
+        entries |= _entries_by_worker(entries, marks, meeting)
+    nodes = tuple(manifest.ObjectNode(item.children, item.key) for item in found)
     return Snapshot(nodes, entries, stored)
 
 
-def _check_alike(found: list[graph.Found], meeting: worker_meeting.Meeting) -> None:
+def _check_same_objects(
+    found: list[graph.Found], meeting: worker_meeting.Meeting
+) -> None:
     """Raise unless all workers have objects of the same names in the same order."""
     keys = [item.key for item in found if item.key is not None]
     every = [text.split("\n") for text in meeting.gather("\n".join(keys))]
@@ -122,18 +124,18 @@ def _check_alike(found: list[graph.Found], meeting: worker_meeting.Meeting) -> N
             one, two = set(every[0]) - set(theirs), set(theirs) - set(every[0])
             raise errors.WorkerMismatchError(
                 f"The workers save different objects. Worker 0 alone has "
-                f"{_some(one)}, worker {worker} alone has {_some(two)}. Give the "
-                "checkpoint the same objects, in the same order, on every worker.",
+                f"{_show_some(one)}, worker {worker} alone has {_show_some(two)}. Give "
+                "the checkpoint the same objects, in the same order, on every worker.",
                 worker,
             )
 
 
-def _some(keys: set[str]) -> str:
+def _show_some(keys: set[str]) -> str:
     shown = ", ".join(sorted(keys)[:5]) or "nothing"
     return shown + (" …" if len(keys) > 5 else "")
 
 
-def _differing(
+def _entries_by_worker(
     entries: dict[str, Entry], marks: dict[Any, Any], meeting: worker_meeting.Meeting
 ) -> dict[str, Entry]:
     """Entries for plain data and state of which each worker has its own.
@@ -170,11 +172,11 @@ def _differing(
     }
 
 
-def _value(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]:
+def _make_entry(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]:
     if item.kind == manifest.PLAIN:
         return Entry(item.kind, value=plain_data.encode(item.obj, str(item))), None
     if item.kind == manifest.STATE:
-        source = state_slots.stateful(item.obj)
+        source = state_slots.as_stateful(item.obj)
         assert source is not None
         what = f"The state of {item} ({type(item.obj).__name__})"
         return Entry(item.kind, value=plain_data.encode(source.give(), what)), None
@@ -225,7 +227,7 @@ def store(
             _wait_for_writer(target, meeting)
             return
         try:
-            _store_surely(snapshot, target, is_step)
+            _store_with_retry(snapshot, target, is_step)
             then()
         except BaseException as error:
             with contextlib.suppress(errors.WorkerError):
@@ -245,17 +247,17 @@ def _wait_for_writer(target: pathlib.Path, meeting: worker_meeting.Meeting) -> N
         raise errors.SaveError(f"The chief, worker 0, could not save: {failure}")
 
 
-def _store_surely(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+def _store_with_retry(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
     try:
         _store(snapshot, target, is_step)
     except Exception as error:
         if not background.Ending.has_begun:
-            raise explained(target, error) from error
+            raise to_save_error(target, error) from error
         # The end of the program took the threads away; it can be done without them.
         try:
             _store(snapshot, target, is_step)
         except Exception as again:
-            raise explained(target, again) from again
+            raise to_save_error(target, again) from again
 
 
 def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
@@ -266,7 +268,7 @@ def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
     try:
         number = target.name.rpartition("-")[2]
         header = manifest.Header(
-            checkpoint_directory.next_time(target.parent),
+            checkpoint_directory.next_save_time(target.parent),
             is_step,
             int(number) if number.isdecimal() else None,
         )
@@ -283,7 +285,7 @@ def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -
     where = directory / manifest.ARRAYS
     array_io.write(where, snapshot.arrays)
     checksummed_files.flush(where)
-    array_store.open_all(where, _by_file(snapshot.entries))
+    array_store.open_all(where, _index_by_file(snapshot.entries))
     sums = checksummed_files.checksums(directory)
     made = manifest.Manifest(header, snapshot.nodes, snapshot.entries, sums)
     manifest.write(directory, made)
@@ -291,12 +293,12 @@ def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -
     checksummed_files.flush_one(directory)
 
 
-def _by_file(entries: dict[str, Entry]) -> dict[str, Entry]:
+def _index_by_file(entries: dict[str, Entry]) -> dict[str, Entry]:
     return {e.file: e for e in entries.values() if e.file}
 
 
 def _check_space(directory: pathlib.Path, snapshot: Snapshot) -> None:
-    needed = _MARGIN + sum(e.nbytes for e in snapshot.entries.values())
+    needed = _MARGIN_BYTES + sum(e.nbytes for e in snapshot.entries.values())
     free = shutil.disk_usage(directory).free
     if free < needed:
         raise OSError(
@@ -304,7 +306,7 @@ def _check_space(directory: pathlib.Path, snapshot: Snapshot) -> None:
         )
 
 
-def explained(target: pathlib.Path, error: Exception) -> errors.SaveError:
+def to_save_error(target: pathlib.Path, error: Exception) -> errors.SaveError:
     """An error in the terms of whoever wanted to save."""
     if isinstance(error, errors.SaveError):
         return error
@@ -325,6 +327,6 @@ def explained(target: pathlib.Path, error: Exception) -> errors.SaveError:
     return made
 
 
-def absolute(path: str | os.PathLike[str]) -> pathlib.Path:
+def absolute_path(path: str | os.PathLike[str]) -> pathlib.Path:
     """A path that does not depend on the current directory."""
     return pathlib.Path(os.path.abspath(os.fspath(path)))

@@ -59,7 +59,7 @@ class CheckpointLoadStatus(LoadStatus):
     def assert_consumed(self) -> CheckpointLoadStatus:
         """Raise unless every value was restored, and every object got one."""
         self._restoration.settle()
-        left = self._restoration.unresolved()
+        left = self._restoration.find_unresolved()
         if left:
             shown = ", ".join(left[:10])
             raise AssertionError(
@@ -71,7 +71,7 @@ class CheckpointLoadStatus(LoadStatus):
     def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
         """Raise unless every object that exists now was restored."""
         self._restoration.settle()
-        left = self._restoration.unmatched()
+        left = self._restoration.find_unmatched()
         if left:
             raise AssertionError(
                 f"Found {len(left)} Python objects that were not bound to checkpointed "

@@ -25,7 +25,7 @@ _COME_SECONDS = 30.0
 # How long for one that reads or writes files.
 _FILES_SECONDS = 600.0
 # Longer texts take several notes.
-_PIECE = 1 << 15
+_PIECE_LENGTH = 1 << 15
 
 
 def is_writer() -> bool:
@@ -42,7 +42,7 @@ class _Meetings:
         self.open: set[int] = set()
         self.over: dict[int, worker_notes.Board] = {}
 
-    def first_open(self, number: int) -> int:
+    def enter(self, number: int) -> int:
         with self.lock:
             self.open.add(number)
             return min(self.open)
@@ -86,9 +86,9 @@ class Meeting:
         if self._group.size == 1:
             return
         watchdog.enter(what)
-        first = _MEETINGS.first_open(self._number)
+        first = _MEETINGS.enter(self._number)
         with self.telling():
-            notes = self._round([what, first, detail], _COME_SECONDS)
+            notes = self._exchange([what, first, detail], _COME_SECONDS)
             points = [str(note[0]) for note in notes]
             if len(set(points)) > 1:
                 raise errors.at_different_points(points)
@@ -116,19 +116,19 @@ class Meeting:
         try:
             yield
         except BaseException as error:
-            self._board.leave(json.dumps({"failed": _said(error)}))
+            self._board.leave(json.dumps({"failed": _describe(error)}))
             self.end()
             raise
 
     def gather(self, text: str, seconds: float = _COME_SECONDS) -> list[str]:
         """The texts of all workers, of any length; equal ones are not sent."""
         mark = hashlib.sha256(text.encode()).hexdigest()
-        marks = self._round([mark, len(text)], seconds)
+        marks = self._exchange([mark, len(text)], seconds)
         if all(m == marks[0] for m in marks):
             return [text] * len(marks)
         texts = [""] * len(marks)
-        for start in range(0, max(int(m[1]) for m in marks), _PIECE):
-            pieces = self._round([text[start : start + _PIECE]], seconds)
+        for start in range(0, max(int(m[1]) for m in marks), _PIECE_LENGTH):
+            pieces = self._exchange([text[start : start + _PIECE_LENGTH]], seconds)
             texts = [t + str(p[0]) for t, p in zip(texts, pieces, strict=True)]
         return texts
 
@@ -143,7 +143,7 @@ class Meeting:
         Raises:
             WorkerMismatchError: one gives another.
         """
-        notes = self._round([mark, shown], _FILES_SECONDS)
+        notes = self._exchange([mark, shown], _FILES_SECONDS)
         if any(n[0] != notes[0][0] for n in notes):
             told = "; ".join(f"worker {i}: {n[1]}" for i, n in enumerate(notes))
             raise errors.WorkerMismatchError(f"{otherwise} {told}.")
@@ -155,7 +155,7 @@ class Meeting:
             WorkerFailedError: one has failed.
         """
         try:
-            self._round(["done"], _FILES_SECONDS)
+            self._exchange(["done"], _FILES_SECONDS)
         finally:
             self.end()
 
@@ -165,11 +165,13 @@ class Meeting:
         Args:
             text: what to say, on the chief.
         """
-        return str(self._round([text[:_PIECE]], _FILES_SECONDS)[0][0])
+        return str(self._exchange([text[:_PIECE_LENGTH]], _FILES_SECONDS)[0][0])
 
-    def _round(self, note: list[Any], seconds: float) -> list[list[Any]]:
+    def _exchange(self, note: list[Any], seconds: float) -> list[list[Any]]:
         told = self._board.post(json.dumps(note), seconds)
-        found = [note if i == self.index else _read(t) for i, t in enumerate(told)]
+        found = [
+            note if i == self.index else _parse_note(t) for i, t in enumerate(told)
+        ]
         for worker, other in enumerate(found):
             if isinstance(other, dict):
                 raise errors.WorkerFailedError(
@@ -181,11 +183,11 @@ class Meeting:
         return found
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:4000]
 
 
-def _read(text: str) -> Any:
+def _parse_note(text: str) -> Any:
     try:
         found = json.loads(text)
     except ValueError:

@@ -22,7 +22,11 @@ from unisono._src.saving.checkpoint import (
     state_slots,
 )
 from unisono._src.saving.export import model_description
-from unisono._src.saving.export.model_description import Description, Item, Saved
+from unisono._src.saving.export.model_description import (
+    Item,
+    ModelDescription,
+    SavedFunction,
+)
 from unisono._src.saving.format import checksummed_files, manifest, signed_text
 from unisono._src.saving.format.manifest import Entry
 from unisono._src.state.variables import Variable
@@ -51,11 +55,11 @@ class LoadedObject(deferred_restore.Noticing):
         self._functions: dict[str, LoadedFunction] = {}
         self.signatures: dict[str, LoadedFunction] = {}
 
-    def _checkpoint_children(self) -> dict[str, state_slots.Place]:
+    def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
         return {
-            name: state_slots.attribute(self, name)
+            name: state_slots.attribute_slot(self, name)
             for name, value in vars(self).items()
-            if name not in ("_functions", "signatures", state_slots.PENDING)
+            if name not in ("_functions", "signatures", state_slots.PENDING_ATTRIBUTE)
             and state_slots.is_state(value)
         }
 
@@ -79,7 +83,10 @@ class LoadedFunction:
     """
 
     def __init__(
-        self, program: export.Exported, saved: Saved, variables: Sequence[Variable]
+        self,
+        program: export.Exported,
+        saved: SavedFunction,
+        variables: Sequence[Variable],
     ) -> None:
         self._program = program
         self._saved = saved
@@ -137,9 +144,9 @@ def load(
         DataLossError: a file is damaged, or a program calls what it must not.
         FailedPreconditionError: the model was exported for other devices.
     """
-    directory = snapshot.absolute(export_dir)
+    directory = snapshot.absolute_path(export_dir)
     about = model_description.read(directory)
-    programs = [_program(directory, saved) for saved in about.functions]
+    programs = [_read_program(directory, saved) for saved in about.functions]
     weights = directory.joinpath(*model_description.VARIABLES)
     found = checksummed_files.read_verified(weights)
     entries = {
@@ -159,21 +166,21 @@ def load(
             continue
         owner = made[saved.owner]
         if not isinstance(owner, LoadedObject):
-            raise signed_text.damaged(
+            raise signed_text.damage_error(
                 directory / model_description.NAME, "its objects are odd"
             )
         owner._functions[saved.name] = loaded
         if saved.name != "__call__":
             setattr(owner, saved.name, loaded)
     if not isinstance(root, LoadedObject):
-        raise signed_text.damaged(
+        raise signed_text.damage_error(
             directory / model_description.NAME, "its root is no object"
         )
     root.signatures = signatures
     return root
 
 
-def _program(directory: pathlib.Path, saved: Saved) -> export.Exported:
+def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Exported:
     """One program, if it may run here."""
     path = directory / model_description.FUNCTIONS / saved.file
     try:
@@ -181,11 +188,11 @@ def _program(directory: pathlib.Path, saved: Saved) -> export.Exported:
         text = found.mlir_module()
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
-        raise signed_text.damaged(path, f"JAX cannot read it: {reason}") from error
+        raise signed_text.damage_error(path, f"JAX cannot read it: {reason}") from error
     for groups in _CALL.findall(text):
         target = next(filter(None, groups), "")
         if not _SAFE_CALLS.fullmatch(target):
-            raise signed_text.damaged(
+            raise signed_text.damage_error(
                 path, f"its program calls {target!r}, which is not mathematics"
             )
     here = jax.default_backend()
@@ -205,7 +212,7 @@ class _Builder:
     def __init__(
         self,
         directory: pathlib.Path,
-        about: Description,
+        about: ModelDescription,
         entries: dict[int, Entry],
         read: dict[str, Any],
     ) -> None:
@@ -220,7 +227,7 @@ class _Builder:
         made: list[Any] = [None] * len(items)
         for i, item in enumerate(items):
             if item.kind == model_description.LEAF:
-                made[i] = self._leaf(i, item)
+                made[i] = self._make_leaf(i, item)
             elif item.kind == model_description.OBJECT:
                 made[i] = LoadedObject()
         makers: dict[str, Callable[..., Any]] = {
@@ -239,16 +246,16 @@ class _Builder:
                     object.__setattr__(made[i], name, child)
         return made
 
-    def _leaf(self, number: int, item: Item) -> Any:
+    def _make_leaf(self, number: int, item: Item) -> Any:
         entry = self._entries.get(number)
         if entry is None:
-            raise signed_text.damaged(
+            raise signed_text.damage_error(
                 self._directory / model_description.NAME,
                 f"there is no value {item.key}",
             )
         if not entry.has_array:
             return entry.data()
-        array = restore_values.array_of(entry, self._read.get(entry.file))
+        array = restore_values.to_array(entry, self._read.get(entry.file))
         if item.variable is None:
             return array
         about = item.variable

@@ -15,7 +15,7 @@ from unisono._src.saving.format import (
     signed_text,
 )
 
-NAME = checkpoint_directory.OURS[1]
+NAME = checkpoint_directory.MARKER_FILES[1]
 FUNCTIONS = "functions"
 # TensorFlow's path of the weights below the directory of a model.
 VARIABLES = ("variables", "variables")
@@ -45,7 +45,7 @@ class Item:
 
 
 @dataclasses.dataclass(frozen=True)
-class Saved:
+class SavedFunction:
     """A function of the model.
 
     Attributes:
@@ -70,20 +70,20 @@ class Saved:
 
 
 @dataclasses.dataclass(frozen=True)
-class Description:
+class ModelDescription:
     """The objects and functions of a model."""
 
     items: tuple[Item, ...]
-    functions: tuple[Saved, ...]
+    functions: tuple[SavedFunction, ...]
 
 
-def write(directory: pathlib.Path, made: Description) -> None:
+def write(directory: pathlib.Path, made: ModelDescription) -> None:
     """Write the description of a model."""
     fields = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(made)}
     signed_text.write(directory / NAME, json.dumps(fields).encode())
 
 
-def read(directory: pathlib.Path) -> Description:
+def read(directory: pathlib.Path) -> ModelDescription:
     """Read and check the description of a model, and the files of its functions.
 
     Raises:
@@ -97,22 +97,22 @@ def read(directory: pathlib.Path) -> Description:
         raise errors.NotFoundError(
             f"There is no saved model {directory}: it has no {NAME}."
         ) from None
-    fields = signed_text.load(path, rest)
+    fields = signed_text.parse_json(path, rest)
     try:
         if (fields["format"], fields["version"]) != (FORMAT, VERSION):
             raise ValueError(f"its format is {fields['format']} {fields['version']}")
-        items = tuple(_item(x, len(fields["items"])) for x in fields["items"])
-        saved = tuple(_function(x, items) for x in fields["functions"])
+        items = tuple(_parse_item(x, len(fields["items"])) for x in fields["items"])
+        saved = tuple(_parse_function(x, items) for x in fields["functions"])
         if not items:
             raise ValueError("it has no objects")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise signed_text.damaged(path, error) from error
+        raise signed_text.damage_error(path, error) from error
     for function in saved:
         _check_file(directory / FUNCTIONS / function.file, function)
-    return Description(items, saved)
+    return ModelDescription(items, saved)
 
 
-def _item(fields: dict[str, Any], count: int) -> Item:
+def _parse_item(fields: dict[str, Any], count: int) -> Item:
     found = Item(**fields)
     if found.kind not in _KINDS or (found.kind == LEAF) != (found.key is not None):
         raise ValueError(f"an object is of unknown kind {found.kind!r}")
@@ -129,11 +129,11 @@ def _item(fields: dict[str, Any], count: int) -> Item:
     return found
 
 
-def _function(fields: dict[str, Any], items: tuple[Item, ...]) -> Saved:
+def _parse_function(fields: dict[str, Any], items: tuple[Item, ...]) -> SavedFunction:
     given: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()
     }
-    found = Saved(**given)
+    found = SavedFunction(**given)
     if not isinstance(found.file, str) or not found.file.isalnum():
         raise ValueError(f"a function is stored under the odd name {found.file!r}")
     is_special = found.name.startswith("__") and found.name != "__call__"
@@ -155,10 +155,10 @@ def _check_number(number: Any, count: int) -> None:
         raise ValueError(f"there is no object {number!r}")
 
 
-def _check_file(path: pathlib.Path, saved: Saved) -> None:
+def _check_file(path: pathlib.Path, saved: SavedFunction) -> None:
     if path.is_symlink() or not path.is_file():
-        raise signed_text.damaged(path, "it is missing")
+        raise signed_text.damage_error(path, "it is missing")
     if checksummed_files.checksum(path) != checksummed_files.File(
         saved.size, saved.crc32
     ):
-        raise signed_text.damaged(path, "its checksum does not match its contents")
+        raise signed_text.damage_error(path, "its checksum does not match its contents")

@@ -18,7 +18,7 @@ from unisono._src.execution import function, specs
 from unisono._src.foundation import ambient, errors, nest
 from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
 from unisono._src.saving.export import model_description
-from unisono._src.saving.export.model_description import Item, Saved
+from unisono._src.saving.export.model_description import Item, SavedFunction
 from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
 from unisono._src.state import assignment, frames, trace_versions
 from unisono._src.state.variables import Variable
@@ -79,33 +79,39 @@ def save(
     6.0
     """
     options = options or SaveOptions()
-    target = snapshot.absolute(export_dir)
-    with snapshot.outside():
+    target = snapshot.absolute_path(export_dir)
+    with snapshot.leave_scopes():
         meeting = worker_meeting.Meeting("a save of a model", str(target))
         with meeting.telling():
             found = graph.walk(obj)
-            made, programs = _exported(found, signatures, options)
+            made, programs = _export_functions(found, signatures, options)
             taken = snapshot.take(obj, is_detached=False)
             if meeting.details.index(str(target)) == meeting.index:
                 try:
-                    _write(target, taken, [_item(f) for f in found], made, programs)
+                    _write(
+                        target,
+                        taken,
+                        [_describe_object(f) for f in found],
+                        made,
+                        programs,
+                    )
                 except errors.SaveError:
                     raise
                 except Exception as error:
-                    raise snapshot.explained(target, error) from error
+                    raise snapshot.to_save_error(target, error) from error
         meeting.finish()
 
 
-def _exported(
+def _export_functions(
     found: list[graph.Found], signatures: Any, options: SaveOptions
-) -> tuple[list[_Exporter], list[Any]]:
+) -> tuple[list[_FunctionExporter], list[Any]]:
     numbers = {id(f.obj): i for i, f in enumerate(found) if _is_variable(f)}
     variables = {i: found[i].obj for i in numbers.values()}
     made = [
-        _Exporter(owner, name, fn, variables, options)
-        for owner, name, fn in _functions(found, signatures)
+        _FunctionExporter(owner, name, fn, variables, options)
+        for owner, name, fn in _list_functions(found, signatures)
     ]
-    with _as_one_copy(variables.values()):
+    with _hold_single_copies(variables.values()):
         return made, [exporter.run() for exporter in made]
 
 
@@ -113,7 +119,7 @@ def _is_variable(found: graph.Found) -> bool:
     return isinstance(found.obj, Variable)
 
 
-def _functions(
+def _list_functions(
     found: list[graph.Found], signatures: Any
 ) -> Iterator[tuple[int | None, str, Any]]:
     """Owner, name and function of all that is exported."""
@@ -121,7 +127,7 @@ def _functions(
     for number, item in enumerate(found):
         if item.kind is not None or isinstance(item.obj, dict | list | tuple):
             continue
-        names = {**_inherited(item.obj), **vars(item.obj)}
+        names = {**_class_attributes(item.obj), **vars(item.obj)}
         for name in sorted(names):
             if not function.is_function(names[name]):
                 continue
@@ -147,7 +153,7 @@ def _functions(
         yield None, name, fn
 
 
-def _inherited(obj: Any) -> dict[str, Any]:
+def _class_attributes(obj: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for cls in reversed(type(obj).__mro__):
         found |= vars(cls)
@@ -155,7 +161,7 @@ def _inherited(obj: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _as_one_copy(variables: Any) -> Iterator[None]:
+def _hold_single_copies(variables: Any) -> Iterator[None]:
     """Let distributed variables be plain ones that hold the whole, for a block."""
     before = []
     try:
@@ -175,7 +181,7 @@ def _as_one_copy(variables: Any) -> Iterator[None]:
             v._cell, v._strategy = cell, strategy
 
 
-class _Exporter:
+class _FunctionExporter:
     """Turns one function into a program."""
 
     def __init__(
@@ -204,7 +210,7 @@ class _Exporter:
     def run(self) -> bytes:
         """The program, serialised."""
         weights = tuple(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in self._variables)
-        arguments = _abstract(self._specs)
+        arguments = _to_abstract(self._specs)
         kept = trace_versions.Versions(are_needed=True)
         kept.advance()
         try:
@@ -225,7 +231,7 @@ class _Exporter:
         cells = [v._cell for v in self._variables]
         frame = frames.FunctionFrame(cells, weights, kept)
         with ambient.pushed(state=frame):
-            result = nest.map_structure(_leaf, self._fn(*args))
+            result = nest.map_structure(_unwrap_variable, self._fn(*args))
             frame.finish()
         stray = [c for c in frame.values if c not in cells]
         if stray:
@@ -238,11 +244,11 @@ class _Exporter:
         return result, [frame.values[cells[i]] for i in self.writes]
 
 
-def _leaf(x: Any) -> Any:
+def _unwrap_variable(x: Any) -> Any:
     return x.value() if isinstance(x, Variable) else x
 
 
-def _abstract(signature: tuple[Any, ...]) -> tuple[Any, ...]:
+def _to_abstract(signature: tuple[Any, ...]) -> tuple[Any, ...]:
     """Shapes and types of arguments; what is None in a shape has a name."""
     scope = export.SymbolicScope()
     count = iter(range(10_000))
@@ -260,7 +266,7 @@ def _abstract(signature: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(jax.tree.map(leaf, spec) for spec in signature)
 
 
-def _item(found: graph.Found) -> Item:
+def _describe_object(found: graph.Found) -> Item:
     kind = (
         model_description.LEAF if found.kind is not None else model_description.OBJECT
     )
@@ -286,7 +292,7 @@ def _write(
     target: pathlib.Path,
     taken: snapshot.Snapshot,
     items: list[Item],
-    made: list[_Exporter],
+    made: list[_FunctionExporter],
     programs: list[bytes],
 ) -> None:
     checkpoint_directory.check_free(target)
@@ -300,7 +306,7 @@ def _write(
             path.write_bytes(program)
             found = checksummed_files.checksum(path)
             saved.append(
-                Saved(
+                SavedFunction(
                     exporter.owner,
                     exporter.name,
                     path.name,
@@ -314,11 +320,12 @@ def _write(
         variables = draft.directory.joinpath(*model_description.VARIABLES)
         variables.mkdir(parents=True)
         header = manifest.Header(
-            checkpoint_directory.next_time(target.parent), is_step=False
+            checkpoint_directory.next_save_time(target.parent), is_step=False
         )
         snapshot.fill(variables, taken, header)
         model_description.write(
-            draft.directory, model_description.Description(tuple(items), tuple(saved))
+            draft.directory,
+            model_description.ModelDescription(tuple(items), tuple(saved)),
         )
         model_description.read(draft.directory)
         checksummed_files.flush(draft.directory)

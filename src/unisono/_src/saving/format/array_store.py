@@ -12,7 +12,7 @@ from unisono._src.foundation import errors
 from unisono._src.saving.format import array_types
 from unisono._src.saving.format.manifest import Entry
 
-_ALIGNMENT = 64
+_ALIGNMENT_BYTES = 64
 
 
 def open_all(directory: pathlib.Path, wanted: Mapping[str, Entry]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def open_all(directory: pathlib.Path, wanted: Mapping[str, Entry]) -> dict[str, 
             found[name] = waiting[name].result()
             _check(found[name], entry)
         except (ValueError, KeyError, TypeError) as error:
-            raise _unreadable(directory, name, error) from error
+            raise _damage_error(directory, name, error) from error
     return found
 
 
@@ -68,7 +68,7 @@ def read_parts(
         for part in wanted:
             chosen = opened[name][tuple(slice(*ends) for ends in part) or ...]
             chosen = chosen[tensorstore.d[:].translate_to[0]] if chosen.rank else chosen
-            buffer = _aligned(tuple(chosen.shape), chosen.dtype.numpy_dtype)
+            buffer = _allocate_aligned(tuple(chosen.shape), chosen.dtype.numpy_dtype)
             target = tensorstore.array(buffer, copy=False, write=True)
             found[name][part] = buffer
             waiting.append((name, target.write(chosen)))
@@ -76,15 +76,15 @@ def read_parts(
         try:
             future.result()
         except ValueError as error:
-            raise _unreadable(directory, name, error) from error
+            raise _damage_error(directory, name, error) from error
     return found
 
 
-def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def _allocate_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """A new array whose memory JAX can take over on a CPU without copying."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
+    memory = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT_BYTES
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
@@ -131,7 +131,7 @@ def _check(array: Any, entry: Entry) -> None:
         raise ValueError(f"it is cut in pieces of {about['chunks']}")
 
 
-def _unreadable(
+def _damage_error(
     directory: pathlib.Path, name: str, error: Exception
 ) -> errors.DataLossError:
     text = " ".join(str(error).split())[:300]

@@ -28,8 +28,8 @@ KNOWN: dict[str, np.dtype] = {
 }
 _NAMES = {dtype: name for name, dtype in KNOWN.items()}
 # NumPy's own limit of axes in every version.
-_MOST_AXES = 32
-_MOST_ELEMENTS = 2**62
+_MAX_AXES = 32
+_MAX_ELEMENTS = 2**62
 
 
 def is_known(dtype: Any) -> bool:
@@ -59,10 +59,10 @@ def count(shape: Sequence[Any]) -> int:
     Raises:
         ValueError: not the shape of an array that any machine could hold.
     """
-    is_shape = isinstance(shape, list | tuple) and len(shape) <= _MOST_AXES
+    is_shape = isinstance(shape, list | tuple) and len(shape) <= _MAX_AXES
     if not is_shape or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"{str(shape)[:80]} is not a shape")
     total = math.prod(shape)
-    if total > _MOST_ELEMENTS or max(shape, default=0) > _MOST_ELEMENTS:
+    if total > _MAX_ELEMENTS or max(shape, default=0) > _MAX_ELEMENTS:
         raise ValueError(f"{str(shape)[:80]} is larger than any array")
     return total

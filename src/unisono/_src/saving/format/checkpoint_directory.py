@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator
 from unisono._src.foundation import errors
 from unisono._src.saving.format import checksummed_files, manifest
 
-_ASIDE = ".unisono-"
+_HIDDEN_PREFIX = ".unisono-"
 # A directory with one of these is a checkpoint or an exported model.
-OURS = (manifest.NAME, "saved_model.json")
-_EXCHANGE = 2
-_HERE = -100
+MARKER_FILES = (manifest.NAME, "saved_model.json")
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
 
 
 class Draft:
@@ -40,7 +40,7 @@ class Draft:
         self.target = target
         target.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            self.directory = _aside(target)
+            self.directory = _hidden_path(target)
             self.directory.mkdir()
             self._lock = os.open(self.directory, os.O_RDONLY)
             with contextlib.suppress(OSError):
@@ -70,7 +70,7 @@ class Draft:
             old = self.directory
         except OSError:
             # This file system cannot exchange two names in one step.
-            old = _aside(self.target)
+            old = _hidden_path(self.target)
             os.rename(self.target, old)
             os.rename(self.directory, self.target)
         remove(old)
@@ -89,7 +89,7 @@ def check_free(target: pathlib.Path) -> None:
     """
     if not target.is_symlink() and not target.exists():
         return
-    is_ours = any((target / name).is_file() for name in OURS)
+    is_ours = any((target / name).is_file() for name in MARKER_FILES)
     if target.is_symlink() or not (target.is_dir() and (is_ours or _is_empty(target))):
         raise FileExistsError(
             errno.EEXIST, "there is something else under this name", str(target)
@@ -100,8 +100,8 @@ def _is_empty(directory: pathlib.Path) -> bool:
     return next(directory.iterdir(), None) is None
 
 
-def _aside(target: pathlib.Path) -> pathlib.Path:
-    return target.parent / f"{_ASIDE}{secrets.token_hex(6)}-{target.name}"
+def _hidden_path(target: pathlib.Path) -> pathlib.Path:
+    return target.parent / f"{_HIDDEN_PREFIX}{secrets.token_hex(6)}-{target.name}"
 
 
 def _exchange(a: pathlib.Path, b: pathlib.Path) -> None:
@@ -113,14 +113,17 @@ def _exchange(a: pathlib.Path, b: pathlib.Path) -> None:
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
         raise OSError(errno.ENOSYS, "no renameat2")
-    if call(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) != 0:
+    if (
+        call(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE)
+        != 0
+    ):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
 
 def remove(path: pathlib.Path) -> None:
     """Remove a checkpoint: hidden first, so that no half of it is ever offered."""
-    hidden = path if path.name.startswith(_ASIDE) else _aside(path)
+    hidden = path if path.name.startswith(_HIDDEN_PREFIX) else _hidden_path(path)
     try:
         if hidden != path:
             os.rename(path, hidden)
@@ -135,7 +138,7 @@ def remove(path: pathlib.Path) -> None:
 
 def sweep(directory: pathlib.Path) -> None:
     """Remove what writers that no longer live have left in a directory."""
-    for path in directory.glob(f"{_ASIDE}*"):
+    for path in directory.glob(f"{_HIDDEN_PREFIX}*"):
         try:
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -159,16 +162,16 @@ def _headers(
         return
     for name in names:
         path = directory / name
-        if name.startswith(_ASIDE) or not (path / manifest.NAME).is_file():
+        if name.startswith(_HIDDEN_PREFIX) or not (path / manifest.NAME).is_file():
             continue
         try:
             yield path, manifest.read_header(path)
         except (errors.DataLossError, OSError) as error:
             if not is_quiet:
-                _warn(path, error)
+                _warn_skipped(path, error)
 
 
-def _warn(path: pathlib.Path, error: Exception) -> None:
+def _warn_skipped(path: pathlib.Path, error: Exception) -> None:
     warnings.warn(
         f"The checkpoint {path} is not usable and was passed over: {error}",
         stacklevel=4,
@@ -181,8 +184,8 @@ def steps(directory: pathlib.Path) -> list[tuple[pathlib.Path, manifest.Header]]
     return sorted(found, key=lambda pair: pair[1].saved_at)
 
 
-def latest(
-    directory: pathlib.Path, is_meant: Callable[[pathlib.Path], bool] | None = None
+def find_latest(
+    directory: pathlib.Path, is_wanted: Callable[[pathlib.Path], bool] | None = None
 ) -> pathlib.Path | None:
     """The newest checkpoint all of whose files are whole, or None.
 
@@ -190,21 +193,21 @@ def latest(
 
     Args:
         directory: where to look.
-        is_meant: which of the checkpoints there to look at; default all.
+        is_wanted: which of the checkpoints there to look at; default all.
     """
     for path, _ in reversed(steps(directory)):
-        if is_meant is not None and not is_meant(path):
+        if is_wanted is not None and not is_wanted(path):
             continue
         try:
             checksummed_files.read_verified(path)
         except (errors.DataLossError, errors.NotFoundError) as error:
-            _warn(path, error)
+            _warn_skipped(path, error)
             continue
         return path
     return None
 
 
-def next_time(directory: pathlib.Path) -> int:
+def next_save_time(directory: pathlib.Path) -> int:
     """Now, or a little after the newest checkpoint if its clock was ahead of ours."""
     newest = max((h.saved_at for _, h in _headers(directory, True)), default=0)
     return max(time.time_ns(), newest + 1)

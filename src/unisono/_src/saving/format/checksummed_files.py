@@ -13,14 +13,14 @@ from unisono._src.foundation import errors
 from unisono._src.saving.format import manifest, signed_text
 from unisono._src.saving.format.manifest import File, Manifest
 
-_CHUNK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _THREADS = min(4, os.cpu_count() or 1)
 
 
 def checksum(path: pathlib.Path) -> File:
     """Size and CRC-32 of a file, read from the disk."""
     crc = size = 0
-    buffer = memoryview(bytearray(_CHUNK))
+    buffer = memoryview(bytearray(_CHUNK_BYTES))
     with open(path, "rb", buffering=0) as file:
         while count := file.readinto(buffer):
             crc = zlib.crc32(buffer[:count], crc)
@@ -28,7 +28,7 @@ def checksum(path: pathlib.Path) -> File:
     return File(size, crc)
 
 
-def below(directory: pathlib.Path) -> Iterator[pathlib.Path]:
+def list_files(directory: pathlib.Path) -> Iterator[pathlib.Path]:
     """Every file below a directory; links are not followed.
 
     Raises:
@@ -38,16 +38,16 @@ def below(directory: pathlib.Path) -> Iterator[pathlib.Path]:
         path = directory / name
         mode = path.lstat().st_mode
         if stat.S_ISDIR(mode):
-            yield from below(path)
+            yield from list_files(path)
         elif stat.S_ISREG(mode):
             yield path
         else:
-            raise signed_text.damaged(path, "it is not a regular file")
+            raise signed_text.damage_error(path, "it is not a regular file")
 
 
 def checksums(directory: pathlib.Path) -> dict[str, File]:
     """The checksum of every file below a directory, by its name there."""
-    names = [p.relative_to(directory).as_posix() for p in below(directory)]
+    names = [p.relative_to(directory).as_posix() for p in list_files(directory)]
     paths = [directory / name for name in names]
     try:
         with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
@@ -73,16 +73,18 @@ def verify(directory: pathlib.Path, found: Manifest) -> None:
     have.pop(manifest.NAME, None)
     for name, want in found.files.items():
         if name not in have:
-            raise signed_text.damaged(directory / name, "it is missing")
+            raise signed_text.damage_error(directory / name, "it is missing")
         got = have.pop(name)
         if got.size != want.size:
             why = f"it has {got.size:,} bytes instead of {want.size:,}"
-            raise signed_text.damaged(directory / name, why)
+            raise signed_text.damage_error(directory / name, why)
         if got != want:
             why = "its checksum does not match its contents"
-            raise signed_text.damaged(directory / name, why)
+            raise signed_text.damage_error(directory / name, why)
     for name in have:
-        raise signed_text.damaged(directory / name, "it is not part of the checkpoint")
+        raise signed_text.damage_error(
+            directory / name, "it is not part of the checkpoint"
+        )
 
 
 def read_verified(directory: pathlib.Path) -> Manifest:
@@ -95,7 +97,7 @@ def read_verified(directory: pathlib.Path) -> Manifest:
 def flush(directory: pathlib.Path) -> None:
     """Flush every file and directory below, and the directory, to the disk."""
     folders = {directory}
-    for path in below(directory):
+    for path in list_files(directory):
         folders.add(path.parent)
         flush_one(path)
     for folder in sorted(folders, reverse=True):

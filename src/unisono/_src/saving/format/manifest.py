@@ -19,12 +19,12 @@ NAME = "capsule.json"
 ARRAYS = "arrays"
 VERSION = 1
 FORMAT = "unisono checkpoint"
-_MOST_HEADER = 4096
+_MAX_HEADER_BYTES = 4096
 
 VARIABLE, ARRAY, KEY = "variable", "array", "random key"
 PLAIN, STATE = "plain", "state"
-_WITH_ARRAY = (VARIABLE, ARRAY, KEY)
-_KINDS = (*_WITH_ARRAY, PLAIN, STATE)
+_ARRAY_KINDS = (VARIABLE, ARRAY, KEY)
+_KINDS = (*_ARRAY_KINDS, PLAIN, STATE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Entry:
     @property
     def has_array(self) -> bool:
         """Whether the value is an array."""
-        return self.kind in _WITH_ARRAY
+        return self.kind in _ARRAY_KINDS
 
     @property
     def nbytes(self) -> int:
@@ -69,7 +69,7 @@ class Entry:
 
 
 @dataclasses.dataclass(frozen=True)
-class Node:
+class ObjectNode:
     """An object: names of the objects it holds, and the key of its own value."""
 
     children: dict[str, int]
@@ -106,7 +106,7 @@ class Manifest:
     """All that a checkpoint says about itself."""
 
     header: Header
-    nodes: tuple[Node, ...]
+    nodes: tuple[ObjectNode, ...]
     entries: dict[str, Entry]
     files: dict[str, File]
     digest: str = ""
@@ -141,10 +141,10 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
     return fields | ({"impl": entry.impl} if entry.impl else {})
 
 
-def _header(path: pathlib.Path, line: bytes) -> Header:
-    found = signed_text.load(path, line)
+def _parse_header(path: pathlib.Path, line: bytes) -> Header:
+    found = signed_text.parse_json(path, line)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise signed_text.damaged(path, "it is not a manifest")
+        raise signed_text.damage_error(path, "it is not a manifest")
     if found.get("version") != VERSION:
         raise errors.DataLossError(
             f"{path} has version {found.get('version')!r} of the format; this release "
@@ -153,9 +153,9 @@ def _header(path: pathlib.Path, line: bytes) -> Header:
     saved_at, number = found.get("saved_at"), found.get("number")
     is_numbered = number is None or type(number) is int
     if not isinstance(saved_at, int) or type(found.get("is_step")) is not bool:
-        raise signed_text.damaged(path, "its header is malformed")
+        raise signed_text.damage_error(path, "its header is malformed")
     if not is_numbered:
-        raise signed_text.damaged(path, "its header is malformed")
+        raise signed_text.damage_error(path, "its header is malformed")
     return Header(saved_at, found["is_step"], number)
 
 
@@ -168,8 +168,8 @@ def read_header(directory: pathlib.Path) -> Header:
     """
     path = directory / NAME
     with open(path, "rb") as file:
-        file.readline(_MOST_HEADER)
-        return _header(path, file.readline(_MOST_HEADER))
+        file.readline(_MAX_HEADER_BYTES)
+        return _parse_header(path, file.readline(_MAX_HEADER_BYTES))
 
 
 def read(directory: pathlib.Path) -> Manifest:
@@ -183,18 +183,18 @@ def read(directory: pathlib.Path) -> Manifest:
     try:
         digest, rest = signed_text.read(path)
     except FileNotFoundError:
-        raise errors.NotFoundError(_missing(directory)) from None
+        raise errors.NotFoundError(_missing_message(directory)) from None
     header, _, body = rest.partition(b"\n")
-    fields = signed_text.load(path, body)
+    fields = signed_text.parse_json(path, body)
     try:
-        return _checked(_header(path, header), fields, digest)
+        return _parse_body(_parse_header(path, header), fields, digest)
     except errors.DataLossError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise signed_text.damaged(path, error or "it is malformed") from error
+        raise signed_text.damage_error(path, error or "it is malformed") from error
 
 
-def _missing(directory: pathlib.Path) -> str:
+def _missing_message(directory: pathlib.Path) -> str:
     if directory.is_dir():
         return (
             f"{directory} holds no checkpoint of its own: it has no {NAME}. Give the "
@@ -207,12 +207,12 @@ def _missing(directory: pathlib.Path) -> str:
     )
 
 
-def _checked(header: Header, body: Any, digest: str) -> Manifest:
+def _parse_body(header: Header, body: Any, digest: str) -> Manifest:
     files = {
-        _relative(name): File(*_two_counts(fields))
+        _check_file_name(name): File(*_parse_counts(fields))
         for name, fields in body["files"].items()
     }
-    entries = {k: _entry(k, fields) for k, fields in body["entries"].items()}
+    entries = {k: _parse_entry(k, fields) for k, fields in body["entries"].items()}
     stored = [e.file for e in entries.values() if e.file]
     if len(set(stored)) != len(stored):
         raise ValueError("two entries share one array")
@@ -223,20 +223,20 @@ def _checked(header: Header, body: Any, digest: str) -> Manifest:
             raise ValueError(
                 f"{key} claims {entry.nbytes:,} bytes, all files together have {have:,}"
             )
-    nodes = tuple(_node(fields, len(body["nodes"])) for fields in body["nodes"])
+    nodes = tuple(_parse_node(fields, len(body["nodes"])) for fields in body["nodes"])
     if not nodes or any(n.key is not None and n.key not in entries for n in nodes):
         raise ValueError("the object graph names entries that are not there")
     return Manifest(header, nodes, entries, files, digest)
 
 
-def _two_counts(fields: Any) -> tuple[int, int]:
+def _parse_counts(fields: Any) -> tuple[int, int]:
     size, crc = fields
     if type(size) is not int or type(crc) is not int or size < 0:
         raise ValueError(f"{fields} is not a size and a checksum")
     return size, crc
 
 
-def _relative(name: str) -> str:
+def _check_file_name(name: str) -> str:
     """A file's name, if it stays below the checkpoint's directory."""
     parts = name.split("/")
     is_plain_name = not any(p in ("", ".", "..") for p in parts)
@@ -245,11 +245,11 @@ def _relative(name: str) -> str:
     return name
 
 
-def _entry(key: str, fields: dict[str, Any]) -> Entry:
+def _parse_entry(key: str, fields: dict[str, Any]) -> Entry:
     kind = fields["kind"]
     if kind not in _KINDS:
         raise ValueError(f"{key} is of unknown kind {kind!r}")
-    if kind not in _WITH_ARRAY:
+    if kind not in _ARRAY_KINDS:
         value, by_worker = fields["value"], fields.get("by_worker", False)
         plain_data.decode(value)
         if type(by_worker) is not bool or (by_worker and not isinstance(value, list)):
@@ -266,11 +266,11 @@ def _entry(key: str, fields: dict[str, Any]) -> Entry:
     return Entry(kind, tuple(fields["shape"]), fields["dtype"], file, impl)
 
 
-def _node(fields: dict[str, Any], count: int) -> Node:
+def _parse_node(fields: dict[str, Any], count: int) -> ObjectNode:
     children, key = fields["children"], fields.get("key")
     for child in children.values():
         if type(child) is not int or not 0 <= child < count:
             raise ValueError(f"the object graph has no node {child!r}")
     if not (key is None or isinstance(key, str)):
         raise ValueError(f"{key!r} is not a key")
-    return Node(dict(children), key)
+    return ObjectNode(dict(children), key)

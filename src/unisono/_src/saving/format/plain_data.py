@@ -19,7 +19,7 @@ from unisono._src.saving.format import array_types
 
 _SCALARS = (bool, int, str)
 # Deep enough for any state, and far below Python's own limit.
-_MOST_LEVELS = 200
+_MAX_LEVELS = 200
 
 
 def is_plain(value: Any, _level: int = 0) -> bool:
@@ -28,7 +28,7 @@ def is_plain(value: Any, _level: int = 0) -> bool:
         return True
     if isinstance(value, np.generic):
         return array_types.is_known(value.dtype)
-    if _level > _MOST_LEVELS:
+    if _level > _MAX_LEVELS:
         return False
     if type(value) in (list, tuple):
         return all(is_plain(x, _level + 1) for x in value)
@@ -52,8 +52,8 @@ def encode(value: Any, where: str, _level: int = 0) -> Any:
     >>> encode({"epoch": 3, "shape": (2, 4)}, "state")
     {'epoch': 3, 'shape': {'$tuple': [2, 4]}}
     """
-    if _level > _MOST_LEVELS:
-        raise TypeError(f"{where} is nested more than {_MOST_LEVELS} levels deep.")
+    if _level > _MAX_LEVELS:
+        raise TypeError(f"{where} is nested more than {_MAX_LEVELS} levels deep.")
     if value is None or type(value) in _SCALARS:
         return value
     if type(value) is list:

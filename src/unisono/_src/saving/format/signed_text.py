@@ -11,10 +11,10 @@ from typing import Any
 from unisono._src.foundation import errors
 
 # Of one such file; arrays are elsewhere.
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 
 
-def damaged(path: pathlib.Path, why: object) -> errors.DataLossError:
+def damage_error(path: pathlib.Path, why: object) -> errors.DataLossError:
     """The error for a file that cannot be trusted."""
     return errors.DataLossError(f"The checkpoint file {path} is damaged: {why}.")
 
@@ -25,10 +25,10 @@ def write(path: pathlib.Path, rest: bytes) -> None:
     Raises:
         SaveError: too much for such a file.
     """
-    if len(rest) > MOST_BYTES:
+    if len(rest) > MAX_BYTES:
         raise errors.SaveError(
             f"The plain data of the checkpoint takes {len(rest):,} bytes, more than "
-            f"{MOST_BYTES:,}. Keep large state in variables or arrays."
+            f"{MAX_BYTES:,}. Keep large state in variables or arrays."
         )
     with open(path, "xb") as file:
         file.write(hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
@@ -45,22 +45,22 @@ def read(path: pathlib.Path) -> tuple[str, bytes]:
     """
     if path.is_symlink() or not path.is_file():
         raise FileNotFoundError(path)
-    if path.stat().st_size > MOST_BYTES + 100:
-        raise damaged(path, f"it is larger than {MOST_BYTES:,} bytes")
+    if path.stat().st_size > MAX_BYTES + 100:
+        raise damage_error(path, f"it is larger than {MAX_BYTES:,} bytes")
     digest, _, rest = path.read_bytes().partition(b"\n")
     if digest != hashlib.sha256(rest).hexdigest().encode():
-        raise damaged(path, "its checksum does not match its contents")
+        raise damage_error(path, "its checksum does not match its contents")
     return digest.decode(), rest
 
 
-def load(path: pathlib.Path, text: bytes) -> Any:
+def parse_json(path: pathlib.Path, text: bytes) -> Any:
     """Parse JSON in which every key is there once and every number is one.
 
     Raises:
         DataLossError: it is not such JSON.
     """
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
             names = [k for k, _ in pairs]
@@ -68,10 +68,12 @@ def load(path: pathlib.Path, text: bytes) -> Any:
             raise ValueError(f"the key {twice!r} is there twice")
         return found
 
-    def refuse(constant: str) -> Any:
+    def refuse_constant(constant: str) -> Any:
         raise ValueError(f"{constant} is not a number")
 
     try:
-        return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        return json.loads(
+            text, object_pairs_hook=refuse_duplicates, parse_constant=refuse_constant
+        )
     except (ValueError, RecursionError) as error:
-        raise damaged(path, error) from error
+        raise damage_error(path, error) from error
