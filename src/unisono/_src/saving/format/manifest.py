@@ -1,8 +1,8 @@
-"""The manifest of a checkpoint: what is in it, and a checksum of every file.
+"""The manifest of a checkpoint: its contents, and a checksum of every file.
 
-The file has three lines: the SHA-256 of the rest; a small header, by which checkpoints
-are ordered without reading more; and the body. Everything in it is data, and nothing in
-it is believed before it has been checked.
+The file has three lines: the SHA-256 of the rest; a small header, which is enough to
+order checkpoints; and the body. A manifest may come from a stranger, so every field is
+checked before it is used (docs/decisions/0011).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ VERSION = 1
 FORMAT = "unisono checkpoint"
 _MAX_HEADER_BYTES = 4096
 
+# The kinds of values.
 VARIABLE, ARRAY, KEY = "variable", "array", "random key"
 PLAIN, STATE = "plain", "state"
 _ARRAY_KINDS = (VARIABLE, ARRAY, KEY)
@@ -29,18 +30,18 @@ _KINDS = (*_ARRAY_KINDS, PLAIN, STATE)
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One value.
+    """One value of a checkpoint.
 
     Attributes:
-        kind: what it was: a variable, an array, a random key, plain data, or what an
-            object's `get_state` gave.
-        shape: of an array.
-        dtype: name of an array's element type.
+        kind: VARIABLE, ARRAY, KEY, PLAIN for plain data, or STATE for the result of an
+            object's `get_state`.
+        shape: the shape of an array.
+        dtype: the name of an array's element type.
         file: the array's name among the stored arrays; empty if it has no elements.
-        impl: the generator of a random key.
+        impl: the name of a random key's generator.
         value: plain data or state, encoded.
-        is_by_worker: whether `value` is a list with a value for each worker, because
-            those of the workers that saved it differed.
+        is_by_worker: whether `value` is a list with one value for each worker, because
+            the workers that saved had different ones.
     """
 
     kind: str
@@ -53,24 +54,29 @@ class Entry:
 
     @property
     def has_array(self) -> bool:
-        """Whether the value is an array."""
+        """Whether the value is stored as an array."""
         return self.kind in _ARRAY_KINDS
 
     @property
     def nbytes(self) -> int:
-        """Size of the array, or of the data as JSON."""
+        """The size of the array, or of the data as JSON."""
         if not self.has_array:
             return len(json.dumps(self.value))
         return array_types.count(self.shape) * array_types.parse(self.dtype).itemsize
 
     def data(self) -> Any:
-        """Plain data or state, decoded; of each worker, if theirs differed."""
+        """Returns plain data or state, decoded; a list by worker if `is_by_worker`."""
         return plain_data.decode(self.value)
 
 
 @dataclasses.dataclass(frozen=True)
 class ObjectNode:
-    """An object: names of the objects it holds, and the key of its own value."""
+    """One object of the saved graph.
+
+    Attributes:
+        children: the numbers of the objects that it holds, by name.
+        key: the key of its own value, or None.
+    """
 
     children: dict[str, int]
     key: str | None = None
@@ -78,7 +84,7 @@ class ObjectNode:
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """Size and CRC-32 of one file."""
+    """The size and the CRC-32 of one file."""
 
     size: int
     crc32: int
@@ -86,13 +92,13 @@ class File:
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """What orders checkpoints.
+    """The part of a manifest by which checkpoints are ordered.
 
     Attributes:
-        saved_at: nanoseconds since 1970, larger than those of every checkpoint that
-            was in the directory before.
-        is_step: whether `save` made it, so that it counts as the latest of its
-            directory; what `write` makes does not.
+        saved_at: nanoseconds since 1970, later than every checkpoint that was in the
+            directory before.
+        is_step: whether `save` made the checkpoint, so that it can be the latest of
+            its directory. A checkpoint from `write` cannot.
         number: the number at the end of its name, or None.
     """
 
@@ -103,7 +109,15 @@ class Header:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """All that a checkpoint says about itself."""
+    """The contents of a checkpoint.
+
+    Attributes:
+        header: when and how it was saved.
+        nodes: the graph of objects; the root is number 0.
+        entries: the values, by key.
+        files: size and checksum of every file, by relative path.
+        digest: the SHA-256 of the manifest's file; empty before it is written.
+    """
 
     header: Header
     nodes: tuple[ObjectNode, ...]
@@ -113,7 +127,11 @@ class Manifest:
 
 
 def write(directory: pathlib.Path, manifest: Manifest) -> None:
-    """Write the manifest of a checkpoint and flush it to the disk."""
+    """Writes the manifest of a checkpoint and flushes it to the disk.
+
+    Raises:
+        SaveError: the plain data of the checkpoint is too large.
+    """
     header = {"format": FORMAT, "version": VERSION}
     header |= dataclasses.asdict(manifest.header)
     body = {
@@ -148,7 +166,7 @@ def _parse_header(path: pathlib.Path, line: bytes) -> Header:
     if found.get("version") != VERSION:
         raise errors.DataLossError(
             f"{path} has version {found.get('version')!r} of the format; this release "
-            f"reads version {VERSION}."
+            f"of unisono reads version {VERSION}."
         )
     saved_at, number = found.get("saved_at"), found.get("number")
     is_numbered = number is None or type(number) is int
@@ -160,11 +178,11 @@ def _parse_header(path: pathlib.Path, line: bytes) -> Header:
 
 
 def read_header(directory: pathlib.Path) -> Header:
-    """The header alone, not verified; to order checkpoints by.
+    """Returns the header of a checkpoint, without verifying the manifest.
 
     Raises:
-        DataLossError: it is malformed.
-        OSError: there is none.
+        DataLossError: the header is malformed.
+        OSError: there is no manifest.
     """
     path = directory / NAME
     with open(path, "rb") as file:
@@ -173,10 +191,10 @@ def read_header(directory: pathlib.Path) -> Header:
 
 
 def read(directory: pathlib.Path) -> Manifest:
-    """Read and check the manifest of a checkpoint; no other file is looked at.
+    """Returns the manifest of a checkpoint, checked; no other file is read.
 
     Raises:
-        DataLossError: it is damaged, or not a manifest.
+        DataLossError: the file is damaged, or is not a manifest.
         NotFoundError: there is no committed checkpoint.
     """
     path = directory / NAME
@@ -216,7 +234,8 @@ def _parse_body(header: Header, body: Any, digest: str) -> Manifest:
     stored = [e.file for e in entries.values() if e.file]
     if len(set(stored)) != len(stored):
         raise ValueError("two entries share one array")
-    # Arrays are stored as they are, so that no small file can claim a huge array.
+    # Arrays are stored uncompressed. An array that is larger than all files together
+    # is a forgery that would fill the memory.
     have = sum(f.size for f in files.values())
     for key, entry in entries.items():
         if entry.has_array and entry.nbytes > have:
@@ -237,7 +256,7 @@ def _parse_counts(fields: Any) -> tuple[int, int]:
 
 
 def _check_file_name(name: str) -> str:
-    """A file's name, if it stays below the checkpoint's directory."""
+    """Returns a file's name; raises if it leaves the directory of arrays."""
     parts = name.split("/")
     is_plain_name = not any(p in ("", ".", "..") for p in parts)
     if not is_plain_name or "\\" in name or "\0" in name or parts[0] != ARRAYS:
@@ -253,7 +272,7 @@ def _parse_entry(key: str, fields: dict[str, Any]) -> Entry:
         value, by_worker = fields["value"], fields.get("by_worker", False)
         plain_data.decode(value)
         if type(by_worker) is not bool or (by_worker and not isinstance(value, list)):
-            raise ValueError(f"{key} is said to differ between workers, but has one")
+            raise ValueError(f"{key} differs between workers, but has one value")
         return Entry(kind, value=value, is_by_worker=by_worker)
     size = array_types.count(fields["shape"])
     array_types.parse(fields["dtype"])
