@@ -21,7 +21,7 @@ class Noticing:
         super().__setattr__(name, value)
         waits = self.__dict__.get(state_slots.PENDING_ATTRIBUTE)
         if waits and name in waits:
-            waits[name].settle(self, name)
+            waits[name].restore_new_objects(self, name)
 
 
 @functools.lru_cache(maxsize=256)

@@ -84,7 +84,7 @@ class Restoration:
         try:
             self._bind(here, _Gap(_Owner(None, here), "", 0))
             # What was made on the way, such as the state of an optimizer.
-            self.settle()
+            self.restore_new_objects()
         except BaseException:
             self.is_over = True
             raise
@@ -211,7 +211,7 @@ class Restoration:
 
     # What comes later.
 
-    def settle(self, owner: Any = None, name: str | None = None) -> None:
+    def restore_new_objects(self, owner: Any = None, name: str | None = None) -> None:
         """Restore objects that have appeared: all of them, or one attribute."""
         for gap in list(self.gaps):
             obj, slot = gap.owner
@@ -234,7 +234,7 @@ class Restoration:
         """Restore what an object of a library has got, and wait for the rest."""
         if self.is_over:
             return
-        self.settle()
+        self.restore_new_objects()
         for gap in self.gaps:
             if getattr(gap.owner.obj, "owner", gap.owner.obj) is owner:
                 deferred_restore.watch(gap.owner.obj, gap.name, self)

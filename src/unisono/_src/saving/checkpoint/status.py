@@ -58,7 +58,7 @@ class CheckpointLoadStatus(LoadStatus):
 
     def assert_consumed(self) -> CheckpointLoadStatus:
         """Raise unless every value was restored, and every object got one."""
-        self._restoration.settle()
+        self._restoration.restore_new_objects()
         left = self._restoration.find_unresolved()
         if left:
             shown = ", ".join(left[:10])
@@ -70,7 +70,7 @@ class CheckpointLoadStatus(LoadStatus):
 
     def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
         """Raise unless every object that exists now was restored."""
-        self._restoration.settle()
+        self._restoration.restore_new_objects()
         left = self._restoration.find_unmatched()
         if left:
             raise AssertionError(
@@ -82,7 +82,7 @@ class CheckpointLoadStatus(LoadStatus):
 
     def assert_nontrivial_match(self) -> CheckpointLoadStatus:
         """Raise unless something below the checkpoint was restored."""
-        self._restoration.settle()
+        self._restoration.restore_new_objects()
         if not any(number != 0 for number in self._restoration.bound):
             raise AssertionError(
                 "Nothing except the root object matched a checkpointed value; "
