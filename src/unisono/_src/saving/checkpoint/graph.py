@@ -1,4 +1,7 @@
-"""The graph of objects below a checkpoint, with keys that no strategy changes."""
+"""The graph of objects below a checkpoint, with keys that are the same everywhere.
+
+The keys are paths of names, as TensorFlow's, so they do not depend on the strategy.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ class Found:
     Attributes:
         obj: the object.
         slot: where its first parent holds it.
-        path: names from the root to it.
-        kind: of its value, None for a node.
-        children: numbers of its children, by name.
+        path: the names from the root to the object.
+        kind: the kind of its value, or None for a node.
+        children: the numbers of its children, by name.
     """
 
     obj: Any
@@ -39,7 +42,7 @@ class Found:
 
     @property
     def key(self) -> str | None:
-        """The key of its value, as TensorFlow would call it."""
+        """The key of its value, the same as TensorFlow's, or None for a node."""
         if self.kind is None:
             return None
         names = [_escape(name) for name in self.path]
@@ -54,7 +57,7 @@ def _escape(name: str) -> str:
 
 
 def walk(root: Any) -> list[Found]:
-    """Every object below `root`, nearest first; one that is met twice counts once.
+    """Returns every object below a root, nearest first, each object once.
 
     Plain values have no identity: the same number in two places is two values.
     """

@@ -1,4 +1,4 @@
-"""Putting a checkpoint back: matching objects by name, now or when they appear."""
+"""Restoring a checkpoint: objects are matched by name, now or when they appear."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _log = logging.getLogger("unisono")
 
 
 class _Owner(NamedTuple):
-    """An object of the program and where it is held."""
+    """An object of the program and the slot in which its parent holds it."""
 
     obj: Any
     slot: StateSlot
 
 
 class _Gap(NamedTuple):
-    """A name below an object, and the node of the checkpoint that belongs there."""
+    """A name below an object, and the number of the saved node that belongs there."""
 
     owner: _Owner
     name: str
@@ -41,7 +41,7 @@ class _Gap(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """A value of the checkpoint and the slot of the object that takes it."""
+    """A value of the checkpoint and the slot of the object that it is restored to."""
 
     key: str
     entry: manifest.Entry
@@ -50,12 +50,23 @@ class _Match(NamedTuple):
 
 
 class Restoration:
-    """One checkpoint on its way back into objects.
+    """The restore of one checkpoint, which goes on as objects appear.
 
     Args:
-        path: of a committed checkpoint.
+        path: the path of a committed checkpoint.
         root: the object whose children are restored.
-        meeting: of the workers that restore together.
+        meeting: the meeting of the workers that restore together.
+
+    Attributes:
+        is_over: whether nothing more is restored: it failed, or the program has
+            restored another checkpoint since.
+        is_partial_fine: whether values that no object has taken are expected.
+        bound: the restored objects, by the number of their node.
+        given: references to the objects that have got a value, by id.
+        plain: the plain values that were restored: id of the owner, and name.
+        kept: the owners of plain values, kept alive so that no other object gets
+            their id.
+        gaps: the names that the checkpoint has and the objects lack so far.
 
     Raises:
         WorkerMismatchError: the workers restore different checkpoints.
@@ -68,6 +79,7 @@ class Restoration:
     def __init__(
         self, path: pathlib.Path, root: Any, meeting: worker_meeting.Meeting
     ) -> None:
+        # Over until it has begun, so that `__del__` is silent if this fails.
         self.is_over = True
         self.path = path
         self.root = root
@@ -83,7 +95,7 @@ class Restoration:
         here = state_slots.fixed_slot(root)
         try:
             self._bind(here, _Gap(_Owner(None, here), "", 0))
-            # What was made on the way, such as the state of an optimizer.
+            # Restoring can make new objects, such as the state of an optimizer.
             self.restore_new_objects()
         except BaseException:
             self.is_over = True
@@ -92,7 +104,14 @@ class Restoration:
     # Matching.
 
     def _bind(self, slot: StateSlot, gap: _Gap) -> bool:
-        """Restore a node and all below it into what is at a slot, if that fits."""
+        """Restores a node and all below it to the object in a slot.
+
+        All matches are collected before the first value changes, so that a mismatch
+        leaves every object as it was.
+
+        Returns:
+            Whether the object can take the node.
+        """
         matches: list[_Match] = []
         missing: list[_Gap] = []
         bound: dict[int, Any] = {}
@@ -106,6 +125,7 @@ class Restoration:
                 continue
             bound.setdefault(at.number, obj)
             node = self.manifest.nodes[at.number]
+            # Graphs may have cycles.
             if node.key is None and (id(obj), at.number) not in seen:
                 seen.add((id(obj), at.number))
                 queue.extend(self._match_children(_Owner(obj, where), node, missing))
@@ -121,7 +141,10 @@ class Restoration:
     def _match_children(
         self, owner: _Owner, node: manifest.ObjectNode, missing: list[_Gap]
     ) -> Iterator[tuple[StateSlot, _Gap]]:
-        """The places below an object that belong to the children of a node."""
+        """Yields the slots below an object that belong to the children of a node.
+
+        Children without a slot are added to `missing`.
+        """
         deferred_restore.forget(owner.obj)
         keeper = library_hooks.keeper_of(owner.obj)
         if keeper is not None:
@@ -136,7 +159,7 @@ class Restoration:
                 yield slot, gap
 
     def _visit(self, slot: StateSlot, gap: _Gap, matches: list[_Match]) -> bool:
-        """Whether what is at a slot can take a node; notes its value."""
+        """Whether the object in a slot can take a node; adds its value to `matches`."""
         key, obj = self.manifest.nodes[gap.number].key, slot.get()
         if key is None:
             is_container = isinstance(obj, dict | list)
@@ -149,7 +172,10 @@ class Restoration:
         return True
 
     def _new_slot(self, obj: Any, name: str, at: int) -> StateSlot | None:
-        """Where a value may be put that the object has no slot for yet."""
+        """Returns a slot for a value that an object lacks, or None if it must wait.
+
+        Plain values and arrays can be set at once; a variable is the program's to make.
+        """
         key = self.manifest.nodes[at].key
         if key is None or self.manifest.entries[key].kind not in (
             manifest.PLAIN,
@@ -166,7 +192,7 @@ class Restoration:
     # Values.
 
     def _apply(self, matches: list[_Match]) -> None:
-        """Read every array that is needed, check all, then change all."""
+        """Checks every match, reads every array, then changes every object."""
         for match in matches:
             restore_values.check(match.key, match.entry, match.slot.get())
         wanted = {m.entry.file: m.entry for m in matches if m.entry.file}
@@ -179,7 +205,8 @@ class Restoration:
             is not None
         }
         read = array_io.read(self.path / manifest.ARRAYS, wanted, shardings)
-        # What can refuse its state comes first: then nothing else has changed.
+        # `set_state` of a program's object can fail. It comes first, so that nothing
+        # else has changed by then.
         matches.sort(key=lambda m: m.entry.kind != manifest.STATE)
         with frames.LOCK:
             for match in matches:
@@ -189,7 +216,7 @@ class Restoration:
 
     def _record(self, match: _Match) -> None:
         if match.entry.kind == manifest.PLAIN:
-            # As it is now: a tuple has become another one.
+            # From its slot, because a tuple has been replaced by a new one.
             owner = match.gap.owner.slot.get()
             self.plain.add((id(owner), match.gap.name))
             self.kept.append(owner)
@@ -198,6 +225,7 @@ class Restoration:
             self.given[id(obj)] = _make_reference(obj)
 
     def _check_unchanged(self) -> None:
+        """Raises if the checkpoint is no longer the one that was verified."""
         try:
             found = manifest.read(self.path)
         except errors.NotFoundError:
@@ -209,10 +237,15 @@ class Restoration:
                 "it. Make the objects earlier, or keep more checkpoints."
             )
 
-    # What comes later.
+    # Objects that appear later.
 
     def restore_new_objects(self, owner: Any = None, name: str | None = None) -> None:
-        """Restore objects that have appeared: all of them, or one attribute."""
+        """Restores the objects that have appeared since.
+
+        Args:
+            owner: the object whose attribute was set; None for every object.
+            name: the name of the attribute.
+        """
         for gap in list(self.gaps):
             obj, slot = gap.owner
             is_meant = owner is None or (obj is owner and gap.name == name)
@@ -224,14 +257,14 @@ class Restoration:
             try:
                 is_filled = self._bind(held, gap)
             except BaseException:
-                # Reported once; later saves are not to fail because of it.
+                # The error is raised once; later saves must not fail because of it.
                 self._close(gap)
                 raise
             if is_filled:
                 self._close(gap)
 
     def look_again(self, owner: Any) -> None:
-        """Restore what an object of a library has got, and wait for the rest."""
+        """Restores what a library's object has got since, and watches for the rest."""
         if self.is_over:
             return
         self.restore_new_objects()
@@ -246,7 +279,7 @@ class Restoration:
     # Questions.
 
     def find_unresolved(self) -> list[str]:
-        """Values of the checkpoint that no object has taken."""
+        """Returns the names of the values that no object has taken."""
         names = _name_nodes(self.manifest.nodes)
         return [
             names.get(number, f"node {number}")
@@ -255,10 +288,11 @@ class Restoration:
         ]
 
     def find_unmatched(self) -> list[Any]:
-        """Objects with values that the checkpoint did not have."""
+        """Returns the objects that the checkpoint has no value for."""
         found = graph.walk(self.root)
         left = []
         for parent in found:
+            # Plain data in a program's own object may be new; that is no mismatch.
             is_given = not state_slots.is_user_object(parent.obj)
             for name, number in parent.children.items():
                 child = found[number]
@@ -270,6 +304,7 @@ class Restoration:
         return left
 
     def _was_given(self, obj: Any) -> bool:
+        # An id can be used again after its object is gone, hence the second test.
         known = self.given.get(id(obj))
         return known is not None and known() is obj
 
@@ -291,7 +326,7 @@ def check_same(
     path: pathlib.Path | None,
     found: manifest.Manifest | None,
 ) -> None:
-    """Raise unless all workers restore one and the same checkpoint, or nothing."""
+    """Raises unless all workers restore the same checkpoint, or all restore nothing."""
     mark = "nothing" if found is None else f"{path} ({found.digest[:16]})"
     own = "nothing" if found is None else found.digest
     meeting.check_same(
@@ -303,7 +338,7 @@ def check_same(
 
 
 def _make_reference(obj: Any) -> Callable[[], Any]:
-    """A way back to an object that does not keep it, if it can be had."""
+    """Returns a weak reference to an object, or a strong one if it has no weak ones."""
     try:
         return weakref.ref(obj)
     except TypeError:
@@ -311,7 +346,7 @@ def _make_reference(obj: Any) -> Callable[[], Any]:
 
 
 def _name_nodes(nodes: tuple[manifest.ObjectNode, ...]) -> dict[int, str]:
-    """The shortest name of every node."""
+    """Returns the shortest path of names to every node."""
     names = {0: "(root)"}
     queue = collections.deque([0])
     while queue:

@@ -1,8 +1,8 @@
-"""What of an object is state: the values it holds and the objects below it.
+"""The state of an object: the values it holds and the objects below it.
 
-An object is seen as a *node* with named children, or as a *leaf* with a value of its
-own. A `StateSlot` is where a parent holds a child, so that a value which cannot be
-changed itself (a number, a tuple) can be replaced there.
+An object is a *node* with named children, or a *leaf* with a value of its own. A
+`StateSlot` is where a parent holds a child. Values that cannot be changed themselves,
+such as numbers and tuples, are replaced in their slot.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from unisono._src.foundation import library_hooks
 from unisono._src.saving.format import array_types, manifest, plain_data
 from unisono._src.state.variables import Variable
 
-# Where an object keeps what will be restored into attributes that it lacks so far.
+# The attribute in which an object holds the restorations of attributes it lacks so far.
 PENDING_ATTRIBUTE = "_unisono_pending"
 
+# The attributes of objects of these packages, and of the standard library, are not
+# looked into.
 _LIBRARIES = frozenset(
     {
         "absl", "etils", "flax", "grain", "greenlet", "jax", "jaxlib", "keras",
@@ -40,19 +42,24 @@ _NEVER_STATE = (
 
 @dataclasses.dataclass(frozen=True)
 class StateSlot:
-    """Where a parent holds a child."""
+    """The place where a parent holds a child.
+
+    Attributes:
+        get: returns the child.
+        put: replaces the child.
+    """
 
     get: Callable[[], Any]
     put: Callable[[Any], None]
 
 
 def attribute_slot(owner: Any, name: str) -> StateSlot:
-    """The slot of an attribute."""
+    """Returns the slot of an attribute."""
 
     def put(value: Any) -> None:
         try:
             setattr(owner, name, value)
-        except AttributeError:  # A frozen dataclass is restored all the same.
+        except AttributeError:  # A frozen dataclass refuses `setattr`.
             object.__setattr__(owner, name, value)
 
     return StateSlot(lambda: vars(owner).get(name), put)
@@ -64,6 +71,7 @@ def _item_slot(owner: Any, key: Any) -> StateSlot:
 
 def _tuple_item_slot(slot: StateSlot, index: int) -> StateSlot:
     def put(value: Any) -> None:
+        # A tuple cannot be changed, so a new one goes into the slot of the old one.
         old = slot.get()
         parts = (*old[:index], value, *old[index + 1 :])
         slot.put(type(old)(*parts) if hasattr(old, "_fields") else tuple(parts))
@@ -72,20 +80,22 @@ def _tuple_item_slot(slot: StateSlot, index: int) -> StateSlot:
 
 
 def fixed_slot(value: Any) -> StateSlot:
-    """The slot of something that is never replaced."""
+    """Returns the slot of an object that is never replaced."""
 
     def put(_: Any) -> None:
-        raise TypeError(f"{value!r} cannot be replaced.")
+        raise TypeError(
+            f"{value!r} cannot be replaced by a restored value; make it a variable."
+        )
 
     return StateSlot(lambda: value, put)
 
 
 class Stateful:
-    """An object whose state is plain data that it gives and takes.
+    """The functions of an object that return and set its state as plain data.
 
     Args:
         give: returns the state.
-        take: sets it.
+        take: sets the state.
     """
 
     def __init__(self, give: Callable[[], Any], take: Callable[[Any], None]) -> None:
@@ -94,7 +104,7 @@ class Stateful:
 
 
 def as_stateful(obj: Any) -> Stateful | None:
-    """How to save and restore an object as plain data, if it can be done."""
+    """Returns how to get and set an object's state as plain data, or None."""
     if isinstance(obj, np.random.Generator):
         source: Any = obj.bit_generator
         return Stateful(
@@ -109,14 +119,14 @@ def as_stateful(obj: Any) -> Stateful | None:
 
 
 def is_array(obj: Any) -> bool:
-    """Whether an object is an array that can be stored."""
+    """Whether an object is an array that a checkpoint can store."""
     if isinstance(obj, jax.Array):
         return True
     return isinstance(obj, np.ndarray) and array_types.is_known(obj.dtype)
 
 
 def leaf_kind(obj: Any) -> str | None:
-    """The kind of value that an object has of its own, or None for a node."""
+    """Returns the kind of an object's own value, or None for a node."""
     if isinstance(obj, Variable | library_hooks.Held):
         return manifest.VARIABLE
     if is_array(obj):
@@ -132,7 +142,7 @@ def leaf_kind(obj: Any) -> str | None:
 
 
 def is_state(obj: Any) -> bool:
-    """Whether an attribute holds something that belongs in a checkpoint."""
+    """Whether an object belongs in a checkpoint."""
     if isinstance(obj, _NEVER_STATE):
         return False
     return leaf_kind(obj) is not None or _is_node(obj)
@@ -147,18 +157,22 @@ def _is_node(obj: Any) -> bool:
 
 
 def is_user_object(obj: Any) -> bool:
-    """Whether an object is of a class of the program, not of a library."""
+    """Whether the class of an object is the program's own, not a library's."""
     package = type(obj).__module__.partition(".")[0]
     is_library = package in sys.stdlib_module_names and package != "__main__"
     return hasattr(obj, "__dict__") and not (is_library or package in _LIBRARIES)
 
 
 def child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
-    """The children of a node, by name.
+    """Returns the slots of a node's children, by name.
+
+    Args:
+        obj: the node.
+        slot: the slot of the node itself, in which a tuple is replaced.
 
     Raises:
-        TypeError: a dict with keys that are neither strings nor integers.
-        ValueError: two keys with one name.
+        TypeError: a dict has keys that are neither strings nor integers.
+        ValueError: two keys of a dict, such as 1 and "1", have the same name.
     """
     return {
         name: _replace_library_variable(p)
@@ -167,7 +181,7 @@ def child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
 
 
 def _replace_library_variable(slot: StateSlot) -> StateSlot:
-    """The slot; of a library's variable, that of what stands for it here."""
+    """Returns a slot; for a library's variable, one with its `Held` wrapper."""
     found = library_hooks.kept(slot.get())
     return fixed_slot(found) if isinstance(found, library_hooks.Held) else slot
 
@@ -191,7 +205,9 @@ def _list_child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
     elif isinstance(obj, tuple):
         named = {str(i): _tuple_item_slot(slot, i) for i in range(len(obj))}
     elif hasattr(type(obj), "_checkpoint_children"):
-        return _as_slots(obj._checkpoint_children())
+        # A protocol between the rooms. It is private, because the public attributes of
+        # such objects are named by programs.
+        return _as_slots(obj._checkpoint_children())  # noqa: SLF001
     elif isinstance(below := library_hooks.kept(obj), dict):
         return _as_slots(below)
     elif is_user_object(obj):
@@ -207,7 +223,7 @@ def _list_child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
 def _is_state_attribute(name: str, value: Any) -> bool:
     """Whether an attribute of a program's own object is state.
 
-    Numbers and the like under a private name are the object's own affair.
+    Plain data in a private attribute is not: it may be a cache or a setting.
     """
     if value is None or not is_state(value):
         return False

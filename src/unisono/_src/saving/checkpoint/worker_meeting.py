@@ -1,10 +1,10 @@
-"""Where the workers of a job meet to save and to restore: the one seam for several.
+"""Meetings, in which the workers of a job agree to save or restore together.
 
-Both are collective. Workers exchange short notes, in rounds: that they have come, that
-they mean the same objects, what differs between them, how writing ended. Each round has
-a bound, and whoever waits in vain says who did not come. Meetings are numbered, and
-their notes kept apart, because a save may go on in the background while the next
-meeting begins.
+Both are collective (docs/decisions/0015). Workers exchange short notes in rounds: that
+they have come, that they have the same objects, the values that differ between them,
+and how writing ended. A round has a time limit, and its error names the worker that did
+not come. Meetings are numbered and use separate notes, because a save may go on in the
+background while the next meeting begins.
 """
 
 from __future__ import annotations
@@ -22,19 +22,24 @@ from unisono._src.workers import process_group, watchdog, worker_notes
 
 # How long a worker waits for the others to come.
 _COME_SECONDS = 30.0
-# How long for one that reads or writes files.
+# How long it waits for a worker that reads or writes files.
 _FILES_SECONDS = 600.0
-# Longer texts take several notes.
+# A longer text is sent in several notes. A note may have 65,536 characters, and JSON
+# takes more than one for some characters of the text.
 _PIECE_LENGTH = 1 << 15
 
 
 def is_writer() -> bool:
-    """Whether this worker makes, commits and removes checkpoints: the chief does."""
+    """Whether this worker writes and removes checkpoints, which the chief does."""
     return process_group.current().is_chief
 
 
 class _Meetings:
-    """The meetings of this process, which are the same on every worker."""
+    """The numbered meetings of this process.
+
+    Every worker holds the same meetings in the same order, so equal numbers mean the
+    same meeting. The lock is needed because background saves end in other threads.
+    """
 
     def __init__(self) -> None:
         self.numbers = itertools.count()
@@ -53,7 +58,7 @@ class _Meetings:
             self.over[number] = notes
 
     def forget_before(self, number: int) -> None:
-        """Take back notes of meetings that every worker has left."""
+        """Deletes the notes of meetings that every worker has left."""
         with self.lock:
             done = [self.over.pop(n) for n in list(self.over) if n < number]
         for notes in done:
@@ -64,17 +69,17 @@ _MEETINGS = _Meetings()
 
 
 class Meeting:
-    """All workers about to do one thing; alone, a worker agrees with itself.
+    """A meeting of all workers, about to do one thing; a single worker meets itself.
 
     Args:
-        what: what they are about to do, in the user's terms.
-        detail: what may differ between workers, such as a path.
+        what: what the workers are about to do, in the user's terms.
+        detail: something that may differ between workers, such as a path.
 
     Attributes:
-        details: those of all workers.
+        details: the details of all workers.
 
     Raises:
-        WorkerError: not all workers come, or some want something else.
+        WorkerError: not all workers come, or some are about to do something else.
     """
 
     def __init__(self, what: str, detail: str = "") -> None:
@@ -97,7 +102,7 @@ class Meeting:
 
     @property
     def index(self) -> int:
-        """Which worker this one is."""
+        """The number of this worker."""
         return self._group.index
 
     @property
@@ -106,13 +111,16 @@ class Meeting:
         return self._group.size > 1
 
     def end(self) -> None:
-        """Leave; nothing more will be said."""
+        """Ends the meeting for this worker; nothing more can be exchanged."""
         if self._group.size > 1:
             _MEETINGS.close(self._number, self._board)
 
     @contextlib.contextmanager
     def telling(self) -> Iterator[None]:
-        """A block after which the workers meet; its failure is told to the others."""
+        """Runs a block; if it fails, the other workers are told in their next round.
+
+        Without that they would wait for this worker until their time is over.
+        """
         try:
             yield
         except BaseException as error:
@@ -121,7 +129,7 @@ class Meeting:
             raise
 
     def gather(self, text: str, seconds: float = _COME_SECONDS) -> list[str]:
-        """The texts of all workers, of any length; equal ones are not sent."""
+        """Returns the texts of all workers; equal texts are compared by digest only."""
         mark = hashlib.sha256(text.encode()).hexdigest()
         marks = self._exchange([mark, len(text)], seconds)
         if all(m == marks[0] for m in marks):
@@ -133,15 +141,15 @@ class Meeting:
         return texts
 
     def check_same(self, mark: str, shown: str, otherwise: str) -> None:
-        """Raise unless all workers give the same mark.
+        """Raises unless all workers give the same mark.
 
         Args:
-            mark: what must be the same.
-            shown: what to call it.
+            mark: the text that must be the same.
+            shown: how the message shows it.
             otherwise: the beginning of the message.
 
         Raises:
-            WorkerMismatchError: one gives another.
+            WorkerMismatchError: a worker gives another mark.
         """
         notes = self._exchange([mark, shown], _FILES_SECONDS)
         if any(n[0] != notes[0][0] for n in notes):
@@ -149,10 +157,10 @@ class Meeting:
             raise errors.WorkerMismatchError(f"{otherwise} {told}.")
 
     def finish(self) -> None:
-        """Wait until all have done what they met for; the meeting ends.
+        """Waits until all workers have finished, and ends the meeting.
 
         Raises:
-            WorkerFailedError: one has failed.
+            WorkerFailedError: a worker has failed.
         """
         try:
             self._exchange(["done"], _FILES_SECONDS)
@@ -160,19 +168,26 @@ class Meeting:
             self.end()
 
     def from_chief(self, text: str) -> str:
-        """What the chief says, which may have to read or write files first.
+        """Returns the chief's text on every worker; waits while it works on files.
 
         Args:
-            text: what to say, on the chief.
+            text: the text to send; that of other workers is ignored.
         """
         return str(self._exchange([text[:_PIECE_LENGTH]], _FILES_SECONDS)[0][0])
 
     def _exchange(self, note: list[Any], seconds: float) -> list[list[Any]]:
+        """Returns the notes of all workers in one round.
+
+        Raises:
+            WorkerFailedError: a worker has reported a failure instead.
+            WorkerError: a worker has posted nothing in time, or something unreadable.
+        """
         told = self._board.post(json.dumps(note), seconds)
         found = [
             note if i == self.index else _parse_note(t) for i, t in enumerate(told)
         ]
         for worker, other in enumerate(found):
+            # Notes are lists; `telling` posts a dict.
             if isinstance(other, dict):
                 raise errors.WorkerFailedError(
                     f"Worker {worker} failed in {self._what}: {other.get('failed')}",
@@ -184,6 +199,7 @@ class Meeting:
 
 
 def _describe(error: BaseException) -> str:
+    # Notes have a limit of length.
     return f"{type(error).__name__}: {error}"[:4000]
 
 
