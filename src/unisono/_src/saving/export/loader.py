@@ -1,7 +1,8 @@
-"""`saved_model.load`: an exported model as an object, without its Python code."""
+"""`saved_model.load`: makes an object from an exported model, without its code."""
 
 from __future__ import annotations
 
+import collections
 import os
 import pathlib
 import re
@@ -31,8 +32,9 @@ from unisono._src.saving.format import checksummed_files, manifest, signed_text
 from unisono._src.saving.format.manifest import Entry
 from unisono._src.state.variables import Variable
 
-# Calls out of a program that XLA itself answers: mathematics and placement. Anything
-# else could reach a function of this process by its address.
+# The calls out of a program that XLA itself provides: mathematics and placement. Any
+# other call could reach a function of this process by its address, so a program from a
+# stranger could run anything.
 _SAFE_CALLS = re.compile(
     r"(lapack|cusolver|hipsolver|cublas|hipblas|cu_lu|hip_lu|blas|ducc_fft|"
     r"cu_threefry2x32|hip_threefry2x32)_\w+"
@@ -47,12 +49,19 @@ _CALL = re.compile(
 
 
 class LoadedObject(deferred_restore.Noticing):
-    """An object of a loaded model: variables, functions and objects as attributes."""
+    """An object of a loaded model: variables, functions and objects as attributes.
+
+    Args:
+        functions: the functions of the object, by name.
+
+    Attributes:
+        signatures: the signatures of the model, by name; only the root has any.
+    """
 
     _checkpoint_takes_attributes = True
 
-    def __init__(self) -> None:
-        self._functions: dict[str, LoadedFunction] = {}
+    def __init__(self, functions: dict[str, LoadedFunction]) -> None:
+        self._functions = functions
         self.signatures: dict[str, LoadedFunction] = {}
 
     def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
@@ -64,7 +73,11 @@ class LoadedObject(deferred_restore.Noticing):
         }
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model's own ``__call__``."""
+        """Calls the model's own ``__call__``.
+
+        Raises:
+            TypeError: the model was exported without a ``__call__``.
+        """
         if "__call__" not in self._functions:
             raise TypeError(
                 "This object was exported without a __call__; its functions are "
@@ -78,8 +91,8 @@ class LoadedFunction:
 
     Args:
         program: the exported program.
-        saved: what the model says about it.
-        variables: what it takes, in order.
+        saved: its description in the model.
+        variables: the variables that it takes, in order.
     """
 
     def __init__(
@@ -94,7 +107,11 @@ class LoadedFunction:
         self.__name__ = saved.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program with the values that the variables have here and now."""
+        """Runs the program with the current values of the variables.
+
+        Raises:
+            TypeError: the arguments are not those of the exported function.
+        """
         missing = self._saved.arguments[len(args) :]
         if len(args) + len(kwargs) != len(self._saved.arguments) or set(kwargs) != set(
             missing
@@ -102,12 +119,14 @@ class LoadedFunction:
             raise TypeError(
                 f"{self.__name__} takes the arguments "
                 f"{', '.join(self._saved.arguments) or 'none'}; received {len(args)} "
-                f"and {sorted(kwargs)}."
+                f"by position and {sorted(kwargs)} by name."
             )
         given = (*args, *(kwargs[name] for name in missing))
         weights = tuple(v.value() for v in self._variables)
         wanted = self._program.in_avals[len(weights) :]
         leaves, tree = jax.tree.flatten(given)
+        # Numbers and NumPy arrays get the types of the signature. A wrong number of
+        # leaves is left to JAX, whose error names both structures.
         if len(leaves) == len(wanted):
             leaves = [
                 x if isinstance(x, jax.Array) else jnp.asarray(x, aval.dtype)
@@ -126,10 +145,9 @@ class LoadedFunction:
 def load(
     export_dir: str | os.PathLike[str], tags: Any = None, options: Any = None
 ) -> LoadedObject:
-    """Load what `save` exported; none of the model's code is needed.
+    """Loads a model that `save` exported; its Python code is not needed.
 
-    Variables are made where `load` is called: inside a strategy's scope they are
-    distributed.
+    Inside a strategy's scope the variables of the model are distributed.
 
     Args:
         export_dir: the directory given to `save`.
@@ -141,8 +159,21 @@ def load(
 
     Raises:
         NotFoundError: there is no model.
-        DataLossError: a file is damaged, or a program calls what it must not.
+        DataLossError: a file is damaged, or a program calls something other than
+            mathematics.
         FailedPreconditionError: the model was exported for other devices.
+
+    >>> import tempfile, unisono
+    >>> model = unisono.Module()
+    >>> model.v = unisono.Variable(3.0)
+    >>> scalar = unisono.TensorSpec([], "float32")
+    >>> model.scale = unisono.function(lambda x: model.v * x, input_signature=[scalar])
+    >>> path = tempfile.mkdtemp() + "/model"
+    >>> unisono.saved_model.save(model, path)
+    >>> loaded = unisono.saved_model.load(path)
+    >>> _ = loaded.v.assign(5.0)
+    >>> float(loaded.scale(2.0))
+    10.0
     """
     directory = snapshot.absolute_path(export_dir)
     about = model_description.read(directory)
@@ -156,7 +187,8 @@ def load(
     }
     stored = {e.file: e for e in entries.values() if e.file}
     read = array_io.read(weights / manifest.ARRAYS, stored)
-    made = _Builder(directory, about, entries, read).build()
+    functions: dict[int, dict[str, LoadedFunction]] = collections.defaultdict(dict)
+    made = _Builder(directory, about, entries, read, functions).build()
     root = made[0]
     signatures: dict[str, LoadedFunction] = {}
     for saved, program in zip(about.functions, programs, strict=True):
@@ -167,21 +199,27 @@ def load(
         owner = made[saved.owner]
         if not isinstance(owner, LoadedObject):
             raise signed_text.damage_error(
-                directory / model_description.NAME, "its objects are odd"
+                directory / model_description.NAME,
+                f"the owner of the function {saved.name} cannot have functions",
             )
-        owner._functions[saved.name] = loaded
+        functions[saved.owner][saved.name] = loaded
         if saved.name != "__call__":
             setattr(owner, saved.name, loaded)
     if not isinstance(root, LoadedObject):
         raise signed_text.damage_error(
-            directory / model_description.NAME, "its root is no object"
+            directory / model_description.NAME, "its root is a value or a container"
         )
     root.signatures = signatures
     return root
 
 
 def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Exported:
-    """One program, if it may run here."""
+    """Returns one program.
+
+    Raises:
+        DataLossError: JAX cannot read it, or it calls something unsafe.
+        FailedPreconditionError: it was exported for other devices.
+    """
     path = directory / model_description.FUNCTIONS / saved.file
     try:
         found = export.deserialize(bytearray(path.read_bytes()))
@@ -207,7 +245,15 @@ def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Expor
 
 
 class _Builder:
-    """Makes the objects of a model."""
+    """Makes the objects of a model.
+
+    Args:
+        directory: the directory of the model, for messages.
+        about: the description of the model.
+        entries: the entries of the values, by the number of the object.
+        read: the arrays, by the names that entries give them.
+        functions: gives each object, by number, the dict that will hold its functions.
+    """
 
     def __init__(
         self,
@@ -215,27 +261,30 @@ class _Builder:
         about: ModelDescription,
         entries: dict[int, Entry],
         read: dict[str, Any],
+        functions: dict[int, dict[str, LoadedFunction]],
     ) -> None:
         self._directory = directory
         self._about = about
         self._entries = entries
         self._read = read
+        self._functions = functions
 
     def build(self) -> list[Any]:
-        """Every object, each once; containers last, when what they hold is there."""
+        """Returns every object, by number."""
         items = self._about.items
         made: list[Any] = [None] * len(items)
         for i, item in enumerate(items):
             if item.kind == model_description.LEAF:
                 made[i] = self._make_leaf(i, item)
             elif item.kind == model_description.OBJECT:
-                made[i] = LoadedObject()
+                made[i] = LoadedObject(self._functions[i])
         makers: dict[str, Callable[..., Any]] = {
             model_description.LIST: lambda c: list(c.values()),
             model_description.TUPLE: lambda c: tuple(c.values()),
             model_description.DICT: dict,
         }
-        # Objects are numbered from the root down, so what is below comes first here.
+        # Objects are numbered from the root down. In reverse order the contents of a
+        # container exist before the container.
         for i in reversed(range(len(items))):
             item = items[i]
             below = {name: made[child] for name, child in item.children.items()}
@@ -243,6 +292,7 @@ class _Builder:
                 made[i] = makers[item.kind](below)
             elif item.kind == model_description.OBJECT:
                 for name, child in below.items():
+                    # Past `Noticing`: nothing waits for these attributes.
                     object.__setattr__(made[i], name, child)
         return made
 
@@ -266,5 +316,7 @@ class _Builder:
             synchronization=VariableSynchronization[about["synchronization"]],
             aggregation=VariableAggregation[about["aggregation"]],
         )
+        # The constructor gives every copy of a sync-on-read sum the whole value;
+        # `assign` divides it.
         restore_values.assign(made, array)
         return made

@@ -1,4 +1,4 @@
-"""What an exported model says about itself, in one signed file."""
+"""The description of an exported model: its objects and functions, in one file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VARIABLES = ("variables", "variables")
 FORMAT, VERSION = "unisono saved model", 1
 
 OBJECT, LIST, TUPLE, DICT, LEAF = "object", "list", "tuple", "dict", "leaf"
-# Names that loaded objects have for themselves.
+# Names that `LoadedObject` uses itself; a file must not set them.
 _RESERVED = ("_functions", "_unisono_pending")
 _KINDS = (OBJECT, LIST, TUPLE, DICT, LEAF)
 
@@ -32,9 +32,9 @@ class Item:
     """An object of the model.
 
     Attributes:
-        kind: object, list, tuple, dict, or leaf.
-        children: numbers of the objects below it, by name.
-        key: of a leaf's value.
+        kind: OBJECT, LIST, TUPLE, DICT or LEAF.
+        children: the numbers of the objects below it, by name.
+        key: the key of a leaf's value in the checkpoint of the weights.
         variable: name, trainable, synchronization and aggregation of a variable.
     """
 
@@ -49,14 +49,14 @@ class SavedFunction:
     """A function of the model.
 
     Attributes:
-        owner: number of the object that has it, or None for a signature.
-        name: its name there.
-        file: of the program.
-        uses: numbers of the variables it takes, in order.
-        writes: positions in `uses` of those it gives new values for.
-        arguments: names of its arguments.
-        size: of the file.
-        crc32: of the file.
+        owner: the number of the object that has it, or None for a signature.
+        name: its name in the owner, or that of the signature.
+        file: the name of the program's file.
+        uses: the numbers of the variables that it takes, in order.
+        writes: the positions in `uses` of the variables that it sets.
+        arguments: the names of its arguments.
+        size: the size of the file.
+        crc32: the CRC-32 of the file.
     """
 
     owner: int | None
@@ -71,31 +71,32 @@ class SavedFunction:
 
 @dataclasses.dataclass(frozen=True)
 class ModelDescription:
-    """The objects and functions of a model."""
+    """The objects of a model, the root first, and its functions."""
 
     items: tuple[Item, ...]
     functions: tuple[SavedFunction, ...]
 
 
 def write(directory: pathlib.Path, made: ModelDescription) -> None:
-    """Write the description of a model."""
+    """Writes the description of a model."""
     fields = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(made)}
     signed_text.write(directory / NAME, json.dumps(fields).encode())
 
 
 def read(directory: pathlib.Path) -> ModelDescription:
-    """Read and check the description of a model, and the files of its functions.
+    """Returns the description of a model, after checking it and the programs' files.
 
     Raises:
         NotFoundError: there is no model.
-        DataLossError: it is damaged, or not what it says.
+        DataLossError: a file is damaged or malformed.
     """
     path = directory / NAME
     try:
         _, rest = signed_text.read(path)
     except FileNotFoundError:
         raise errors.NotFoundError(
-            f"There is no saved model {directory}: it has no {NAME}."
+            f"There is no saved model {directory}: it has no {NAME}. Give the "
+            "directory that saved_model.save was given."
         ) from None
     fields = signed_text.parse_json(path, rest)
     try:
@@ -144,7 +145,7 @@ def _parse_function(fields: dict[str, Any], items: tuple[Item, ...]) -> SavedFun
     for number in found.uses:
         _check_number(number, len(items))
         if items[number].variable is None:
-            raise ValueError(f"the function {found.name} uses what is no variable")
+            raise ValueError(f"the function {found.name} uses an object as a variable")
     for position in found.writes:
         _check_number(position, len(found.uses))
     return found
