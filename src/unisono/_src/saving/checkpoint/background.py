@@ -77,7 +77,8 @@ class Background:
             if self._thread.is_alive():
                 raise TimeoutError(
                     f"The background save of {self._what} has not ended within "
-                    f"{timeout:g} seconds; the disk may be stuck."
+                    f"{timeout:g} seconds; the disk may be stuck. If it is only slow, "
+                    "give CheckpointOptions a larger wait_seconds."
                 )
             self._thread = None
             _busy.discard(self)

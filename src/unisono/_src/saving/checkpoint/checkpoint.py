@@ -138,6 +138,7 @@ class Checkpoint(deferred_restore.Noticing):
             setattr(self, name, value)
 
     def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
+        """Returns the slots of the objects to save, by name."""
         found: dict[str, state_slots.StateSlot] = {}
         if self._root is not None:
             found |= state_slots.child_slots(

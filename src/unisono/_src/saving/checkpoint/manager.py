@@ -309,6 +309,7 @@ class CheckpointManager:
             )
 
     def _remove_old(self, most: int) -> None:
+        """Removes all but the newest checkpoints, or keeps one forever if it is due."""
         kept = self._read_kept()
         if self._hours and not (self._absolute / _KEPT_FILE).exists():
             self._write_kept(kept)

@@ -67,6 +67,7 @@ def check(key: str, entry: Entry, obj: Any) -> None:
 
 
 def _check_workers(key: str, count: int) -> None:
+    """Raises unless there are as many workers now as have saved."""
     here = process_group.current().size
     if here != count:
         raise ValueError(
@@ -147,6 +148,7 @@ def to_array(entry: Entry, array: Any) -> Any:
 
 
 def _give_plain(value: Any, obj: Any, slot: StateSlot) -> None:
+    """Changes a list or dict to a value, or replaces any other object by it."""
     # Lists and dicts are changed in place, because the program may hold them elsewhere.
     # An empty one in the checkpoint says nothing about variables that are there now.
     if type(obj) is type(value) is list:
@@ -161,6 +163,7 @@ def _give_plain(value: Any, obj: Any, slot: StateSlot) -> None:
 
 
 def _give_array(array: Any, obj: Any, slot: StateSlot) -> None:
+    """Assigns an array to a variable or NumPy array, or replaces the object by it."""
     if isinstance(obj, Variable):
         assign(obj, array)
     elif isinstance(obj, library_hooks.Held):

@@ -256,6 +256,11 @@ def _wait_for_writer(target: pathlib.Path, meeting: worker_meeting.Meeting) -> N
 
 
 def _store_with_retry(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    """Writes a snapshot, a second time if the program has begun to end meanwhile.
+
+    Raises:
+        SaveError: it could not be written.
+    """
     try:
         _store(snapshot, target, is_step)
     except Exception as error:
@@ -270,6 +275,7 @@ def _store_with_retry(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -
 
 
 def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    """Writes a snapshot to a draft and commits it."""
     checkpoint_directory.check_free(target)
     if target.parent.is_dir():
         checkpoint_directory.sweep(target.parent)

@@ -187,6 +187,7 @@ def _replace_library_variable(slot: StateSlot) -> StateSlot:
 
 
 def _list_child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
+    """Returns the slots of a node's children, those of library variables unchanged."""
     named: dict[str, StateSlot] = {}
     if isinstance(obj, dict):
         for key in obj:

@@ -297,6 +297,11 @@ class _Builder:
         return made
 
     def _make_leaf(self, number: int, item: Item) -> Any:
+        """Returns a variable, an array or plain data.
+
+        Raises:
+            DataLossError: the weights have no such value.
+        """
         entry = self._entries.get(number)
         if entry is None:
             raise signed_text.damage_error(

@@ -107,6 +107,7 @@ def read(directory: pathlib.Path) -> ModelDescription:
         if not items:
             raise ValueError("it has no objects")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        # The checks above raise these for fields that are missing or malformed.
         raise signed_text.damage_error(path, error) from error
     for function in saved:
         _check_file(directory / FUNCTIONS / function.file, function)
@@ -114,6 +115,7 @@ def read(directory: pathlib.Path) -> ModelDescription:
 
 
 def _parse_item(fields: dict[str, Any], count: int) -> Item:
+    """Returns an object's description; any exception means that it is malformed."""
     found = Item(**fields)
     if found.kind not in _KINDS or (found.kind == LEAF) != (found.key is not None):
         raise ValueError(f"an object is of unknown kind {found.kind!r}")

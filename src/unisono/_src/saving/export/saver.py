@@ -336,6 +336,7 @@ def _write(
     made: list[_FunctionExporter],
     programs: list[bytes],
 ) -> None:
+    """Writes a model: its programs, its weights and its description."""
     checkpoint_directory.check_free(target)
     # Written aside, read back, and made visible by one rename, as checkpoints are.
     draft = checkpoint_directory.Draft(target)

@@ -72,6 +72,7 @@ class Draft:
         os.close(self._lock)
 
     def _replace(self) -> None:
+        """Exchanges the draft and the older checkpoint, and removes the latter."""
         try:
             _exchange(self.directory, self.target)
             old = self.directory

@@ -160,6 +160,11 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
 
 
 def _parse_header(path: pathlib.Path, line: bytes) -> Header:
+    """Returns the header in the second line of a manifest.
+
+    Raises:
+        DataLossError: it is malformed, or of another version of the format.
+    """
     found = signed_text.parse_json(path, line)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise signed_text.damage_error(path, "it is not a manifest")
@@ -226,6 +231,7 @@ def _missing_message(directory: pathlib.Path) -> str:
 
 
 def _parse_body(header: Header, body: Any, digest: str) -> Manifest:
+    """Returns the manifest with a body; any exception means that it is malformed."""
     files = {
         _check_file_name(name): File(*_parse_counts(fields))
         for name, fields in body["files"].items()
@@ -265,6 +271,7 @@ def _check_file_name(name: str) -> str:
 
 
 def _parse_entry(key: str, fields: dict[str, Any]) -> Entry:
+    """Returns an entry; any exception means that its fields are malformed."""
     kind = fields["kind"]
     if kind not in _KINDS:
         raise ValueError(f"{key} is of unknown kind {kind!r}")
