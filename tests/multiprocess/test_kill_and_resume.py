@@ -112,10 +112,10 @@ uni.train.Checkpoint(v=v).save({str(tmp_path)!r} + "/c", options=options)
 def test_a_save_that_fails_at_the_end_of_a_program_is_seen(tmp_path):
     code = f"""
 import unisono as uni
-from unisono._src.saving.checkpoint import arrays
+from unisono._src.saving.checkpoint import array_io
 def fail(*_):
     raise OSError(28, "No space left on device")
-arrays.write = fail
+array_io.write = fail
 options = uni.train.CheckpointOptions(enable_async=True)
 checkpoint = uni.train.Checkpoint(v=uni.Variable(1.0))
 checkpoint.save({str(tmp_path)!r} + "/c", options=options)

@@ -1,1 +1,1 @@
-"""State on disk: checkpoints, exported models, ending in order when preempted."""
+"""State on disk: checkpoints, exported models, and an orderly end on preemption."""

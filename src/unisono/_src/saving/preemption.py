@@ -1,9 +1,9 @@
-"""Ending in order when a machine is about to be taken away: save, and ask to go on.
+"""Saving and exiting in order when a machine is about to be taken away.
 
-A worker that is told to end tells the others. All of them settle on one place in the
-program, between two steps, that none has passed; there they save together, and end.
-Nothing but notes is exchanged until then, by a thread, so that a step, an evaluation,
-a compilation or a wait for input goes on undisturbed to its end.
+A worker that is told to end tells the others. All workers agree on a place between two
+steps that none of them has passed; there they save together and exit with a code that
+asks for a restart. A thread exchanges the notes for this, so a step, an evaluation, a
+compilation or a wait for input goes on undisturbed (docs/decisions/0015).
 """
 
 from __future__ import annotations
@@ -30,29 +30,49 @@ from unisono._src.saving.checkpoint.checkpoint import Checkpoint
 from unisono._src.saving.checkpoint.manager import CheckpointManager
 from unisono._src.workers import process_group, worker_notes
 
+# How often the thread looks for a notice.
 _TICK_SECONDS = 0.2
+# How long it waits for the other workers' notes.
 _AGREE_SECONDS = 30.0
+# The attribute of the checkpoint that counts steps; its name is TensorFlow's.
 _RUNS = "checkpointed_runs"
 _log = logging.getLogger("unisono")
-# Tells apart the handlers of a program; the same on all of its workers.
-_numbers = itertools.count()
+# Numbers the handlers of a program, so that their notes stay apart. Every worker makes
+# the same handlers in the same order.
+_handler_numbers = itertools.count()
 _P = ParamSpec("_P")
 _Result = TypeVar("_Result")
 
 
 @dataclasses.dataclass(frozen=True)
 class TerminationConfig:
-    """What the end of a machine looks like, and what to do then.
+    """How a worker learns that its machine will be taken away, and what it does then.
 
     Args:
-        termination_watcher_fn: asked about once a second, by a thread, whether this
-            worker is about to be ended. Without it SIGTERM says so.
+        termination_watcher_fn: a function that returns whether this worker is about to
+            be ended. A thread calls it about once a second. Default: wait for SIGTERM.
         exit_fn: called on every worker after the last save. Default: exit with code 42.
         grace_period: how many seconds lie between the notice and the end. With 0, the
-            default, workers save and exit at once. Otherwise they save at once, go on,
-            and save again and exit shortly before the time is over.
-        save_fn: called on every worker in place of the manager's `save`, with the
+            default, workers save and exit at once. Otherwise they save at once, go on
+            training, and save again and exit shortly before the time is over.
+        save_fn: called on every worker instead of the manager's `save`, with the
             arguments of `save_checkpoint_if_preempted`.
+
+    Raises:
+        ValueError: `grace_period` is negative.
+
+    >>> import signal, tempfile, unisono
+    >>> done = []
+    >>> config = unisono.distribute.experimental.TerminationConfig(
+    ...     save_fn=lambda: done.append("save"), exit_fn=lambda: done.append("exit")
+    ... )
+    >>> handler = unisono.distribute.experimental.PreemptionCheckpointHandler(
+    ...     None, unisono.train.Checkpoint(), tempfile.mkdtemp(), config
+    ... )
+    >>> signal.raise_signal(signal.SIGTERM)
+    >>> handler.run(lambda: done.append("step"))
+    >>> done
+    ['save', 'exit', 'step']
     """
 
     termination_watcher_fn: Callable[[], bool] | None = None
@@ -69,30 +89,34 @@ class TerminationConfig:
 
 
 class PreemptionCheckpointHandler:
-    """Saves on all workers when one of them is told to end, and exits.
+    """Saves and exits on all workers when one of them is told to end.
 
-    When it is made it restores the latest checkpoint, if there is one. From then on
-    SIGTERM no longer ends the process, but is noted; every worker must therefore call
-    `run` for each of its steps. Once a worker has been told to end, all of them save
-    before the same call of `run`, and exit with code 42.
+    The constructor restores the latest checkpoint, if there is one. From then on
+    SIGTERM no longer ends the process. Every worker must therefore call `run` for each
+    of its steps: once a worker has been told to end, all workers save before the same
+    call of `run` and exit with code 42.
 
-    What the function takes from iterators should be taken inside it: elements that are
-    taken before `run` count as used in the checkpoint.
+    The function should take its elements from iterators itself. Elements that are taken
+    before `run` count as used in the checkpoint.
 
     Args:
-        cluster_resolver: that of the strategy; None for one process.
-        checkpoint_or_checkpoint_manager: what to save. It gets an attribute
-            ``checkpointed_runs``, which counts calls of `run`.
-        checkpoint_dir: where, if a checkpoint is given; the newest one is kept.
-        termination_config: how to notice the end, and what to do.
+        cluster_resolver: the cluster resolver of the strategy; None for one process.
+        checkpoint_or_checkpoint_manager: what to save. The checkpoint gets an attribute
+            ``checkpointed_runs``, which counts the calls of `run`.
+        checkpoint_dir: the directory, if a checkpoint is given; only the newest
+            checkpoint is kept there.
+        termination_config: how to notice the end, and what to do then.
 
     Raises:
-        ValueError: there is a checkpoint without a directory.
+        TypeError: neither a checkpoint nor a manager is given.
+        ValueError: a checkpoint is given without a directory.
         RuntimeError: the workers have not joined yet, or this is not the main thread.
 
     >>> import tempfile, unisono
     >>> v = unisono.Variable(0.0)
-    >>> handler = PreemptionCheckpointHandler(None, Checkpoint(v=v), tempfile.mkdtemp())
+    >>> handler = unisono.distribute.experimental.PreemptionCheckpointHandler(
+    ...     None, unisono.train.Checkpoint(v=v), tempfile.mkdtemp()
+    ... )
     >>> while handler.total_run_calls < 3:
     ...     _ = handler.run(v.assign_add, 2.0)
     >>> float(v.numpy())
@@ -107,20 +131,22 @@ class PreemptionCheckpointHandler:
         checkpoint_dir: str | os.PathLike[str] | None = None,
         termination_config: TerminationConfig | None = None,
     ) -> None:
-        self._manager = _manager(checkpoint_or_checkpoint_manager, checkpoint_dir)
+        self._manager = _make_manager(checkpoint_or_checkpoint_manager, checkpoint_dir)
         self._config = termination_config or TerminationConfig()
-        self._group = _joined(cluster_resolver)
-        self._topic = f"preemption {next(_numbers)}"
+        self._group = _check_group(cluster_resolver)
+        self._topic = f"preemption {next(_handler_numbers)}"
         self._noticed_at: float | None = None
         self._changed = threading.Condition()
-        self._passed = 0  # Places between steps that this worker has gone past.
-        self._round = 0  # 0 until the first save; 1 while a grace period lasts.
+        self._passed = 0  # The number of places between steps that are behind us.
+        self._round = 0  # 0 until the first save; 1 during a grace period.
+        # Whether `_passed` has been told to the others, and must not grow before all
+        # have agreed.
         self._is_frozen = False
-        self._place: int | None = None
+        self._stop_at: int | None = None
         self._failure: BaseException | None = None
         self._slowest = self._saved_in = 0.0
-        self._over = threading.Event()
-        self._before: Any = None
+        self._closed = threading.Event()
+        self._former_handler: Any = None
         self._thread: threading.Thread | None = None
         if not hasattr(self._checkpoint, _RUNS):
             setattr(self._checkpoint, _RUNS, 0)
@@ -139,7 +165,24 @@ class PreemptionCheckpointHandler:
 
     @property
     def total_run_calls(self) -> int:
-        """How often `run` has ended, also before the program was started again."""
+        """The number of calls of `run`, including those before a restart.
+
+        >>> import signal, tempfile, unisono
+        >>> experimental = unisono.distribute.experimental
+        >>> checkpoint, directory = unisono.train.Checkpoint(), tempfile.mkdtemp()
+        >>> config = experimental.TerminationConfig(exit_fn=lambda: None)
+        >>> handler = experimental.PreemptionCheckpointHandler(
+        ...     None, checkpoint, directory, config
+        ... )
+        >>> signal.raise_signal(signal.SIGTERM)
+        >>> handler.save_checkpoint_if_preempted()
+        >>> handler = experimental.PreemptionCheckpointHandler(
+        ...     None, unisono.train.Checkpoint(), directory
+        ... )
+        >>> handler.total_run_calls
+        1
+        >>> handler.close()
+        """
         return int(getattr(self._checkpoint, _RUNS))
 
     def run(
@@ -148,15 +191,35 @@ class PreemptionCheckpointHandler:
         *args: _P.args,
         **kwargs: _P.kwargs,
     ) -> _Result:
-        """Call a function, after a save and exit if it is time for that.
+        """Calls a function; saves and exits before it if a worker is about to end.
 
         Args:
-            distributed_train_function: makes one step, on all workers.
-            *args: its arguments.
+            distributed_train_function: a function that makes one step, on all workers.
+            *args: its positional arguments.
             **kwargs: its arguments by name.
 
         Returns:
-            What the function returns.
+            The result of the function.
+
+        Raises:
+            SystemExit: a worker is about to end, and the checkpoint is saved.
+            SaveError: the checkpoint could not be saved.
+            WorkerError: not all workers call `run`.
+
+        >>> import signal, tempfile, unisono
+        >>> directory = tempfile.mkdtemp()
+        >>> handler = unisono.distribute.experimental.PreemptionCheckpointHandler(
+        ...     None, unisono.train.Checkpoint(), directory
+        ... )
+        >>> handler.run(lambda x: 2 * x, 21)
+        42
+        >>> signal.raise_signal(signal.SIGTERM)
+        >>> handler.run(lambda x: 2 * x, 21)
+        Traceback (most recent call last):
+        ...
+        SystemExit: 42
+        >>> unisono.train.latest_checkpoint(directory).endswith("/ckpt-1")
+        True
         """
         self._stop_here((), {})
         begun = time.monotonic()
@@ -165,37 +228,82 @@ class PreemptionCheckpointHandler:
         return result
 
     def save_checkpoint_if_preempted(self, *args: Any, **kwargs: Any) -> None:
-        """Save and exit if a worker has been told to end; in place of `run`.
+        """Saves and exits if a worker is about to end; an alternative to `run`.
 
         Every worker must call it equally often, such as after each step. Each call
         counts in `total_run_calls`.
 
         Args:
-            *args: for the function that saves.
-            **kwargs: the same, by name.
+            *args: arguments for the function that saves.
+            **kwargs: arguments by name for it.
+
+        Raises:
+            SystemExit: a worker is about to end, and the checkpoint is saved.
+            SaveError: the checkpoint could not be saved.
+            WorkerError: not all workers call it.
+
+        >>> import signal, tempfile, unisono
+        >>> directory = tempfile.mkdtemp()
+        >>> handler = unisono.distribute.experimental.PreemptionCheckpointHandler(
+        ...     None, unisono.train.Checkpoint(), directory
+        ... )
+        >>> handler.save_checkpoint_if_preempted()
+        >>> signal.raise_signal(signal.SIGTERM)
+        >>> handler.save_checkpoint_if_preempted(checkpoint_number=7)
+        Traceback (most recent call last):
+        ...
+        SystemExit: 42
+        >>> unisono.train.latest_checkpoint(directory).endswith("/ckpt-7")
+        True
         """
         self._count(time.monotonic())
         self._stop_here(args, kwargs)
 
     @contextlib.contextmanager
     def watch_preemption_scope(self) -> Iterator[None]:
-        """A block, such as an epoch, after which workers save and exit if it is time.
+        """Runs a block, such as an epoch; saves and exits after it if a worker ends.
 
-        Every worker must go through as many of these blocks.
+        Every worker must run equally many of these blocks.
+
+        Raises:
+            SystemExit: a worker is about to end, and the checkpoint is saved.
+            SaveError: the checkpoint could not be saved.
+            WorkerError: not all workers run the block.
+
+        >>> import tempfile, unisono
+        >>> handler = unisono.distribute.experimental.PreemptionCheckpointHandler(
+        ...     None, unisono.train.Checkpoint(), tempfile.mkdtemp()
+        ... )
+        >>> with handler.watch_preemption_scope():
+        ...     pass
+        >>> handler.total_run_calls
+        1
+        >>> handler.close()
         """
         yield
         self.save_checkpoint_if_preempted()
 
     def close(self) -> None:
-        """Give SIGTERM its former meaning, and stop watching."""
-        self._over.set()
+        """Stops watching and gives SIGTERM its former handler.
+
+        >>> import signal, tempfile, unisono
+        >>> before = signal.getsignal(signal.SIGTERM)
+        >>> handler = unisono.distribute.experimental.PreemptionCheckpointHandler(
+        ...     None, unisono.train.Checkpoint(), tempfile.mkdtemp()
+        ... )
+        >>> handler.close()
+        >>> signal.getsignal(signal.SIGTERM) is before
+        True
+        """
+        self._closed.set()
         atexit.unregister(self.close)
         if self._thread is not None:
             self._thread.join(5.0)
-        if self._before is not None:
-            with contextlib.suppress(ValueError):  # Not in the main thread.
-                signal.signal(signal.SIGTERM, self._before)
-            self._before = None
+        if self._former_handler is not None:
+            # Only the main thread may set signal handlers.
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGTERM, self._former_handler)
+            self._former_handler = None
 
     def _count(self, begun: float) -> None:
         setattr(self._checkpoint, _RUNS, self.total_run_calls + 1)
@@ -211,21 +319,22 @@ class PreemptionCheckpointHandler:
                 "A PreemptionCheckpointHandler waits for SIGTERM and must be made in "
                 "the main thread; or give TerminationConfig a termination_watcher_fn."
             )
-        self._before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
+        self._former_handler = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def _on_signal(self, number: int, frame: Any) -> None:
-        # Nothing else: this may run in the middle of anything.
+        # It only notes the time: a signal can come while any lock is held.
         if self._noticed_at is None:
             self._noticed_at = time.monotonic()
 
     def _is_due(self) -> bool:
-        """Whether this worker was told to end, and the time for this save has come."""
+        """Whether this worker was told to end and should save now."""
         if self._noticed_at is None:
             return False
         if self._round == 0:
             return True
-        # Time for the steps until all stop, and for saving.
+        # Two of the slowest steps so far, until all workers have stopped; twice the
+        # time of the last save; and a second to spare.
         needed = 2 * self._slowest + 2 * self._saved_in + 1.0
         return time.monotonic() > self._noticed_at + self._grace - needed
 
@@ -234,25 +343,31 @@ class PreemptionCheckpointHandler:
         return self._config.grace_period or 0.0
 
     def _watch(self) -> None:
-        """The thread: ask, tell the others, and settle with them where to stop."""
+        """Watches for notices and agrees with the others where to stop; a thread."""
         asked_at = 0.0
-        while not self._over.wait(_TICK_SECONDS):
+        while not self._closed.wait(_TICK_SECONDS):
             try:
                 now = time.monotonic()
                 ask = self._config.termination_watcher_fn
                 if ask is not None and now > asked_at + 1.0 and not self._noticed_at:
                     asked_at = now
                     self._noticed_at = now if ask() else None
-                if self._group.size > 1 and not self._is_frozen and self._is_told():
-                    self._settle()
-            except BaseException as error:
+                if (
+                    self._group.size > 1
+                    and not self._is_frozen
+                    and self._share_notice()
+                ):
+                    self._agree_on_place()
+            except BaseException as error:  # The main thread raises it.
                 with self._changed:
                     self._failure = error
                     self._changed.notify_all()
                 return
 
-    def _is_told(self) -> bool:
-        """Whether a worker is to end; if this one is, the others are told."""
+    def _share_notice(self) -> bool:
+        """Whether any worker is about to end; tells the others if this one is."""
+        # Any worker may have the notice, so this looks at all keys instead of waiting
+        # for a note from each.
         client: Any = distributed.global_state.client
         where = f"unisono/{self._topic}/{self._round}/"
         if self._is_due():
@@ -262,22 +377,22 @@ class PreemptionCheckpointHandler:
             return True
         return bool(client.key_value_dir_get(where))
 
-    def _settle(self) -> None:
-        """Agree on the next place that no worker has gone past."""
+    def _agree_on_place(self) -> None:
+        """Agrees with the others on the next place that none of them has passed."""
         with self._changed:
             self._is_frozen = True
             passed = self._passed
         notes = worker_notes.Board(self._group, f"{self._topic}, save {self._round}")
         told = [int(note) for note in notes.post(str(passed), _AGREE_SECONDS)]
         with self._changed:
-            self._place = max(told)
+            self._stop_at = max(told)
             self._changed.notify_all()
 
     # Stopping.
 
     def _stop_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Go past a place between steps, or save there, and exit."""
-        if self._goes_past():
+        """Goes on past a place between steps, or saves there and exits."""
+        if self._goes_on():
             return
         begun = time.monotonic()
         _log.warning(
@@ -289,7 +404,7 @@ class PreemptionCheckpointHandler:
         self._saved_in = time.monotonic() - begun
         if self._round == 0 and self._grace > 0:
             with self._changed:
-                self._round, self._is_frozen, self._place = 1, False, None
+                self._round, self._is_frozen, self._stop_at = 1, False, None
                 self._passed += 1
             return
         self.close()
@@ -300,43 +415,44 @@ class PreemptionCheckpointHandler:
         self._manager.save(*args, **{"check_interval": False, **kwargs})
         self._manager.sync()
 
-    def _goes_past(self) -> bool:
-        """Count a place between steps, unless it is the one to stop at."""
-        if self._over.is_set():
+    def _goes_on(self) -> bool:
+        """Whether to go on past this place between steps, which is then counted."""
+        if self._closed.is_set():
             return True
         if self._group.size == 1:
             if self._failure is not None:
                 raise self._failure
             return not self._is_due()
-        # The thread counts with the lock held: no place is passed that it did not see.
+        # The thread reads `_passed` under the same lock, so no place is passed after
+        # the number has been told.
         with self._changed:
             is_ending = self._is_frozen or self._failure is not None
-            if is_ending and self._passed >= self._settled():
+            if is_ending and self._passed >= self._wait_for_place():
                 return False
             self._passed += 1
             return True
 
-    def _settled(self) -> int:
-        """The place to stop at, when all workers have settled on it."""
+    def _wait_for_place(self) -> int:
+        """Returns the place to stop at, after all workers have agreed on it."""
         self._changed.wait_for(
-            lambda: self._place is not None or self._failure is not None,
+            lambda: self._stop_at is not None or self._failure is not None,
             2 * _AGREE_SECONDS,
         )
         if self._failure is not None:
             raise self._failure
-        if self._place is None:
+        if self._stop_at is None:
             raise errors.WorkerStalledError(
-                "The workers did not settle on a place to save within "
-                f"{2 * _AGREE_SECONDS:g} s, although one of them is to end."
+                "The workers did not agree on a step to save at within "
+                f"{2 * _AGREE_SECONDS:g} s, although one of them is about to end."
             )
-        return self._place
+        return self._stop_at
 
 
 def _exit() -> None:
     sys.exit(options.RESTART_CODE)
 
 
-def _manager(given: Any, directory: Any) -> CheckpointManager:
+def _make_manager(given: Any, directory: Any) -> CheckpointManager:
     if isinstance(given, CheckpointManager):
         return given
     if not isinstance(given, Checkpoint):
@@ -346,14 +462,18 @@ def _manager(given: Any, directory: Any) -> CheckpointManager:
         )
     if directory is None:
         raise ValueError(
-            "A checkpoint was given without checkpoint_dir. Say where to save it, or "
-            "give a CheckpointManager."
+            "A checkpoint was given without checkpoint_dir. Give the directory to save "
+            "it in, or a CheckpointManager."
         )
     return CheckpointManager(given, directory, max_to_keep=1)
 
 
-def _joined(resolver: Any) -> process_group.Group:
-    """The group of this process, which must be the one that the resolver means."""
+def _check_group(resolver: Any) -> process_group.Group:
+    """Returns the group of this process.
+
+    Raises:
+        RuntimeError: the resolver describes another group.
+    """
     group = process_group.current()
     if resolver is None:
         return group

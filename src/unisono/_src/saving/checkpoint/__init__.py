@@ -1,1 +1,1 @@
-"""Checkpoints: finding state in objects, writing it as one unit, putting it back."""
+"""Checkpoints: finding the state of objects, saving it as one unit, restoring it."""

@@ -1,7 +1,7 @@
-"""Arrays to files and back: Orbax writes them, TensorStore reads what is needed.
+"""Writing of arrays with Orbax, and reading of the needed parts with TensorStore.
 
-Arrays are stored uncompressed: weights do not compress, and a file that is as large as
-what it holds cannot unfold into something that fills the memory.
+Arrays are stored uncompressed. Weights hardly compress, and a file that is as large as
+its array cannot expand into something that fills the memory.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from unisono._src.saving.checkpoint import background
 from unisono._src.saving.format import array_store, manifest
 from unisono._src.workers import process_group
 
-# Below this size an array is read to the host and copied from there.
-_LARGE = 1 << 20
+# A smaller array is read whole to the host: its parts are not worth separate reads.
+_LARGE_BYTES = 1 << 20
 
 
 def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
-    """Store arrays under their names in a new directory.
+    """Stores arrays under their names in a new directory.
 
     Raises:
-        OSError: the disk, in words.
+        OSError: the files could not be written.
+        ValueError: TensorStore could not write them.
     """
     directory.mkdir()
     if not arrays:
         return
     if background.Ending.has_begun or process_group.current().size > 1:
-        # Orbax needs threads, and a program that has ended can start none. With
-        # several processes it wants all of them to write.
+        # Orbax needs threads, and a program that is ending can start none. With
+        # several processes Orbax wants all of them to write (docs/decisions/0015).
         array_store.write_all(directory, {k: np.asarray(a) for k, a in arrays.items()})
         return
     import orbax.checkpoint as ocp
@@ -50,16 +51,19 @@ def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
 def read(
     directory: pathlib.Path, wanted: Mapping[str, manifest.Entry], shardings: Any = None
 ) -> dict[str, Any]:
-    """Read some of the stored arrays, each once.
+    """Reads some of the stored arrays.
 
     Args:
-        directory: what `write` made; its files have been verified.
+        directory: a directory that `write` made, with verified files.
         wanted: the entries, by the name of the stored array.
-        shardings: where to put some of the arrays; the others, and small ones, are
-            NumPy arrays.
+        shardings: the shardings of some arrays, by name.
+
+    Returns:
+        The arrays by name: JAX arrays for large ones with a sharding, otherwise NumPy
+        arrays.
 
     Raises:
-        DataLossError: what is stored is not what the entry says.
+        DataLossError: a stored array does not match its entry.
     """
     if not wanted:
         return {}
@@ -67,32 +71,34 @@ def read(
     placed = {
         name: sharding
         for name, sharding in (shardings or {}).items()
-        if wanted[name].nbytes >= _LARGE
+        if wanted[name].nbytes >= _LARGE_BYTES
     }
     pieces = {
-        name: _parts(placed[name], entry.shape) if name in placed else [()]
+        name: _local_parts(placed[name], entry.shape) if name in placed else [()]
         for name, entry in wanted.items()
     }
     read = array_store.read_parts(directory, opened, pieces)
     return {
-        name: _assembled(placed[name], wanted[name].shape, parts)
+        name: _assemble(placed[name], wanted[name].shape, parts)
         if name in placed
         else parts[()]
         for name, parts in read.items()
     }
 
 
-def _parts(sharding: Any, shape: tuple[int, ...]) -> list[Any]:
-    """Which parts of an array the devices of this process hold, each once."""
+def _local_parts(sharding: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Returns the parts of an array that devices of this process hold, each once."""
     held = sharding.addressable_devices_indices_map(shape).values()
-    return list(dict.fromkeys(_key(index) for index in held))
+    return list(dict.fromkeys(_part_key(index) for index in held))
 
 
-def _key(index: Any) -> tuple[Any, ...]:
+def _part_key(index: Any) -> tuple[Any, ...]:
+    # Slices can be hashed from Python 3.12 on only.
     return tuple((s.start, s.stop) for s in index)
 
 
-def _assembled(sharding: Any, shape: tuple[int, ...], parts: Any) -> jax.Array:
+def _assemble(sharding: Any, shape: tuple[int, ...], parts: Any) -> jax.Array:
+    """Returns an array made of the parts that were read, each on its devices."""
     held = sharding.addressable_devices_indices_map(shape)
-    pieces = [jax.device_put(parts[_key(i)], device) for device, i in held.items()]
+    pieces = [jax.device_put(parts[_part_key(i)], device) for device, i in held.items()]
     return jax.make_array_from_single_device_arrays(shape, sharding, pieces)

@@ -1,4 +1,4 @@
-"""Saving while the program goes on: one thread, one checkpoint at a time."""
+"""Saving in a background thread, one checkpoint at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from typing import final
 from unisono._src.foundation import thread_priority
 
 _log = logging.getLogger("unisono")
-# The least that the system gives: what steps leave over, and a little if they do not.
+# The lowest priority of the system: the thread gets the time that steps leave over.
 _NICE = 19
+# Those with a thread that may still run. Weak, so that a checkpoint can be collected.
 _busy: weakref.WeakSet[Background] = weakref.WeakSet()
 
 
@@ -24,8 +25,8 @@ _busy: weakref.WeakSet[Background] = weakref.WeakSet()
 class Background:
     """Runs one job at a time in a thread of its own.
 
-    A job that fails is reported by whatever the program calls next: `start`, `wait`,
-    or the end of the program.
+    The error of a job that fails is raised by the next `start` or `wait`, or at the end
+    of the program.
     """
 
     def __init__(self) -> None:
@@ -34,16 +35,16 @@ class Background:
         self._what = ""
 
     def start(self, job: Callable[[], None], what: str, timeout: float) -> None:
-        """Begin a job, when the one before has ended.
+        """Starts a job after the one before has ended.
 
         Args:
-            job: what to do.
-            what: what it is, for messages.
+            job: the function to call.
+            what: what the job writes, for messages.
             timeout: how many seconds to wait for the job before.
 
         Raises:
-            TimeoutError: it has not ended by then.
-            Exception: it has failed.
+            TimeoutError: the job before has not ended in time.
+            Exception: the job before has failed.
         """
         self.wait(timeout)
 
@@ -51,33 +52,35 @@ class Background:
             thread_priority.yield_to_steps(_NICE)
             try:
                 job()
-            except BaseException as error:
+            except BaseException as error:  # `wait` raises it in another thread.
                 self._error = error
 
         self._what = what
-        # A daemon, because only `_flush` runs early enough at the end of the program:
-        # threads that are joined later can start no helpers of their own.
+        # A daemon, because `_finish_all` must wait for it: when Python itself joins
+        # threads, a save can no longer start the helper threads it needs.
         self._thread = threading.Thread(target=run, name="unisono-save", daemon=True)
         _busy.add(self)
         self._thread.start()
 
     def __del__(self) -> None:
+        # Nobody can call `wait` any more.
         if getattr(self, "_error", None) is not None:
             _log.error("The background save of %s failed: %s", self._what, self._error)
 
     def wait(self, timeout: float) -> None:
-        """Wait for the job that runs, if any.
+        """Waits for the job that runs, if any.
 
         Raises:
-            TimeoutError: it has not ended in time.
-            Exception: it has failed.
+            TimeoutError: the job has not ended in time.
+            Exception: the job has failed.
         """
         if self._thread is not None:
             self._thread.join(timeout)
             if self._thread.is_alive():
                 raise TimeoutError(
                     f"The background save of {self._what} has not ended within "
-                    f"{timeout:g} seconds; the disk may be stuck."
+                    f"{timeout:g} seconds; the disk may be stuck. If it is only slow, "
+                    "give CheckpointOptions a larger wait_seconds."
                 )
             self._thread = None
             _busy.discard(self)
@@ -86,30 +89,36 @@ class Background:
             raise error
 
     def finish(self, timeout: float) -> None:
-        """Wait at the end of the program.
+        """Waits for the job at the end of the program.
 
         Raises:
             TimeoutError: the job has not ended in time.
             Exception: it has failed.
         """
         if sys.version_info >= (3, 12):
-            # Of what the library that writes could not begin.
+            # Orbax leaves coroutines behind that it could start no thread for. The
+            # save is repeated without Orbax.
             warnings.filterwarnings("ignore", ".*never awaited", RuntimeWarning)
         self.wait(timeout)
 
 
 @final
 class Ending:
-    """Whether the program has ended: its threads may go on, no new one may begin."""
+    """Whether the program is ending: threads may go on, but no new one can start.
+
+    Attributes:
+        has_begun: whether the end has begun.
+    """
 
     has_begun = False
 
 
-# How long the end of a program waits for a checkpoint that is being written.
+# How long the end of a program waits for a checkpoint.
 _EXIT_SECONDS = 600.0
 
 
-def _flush() -> None:
+def _finish_all() -> None:
+    """Waits for every background save, then raises the first error."""
     failures: list[Exception] = []
     Ending.has_begun = True
     for background in list(_busy):
@@ -121,7 +130,8 @@ def _flush() -> None:
         raise failures[0]
 
 
-# `atexit` comes after the end of thread pools, which a save still needs. Their module,
-# imported above, has registered its own end before this, and so comes after it.
+# A save needs thread pools. `atexit` runs after these are shut down, so the wait is
+# registered where `concurrent.futures.thread` registers its shutdown. Functions run in
+# reverse order there: that module must be imported, and so registered, before.
 _POOLS = concurrent.futures.thread
-getattr(threading, "_register_atexit", atexit.register)(_flush)
+getattr(threading, "_register_atexit", atexit.register)(_finish_all)

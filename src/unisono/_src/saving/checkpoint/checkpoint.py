@@ -1,4 +1,4 @@
-"""`Checkpoint`: state that is saved and restored as one unit."""
+"""`Checkpoint`: saves and restores the state of objects as one unit."""
 
 from __future__ import annotations
 
@@ -31,16 +31,28 @@ PathLike = str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointOptions:
-    """How to save.
+    """Options of `Checkpoint.save`, `write`, `restore` and `read`.
 
     Args:
-        experimental_io_device: accepted; files are written by the host.
+        experimental_io_device: accepted, no effect; the host writes the files.
         experimental_enable_async_checkpoint: the same as `enable_async`.
-        experimental_write_callbacks: functions called with the path, or without
-            arguments, when the checkpoint is safe.
-        enable_async: return as soon as the values have been looked at, and write in
-            the background. An error is raised by the next `save`, `sync` or `restore`.
-        wait_seconds: how long to wait for a background save before.
+        experimental_write_callbacks: functions to call when the checkpoint is safe on
+            the disk, with its path or without arguments.
+        enable_async: whether `save` and `write` return as soon as they hold the values,
+            and a thread writes the files. The next `save`, `sync` or `restore` raises
+            the error if that fails.
+        wait_seconds: how many seconds to wait for the background save before this one.
+
+    >>> import tempfile, unisono
+    >>> written = []
+    >>> options = unisono.train.CheckpointOptions(
+    ...     experimental_write_callbacks=[written.append], enable_async=True
+    ... )
+    >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
+    >>> path = checkpoint.save(tempfile.mkdtemp() + "/ckpt", options)
+    >>> checkpoint.sync()
+    >>> written == [path]
+    True
     """
 
     experimental_io_device: str | None = None
@@ -49,41 +61,54 @@ class CheckpointOptions:
     enable_async: bool = False
     wait_seconds: float = 600.0
 
-    @property
-    def _is_async(self) -> bool:
-        return self.enable_async or self.experimental_enable_async_checkpoint
-
-    def _call_back(self, path: str) -> None:
-        for call in self.experimental_write_callbacks or ():
-            try:
-                takes_path = bool(inspect.signature(call).parameters)
-            except ValueError:  # Some built-in functions do not say.
-                takes_path = True
-            call(path) if takes_path else call()
-
 
 DEFAULT = CheckpointOptions()
+
+
+def _is_async(options: CheckpointOptions) -> bool:
+    return options.enable_async or options.experimental_enable_async_checkpoint
+
+
+def _call_back(options: CheckpointOptions, path: str) -> None:
+    for call in options.experimental_write_callbacks or ():
+        try:
+            takes_path = bool(inspect.signature(call).parameters)
+        except ValueError:  # Some built-in functions have no signature.
+            takes_path = True
+        call(path) if takes_path else call()
+
+
+# Attributes of a checkpoint that are no state of the program.
 _INTERNAL = frozenset(
-    {"_root", "_save_counter", "_background", "_restoration", state_slots.PENDING}
+    {
+        "_root",
+        "_save_counter",
+        "_background",
+        "_restoration",
+        state_slots.PENDING_ATTRIBUTE,
+    }
 )
 
 
 class Checkpoint(deferred_restore.Noticing):
-    """State below some objects, saved and restored as one unit.
+    """Saves and restores the state of some objects as one unit.
 
-    Objects are variables, optimizers, metrics, dataset iterators, random generators,
-    other checkpoints, objects of your own with such things in their attributes, and
-    lists, tuples and dicts of them; arrays, numbers and strings count as well. Values
-    are restored by name, into whatever strategy the objects live under now; what does
-    not exist yet is restored when it is set as an attribute.
+    The objects can be variables, optimizers, metrics, dataset iterators, random
+    generators, other checkpoints, objects of your own with such things in their
+    attributes, and lists, tuples and dicts of them. Arrays, numbers and strings are
+    saved as well. Values are restored by name, under any strategy. A value whose object
+    does not exist yet is restored when the object is set as an attribute.
 
     Args:
         root: an object whose attributes are saved as if they were the checkpoint's.
-        **kwargs: objects by name; they become attributes.
+        **kwargs: objects by name; they become attributes of the checkpoint.
+
+    Raises:
+        ValueError: an object is of a kind that cannot be saved.
 
     >>> import tempfile, unisono
     >>> v = unisono.Variable([1.0, 2.0])
-    >>> checkpoint = Checkpoint(v=v, epoch=3)
+    >>> checkpoint = unisono.train.Checkpoint(v=v, epoch=3)
     >>> path = checkpoint.save(tempfile.mkdtemp() + "/ckpt")
     >>> path.endswith("/ckpt-1")
     True
@@ -94,6 +119,9 @@ class Checkpoint(deferred_restore.Noticing):
     """
 
     _checkpoint_takes_attributes = True
+
+    # Methods that only this library calls begin with an underscore, because programs
+    # may give their objects any other name.
 
     if TYPE_CHECKING:
         # What was given by name, for type checkers.
@@ -114,23 +142,35 @@ class Checkpoint(deferred_restore.Noticing):
                 )
             setattr(self, name, value)
 
-    def _checkpoint_children(self) -> dict[str, state_slots.Place]:
-        found: dict[str, state_slots.Place] = {}
+    def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
+        """Returns the slots of the objects to save, by name."""
+        found: dict[str, state_slots.StateSlot] = {}
         if self._root is not None:
-            found |= state_slots.children(self._root, state_slots.fixed(self._root))
+            found |= state_slots.child_slots(
+                self._root, state_slots.fixed_slot(self._root)
+            )
         for name, value in vars(self).items():
             is_there = name not in _INTERNAL and value is not None
             if is_there and state_slots.is_state(value):
-                found[name] = state_slots.attribute(self, name)
+                found[name] = state_slots.attribute_slot(self, name)
         if self._save_counter is not None:
-            found["save_counter"] = state_slots.fixed(self._save_counter)
+            found["save_counter"] = state_slots.fixed_slot(self._save_counter)
         return found
 
     @property
     def save_counter(self) -> Variable:
-        """How many times `save` was called; made when it is first needed."""
+        """The variable that counts the calls of `save`.
+
+        It is made when it is first needed, and is saved and restored like the others.
+
+        >>> import tempfile, unisono
+        >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
+        >>> path = checkpoint.save(tempfile.mkdtemp() + "/ckpt")
+        >>> int(checkpoint.save_counter.numpy())
+        1
+        """
         if self._save_counter is None:
-            with snapshot.outside():
+            with snapshot.leave_scopes():
                 self._save_counter = Variable(
                     jnp.zeros((), jnp.int32),
                     trainable=False,
@@ -144,51 +184,73 @@ class Checkpoint(deferred_restore.Noticing):
     def save(
         self, file_prefix: PathLike, options: CheckpointOptions | None = None
     ) -> str:
-        """Save under a number that grows with every save; all workers must call it.
+        """Saves under a number that grows with every save.
 
-        Several workers save together. The chief writes; give all the same path, in a
-        directory that all can see, or each its own, of which the chief's is kept.
+        With several workers every worker must call it. The chief writes. Give all
+        workers the same path, in a directory that all can see. If a worker gives
+        another path, nothing is written there.
 
         Args:
             file_prefix: a path; the checkpoint is the directory ``prefix-number``.
             options: how to save.
 
         Returns:
-            The path of the checkpoint, which `restore` takes.
+            The path of the checkpoint, for `restore`.
 
         Raises:
-            SaveError: it could not be written; older checkpoints are untouched.
+            SaveError: the checkpoint could not be written; older ones are untouched.
             WorkerError: not all workers save, or they save different objects.
+
+        >>> import tempfile, unisono
+        >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
+        >>> prefix = tempfile.mkdtemp() + "/ckpt"
+        >>> [checkpoint.save(prefix).rpartition("/")[2] for _ in range(2)]
+        ['ckpt-1', 'ckpt-2']
         """
         prefix = os.fspath(file_prefix)
-        return self._save(lambda count: f"{prefix}-{count}", options or DEFAULT)
+        return self._save_numbered(
+            lambda count: f"{prefix}-{count}", options or DEFAULT
+        )
 
-    def _save(
+    def _save_numbered(
         self,
         path_of: Callable[[int], str],
         options: CheckpointOptions,
         then: Callable[[], None] | None = None,
     ) -> str:
-        """Count and save; `then` runs when the checkpoint is safe."""
+        """Adds one to the counter and saves; takes the count back if that fails.
+
+        Args:
+            path_of: returns the path of the checkpoint for a count.
+            options: how to save.
+            then: called by the chief when the checkpoint is safe on the disk.
+
+        Returns:
+            The path of the checkpoint.
+        """
         path = path_of(self._count(1))
         try:
             rest = self._write(path, options, is_step=True, then=then)
         except BaseException:
             self._count(-1)
             raise
+        # After the `try`: an error of a callback does not make the checkpoint undone.
         rest()
         return path
 
     def _count(self, change: int) -> int:
         counter = self.save_counter
-        with snapshot.outside():
+        with snapshot.leave_scopes():
             counter.assign_add(change)
             return int(np.asarray(assignment.read(counter)))
 
     def write(
         self, file_prefix: PathLike, options: CheckpointOptions | None = None
     ) -> str:
-        """Save under exactly this path, uncounted; `latest_checkpoint` ignores it.
+        """Saves under exactly this path.
+
+        The save is not counted, and `latest_checkpoint` ignores the checkpoint. With
+        several workers every worker must call it.
 
         Args:
             file_prefix: the path of the checkpoint, a directory.
@@ -198,7 +260,18 @@ class Checkpoint(deferred_restore.Noticing):
             The path.
 
         Raises:
-            SaveError: it could not be written; what was there before is untouched.
+            SaveError: the checkpoint could not be written; an older one under this path
+                is untouched.
+            WorkerError: not all workers save, or they save different objects.
+
+        >>> import tempfile, unisono
+        >>> v = unisono.Variable(1.0)
+        >>> directory = tempfile.mkdtemp()
+        >>> path = unisono.train.Checkpoint(v=v).write(directory + "/best")
+        >>> unisono.train.load_variable(path, "v/.ATTRIBUTES/VARIABLE_VALUE")
+        array(1., dtype=float32)
+        >>> unisono.train.latest_checkpoint(directory) is None
+        True
         """
         path = os.fspath(file_prefix)
         self._write(path, options or DEFAULT, is_step=False)()
@@ -211,112 +284,170 @@ class Checkpoint(deferred_restore.Noticing):
         is_step: bool,
         then: Callable[[], None] | None = None,
     ) -> Callable[[], None]:
-        """Save now, or begin to in the background.
+        """Saves now, or starts to save in the background.
 
         Returns:
-            What is left to do now that the checkpoint is safe; in the background it
-            is done there.
+            A function that calls the callbacks. In the background the thread calls
+            them, and the function does nothing.
         """
         self._wait(options.wait_seconds)
-        target = snapshot.absolute(path)
+        target = snapshot.absolute_path(path)
         meeting = worker_meeting.Meeting("a save of a checkpoint", str(target))
         with meeting.telling():
             if self._restoration is not None:
-                self._restoration.settle()
-            taken = snapshot.take(self, options._is_async, meeting)
+                # Objects that are new since the restore must be saved as restored.
+                self._restoration.restore_new_objects()
+            taken = snapshot.take(self, _is_async(options), meeting)
         late: list[Exception] = []
 
         def tidy() -> None:
             try:
                 (then or (lambda: None))()
-            except Exception as error:  # The checkpoint is there all the same.
+            except Exception as error:
+                # Raised by `finish`: the checkpoint is safe, so the save must not be
+                # reported to the other workers as failed.
                 late.append(error)
 
         def finish() -> None:
             if late:
                 raise late[0]
-            options._call_back(path)
+            _call_back(options, path)
 
         def store() -> None:
             snapshot.store(taken, target, is_step, meeting, tidy)
 
-        def both() -> None:
+        def store_and_finish() -> None:
             store()
             finish()
 
-        if not options._is_async:
+        if not _is_async(options):
             store()
             return finish
-        self._background.start(both, path, options.wait_seconds)
+        self._background.start(store_and_finish, path, options.wait_seconds)
         return lambda: None
 
     def _wait(self, seconds: float) -> None:
         self._background.wait(seconds)
 
     def sync(self) -> None:
-        """Wait for a background save to end; restore what has appeared since.
+        """Waits until a background save has ended.
+
+        Objects that were made since the last `restore` get their values.
 
         Raises:
             SaveError: the background save failed.
-            TimeoutError: it has not ended in time.
+            TimeoutError: it has not ended within ten minutes.
+
+        >>> import tempfile, unisono
+        >>> options = unisono.train.CheckpointOptions(enable_async=True)
+        >>> directory = tempfile.mkdtemp()
+        >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
+        >>> path = checkpoint.save(directory + "/ckpt", options)
+        >>> checkpoint.sync()
+        >>> unisono.train.latest_checkpoint(directory) == path
+        True
         """
         self._wait(DEFAULT.wait_seconds)
         if self._restoration is not None:
-            self._restoration.settle()
+            self._restoration.restore_new_objects()
 
     # Restoring.
 
     def restore(
         self, save_path: PathLike | None, options: CheckpointOptions | None = None
     ) -> status.LoadStatus:
-        """Restore what `save` saved; all workers must call it, with one checkpoint.
+        """Restores a checkpoint that `save` made.
+
+        With several workers every worker must call it, with the same checkpoint.
 
         Args:
-            save_path: what `save` returned, or `latest_checkpoint`; None restores
-                nothing.
-            options: how to wait for a background save before.
+            save_path: the path that `save` or `latest_checkpoint` returned; None
+                restores nothing.
+            options: `wait_seconds` says how long to wait for a background save.
 
         Returns:
-            A status that can be asked whether everything found its place.
+            A status; its `assert_consumed` raises unless every value found its object
+            and every object its value.
 
         Raises:
             NotFoundError: there is no such checkpoint.
-            DataLossError: it is damaged; nothing has been restored.
-            ValueError: a variable has another shape than its value; nothing has been
-                restored; or each of the workers that saved had a value of its own,
-                and there were more or fewer of them.
+            DataLossError: the checkpoint is damaged; nothing has been restored.
+            ValueError: a variable has another shape than its value; or a value differs
+                between the workers that saved, and their number was another one than
+                now. Nothing has been restored.
+            InvalidArgumentError: a variable has another type than its value; nothing
+                has been restored.
             WorkerError: not all workers restore, or they see different checkpoints.
+
+        >>> import tempfile, unisono
+        >>> v = unisono.Variable(1.0)
+        >>> path = unisono.train.Checkpoint(v=v).save(tempfile.mkdtemp() + "/ckpt")
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     w = unisono.Variable(0.0)
+        >>> status = unisono.train.Checkpoint(v=w).restore(path).assert_consumed()
+        >>> float(w.numpy())
+        1.0
         """
+        # The counter must exist before, so that it is restored as well.
         _ = self.save_counter
         return self.read(save_path, options)
 
     def read(
         self, save_path: PathLike | None, options: CheckpointOptions | None = None
     ) -> status.LoadStatus:
-        """Restore what `write` wrote; as `restore`, without a save counter."""
+        """Restores a checkpoint that `write` made.
+
+        It is `restore` without a save counter.
+
+        Args:
+            save_path: the path that `write` returned; None restores nothing.
+            options: `wait_seconds` says how long to wait for a background save.
+
+        Returns:
+            A status, as that of `restore`.
+
+        Raises:
+            NotFoundError: there is no such checkpoint.
+            DataLossError: the checkpoint is damaged; nothing has been restored.
+            ValueError: as for `restore`.
+            InvalidArgumentError: as for `restore`.
+            WorkerError: not all workers restore, or they see different checkpoints.
+
+        >>> import tempfile, unisono
+        >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
+        >>> path = checkpoint.write(tempfile.mkdtemp() + "/best")
+        >>> _ = checkpoint.v.assign(5.0)
+        >>> _ = checkpoint.read(path).assert_consumed()
+        >>> float(checkpoint.v.numpy())
+        1.0
+        """
         self._wait((options or DEFAULT).wait_seconds)
         if save_path is not None and not os.fspath(save_path):
             raise errors.NotFoundError(
                 "The path of the checkpoint is empty. Pass what `save` returned, or "
                 "None to restore nothing."
             )
-        with snapshot.outside():
-            made = self._restored(save_path)
+        with snapshot.leave_scopes():
+            made = self._make_restoration(save_path)
         if made is None:
             return status.InitializationOnlyStatus()
         if self._restoration is not None:
+            # Objects that appear later get their values from the newer checkpoint.
             self._restoration.is_over = True
         self._restoration = made
         return status.CheckpointLoadStatus(made)
 
-    def _restored(self, save_path: PathLike | None) -> restoring.Restoration | None:
+    def _make_restoration(
+        self, save_path: PathLike | None
+    ) -> restoring.Restoration | None:
         meeting = worker_meeting.Meeting("a restore of a checkpoint")
         with meeting.telling():
             made = None
             if save_path is None:
                 restoring.check_same(meeting, None, None)
             else:
-                path = snapshot.absolute(save_path)
+                path = snapshot.absolute_path(save_path)
                 made = restoring.Restoration(path, self, meeting)
         meeting.finish()
         return made

@@ -1,8 +1,8 @@
-"""Objects that wait for attributes: what is restored into them when these are set.
+"""Deferred restores: an attribute gets its saved value when it is set.
 
-Checkpoints and modules notice an attribute being set. An object of another class gets,
-as long as it waits, a subclass of its own class that notices; afterwards it is of its
-own class again.
+Checkpoints and modules notice that an attribute is set. An object of another class is
+given a subclass of its own class that notices, for as long as values wait for it;
+afterwards it has its own class again.
 """
 
 from __future__ import annotations
@@ -15,32 +15,34 @@ from unisono._src.saving.checkpoint import state_slots
 
 
 class Noticing:
-    """An object that notices when an attribute it waits for is set."""
+    """An object that restores an attribute when it is set, if a value waits for it."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        waits = self.__dict__.get(state_slots.PENDING)
+        waits = self.__dict__.get(state_slots.PENDING_ATTRIBUTE)
         if waits and name in waits:
-            waits[name].settle(self, name)
+            waits[name].restore_new_objects(self, name)
 
 
 @functools.lru_cache(maxsize=256)
-def _noticing(cls: Any) -> type:
+def _watching_subclass(cls: Any) -> type:
+    """Returns a subclass that notices attributes and looks like the class itself."""
     fields = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
     return type(cls.__name__, (Noticing, cls), {**fields, "_unisono_class": cls})
 
 
-def _counts_subclasses(cls: type) -> bool:
-    """Whether a class does something when it gets a subclass."""
+def _reacts_to_subclasses(cls: type) -> bool:
+    """Whether a class runs code of its own when it gets a subclass."""
+    # The last class of the order is `object`, which every class inherits from.
     return any("__init_subclass__" in vars(c) for c in cls.__mro__[:-1])
 
 
-def takes(obj: Any, name: str) -> bool:
-    """Whether plain data may be set as an attribute that an object lacks.
+def accepts_attribute(obj: Any, name: str) -> bool:
+    """Whether a restore may set plain data as an attribute that an object lacks.
 
-    The name comes from a file: it must not hide anything of the class.
+    The name comes from a file, so it must not replace a method of the class.
     """
-    is_open = state_slots.is_own(obj) or hasattr(
+    is_open = state_slots.is_user_object(obj) or hasattr(
         type(obj), "_checkpoint_takes_attributes"
     )
     is_public = name.isidentifier() and not name.startswith("_")
@@ -48,7 +50,11 @@ def takes(obj: Any, name: str) -> bool:
 
 
 def watch(obj: Any, name: str, restoration: Any) -> None:
-    """Let `restoration` know when an attribute is set."""
+    """Calls a restoration when an attribute of an object is set.
+
+    Objects that cannot be watched are left alone; the next `save` or `sync` restores
+    their attributes.
+    """
     owner = obj.owner if isinstance(obj, library_hooks.Branch) else obj
     keeper = library_hooks.keeper_of(owner)
     if keeper is not None:
@@ -57,18 +63,18 @@ def watch(obj: Any, name: str, restoration: Any) -> None:
     if isinstance(obj, dict | list | tuple) or not hasattr(obj, "__dict__"):
         return
     if not isinstance(obj, Noticing):
-        if not state_slots.is_own(obj) or _counts_subclasses(type(obj)):
+        if not state_slots.is_user_object(obj) or _reacts_to_subclasses(type(obj)):
             return
         try:
-            obj.__class__ = _noticing(cast(Any, type(obj)))
-        except TypeError:
+            obj.__class__ = _watching_subclass(cast(Any, type(obj)))
+        except TypeError:  # A class with another layout, such as one with slots.
             return
-    obj.__dict__.setdefault(state_slots.PENDING, {})[name] = restoration
+    obj.__dict__.setdefault(state_slots.PENDING_ATTRIBUTE, {})[name] = restoration
 
 
 def unwatch(obj: Any, name: str, restoration: Any) -> None:
-    """The attribute has been restored."""
-    waits = getattr(obj, "__dict__", {}).get(state_slots.PENDING, {})
+    """Stops watching an attribute, which has been restored."""
+    waits = getattr(obj, "__dict__", {}).get(state_slots.PENDING_ATTRIBUTE, {})
     if waits.get(name) is restoration:
         del waits[name]
     if not waits:
@@ -76,8 +82,8 @@ def unwatch(obj: Any, name: str, restoration: Any) -> None:
 
 
 def forget(obj: Any) -> None:
-    """Wait for nothing any more."""
-    if getattr(obj, "__dict__", {}).pop(state_slots.PENDING, None) is None:
+    """Stops watching all attributes of an object and gives it its own class again."""
+    if getattr(obj, "__dict__", {}).pop(state_slots.PENDING_ATTRIBUTE, None) is None:
         return
     before = vars(type(obj)).get("_unisono_class")
     if before is not None:

@@ -1,4 +1,7 @@
-"""The graph of objects below a checkpoint, with keys that no strategy changes."""
+"""The graph of objects below a checkpoint, with keys that are the same everywhere.
+
+The keys are paths of names, as TensorFlow's, so they do not depend on the strategy.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import dataclasses
 from typing import Any, final
 
 from unisono._src.saving.checkpoint import state_slots
-from unisono._src.saving.checkpoint.state_slots import Place
+from unisono._src.saving.checkpoint.state_slots import StateSlot
 from unisono._src.saving.format import manifest
 
 _ATTRIBUTES = {
@@ -26,53 +29,53 @@ class Found:
 
     Attributes:
         obj: the object.
-        place: where its first parent holds it.
-        path: names from the root to it.
-        kind: of its value, None for a node.
-        children: numbers of its children, by name.
+        slot: where its first parent holds it.
+        path: the names from the root to the object.
+        kind: the kind of its value, or None for a node.
+        children: the numbers of its children, by name.
     """
 
     obj: Any
-    place: Place
+    slot: StateSlot
     path: tuple[str, ...]
     kind: str | None
     children: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def key(self) -> str | None:
-        """The key of its value, as TensorFlow would call it."""
+        """The key of its value, the same as TensorFlow's, or None for a node."""
         if self.kind is None:
             return None
-        names = [_escaped(name) for name in self.path]
+        names = [_escape(name) for name in self.path]
         return "/".join([*names, ".ATTRIBUTES", _ATTRIBUTES[self.kind]])
 
     def __str__(self) -> str:
         return ".".join(["(root)", *self.path])
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return name.replace(".", "..").replace("/", ".S")
 
 
 def walk(root: Any) -> list[Found]:
-    """Every object below `root`, nearest first; one that is met twice counts once.
+    """Returns every object below a root, nearest first, each object once.
 
     Plain values have no identity: the same number in two places is two values.
     """
-    found = [Found(root, state_slots.fixed(root), (), state_slots.leaf_kind(root))]
+    found = [Found(root, state_slots.fixed_slot(root), (), state_slots.leaf_kind(root))]
     numbers = {id(root): 0}
     queue = collections.deque(found)
     while queue:
         parent = queue.popleft()
         if parent.kind is not None:
             continue
-        for name, place in state_slots.children(parent.obj, parent.place).items():
-            child = place.get()
+        for name, slot in state_slots.child_slots(parent.obj, parent.slot).items():
+            child = slot.get()
             kind = state_slots.leaf_kind(child)
             known = numbers.get(id(child)) if kind != manifest.PLAIN else None
             if known is None:
                 known = len(found)
-                made = Found(child, place, (*parent.path, name), kind)
+                made = Found(child, slot, (*parent.path, name), kind)
                 found.append(made)
                 queue.append(made)
                 if kind != manifest.PLAIN:

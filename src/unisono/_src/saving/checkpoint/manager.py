@@ -1,4 +1,4 @@
-"""`CheckpointManager`: the newest few checkpoints of a run."""
+"""`CheckpointManager`: keeps the newest checkpoints of a training run."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOpti
 from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
 from unisono._src.state.variables import Variable
 
-_KEPT = "checkpoint.json"
-_HOUR = 3600 * 10**9
+# Lists the checkpoints that `keep_checkpoint_every_n_hours` keeps forever.
+_KEPT_FILE = "checkpoint.json"
+_HOUR_NANOSECONDS = 3600 * 10**9
 
 
 class CheckpointManager:
-    """Saves to a directory and keeps the newest few.
+    """Saves checkpoints in a directory and removes all but the newest.
 
-    With several workers every one makes a manager and calls `save` and
-    `restore_or_initialize`; the chief writes and removes. All must see the directory to
-    restore from it. A worker that may not write there can be given a directory of its
-    own to save to, in which nothing is kept.
+    With several workers every worker makes a manager and calls `save` and
+    `restore_or_initialize`; the chief writes and removes. All workers must see the
+    directory to restore from it. A worker that may not write there can save to a
+    directory of its own, which stays empty.
 
     Args:
-        checkpoint: what to save.
-        directory: where; one manager per directory.
-        max_to_keep: how many to keep; None keeps all.
-        keep_checkpoint_every_n_hours: of those that would be removed, keep one for
-            good whenever this much time lies between it and the last one kept.
+        checkpoint: the checkpoint to save.
+        directory: the directory; it must belong to one manager only.
+        max_to_keep: how many checkpoints to keep; None keeps all.
+        keep_checkpoint_every_n_hours: keep a checkpoint forever, instead of removing
+            it, if it was saved at least this many hours after the last one kept so.
         checkpoint_name: the checkpoints are called ``name-number``.
         step_counter: a variable or number that counts steps.
         checkpoint_interval: save only when this many steps have passed since the last
@@ -45,9 +46,13 @@ class CheckpointManager:
         init_fn: called by `restore_or_initialize` when there is no checkpoint.
         last_checkpoint_step: the step of the last save.
 
+    Raises:
+        ValueError: `max_to_keep` is not positive, `checkpoint_interval` is given
+            without `step_counter`, or `checkpoint_name` is not a plain name.
+
     >>> import tempfile, unisono
-    >>> checkpoint = Checkpoint(v=unisono.Variable(1.0))
-    >>> manager = CheckpointManager(checkpoint, tempfile.mkdtemp(), max_to_keep=2)
+    >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
+    >>> manager = unisono.train.CheckpointManager(checkpoint, tempfile.mkdtemp(), 2)
     >>> for _ in range(3):
     ...     path = manager.save()
     >>> [path.rpartition("/")[2] for path in manager.checkpoints]
@@ -77,7 +82,8 @@ class CheckpointManager:
             )
         if not checkpoint_name or os.sep in checkpoint_name:
             raise ValueError(
-                f"Expected a name for the checkpoints, received {checkpoint_name!r}."
+                "Expected a name without a path separator for `checkpoint_name`, "
+                f"such as 'ckpt', got {checkpoint_name!r}."
             )
         self._checkpoint = checkpoint
         self._directory = os.fspath(directory)
@@ -91,48 +97,65 @@ class CheckpointManager:
 
     @property
     def directory(self) -> str:
-        """Where the checkpoints are."""
+        """The directory of the checkpoints."""
         return self._directory
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """What is saved."""
+        """The checkpoint that the manager saves and restores."""
         return self._checkpoint
 
     @property
     def checkpoint_interval(self) -> int | None:
-        """How many steps lie between saves."""
+        """The least number of steps between two saves, or None."""
         return self._interval
 
     @property
     def checkpoints(self) -> list[str]:
-        """Paths of the checkpoints that are there, oldest first.
+        """The paths of the checkpoints in the directory, oldest first.
 
-        Those kept for good are not among them.
+        Checkpoints that `keep_checkpoint_every_n_hours` keeps forever are left out.
+
+        >>> import tempfile, unisono
+        >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
+        >>> directory = tempfile.mkdtemp()
+        >>> manager = unisono.train.CheckpointManager(checkpoint, directory, 3)
+        >>> paths = [manager.save(checkpoint_number=n) for n in (10, 20)]
+        >>> manager.checkpoints == paths
+        True
         """
-        kept = self._kept()["paths"]
-        return [self._path(p) for p, _ in self._found() if p.name not in kept]
+        kept = self._read_kept()["paths"]
+        return [self._join(p) for p, _ in self._list_own() if p.name not in kept]
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """The newest checkpoint all of whose files are whole, or None.
+        """The path of the newest undamaged checkpoint, or None.
 
-        Damaged ones are passed over with a warning that names the file.
+        A damaged checkpoint is passed over with a warning that names the damaged file.
+
+        >>> import tempfile, unisono
+        >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
+        >>> directory = tempfile.mkdtemp()
+        >>> manager = unisono.train.CheckpointManager(checkpoint, directory, 3)
+        >>> manager.latest_checkpoint is None
+        True
+        >>> manager.save() == manager.latest_checkpoint
+        True
         """
-        found = checkpoint_directory.latest(self._absolute, self._is_ours)
-        return None if found is None else self._path(found)
+        found = checkpoint_directory.find_latest(self._absolute, self._is_ours)
+        return None if found is None else self._join(found)
 
     @property
     def _absolute(self) -> pathlib.Path:
-        return snapshot.absolute(self._directory)
+        return snapshot.absolute_path(self._directory)
 
-    def _path(self, path: pathlib.Path) -> str:
+    def _join(self, path: pathlib.Path) -> str:
         return os.path.join(self._directory, path.name)
 
     def _is_ours(self, path: pathlib.Path) -> bool:
         return re.fullmatch(re.escape(self._name) + r"-\d+", path.name) is not None
 
-    def _found(self) -> list[tuple[pathlib.Path, manifest.Header]]:
+    def _list_own(self) -> list[tuple[pathlib.Path, manifest.Header]]:
         return [
             x for x in checkpoint_directory.steps(self._absolute) if self._is_ours(x[0])
         ]
@@ -145,18 +168,37 @@ class CheckpointManager:
         check_interval: bool = True,
         options: CheckpointOptions | None = None,
     ) -> str | None:
-        """Save, then remove what is too old.
+        """Saves a checkpoint, then removes those that are too old.
+
+        With several workers every worker must call it.
 
         Args:
             checkpoint_number: the number in the name; default `save_counter`.
-            check_interval: whether to save only if `checkpoint_interval` steps passed.
+            check_interval: whether to save only if `checkpoint_interval` steps have
+                passed since the last save.
             options: how to save.
 
         Returns:
-            The path of the new checkpoint, or None if it is not yet time.
+            The path of the new checkpoint, or None if too few steps have passed.
 
         Raises:
-            SaveError: it could not be written; older checkpoints are untouched.
+            SaveError: the checkpoint could not be written; older ones are untouched.
+            WorkerError: not all workers save, or they save different objects.
+
+        >>> import tempfile, unisono
+        >>> step = unisono.Variable(0)
+        >>> manager = unisono.train.CheckpointManager(
+        ...     unisono.train.Checkpoint(step=step),
+        ...     tempfile.mkdtemp(),
+        ...     max_to_keep=3,
+        ...     step_counter=step,
+        ...     checkpoint_interval=10,
+        ... )
+        >>> saved = [
+        ...     manager.save() for _ in range(21) if step.assign_add(1) is not None
+        ... ]
+        >>> [n for n, path in enumerate(saved, 1) if path is not None]
+        [1, 11, 21]
         """
         step = None if self._steps is None else int(np.asarray(self._steps))
         if check_interval and not self._is_time(step):
@@ -167,7 +209,8 @@ class CheckpointManager:
             number = count if given is None else int(np.asarray(given))
             return os.path.join(self._directory, f"{self._name}-{number}")
 
-        path = self._checkpoint._save(
+        # Not a public method: see the comment in `Checkpoint`.
+        path = self._checkpoint._save_numbered(  # noqa: SLF001
             path_of, options or checkpoints.DEFAULT, then=self._tidy
         )
         self._last_step = step
@@ -179,24 +222,49 @@ class CheckpointManager:
         return step >= self._last_step + self._interval
 
     def sync(self) -> None:
-        """Wait for a background save to end.
+        """Waits until a background save has ended.
 
         Raises:
             SaveError: the background save failed.
-            TimeoutError: it has not ended in time.
+            TimeoutError: it has not ended within ten minutes.
+
+        >>> import tempfile, unisono
+        >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
+        >>> directory = tempfile.mkdtemp()
+        >>> manager = unisono.train.CheckpointManager(checkpoint, directory, 3)
+        >>> options = unisono.train.CheckpointOptions(enable_async=True)
+        >>> path = manager.save(options=options)
+        >>> manager.sync()
+        >>> manager.checkpoints == [path]
+        True
         """
         self._checkpoint.sync()
 
     def restore_or_initialize(self) -> str | None:
-        """Restore the newest checkpoint that is whole, or call `init_fn`.
+        """Restores the newest undamaged checkpoint, or calls `init_fn`.
+
+        With several workers every worker must call it.
 
         Returns:
-            The path of the checkpoint, None if there is none.
+            The path of the checkpoint, or None if there is none.
 
         Raises:
             DataLossError: there are checkpoints, and all of them are damaged.
+            ValueError: as for `Checkpoint.restore`.
+            InvalidArgumentError: as for `Checkpoint.restore`.
+            WorkerError: not all workers restore, or they see different checkpoints.
+
+        >>> import tempfile, unisono
+        >>> v = unisono.Variable(1.0)
+        >>> checkpoint, directory = unisono.train.Checkpoint(v=v), tempfile.mkdtemp()
+        >>> manager = unisono.train.CheckpointManager(checkpoint, directory, 3)
+        >>> manager.restore_or_initialize() is None
+        True
+        >>> path, _ = manager.save(), v.assign(7.0)
+        >>> (manager.restore_or_initialize() == path, float(v.numpy()))
+        (True, 1.0)
         """
-        found = self._agreed_latest()
+        found = self._agree_on_latest()
         if found is None:
             self._check_nothing_there()
             if self._init_fn is not None:
@@ -207,8 +275,12 @@ class CheckpointManager:
             self._last_step = int(np.asarray(self._steps))
         return found
 
-    def _agreed_latest(self) -> str | None:
-        """The latest checkpoint that the chief sees; the others take the same."""
+    def _agree_on_latest(self) -> str | None:
+        """Returns the latest checkpoint that the chief sees.
+
+        Files may become visible to workers at different moments, so that each could
+        find another one.
+        """
         meeting = worker_meeting.Meeting("a look for the latest checkpoint")
         with meeting.telling():
             own = self.latest_checkpoint if worker_meeting.is_writer() else None
@@ -228,41 +300,46 @@ class CheckpointManager:
     # Retention.
 
     def _tidy(self) -> None:
-        """Remove the oldest; the newest is safe by now. Only the chief does this."""
+        """Removes checkpoints that are too old; the chief calls it after a save."""
         try:
             if self._most is not None:
                 self._remove_old(self._most)
         except OSError as error:
-            # The new checkpoint is there; too many old ones are no loss.
+            # The new checkpoint is safe, so the save has not failed.
             warnings.warn(
                 f"Old checkpoints in {self._directory} could not be removed: {error}.",
                 stacklevel=2,
             )
 
     def _remove_old(self, most: int) -> None:
-        kept = self._kept()
-        if self._hours and not (self._absolute / _KEPT).exists():
-            self._keep(kept)
-        found = [(p, h) for p, h in self._found() if p.name not in kept["paths"]]
+        """Removes all but the newest checkpoints, or keeps one forever if it is due."""
+        kept = self._read_kept()
+        if self._hours and not (self._absolute / _KEPT_FILE).exists():
+            self._write_kept(kept)
+        found = [(p, h) for p, h in self._list_own() if p.name not in kept["paths"]]
         for path, header in found[:-most]:
-            if self._hours and header.saved_at - self._hours * _HOUR >= kept["time"]:
+            if (
+                self._hours
+                and header.saved_at - self._hours * _HOUR_NANOSECONDS >= kept["time"]
+            ):
                 kept = {"time": header.saved_at, "paths": [*kept["paths"], path.name]}
-                self._keep(kept)
+                self._write_kept(kept)
             else:
                 checkpoint_directory.remove(path)
 
-    def _kept(self) -> dict[str, Any]:
-        """Which checkpoints are kept for good, and when the last of them was saved."""
+    def _read_kept(self) -> dict[str, Any]:
+        """Returns the names of those kept forever, and when the last was saved."""
         try:
-            kept = json.loads((self._absolute / _KEPT).read_text("utf-8"))
+            kept = json.loads((self._absolute / _KEPT_FILE).read_text("utf-8"))
             return {"time": int(kept["time"]), "paths": [str(p) for p in kept["paths"]]}
         except (OSError, ValueError, KeyError, TypeError):
-            # Time counts from the first checkpoint of the directory.
-            oldest = [h.saved_at for _, h in self._found()[:1]]
+            # None is kept so far. Hours count from the oldest checkpoint.
+            oldest = [h.saved_at for _, h in self._list_own()[:1]]
             return {"time": oldest[0] if oldest else 0, "paths": []}
 
-    def _keep(self, kept: dict[str, Any]) -> None:
-        path = self._absolute / _KEPT
+    def _write_kept(self, kept: dict[str, Any]) -> None:
+        path = self._absolute / _KEPT_FILE
+        # Written aside and renamed, so that a killed process leaves no half file.
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(kept), "utf-8")
         checksummed_files.flush_one(fresh)

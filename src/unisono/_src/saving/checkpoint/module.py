@@ -1,4 +1,4 @@
-"""`Module`: an object whose variables can be found, as TensorFlow's ``tf.Module``."""
+"""`Module`: an object that finds its own variables, as TensorFlow's ``tf.Module``."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from unisono._src.state.variables import Variable
 
 
 class Module(deferred_restore.Noticing):
-    """A named object that knows the variables and modules in its attributes.
+    """A named object that finds the variables and modules in its attributes.
 
-    A checkpoint saves its variables, random state and what else can change; numbers
-    and strings in its attributes are its configuration and are left alone.
+    A checkpoint saves its variables, random state and other values that can change.
+    Numbers and strings in its attributes count as configuration and are not saved.
 
     Args:
-        name: default the name of the class in snake case.
+        name: the name; default the name of the class in snake case.
 
     >>> import unisono
-    >>> class Linear(Module):
+    >>> class LinearLayer(unisono.Module):
     ...     def __init__(self):
     ...         super().__init__()
     ...         self.w = unisono.Variable([1.0, 2.0], name="w")
-    >>> [v.name for v in Linear().trainable_variables]
-    ['w:0']
+    >>> layer = LinearLayer()
+    >>> (layer.name, [v.name for v in layer.variables])
+    ('linear_layer', ['w:0'])
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -38,33 +39,64 @@ class Module(deferred_restore.Noticing):
         """The name of the module."""
         return self._name
 
-    def _checkpoint_children(self) -> dict[str, state_slots.Place]:
+    def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
         return {
-            name: state_slots.attribute(self, name)
+            name: state_slots.attribute_slot(self, name)
             for name, value in sorted(vars(self).items())
-            if name != state_slots.PENDING
+            if name != state_slots.PENDING_ATTRIBUTE
             and state_slots.is_state(value)
             and state_slots.leaf_kind(value) != manifest.PLAIN
         }
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """Every variable in its attributes and below, each once."""
+        """Every variable in its attributes and below them, each once.
+
+        >>> import unisono
+        >>> model = unisono.Module()
+        >>> model.layers = [unisono.Module(), unisono.Module()]
+        >>> model.layers[0].w = model.layers[1].w = unisono.Variable(3.0)
+        >>> [float(v.numpy()) for v in model.variables]
+        [3.0]
+        """
         return tuple(x for x in self._below() if isinstance(x, Variable))
 
     @property
     def trainable_variables(self) -> tuple[Variable, ...]:
-        """Those of the variables that optimizers should update."""
+        """The variables that optimizers update.
+
+        >>> import unisono
+        >>> model = unisono.Module()
+        >>> model.w = unisono.Variable(1.0, name="w")
+        >>> model.mean = unisono.Variable(0.0, trainable=False, name="mean")
+        >>> [v.name for v in model.trainable_variables]
+        ['w:0']
+        """
         return tuple(v for v in self.variables if v.trainable)
 
     @property
     def non_trainable_variables(self) -> tuple[Variable, ...]:
-        """The other variables."""
+        """The variables that optimizers do not update.
+
+        >>> import unisono
+        >>> model = unisono.Module()
+        >>> model.w = unisono.Variable(1.0, name="w")
+        >>> model.mean = unisono.Variable(0.0, trainable=False, name="mean")
+        >>> [v.name for v in model.non_trainable_variables]
+        ['mean:0']
+        """
         return tuple(v for v in self.variables if not v.trainable)
 
     @property
     def submodules(self) -> tuple[Module, ...]:
-        """Every module below this one, each once."""
+        """Every module below this one, each once.
+
+        >>> import unisono
+        >>> model = unisono.Module("model")
+        >>> model.layers = {"a": unisono.Module("a"), "b": unisono.Module("b")}
+        >>> [module.name for module in model.submodules]
+        ['a', 'b']
+        """
         return tuple(x for x in self._below() if isinstance(x, Module))
 
     def _below(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Looking into checkpoints without objects to restore."""
+"""Functions that look into checkpoints without objects to restore."""
 
 from __future__ import annotations
 
@@ -17,81 +17,98 @@ PathLike = str | os.PathLike[str]
 def latest_checkpoint(
     checkpoint_dir: PathLike, latest_filename: str | None = None
 ) -> str | None:
-    """The path of the newest checkpoint in a directory that is whole, or None.
+    """Returns the path of the newest undamaged checkpoint in a directory, or None.
 
-    It looks at the disk: checkpoints are ordered by when they were saved, and every
-    file is checked. A damaged one is passed over with a warning that names the file.
+    Checkpoints are ordered by when they were saved, and every file is verified. A
+    damaged checkpoint is passed over with a warning that names the damaged file.
 
     Args:
         checkpoint_dir: the directory.
-        latest_filename: accepted; there is no file that says which is the latest.
+        latest_filename: accepted, no effect; no file records which is the latest.
+
+    >>> import tempfile, unisono
+    >>> directory = tempfile.mkdtemp()
+    >>> unisono.train.latest_checkpoint(directory) is None
+    True
+    >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable(1.0))
+    >>> paths = [checkpoint.save(directory + "/ckpt") for _ in range(2)]
+    >>> unisono.train.latest_checkpoint(directory) == paths[-1]
+    True
     """
-    found = checkpoint_directory.latest(snapshot.absolute(checkpoint_dir))
+    found = checkpoint_directory.find_latest(snapshot.absolute_path(checkpoint_dir))
     if found is None:
         return None
     return os.path.join(os.fspath(checkpoint_dir), found.name)
 
 
-def _found(path: PathLike) -> pathlib.Path:
-    """The checkpoint of a path, which may be that of a directory of checkpoints."""
-    where = snapshot.absolute(path)
+def _find_checkpoint(path: PathLike) -> pathlib.Path:
+    """Returns a checkpoint: the path itself, or the latest one in that directory."""
+    where = snapshot.absolute_path(path)
     if where.is_dir() and not (where / manifest.NAME).exists():
-        return checkpoint_directory.latest(where) or where
+        return checkpoint_directory.find_latest(where) or where
     return where
 
 
 def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
-    """Key and shape of everything in a checkpoint, in the order of keys.
+    """Returns key and shape of every value in a checkpoint, in the order of keys.
 
     Args:
-        ckpt_dir_or_file: a checkpoint, or a directory whose latest one is meant.
+        ckpt_dir_or_file: a checkpoint, or a directory, whose latest checkpoint is used.
 
     Raises:
-        NotFoundError: there is none.
-        DataLossError: it is damaged.
+        NotFoundError: there is no checkpoint.
+        DataLossError: the checkpoint is damaged.
 
     >>> import tempfile, unisono
     >>> v = unisono.Variable([1.0, 2.0])
     >>> path = unisono.train.Checkpoint(v=v).write(tempfile.mkdtemp() + "/c")
-    >>> list_variables(path)
+    >>> unisono.train.list_variables(path)
     [('_CHECKPOINTABLE_OBJECT_GRAPH', []), ('v/.ATTRIBUTES/VARIABLE_VALUE', [2])]
     """
-    found = manifest.read(_found(ckpt_dir_or_file))
+    found = manifest.read(_find_checkpoint(ckpt_dir_or_file))
     listed = [(key, list(entry.shape)) for key, entry in found.entries.items()]
     return sorted([(graph.OBJECT_GRAPH, []), *listed])
 
 
 def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
-    """One value of a checkpoint: a NumPy array, or the plain data it is.
+    """Returns one value of a checkpoint: a NumPy array, a random key or plain data.
 
     Args:
-        ckpt_dir_or_file: a checkpoint, or a directory whose latest one is meant.
-        name: its key, as `list_variables` gives it.
+        ckpt_dir_or_file: a checkpoint, or a directory, whose latest checkpoint is used.
+        name: the key of the value, as `list_variables` gives it.
 
     Raises:
-        NotFoundError: there is no such checkpoint, or no such key in it.
-        DataLossError: it is damaged.
+        NotFoundError: there is no such checkpoint, or it has no such key.
+        DataLossError: the checkpoint is damaged.
+
+    >>> import tempfile, unisono
+    >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable([1.0, 2.0]), epoch=3)
+    >>> path = checkpoint.save(tempfile.mkdtemp() + "/ckpt")
+    >>> unisono.train.load_variable(path, "v/.ATTRIBUTES/VARIABLE_VALUE")
+    array([1., 2.], dtype=float32)
+    >>> unisono.train.load_variable(path, "epoch/.ATTRIBUTES/PYTHON_VALUE")
+    3
     """
-    path = _found(ckpt_dir_or_file)
+    path = _find_checkpoint(ckpt_dir_or_file)
     found = checksummed_files.read_verified(path)
     if name == graph.OBJECT_GRAPH:
         return [{"children": n.children, "key": n.key} for n in found.nodes]
     entry = found.entries.get(name)
     if entry is None:
         raise errors.NotFoundError(
-            f"Key {name} not found in checkpoint {path}; it has "
+            f"Key {name} not found in checkpoint {path}; its keys are "
             f"{', '.join(sorted(found.entries)) or 'none'}."
         )
     return load_entry(path, entry)
 
 
 def load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
-    """The value of an entry of a verified checkpoint."""
+    """Returns the value of an entry of a verified checkpoint."""
     if not entry.has_array:
         return entry.data()
     wanted = {entry.file: entry} if entry.file else {}
     read = array_io.read(path / manifest.ARRAYS, wanted)
-    return restore_values.array_of(entry, read.get(entry.file))
+    return restore_values.to_array(entry, read.get(entry.file))
 
 
 publish("unisono.train", latest_checkpoint, list_variables, load_variable)

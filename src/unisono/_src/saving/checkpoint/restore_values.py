@@ -1,4 +1,4 @@
-"""One value of a checkpoint back into the object that it came from, or its like."""
+"""Restoring one value of a checkpoint to an object."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.foundation.options import VariableAggregation
 from unisono._src.saving.checkpoint import state_slots
-from unisono._src.saving.checkpoint.state_slots import Place
+from unisono._src.saving.checkpoint.state_slots import StateSlot
 from unisono._src.saving.format import array_types, manifest, plain_data
 from unisono._src.saving.format.manifest import Entry
 from unisono._src.state import frames
@@ -22,7 +22,7 @@ from unisono._src.workers import process_group
 
 
 def fits(entry: Entry, obj: Any) -> bool:
-    """Whether an object, or the place of one, can take a value of a checkpoint."""
+    """Whether an object is of a kind that can take a value of a checkpoint."""
     if entry.kind == manifest.STATE:
         return state_slots.leaf_kind(obj) == manifest.STATE
     if entry.kind == manifest.PLAIN:
@@ -34,12 +34,12 @@ def fits(entry: Entry, obj: Any) -> bool:
 
 
 def check(key: str, entry: Entry, obj: Any) -> None:
-    """Raise if a value cannot be taken.
+    """Raises if an object cannot take the value of an entry.
 
     Raises:
-        ValueError: a variable has another shape; or each of the workers that saved had
-            a value of its own, and there were more or fewer of them.
-        InvalidArgumentError: it has another type.
+        ValueError: a variable has another shape; or the value differs between the
+            workers that saved, and their number was another one than now.
+        InvalidArgumentError: a variable has another type.
     """
     if entry.is_by_worker:
         _check_workers(key, len(entry.value))
@@ -67,6 +67,7 @@ def check(key: str, entry: Entry, obj: Any) -> None:
 
 
 def _check_workers(key: str, count: int) -> None:
+    """Raises unless there are as many workers now as have saved."""
     here = process_group.current().size
     if here != count:
         raise ValueError(
@@ -80,7 +81,7 @@ def _check_workers(key: str, count: int) -> None:
 
 
 def _own_data(entry: Entry) -> Any:
-    """Plain data or state of an entry; this worker's, if each has its own."""
+    """Returns the plain data or state of an entry that belongs to this worker."""
     found = entry.data()
     if not entry.is_by_worker:
         return found
@@ -88,16 +89,17 @@ def _own_data(entry: Entry) -> Any:
     return found[index if index < len(found) else 0]
 
 
-def reading_place(entry: Entry, obj: Any) -> Any:
-    """The sharding with which to read an array, None to read it to the host.
+def choose_sharding(entry: Entry, obj: Any) -> Any:
+    """Returns the sharding with which to read an array, or None to read to the host.
 
-    A split array is read by each device in its part. One that every device holds is
-    read once, by the first of them, and copied from there.
+    Each device of a split array reads its own part. An array that every device holds is
+    read once, to the first device, and copied from there.
     """
     if not entry.file or entry.kind == manifest.KEY or frames.frame().is_compiled:
         return None
     if isinstance(obj, Variable):
         sharding = obj._cell.sharding
+        # A stacked variable holds one value per replica; the file holds one in all.
         if obj._cell.is_stacked or obj._index is not None:
             return None
     elif isinstance(obj, jax.Array) and obj.shape == entry.shape:
@@ -112,27 +114,32 @@ def reading_place(entry: Entry, obj: Any) -> Any:
     return jax.sharding.SingleDeviceSharding(device)
 
 
-def give(entry: Entry, place: Place, array: Any) -> None:
-    """Give a value to what is at a place.
+def give(entry: Entry, slot: StateSlot, array: Any) -> None:
+    """Sets the object in a slot to a value of a checkpoint.
 
     Args:
-        entry: what the checkpoint says about it.
-        place: where the object is.
+        entry: the entry of the value.
+        slot: the slot of the object.
         array: the array that was read; None for other values and empty arrays.
     """
-    obj = place.get()
+    obj = slot.get()
     if entry.kind == manifest.STATE:
-        source = state_slots.stateful(obj)
+        source = state_slots.as_stateful(obj)
         assert source is not None
         source.take(_own_data(entry))
     elif entry.kind == manifest.PLAIN:
-        _give_plain(_own_data(entry), obj, place)
+        _give_plain(_own_data(entry), obj, slot)
     else:
-        _give_array(array_of(entry, array), obj, place)
+        _give_array(to_array(entry, array), obj, slot)
 
 
-def array_of(entry: Entry, array: Any) -> Any:
-    """The array of an entry, from what was read; None if it has no elements."""
+def to_array(entry: Entry, array: Any) -> Any:
+    """Returns the array or random key of an entry.
+
+    Args:
+        entry: the entry.
+        array: the array that was read; None if the entry has no elements.
+    """
     if array is None:
         array = np.zeros(entry.shape, array_types.parse(entry.dtype))
     if entry.kind == manifest.KEY:
@@ -140,7 +147,10 @@ def array_of(entry: Entry, array: Any) -> Any:
     return array
 
 
-def _give_plain(value: Any, obj: Any, place: Place) -> None:
+def _give_plain(value: Any, obj: Any, slot: StateSlot) -> None:
+    """Changes a list or dict to a value, or replaces any other object by it."""
+    # Lists and dicts are changed in place, because the program may hold them elsewhere.
+    # An empty one in the checkpoint says nothing about variables that are there now.
     if type(obj) is type(value) is list:
         if value or plain_data.is_plain(obj):
             obj[:] = value
@@ -149,20 +159,21 @@ def _give_plain(value: Any, obj: Any, place: Place) -> None:
             obj.clear()
             obj.update(value)
     else:
-        place.put(value)
+        slot.put(value)
 
 
-def _give_array(array: Any, obj: Any, place: Place) -> None:
+def _give_array(array: Any, obj: Any, slot: StateSlot) -> None:
+    """Assigns an array to a variable or NumPy array, or replaces the object by it."""
     if isinstance(obj, Variable):
         assign(obj, array)
     elif isinstance(obj, library_hooks.Held):
         obj.assign(array)
     elif isinstance(obj, jax.Array):
-        place.put(_like(array, obj))
+        slot.put(_put_like(array, obj))
     elif isinstance(obj, np.ndarray) and _is_same_kind(obj, array):
         obj[...] = array
     else:
-        place.put(array)
+        slot.put(array)
 
 
 def _is_same_kind(old: np.ndarray, new: Any) -> bool:
@@ -170,7 +181,7 @@ def _is_same_kind(old: np.ndarray, new: Any) -> bool:
     return is_same and old.flags.writeable
 
 
-def _like(array: Any, old: jax.Array) -> jax.Array:
+def _put_like(array: Any, old: jax.Array) -> jax.Array:
     if array.shape == old.shape and not collectives.is_key(array):
         placed: jax.Array = jax.device_put(array, old.sharding)
         return placed
@@ -178,10 +189,10 @@ def _like(array: Any, old: jax.Array) -> jax.Array:
 
 
 def assign(variable: Variable, value: Any) -> None:
-    """Set a variable, whatever its kind, as TensorFlow restores it.
+    """Sets a variable of any kind as TensorFlow restores it.
 
-    Every copy gets the value; a sync-on-read sum is divided among its copies. In a
-    program that is being made the value takes the place of the initial one.
+    Every copy gets the value; a sync-on-read sum is divided among its copies. While a
+    function is traced the value replaces the initial one.
     """
     cell = variable._cell
     if cell.array is None and frames.frame().is_compiled:
@@ -194,7 +205,8 @@ def assign(variable: Variable, value: Any) -> None:
         if cell.policy is Policy.ON_READ or variable._index is not None:
             variable.assign(value, read_value=False)
         else:
-            # On its way to the devices of the cell it need not stop at another one.
+            # A NumPy array goes to the devices of the cell directly, not by way of the
+            # default device.
             is_placed = cell.sharding is not None
             frames.EAGER.set_whole(cell, value if is_placed else jnp.asarray(value))
     finally:

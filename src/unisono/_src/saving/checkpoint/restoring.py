@@ -1,4 +1,4 @@
-"""Putting a checkpoint back: matching objects by name, now or when they appear."""
+"""Restoring a checkpoint: objects are matched by name, now or when they appear."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unisono._src.saving.checkpoint import (
     state_slots,
     worker_meeting,
 )
-from unisono._src.saving.checkpoint.state_slots import Place
+from unisono._src.saving.checkpoint.state_slots import StateSlot
 from unisono._src.saving.format import checksummed_files, manifest
 from unisono._src.state import frames
 
@@ -27,15 +27,15 @@ _log = logging.getLogger("unisono")
 
 @final
 class _Owner(NamedTuple):
-    """An object of the program and where it is held."""
+    """An object of the program and the slot in which its parent holds it."""
 
     obj: Any
-    place: Place
+    slot: StateSlot
 
 
 @final
 class _Gap(NamedTuple):
-    """A name below an object, and the node of the checkpoint that belongs there."""
+    """A name below an object, and the number of the saved node that belongs there."""
 
     owner: _Owner
     name: str
@@ -44,22 +44,33 @@ class _Gap(NamedTuple):
 
 @final
 class _Match(NamedTuple):
-    """A value of the checkpoint and the place of the object that takes it."""
+    """A value of the checkpoint and the slot of the object that it is restored to."""
 
     key: str
     entry: manifest.Entry
-    place: Place
+    slot: StateSlot
     gap: _Gap
 
 
 @final
 class Restoration:
-    """One checkpoint on its way back into objects.
+    """The restore of one checkpoint, which goes on as objects appear.
 
     Args:
-        path: of a committed checkpoint.
+        path: the path of a committed checkpoint.
         root: the object whose children are restored.
-        meeting: of the workers that restore together.
+        meeting: the meeting of the workers that restore together.
+
+    Attributes:
+        is_over: whether nothing more is restored: it failed, or the program has
+            restored another checkpoint since.
+        is_partial_fine: whether values that no object has taken are expected.
+        bound: the restored objects, by the number of their node.
+        given: references to the objects that have got a value, by id.
+        plain: the plain values that were restored: id of the owner, and name.
+        kept: the owners of plain values, kept alive so that no other object gets
+            their id.
+        gaps: the names that the checkpoint has and the objects lack so far.
 
     Raises:
         WorkerMismatchError: the workers restore different checkpoints.
@@ -72,6 +83,7 @@ class Restoration:
     def __init__(
         self, path: pathlib.Path, root: Any, meeting: worker_meeting.Meeting
     ) -> None:
+        # Over until it has begun, so that `__del__` is silent if this fails.
         self.is_over = True
         self.path = path
         self.root = root
@@ -84,24 +96,31 @@ class Restoration:
         self.plain: set[tuple[int, str]] = set()
         self.kept: list[Any] = []
         self.gaps: list[_Gap] = []
-        here = state_slots.fixed(root)
+        here = state_slots.fixed_slot(root)
         try:
             self._bind(here, _Gap(_Owner(None, here), "", 0))
-            # What was made on the way, such as the state of an optimizer.
-            self.settle()
+            # Restoring can make new objects, such as the state of an optimizer.
+            self.restore_new_objects()
         except BaseException:
             self.is_over = True
             raise
 
     # Matching.
 
-    def _bind(self, place: Place, gap: _Gap) -> bool:
-        """Restore a node and all below it into what is at a place, if that fits."""
+    def _bind(self, slot: StateSlot, gap: _Gap) -> bool:
+        """Restores a node and all below it to the object in a slot.
+
+        All matches are collected before the first value changes, so that a mismatch
+        leaves every object as it was.
+
+        Returns:
+            Whether the object can take the node.
+        """
         matches: list[_Match] = []
         missing: list[_Gap] = []
         bound: dict[int, Any] = {}
         seen: set[tuple[int, int]] = set()
-        queue = collections.deque([(place, gap)])
+        queue = collections.deque([(slot, gap)])
         while queue:
             where, at = queue.popleft()
             obj = where.get()
@@ -110,9 +129,10 @@ class Restoration:
                 continue
             bound.setdefault(at.number, obj)
             node = self.manifest.nodes[at.number]
+            # Graphs may have cycles.
             if node.key is None and (id(obj), at.number) not in seen:
                 seen.add((id(obj), at.number))
-                queue.extend(self._below(_Owner(obj, where), node, missing))
+                queue.extend(self._match_children(_Owner(obj, where), node, missing))
         if not bound:
             return False
         self._apply(matches)
@@ -122,26 +142,29 @@ class Restoration:
             deferred_restore.watch(left.owner.obj, left.name, self)
         return True
 
-    def _below(
-        self, owner: _Owner, node: manifest.Node, missing: list[_Gap]
-    ) -> Iterator[tuple[Place, _Gap]]:
-        """The places below an object that belong to the children of a node."""
+    def _match_children(
+        self, owner: _Owner, node: manifest.ObjectNode, missing: list[_Gap]
+    ) -> Iterator[tuple[StateSlot, _Gap]]:
+        """Yields the slots below an object that belong to the children of a node.
+
+        Children without a slot are added to `missing`.
+        """
         deferred_restore.forget(owner.obj)
         keeper = library_hooks.keeper_of(owner.obj)
         if keeper is not None:
             keeper.prepare(owner.obj)
-        known = state_slots.children(owner.obj, owner.place)
+        known = state_slots.child_slots(owner.obj, owner.slot)
         for name, number in node.children.items():
             gap = _Gap(owner, name, number)
-            place = known.get(name) or self._new_place(owner.obj, name, number)
-            if place is None:
+            slot = known.get(name) or self._new_slot(owner.obj, name, number)
+            if slot is None:
                 missing.append(gap)
             else:
-                yield place, gap
+                yield slot, gap
 
-    def _visit(self, place: Place, gap: _Gap, matches: list[_Match]) -> bool:
-        """Whether what is at a place can take a node; notes its value."""
-        key, obj = self.manifest.nodes[gap.number].key, place.get()
+    def _visit(self, slot: StateSlot, gap: _Gap, matches: list[_Match]) -> bool:
+        """Whether the object in a slot can take a node; adds its value to `matches`."""
+        key, obj = self.manifest.nodes[gap.number].key, slot.get()
         if key is None:
             is_container = isinstance(obj, dict | list)
             is_node = state_slots.is_state(obj) and state_slots.leaf_kind(obj) is None
@@ -149,11 +172,14 @@ class Restoration:
         entry = self.manifest.entries[key]
         if not restore_values.fits(entry, obj):
             return False
-        matches.append(_Match(key, entry, place, gap))
+        matches.append(_Match(key, entry, slot, gap))
         return True
 
-    def _new_place(self, obj: Any, name: str, at: int) -> Place | None:
-        """Where a value may be put that the object has no place for yet."""
+    def _new_slot(self, obj: Any, name: str, at: int) -> StateSlot | None:
+        """Returns a slot for a value that an object lacks, or None if it must wait.
+
+        Plain values and arrays can be set at once; a variable is the program's to make.
+        """
         key = self.manifest.nodes[at].key
         if key is None or self.manifest.entries[key].kind not in (
             manifest.PLAIN,
@@ -162,48 +188,48 @@ class Restoration:
         ):
             return None
         if type(obj) is dict:
-            return Place(lambda: None, lambda value: obj.__setitem__(name, value))
-        if deferred_restore.takes(obj, name):
-            return state_slots.attribute(obj, name)
+            return StateSlot(lambda: None, lambda value: obj.__setitem__(name, value))
+        if deferred_restore.accepts_attribute(obj, name):
+            return state_slots.attribute_slot(obj, name)
         return None
 
     # Values.
 
     def _apply(self, matches: list[_Match]) -> None:
-        """Read every array that is needed, check all, then change all."""
+        """Checks every match, reads every array, then changes every object."""
         for match in matches:
-            restore_values.check(match.key, match.entry, match.place.get())
+            restore_values.check(match.key, match.entry, match.slot.get())
         wanted = {m.entry.file: m.entry for m in matches if m.entry.file}
         if wanted:
             self._check_unchanged()
         shardings = {
             m.entry.file: where
             for m in matches
-            if (where := restore_values.reading_place(m.entry, m.place.get()))
+            if (where := restore_values.choose_sharding(m.entry, m.slot.get()))
             is not None
         }
         read = array_io.read(self.path / manifest.ARRAYS, wanted, shardings)
-        # What can refuse its state comes first: then nothing else has changed.
+        # `set_state` of a program's object can fail. It comes first, so that nothing
+        # else has changed by then.
         matches.sort(key=lambda m: m.entry.kind != manifest.STATE)
         with frames.LOCK:
             for match in matches:
-                restore_values.give(
-                    match.entry, match.place, read.get(match.entry.file)
-                )
+                restore_values.give(match.entry, match.slot, read.get(match.entry.file))
         for match in matches:
-            self._note(match)
+            self._record(match)
 
-    def _note(self, match: _Match) -> None:
+    def _record(self, match: _Match) -> None:
         if match.entry.kind == manifest.PLAIN:
-            # As it is now: a tuple has become another one.
-            owner = match.gap.owner.place.get()
+            # From its slot, because a tuple has been replaced by a new one.
+            owner = match.gap.owner.slot.get()
             self.plain.add((id(owner), match.gap.name))
             self.kept.append(owner)
         else:
-            obj = match.place.get()
-            self.given[id(obj)] = _reference(obj)
+            obj = match.slot.get()
+            self.given[id(obj)] = _make_reference(obj)
 
     def _check_unchanged(self) -> None:
+        """Raises if the checkpoint is no longer the one that was verified."""
         try:
             found = manifest.read(self.path)
         except errors.NotFoundError:
@@ -215,32 +241,37 @@ class Restoration:
                 "it. Make the objects earlier, or keep more checkpoints."
             )
 
-    # What comes later.
+    # Objects that appear later.
 
-    def settle(self, owner: Any = None, name: str | None = None) -> None:
-        """Restore objects that have appeared: all of them, or one attribute."""
+    def restore_new_objects(self, owner: Any = None, name: str | None = None) -> None:
+        """Restores the objects that have appeared since.
+
+        Args:
+            owner: the object whose attribute was set; None for every object.
+            name: the name of the attribute.
+        """
         for gap in list(self.gaps):
-            obj, place = gap.owner
+            obj, slot = gap.owner
             is_meant = owner is None or (obj is owner and gap.name == name)
             if self.is_over or obj is None or not is_meant:
                 continue
-            held = state_slots.children(obj, place).get(gap.name)
+            held = state_slots.child_slots(obj, slot).get(gap.name)
             if held is None:
                 continue
             try:
                 is_filled = self._bind(held, gap)
             except BaseException:
-                # Reported once; later saves are not to fail because of it.
+                # The error is raised once; later saves must not fail because of it.
                 self._close(gap)
                 raise
             if is_filled:
                 self._close(gap)
 
     def look_again(self, owner: Any) -> None:
-        """Restore what an object of a library has got, and wait for the rest."""
+        """Restores what a library's object has got since, and watches for the rest."""
         if self.is_over:
             return
-        self.settle()
+        self.restore_new_objects()
         for gap in self.gaps:
             if getattr(gap.owner.obj, "owner", gap.owner.obj) is owner:
                 deferred_restore.watch(gap.owner.obj, gap.name, self)
@@ -251,21 +282,22 @@ class Restoration:
 
     # Questions.
 
-    def unresolved(self) -> list[str]:
-        """Values of the checkpoint that no object has taken."""
-        names = _paths(self.manifest.nodes)
+    def find_unresolved(self) -> list[str]:
+        """Returns the names of the values that no object has taken."""
+        names = _name_nodes(self.manifest.nodes)
         return [
             names.get(number, f"node {number}")
             for number, node in enumerate(self.manifest.nodes)
             if node.key is not None and number not in self.bound
         ]
 
-    def unmatched(self) -> list[Any]:
-        """Objects with values that the checkpoint did not have."""
+    def find_unmatched(self) -> list[Any]:
+        """Returns the objects that the checkpoint has no value for."""
         found = graph.walk(self.root)
         left = []
         for parent in found:
-            is_given = not state_slots.is_own(parent.obj)
+            # Plain data in a program's own object may be new; that is no mismatch.
+            is_given = not state_slots.is_user_object(parent.obj)
             for name, number in parent.children.items():
                 child = found[number]
                 if child.kind == manifest.PLAIN:
@@ -276,13 +308,14 @@ class Restoration:
         return left
 
     def _was_given(self, obj: Any) -> bool:
+        # An id can be used again after its object is gone, hence the second test.
         known = self.given.get(id(obj))
         return known is not None and known() is obj
 
     def __del__(self) -> None:
         if getattr(self, "is_over", True) or self.is_partial_fine:
             return
-        left = self.unresolved()
+        left = self.find_unresolved()
         if left:
             _log.warning(
                 "The checkpoint %s was restored in part: %s. Call expect_partial() on "
@@ -297,7 +330,7 @@ def check_same(
     path: pathlib.Path | None,
     found: manifest.Manifest | None,
 ) -> None:
-    """Raise unless all workers restore one and the same checkpoint, or nothing."""
+    """Raises unless all workers restore the same checkpoint, or all restore nothing."""
     mark = "nothing" if found is None else f"{path} ({found.digest[:16]})"
     own = "nothing" if found is None else found.digest
     meeting.check_same(
@@ -308,16 +341,16 @@ def check_same(
     )
 
 
-def _reference(obj: Any) -> Callable[[], Any]:
-    """A way back to an object that does not keep it, if it can be had."""
+def _make_reference(obj: Any) -> Callable[[], Any]:
+    """Returns a weak reference to an object, or a strong one if it has no weak ones."""
     try:
         return weakref.ref(obj)
     except TypeError:
         return lambda: obj
 
 
-def _paths(nodes: tuple[manifest.Node, ...]) -> dict[int, str]:
-    """The shortest name of every node."""
+def _name_nodes(nodes: tuple[manifest.ObjectNode, ...]) -> dict[int, str]:
+    """Returns the shortest path of names to every node."""
     names = {0: "(root)"}
     queue = collections.deque([0])
     while queue:

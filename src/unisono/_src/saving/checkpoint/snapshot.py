@@ -1,4 +1,4 @@
-"""All state below an object at one moment, and its way to the disk."""
+"""Snapshots of all state below an object, and how they are written to the disk."""
 
 from __future__ import annotations
 
@@ -36,32 +36,35 @@ from unisono._src.state import assignment, frames
 from unisono._src.state.variables import Variable
 from unisono._src.values import collectives
 
-# What the files of a checkpoint take beyond its arrays.
-_MARGIN = 1 << 20
+# The disk space that the files of a checkpoint take in addition to its values.
+_MARGIN_BYTES = 1 << 20
 
 
 @final
 @dataclasses.dataclass
 class Snapshot:
-    """State at one moment; nothing that happens afterwards changes it.
+    """State at one moment; later steps do not change it.
 
     Attributes:
-        nodes: the object graph.
-        entries: what there is, by key.
-        arrays: the arrays, by the names that entries give them.
+        nodes: the graph of objects.
+        entries: the values, by key.
+        arrays: the arrays, by the names that the entries give them.
     """
 
-    nodes: tuple[manifest.Node, ...]
+    nodes: tuple[manifest.ObjectNode, ...]
     entries: dict[str, Entry]
     arrays: dict[str, Any]
 
 
 @contextlib.contextmanager
-def outside() -> Iterator[None]:
-    """Run a block as code outside every scope: variables are seen as a whole.
+def leave_scopes() -> Iterator[None]:
+    """Runs a block as if it were outside every scope and replica.
+
+    Inside a replica a variable would be that replica's copy; a checkpoint needs the
+    whole variable.
 
     Raises:
-        RuntimeError: a program is being made.
+        RuntimeError: a `unisono.function` is being traced.
     """
     if frames.frame().is_compiled:
         raise RuntimeError(
@@ -78,44 +81,48 @@ def outside() -> Iterator[None]:
 def take(
     root: Any, is_detached: bool, meeting: worker_meeting.Meeting | None = None
 ) -> Snapshot:
-    """Look at all state below `root`.
+    """Returns a snapshot of all state below an object.
 
-    Variables' arrays are not copied: a step that would update one of them in place
-    makes itself a copy first.
+    The arrays of variables are not copied. A step that would update such an array in
+    place copies it first.
 
     Args:
-        root: an object.
-        is_detached: whether the program goes on while the snapshot is written, so that
-            arrays which it can change or delete must be copied now.
-        meeting: of the workers that do so together. A variable that is aggregated
-            when it is read is read by all of them.
+        root: the object.
+        is_detached: whether the program goes on while the snapshot is written. Arrays
+            that the program can change or delete are then copied now.
+        meeting: the meeting of the workers that save together, or None. All of them
+            read the variables that are aggregated on reading.
 
     Raises:
         WorkerMismatchError: the workers have different objects below `root`.
     """
     entries: dict[str, Entry] = {}
     stored: dict[str, Any] = {}
-    with outside(), frames.LOCK:
+    # A step in another thread would donate, and so delete, the arrays that are read
+    # here; the lock keeps it out. It is not held while workers talk, which takes long.
+    with leave_scopes(), frames.LOCK:
         found = graph.walk(root)
     if meeting is not None and meeting.is_joint:
-        _check_alike(found, meeting)
-    with outside(), frames.LOCK:
+        _check_same_objects(found, meeting)
+    with leave_scopes(), frames.LOCK:
         for item in found:
             if item.key is not None:
                 name = f"a{len(stored)}"
-                entry, array = _value(item, name, is_detached)
+                entry, array = _make_entry(item, name, is_detached)
                 entries[item.key] = entry
                 if entry.file:
                     stored[name] = array
     if meeting is not None and meeting.is_joint:
         marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
-        entries |= _differing(entries, marks, meeting)
-    nodes = tuple(manifest.Node(item.children, item.key) for item in found)
+        entries |= _entries_by_worker(entries, marks, meeting)
+    nodes = tuple(manifest.ObjectNode(item.children, item.key) for item in found)
     return Snapshot(nodes, entries, stored)
 
 
-def _check_alike(found: list[graph.Found], meeting: worker_meeting.Meeting) -> None:
-    """Raise unless all workers have objects of the same names in the same order."""
+def _check_same_objects(
+    found: list[graph.Found], meeting: worker_meeting.Meeting
+) -> None:
+    """Raises unless all workers have objects of the same names in the same order."""
     keys = [item.key for item in found if item.key is not None]
     every = [text.split("\n") for text in meeting.gather("\n".join(keys))]
     for worker, theirs in enumerate(every):
@@ -123,30 +130,30 @@ def _check_alike(found: list[graph.Found], meeting: worker_meeting.Meeting) -> N
             one, two = set(every[0]) - set(theirs), set(theirs) - set(every[0])
             raise errors.WorkerMismatchError(
                 f"The workers save different objects. Worker 0 alone has "
-                f"{_some(one)}, worker {worker} alone has {_some(two)}. Give the "
-                "checkpoint the same objects, in the same order, on every worker.",
+                f"{_show_some(one)}, worker {worker} alone has {_show_some(two)}. Give "
+                "the checkpoint the same objects, in the same order, on every worker.",
                 worker,
             )
 
 
-def _some(keys: set[str]) -> str:
+def _show_some(keys: set[str]) -> str:
     shown = ", ".join(sorted(keys)[:5]) or "nothing"
     return shown + (" …" if len(keys) > 5 else "")
 
 
-def _differing(
+def _entries_by_worker(
     entries: dict[str, Entry], marks: dict[Any, Any], meeting: worker_meeting.Meeting
 ) -> dict[str, Entry]:
-    """Entries for plain data and state of which each worker has its own.
+    """Returns entries for the plain data and states that differ between workers.
 
     Args:
-        entries: those of this worker.
-        marks: by key, what of a state counts, if not all of it; such a state is common
-            to all workers, and the chief's is taken.
-        meeting: of the workers.
+        entries: the entries of this worker.
+        marks: for some keys a function that returns the part of a state which must be
+            the same on all workers. The chief's state is saved for them.
+        meeting: the meeting of the workers.
 
     Raises:
-        WorkerMismatchError: a common state is not the same.
+        WorkerMismatchError: such a part differs between workers.
     """
     own = {
         k: e.value if marks.get(k) is None else marks[k](e.data())
@@ -171,11 +178,12 @@ def _differing(
     }
 
 
-def _value(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]:
+def _make_entry(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]:
+    """Returns the entry of an object, and its array if it has one."""
     if item.kind == manifest.PLAIN:
         return Entry(item.kind, value=plain_data.encode(item.obj, str(item))), None
     if item.kind == manifest.STATE:
-        source = state_slots.stateful(item.obj)
+        source = state_slots.as_stateful(item.obj)
         assert source is not None
         what = f"The state of {item} ({type(item.obj).__name__})"
         return Entry(item.kind, value=plain_data.encode(source.give(), what)), None
@@ -207,28 +215,29 @@ def store(
     meeting: worker_meeting.Meeting,
     then: Callable[[], None],
 ) -> None:
-    """Write a snapshot aside, flush and check it, and make it visible in one step.
+    """Writes, flushes and checks a snapshot, and makes it visible in one step.
 
-    The chief does; the others wait until it has.
+    The chief writes; the other workers wait for it.
 
     Args:
-        snapshot: what to write.
+        snapshot: the state to write.
         target: the path of the checkpoint.
-        is_step: whether it counts as the latest of its directory.
-        meeting: of the workers that save; it ends here.
-        then: what the chief does when the checkpoint is safe.
+        is_step: whether the checkpoint can be the latest of its directory.
+        meeting: the meeting of the workers that save; it ends here.
+        then: called by the chief when the checkpoint is safe.
 
     Raises:
-        SaveError: it could not be written. What was there before is untouched.
+        SaveError: the checkpoint could not be written; an older one is untouched.
     """
     try:
         if not worker_meeting.is_writer():
             _wait_for_writer(target, meeting)
             return
         try:
-            _store_surely(snapshot, target, is_step)
+            _store_with_retry(snapshot, target, is_step)
             then()
         except BaseException as error:
+            # The error of the chief matters more than one of telling the others.
             with contextlib.suppress(errors.WorkerError):
                 meeting.from_chief(str(error) or type(error).__name__)
             raise
@@ -239,27 +248,35 @@ def store(
 
 def _wait_for_writer(target: pathlib.Path, meeting: worker_meeting.Meeting) -> None:
     if str(target) != meeting.details[0]:
-        # Programs that give each worker a directory expect to find, or remove, theirs.
+        # A program that gives each worker a directory of its own, as TensorFlow's
+        # tutorial does, expects the directory to exist: it removes it afterwards.
         target.parent.mkdir(parents=True, exist_ok=True)
     failure = meeting.from_chief("")
     if failure:
         raise errors.SaveError(f"The chief, worker 0, could not save: {failure}")
 
 
-def _store_surely(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+def _store_with_retry(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    """Writes a snapshot, a second time if the program has begun to end meanwhile.
+
+    Raises:
+        SaveError: it could not be written.
+    """
     try:
         _store(snapshot, target, is_step)
     except Exception as error:
         if not background.Ending.has_begun:
-            raise explained(target, error) from error
-        # The end of the program took the threads away; it can be done without them.
+            raise to_save_error(target, error) from error
+        # A program that is ending can start no threads, which Orbax needs. From now
+        # on `array_io.write` does without Orbax.
         try:
             _store(snapshot, target, is_step)
         except Exception as again:
-            raise explained(target, again) from again
+            raise to_save_error(target, again) from again
 
 
 def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
+    """Writes a snapshot to a draft and commits it."""
     checkpoint_directory.check_free(target)
     if target.parent.is_dir():
         checkpoint_directory.sweep(target.parent)
@@ -267,7 +284,7 @@ def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
     try:
         number = target.name.rpartition("-")[2]
         header = manifest.Header(
-            checkpoint_directory.next_time(target.parent),
+            checkpoint_directory.next_save_time(target.parent),
             is_step,
             int(number) if number.isdecimal() else None,
         )
@@ -279,12 +296,14 @@ def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
 
 
 def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -> None:
-    """Write a snapshot to a directory, flush it and check what was written."""
+    """Writes a snapshot to a directory, flushes the files and checks them."""
     _check_space(directory, snapshot)
     where = directory / manifest.ARRAYS
     array_io.write(where, snapshot.arrays)
     checksummed_files.flush(where)
-    array_store.open_all(where, _by_file(snapshot.entries))
+    # Reading back finds arrays that were written wrongly while the old checkpoint is
+    # still there.
+    array_store.open_all(where, _index_by_file(snapshot.entries))
     sums = checksummed_files.checksums(directory)
     made = manifest.Manifest(header, snapshot.nodes, snapshot.entries, sums)
     manifest.write(directory, made)
@@ -292,12 +311,12 @@ def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -
     checksummed_files.flush_one(directory)
 
 
-def _by_file(entries: dict[str, Entry]) -> dict[str, Entry]:
+def _index_by_file(entries: dict[str, Entry]) -> dict[str, Entry]:
     return {e.file: e for e in entries.values() if e.file}
 
 
 def _check_space(directory: pathlib.Path, snapshot: Snapshot) -> None:
-    needed = _MARGIN + sum(e.nbytes for e in snapshot.entries.values())
+    needed = _MARGIN_BYTES + sum(e.nbytes for e in snapshot.entries.values())
     free = shutil.disk_usage(directory).free
     if free < needed:
         raise OSError(
@@ -305,8 +324,8 @@ def _check_space(directory: pathlib.Path, snapshot: Snapshot) -> None:
         )
 
 
-def explained(target: pathlib.Path, error: Exception) -> errors.SaveError:
-    """An error in the terms of whoever wanted to save."""
+def to_save_error(target: pathlib.Path, error: Exception) -> errors.SaveError:
+    """Returns a `SaveError` that explains in the user's terms why a save failed."""
     if isinstance(error, errors.SaveError):
         return error
     text = str(error)
@@ -316,7 +335,7 @@ def explained(target: pathlib.Path, error: Exception) -> errors.SaveError:
         text = f"{error.strerror} ({error.filename or target.parent})"
     elif not target.parent.is_dir():
         text = f"the directory {target.parent} is gone"
-    # What a library says may go on for pages.
+    # Messages of TensorStore can be pages long.
     text = " ".join(text.split())[:300].rstrip(".")
     made = errors.SaveError(
         f"The checkpoint {target} could not be written: {text}. Checkpoints that are "
@@ -326,6 +345,6 @@ def explained(target: pathlib.Path, error: Exception) -> errors.SaveError:
     return made
 
 
-def absolute(path: str | os.PathLike[str]) -> pathlib.Path:
-    """A path that does not depend on the current directory."""
+def absolute_path(path: str | os.PathLike[str]) -> pathlib.Path:
+    """Returns a path that does not depend on the current directory."""
     return pathlib.Path(os.path.abspath(os.fspath(path)))

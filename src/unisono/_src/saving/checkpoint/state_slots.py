@@ -1,8 +1,8 @@
-"""What of an object is state: the values it holds and the objects below it.
+"""The state of an object: the values it holds and the objects below it.
 
-An object is seen as a *node* with named children, or as a *leaf* with a value of its
-own. A `Place` is where a parent holds a child, so that a value which cannot be changed
-itself (a number, a tuple) can be replaced there.
+An object is a *node* with named children, or a *leaf* with a value of its own. A
+`StateSlot` is where a parent holds a child. Values that cannot be changed themselves,
+such as numbers and tuples, are replaced in their slot.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from unisono._src.foundation import library_hooks
 from unisono._src.saving.format import array_types, manifest, plain_data
 from unisono._src.state.variables import Variable
 
-# Where an object keeps what will be restored into attributes that it lacks so far.
-PENDING = "_unisono_pending"
+# The attribute in which an object holds the restorations of attributes it lacks so far.
+PENDING_ATTRIBUTE = "_unisono_pending"
 
+# The attributes of objects of these packages, and of the standard library, are not
+# looked into.
 _LIBRARIES = frozenset(
     {
         "absl", "etils", "flax", "grain", "greenlet", "jax", "jaxlib", "keras",
@@ -32,7 +34,7 @@ _LIBRARIES = frozenset(
         "typer", "unisono",
     }
 )  # fmt: skip
-_NEVER = (
+_NEVER_STATE = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType,
     type, enum.Enum, np.dtype,
 )  # fmt: skip
@@ -40,54 +42,62 @@ _NEVER = (
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """Where a parent holds a child."""
+class StateSlot:
+    """The place where a parent holds a child.
+
+    Attributes:
+        get: returns the child.
+        put: replaces the child.
+    """
 
     get: Callable[[], Any]
     put: Callable[[Any], None]
 
 
-def attribute(owner: Any, name: str) -> Place:
-    """The place of an attribute."""
+def attribute_slot(owner: Any, name: str) -> StateSlot:
+    """Returns the slot of an attribute."""
 
     def put(value: Any) -> None:
         try:
             setattr(owner, name, value)
-        except AttributeError:  # A frozen dataclass is restored all the same.
+        except AttributeError:  # A frozen dataclass refuses `setattr`.
             object.__setattr__(owner, name, value)
 
-    return Place(lambda: vars(owner).get(name), put)
+    return StateSlot(lambda: vars(owner).get(name), put)
 
 
-def _item(owner: Any, key: Any) -> Place:
-    return Place(lambda: owner[key], lambda value: owner.__setitem__(key, value))
+def _item_slot(owner: Any, key: Any) -> StateSlot:
+    return StateSlot(lambda: owner[key], lambda value: owner.__setitem__(key, value))
 
 
-def _tuple_item(place: Place, index: int) -> Place:
+def _tuple_item_slot(slot: StateSlot, index: int) -> StateSlot:
     def put(value: Any) -> None:
-        old = place.get()
+        # A tuple cannot be changed, so a new one goes into the slot of the old one.
+        old = slot.get()
         parts = (*old[:index], value, *old[index + 1 :])
-        place.put(type(old)(*parts) if hasattr(old, "_fields") else tuple(parts))
+        slot.put(type(old)(*parts) if hasattr(old, "_fields") else tuple(parts))
 
-    return Place(lambda: place.get()[index], put)
+    return StateSlot(lambda: slot.get()[index], put)
 
 
-def fixed(value: Any) -> Place:
-    """The place of something that is never replaced."""
+def fixed_slot(value: Any) -> StateSlot:
+    """Returns the slot of an object that is never replaced."""
 
     def put(_: Any) -> None:
-        raise TypeError(f"{value!r} cannot be replaced.")
+        raise TypeError(
+            f"{value!r} cannot be replaced by a restored value; make it a variable."
+        )
 
-    return Place(lambda: value, put)
+    return StateSlot(lambda: value, put)
 
 
 @final
 class Stateful:
-    """An object whose state is plain data that it gives and takes.
+    """The functions of an object that return and set its state as plain data.
 
     Args:
         give: returns the state.
-        take: sets it.
+        take: sets the state.
     """
 
     def __init__(self, give: Callable[[], Any], take: Callable[[Any], None]) -> None:
@@ -95,8 +105,8 @@ class Stateful:
         self.take = take
 
 
-def stateful(obj: Any) -> Stateful | None:
-    """How to save and restore an object as plain data, if it can be done."""
+def as_stateful(obj: Any) -> Stateful | None:
+    """Returns how to get and set an object's state as plain data, or None."""
     if isinstance(obj, np.random.Generator):
         source: Any = obj.bit_generator
         return Stateful(
@@ -104,21 +114,21 @@ def stateful(obj: Any) -> Stateful | None:
         )
     if isinstance(obj, random.Random):
         return Stateful(obj.getstate, obj.setstate)
-    if isinstance(obj, _NEVER):
+    if isinstance(obj, _NEVER_STATE):
         return None
     give, take = getattr(obj, "get_state", None), getattr(obj, "set_state", None)
     return Stateful(give, take) if callable(give) and callable(take) else None
 
 
 def is_array(obj: Any) -> bool:
-    """Whether an object is an array that can be stored."""
+    """Whether an object is an array that a checkpoint can store."""
     if isinstance(obj, jax.Array):
         return True
     return isinstance(obj, np.ndarray) and array_types.is_known(obj.dtype)
 
 
 def leaf_kind(obj: Any) -> str | None:
-    """The kind of value that an object has of its own, or None for a node."""
+    """Returns the kind of an object's own value, or None for a node."""
     if isinstance(obj, Variable | library_hooks.Held):
         return manifest.VARIABLE
     if is_array(obj):
@@ -130,12 +140,12 @@ def leaf_kind(obj: Any) -> str | None:
     found = library_hooks.kept(obj)
     if found is not None:
         return manifest.VARIABLE if isinstance(found, library_hooks.Held) else None
-    return manifest.STATE if stateful(obj) is not None else None
+    return manifest.STATE if as_stateful(obj) is not None else None
 
 
 def is_state(obj: Any) -> bool:
-    """Whether an attribute holds something that belongs in a checkpoint."""
-    if isinstance(obj, _NEVER):
+    """Whether an object belongs in a checkpoint."""
+    if isinstance(obj, _NEVER_STATE):
         return False
     return leaf_kind(obj) is not None or _is_node(obj)
 
@@ -145,34 +155,42 @@ def _is_node(obj: Any) -> bool:
         return True
     if hasattr(type(obj), "_checkpoint_children"):
         return True
-    return library_hooks.kept(obj) is not None or is_own(obj)
+    return library_hooks.kept(obj) is not None or is_user_object(obj)
 
 
-def is_own(obj: Any) -> bool:
-    """Whether an object is of a class of the program, not of a library."""
+def is_user_object(obj: Any) -> bool:
+    """Whether the class of an object is the program's own, not a library's."""
     package = type(obj).__module__.partition(".")[0]
     is_library = package in sys.stdlib_module_names and package != "__main__"
     return hasattr(obj, "__dict__") and not (is_library or package in _LIBRARIES)
 
 
-def children(obj: Any, place: Place) -> dict[str, Place]:
-    """The children of a node, by name.
+def child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
+    """Returns the slots of a node's children, by name.
+
+    Args:
+        obj: the node.
+        slot: the slot of the node itself, in which a tuple is replaced.
 
     Raises:
-        TypeError: a dict with keys that are neither strings nor integers.
-        ValueError: two keys with one name.
+        TypeError: a dict has keys that are neither strings nor integers.
+        ValueError: two keys of a dict, such as 1 and "1", have the same name.
     """
-    return {name: _seen(p) for name, p in _children(obj, place).items()}
+    return {
+        name: _replace_library_variable(p)
+        for name, p in _list_child_slots(obj, slot).items()
+    }
 
 
-def _seen(place: Place) -> Place:
-    """The place; of a library's variable, that of what stands for it here."""
-    found = library_hooks.kept(place.get())
-    return fixed(found) if isinstance(found, library_hooks.Held) else place
+def _replace_library_variable(slot: StateSlot) -> StateSlot:
+    """Returns a slot; for a library's variable, one with its `Held` wrapper."""
+    found = library_hooks.kept(slot.get())
+    return fixed_slot(found) if isinstance(found, library_hooks.Held) else slot
 
 
-def _children(obj: Any, place: Place) -> dict[str, Place]:
-    named: dict[str, Place] = {}
+def _list_child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
+    """Returns the slots of a node's children, those of library variables unchanged."""
+    named: dict[str, StateSlot] = {}
     if isinstance(obj, dict):
         for key in obj:
             if type(key) not in (str, int):
@@ -184,33 +202,39 @@ def _children(obj: Any, place: Place) -> dict[str, Place]:
                 raise ValueError(
                     f"A dict in a checkpoint has two keys with the name {str(key)!r}."
                 )
-            named[str(key)] = _item(obj, key)
+            named[str(key)] = _item_slot(obj, key)
     elif isinstance(obj, list):
-        named = {str(i): _item(obj, i) for i in range(len(obj))}
+        named = {str(i): _item_slot(obj, i) for i in range(len(obj))}
     elif isinstance(obj, tuple):
-        named = {str(i): _tuple_item(place, i) for i in range(len(obj))}
+        named = {str(i): _tuple_item_slot(slot, i) for i in range(len(obj))}
     elif hasattr(type(obj), "_checkpoint_children"):
-        return _given_children(obj._checkpoint_children())
+        # A protocol between the rooms. It is private, because the public attributes of
+        # such objects are named by programs.
+        return _as_slots(obj._checkpoint_children())  # noqa: SLF001
     elif isinstance(below := library_hooks.kept(obj), dict):
-        return _given_children(below)
-    elif is_own(obj):
-        named = {name: attribute(obj, name) for name in vars(obj) if name != PENDING}
-        return {k: p for k, p in named.items() if _is_kept(k, p.get())}
+        return _as_slots(below)
+    elif is_user_object(obj):
+        named = {
+            name: attribute_slot(obj, name)
+            for name in vars(obj)
+            if name != PENDING_ATTRIBUTE
+        }
+        return {k: p for k, p in named.items() if _is_state_attribute(k, p.get())}
     return {k: p for k, p in named.items() if is_state(p.get())}
 
 
-def _is_kept(name: str, value: Any) -> bool:
+def _is_state_attribute(name: str, value: Any) -> bool:
     """Whether an attribute of a program's own object is state.
 
-    Numbers and the like under a private name are the object's own affair.
+    Plain data in a private attribute is not: it may be a cache or a setting.
     """
     if value is None or not is_state(value):
         return False
     return not name.startswith("_") or leaf_kind(value) != manifest.PLAIN
 
 
-def _given_children(given: dict[str, Any]) -> dict[str, Place]:
+def _as_slots(given: dict[str, Any]) -> dict[str, StateSlot]:
     return {
-        name: child if isinstance(child, Place) else fixed(child)
+        name: child if isinstance(child, StateSlot) else fixed_slot(child)
         for name, child in given.items()
     }

@@ -1,4 +1,4 @@
-"""What became of a restore: TensorFlow's status objects."""
+"""The status objects that a restore returns, as TensorFlow's."""
 
 from __future__ import annotations
 
@@ -11,56 +11,68 @@ _NOTHING = "No checkpoint specified (save_path=None); nothing is being restored.
 
 
 class LoadStatus(abc.ABC):
-    """What `Checkpoint.restore` and `Checkpoint.read` return."""
+    """The result of `Checkpoint.restore` and `Checkpoint.read`."""
 
     @abc.abstractmethod
     def assert_consumed(self) -> LoadStatus:
-        """Raise unless every value was restored, and every object got one.
+        """Raises unless every value was restored and every object got a value.
 
         Raises:
-            AssertionError: names what is left.
+            AssertionError: something is left; the message names it.
         """
 
     @abc.abstractmethod
     def assert_existing_objects_matched(self) -> LoadStatus:
-        """Raise unless every object that exists now was restored.
+        """Raises unless every object that exists now was restored.
 
         Raises:
-            AssertionError: names what was not.
+            AssertionError: an object was not restored; the message names it.
         """
 
     @abc.abstractmethod
     def assert_nontrivial_match(self) -> LoadStatus:
-        """Raise unless something was restored.
+        """Raises unless something was restored.
 
         Raises:
-            AssertionError: nothing was.
+            AssertionError: nothing was restored.
         """
 
     @abc.abstractmethod
     def expect_partial(self) -> LoadStatus:
-        """Say that values which nobody takes are no cause for a warning."""
+        """Suppresses the warning about values that no object has taken."""
 
     def initialize_or_restore(self, session: Any = None) -> None:
-        """Do nothing: values were restored at once."""
+        """Does nothing, because values are restored at once."""
         return None
 
     def run_restore_ops(self, session: Any = None) -> None:
-        """Do nothing: values were restored at once."""
+        """Does nothing, because values are restored at once."""
         return None
 
 
 @final
 class CheckpointLoadStatus(LoadStatus):
-    """The status of a checkpoint that was read."""
+    """The status of the restore of a checkpoint.
+
+    >>> import tempfile, unisono
+    >>> v, w = unisono.Variable(1.0), unisono.Variable(2.0)
+    >>> path = unisono.train.Checkpoint(v=v, w=w).write(tempfile.mkdtemp() + "/both")
+    >>> status = unisono.train.Checkpoint(v=v).read(path).expect_partial()
+    >>> status.assert_existing_objects_matched() is status
+    True
+    >>> status.assert_consumed()
+    Traceback (most recent call last):
+    ...
+    AssertionError: Unresolved object in checkpoint (root).w: ...
+    """
 
     def __init__(self, restoration: Restoration) -> None:
         self._restoration = restoration
 
     def assert_consumed(self) -> CheckpointLoadStatus:
-        """Raise unless every value was restored, and every object got one."""
-        self._restoration.settle()
-        left = self._restoration.unresolved()
+        """Raises unless every value was restored and every object got a value."""
+        self._restoration.restore_new_objects()
+        left = self._restoration.find_unresolved()
         if left:
             shown = ", ".join(left[:10])
             raise AssertionError(
@@ -70,9 +82,9 @@ class CheckpointLoadStatus(LoadStatus):
         return self.assert_existing_objects_matched()
 
     def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
-        """Raise unless every object that exists now was restored."""
-        self._restoration.settle()
-        left = self._restoration.unmatched()
+        """Raises unless every object that exists now was restored."""
+        self._restoration.restore_new_objects()
+        left = self._restoration.find_unmatched()
         if left:
             raise AssertionError(
                 f"Found {len(left)} Python objects that were not bound to checkpointed "
@@ -82,8 +94,8 @@ class CheckpointLoadStatus(LoadStatus):
         return self
 
     def assert_nontrivial_match(self) -> CheckpointLoadStatus:
-        """Raise unless something below the checkpoint was restored."""
-        self._restoration.settle()
+        """Raises unless something below the checkpoint was restored."""
+        self._restoration.restore_new_objects()
         if not any(number != 0 for number in self._restoration.bound):
             raise AssertionError(
                 "Nothing except the root object matched a checkpointed value; "
@@ -93,27 +105,27 @@ class CheckpointLoadStatus(LoadStatus):
         return self
 
     def expect_partial(self) -> CheckpointLoadStatus:
-        """Say that values which nobody takes are no cause for a warning."""
+        """Suppresses the warning about values that no object has taken."""
         self._restoration.is_partial_fine = True
         return self
 
 
 @final
 class InitializationOnlyStatus(LoadStatus):
-    """The status of `restore(None)`: there was nothing to restore."""
+    """The status of `restore(None)`, which restores nothing."""
 
     def assert_consumed(self) -> InitializationOnlyStatus:
-        """Raise: nothing was restored."""
+        """Raises `AssertionError`, because nothing was restored."""
         raise AssertionError(_NOTHING)
 
     def assert_existing_objects_matched(self) -> InitializationOnlyStatus:
-        """Raise: nothing was restored."""
+        """Raises `AssertionError`, because nothing was restored."""
         raise AssertionError(_NOTHING)
 
     def assert_nontrivial_match(self) -> InitializationOnlyStatus:
-        """Raise: nothing was restored."""
+        """Raises `AssertionError`, because nothing was restored."""
         raise AssertionError(_NOTHING)
 
     def expect_partial(self) -> InitializationOnlyStatus:
-        """Do nothing."""
+        """Does nothing, because there are no values that could be left."""
         return self

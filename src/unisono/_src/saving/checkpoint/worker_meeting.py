@@ -1,10 +1,10 @@
-"""Where the workers of a job meet to save and to restore: the one seam for several.
+"""Meetings, in which the workers of a job agree to save or restore together.
 
-Both are collective. Workers exchange short notes, in rounds: that they have come, that
-they mean the same objects, what differs between them, how writing ended. Each round has
-a bound, and whoever waits in vain says who did not come. Meetings are numbered, and
-their notes kept apart, because a save may go on in the background while the next
-meeting begins.
+Both are collective (docs/decisions/0015). Workers exchange short notes in rounds: that
+they have come, that they have the same objects, the values that differ between them,
+and how writing ended. A round has a time limit, and its error names the worker that did
+not come. Meetings are numbered and use separate notes, because a save may go on in the
+background while the next meeting begins.
 """
 
 from __future__ import annotations
@@ -22,20 +22,25 @@ from unisono._src.workers import process_group, watchdog, worker_notes
 
 # How long a worker waits for the others to come.
 _COME_SECONDS = 30.0
-# How long for one that reads or writes files.
+# How long it waits for a worker that reads or writes files.
 _FILES_SECONDS = 600.0
-# Longer texts take several notes.
-_PIECE = 1 << 15
+# A longer text is sent in several notes. A note may have 65,536 characters, and JSON
+# takes more than one for some characters of the text.
+_PIECE_LENGTH = 1 << 15
 
 
 def is_writer() -> bool:
-    """Whether this worker makes, commits and removes checkpoints: the chief does."""
+    """Whether this worker writes and removes checkpoints, which the chief does."""
     return process_group.current().is_chief
 
 
 @final
 class _Meetings:
-    """The meetings of this process, which are the same on every worker."""
+    """The numbered meetings of this process.
+
+    Every worker holds the same meetings in the same order, so equal numbers mean the
+    same meeting. The lock is needed because background saves end in other threads.
+    """
 
     def __init__(self) -> None:
         self.numbers = itertools.count()
@@ -43,7 +48,7 @@ class _Meetings:
         self.open: set[int] = set()
         self.over: dict[int, worker_notes.Board] = {}
 
-    def first_open(self, number: int) -> int:
+    def enter(self, number: int) -> int:
         with self.lock:
             self.open.add(number)
             return min(self.open)
@@ -54,7 +59,7 @@ class _Meetings:
             self.over[number] = notes
 
     def forget_before(self, number: int) -> None:
-        """Take back notes of meetings that every worker has left."""
+        """Deletes the notes of meetings that every worker has left."""
         with self.lock:
             done = [self.over.pop(n) for n in list(self.over) if n < number]
         for notes in done:
@@ -66,17 +71,17 @@ _MEETINGS = _Meetings()
 
 @final
 class Meeting:
-    """All workers about to do one thing; alone, a worker agrees with itself.
+    """A meeting of all workers, about to do one thing; a single worker meets itself.
 
     Args:
-        what: what they are about to do, in the user's terms.
-        detail: what may differ between workers, such as a path.
+        what: what the workers are about to do, in the user's terms.
+        detail: something that may differ between workers, such as a path.
 
     Attributes:
-        details: those of all workers.
+        details: the details of all workers.
 
     Raises:
-        WorkerError: not all workers come, or some want something else.
+        WorkerError: not all workers come, or some are about to do something else.
     """
 
     def __init__(self, what: str, detail: str = "") -> None:
@@ -88,9 +93,9 @@ class Meeting:
         if self._group.size == 1:
             return
         watchdog.enter(what)
-        first = _MEETINGS.first_open(self._number)
+        first = _MEETINGS.enter(self._number)
         with self.telling():
-            notes = self._round([what, first, detail], _COME_SECONDS)
+            notes = self._exchange([what, first, detail], _COME_SECONDS)
             points = [str(note[0]) for note in notes]
             if len(set(points)) > 1:
                 raise errors.at_different_points(points)
@@ -99,7 +104,7 @@ class Meeting:
 
     @property
     def index(self) -> int:
-        """Which worker this one is."""
+        """The number of this worker."""
         return self._group.index
 
     @property
@@ -108,71 +113,83 @@ class Meeting:
         return self._group.size > 1
 
     def end(self) -> None:
-        """Leave; nothing more will be said."""
+        """Ends the meeting for this worker; nothing more can be exchanged."""
         if self._group.size > 1:
             _MEETINGS.close(self._number, self._board)
 
     @contextlib.contextmanager
     def telling(self) -> Iterator[None]:
-        """A block after which the workers meet; its failure is told to the others."""
+        """Runs a block; if it fails, the other workers are told in their next round.
+
+        Without that they would wait for this worker until their time is over.
+        """
         try:
             yield
         except BaseException as error:
-            self._board.leave(json.dumps({"failed": _said(error)}))
+            self._board.leave(json.dumps({"failed": _describe(error)}))
             self.end()
             raise
 
     def gather(self, text: str, seconds: float = _COME_SECONDS) -> list[str]:
-        """The texts of all workers, of any length; equal ones are not sent."""
+        """Returns the texts of all workers; equal texts are compared by digest only."""
         mark = hashlib.sha256(text.encode()).hexdigest()
-        marks = self._round([mark, len(text)], seconds)
+        marks = self._exchange([mark, len(text)], seconds)
         if all(m == marks[0] for m in marks):
             return [text] * len(marks)
         texts = [""] * len(marks)
-        for start in range(0, max(int(m[1]) for m in marks), _PIECE):
-            pieces = self._round([text[start : start + _PIECE]], seconds)
+        for start in range(0, max(int(m[1]) for m in marks), _PIECE_LENGTH):
+            pieces = self._exchange([text[start : start + _PIECE_LENGTH]], seconds)
             texts = [t + str(p[0]) for t, p in zip(texts, pieces, strict=True)]
         return texts
 
     def check_same(self, mark: str, shown: str, otherwise: str) -> None:
-        """Raise unless all workers give the same mark.
+        """Raises unless all workers give the same mark.
 
         Args:
-            mark: what must be the same.
-            shown: what to call it.
+            mark: the text that must be the same.
+            shown: how the message shows it.
             otherwise: the beginning of the message.
 
         Raises:
-            WorkerMismatchError: one gives another.
+            WorkerMismatchError: a worker gives another mark.
         """
-        notes = self._round([mark, shown], _FILES_SECONDS)
+        notes = self._exchange([mark, shown], _FILES_SECONDS)
         if any(n[0] != notes[0][0] for n in notes):
             told = "; ".join(f"worker {i}: {n[1]}" for i, n in enumerate(notes))
             raise errors.WorkerMismatchError(f"{otherwise} {told}.")
 
     def finish(self) -> None:
-        """Wait until all have done what they met for; the meeting ends.
+        """Waits until all workers have finished, and ends the meeting.
 
         Raises:
-            WorkerFailedError: one has failed.
+            WorkerFailedError: a worker has failed.
         """
         try:
-            self._round(["done"], _FILES_SECONDS)
+            self._exchange(["done"], _FILES_SECONDS)
         finally:
             self.end()
 
     def from_chief(self, text: str) -> str:
-        """What the chief says, which may have to read or write files first.
+        """Returns the chief's text on every worker; waits while it works on files.
 
         Args:
-            text: what to say, on the chief.
+            text: the text to send; that of other workers is ignored.
         """
-        return str(self._round([text[:_PIECE]], _FILES_SECONDS)[0][0])
+        return str(self._exchange([text[:_PIECE_LENGTH]], _FILES_SECONDS)[0][0])
 
-    def _round(self, note: list[Any], seconds: float) -> list[list[Any]]:
+    def _exchange(self, note: list[Any], seconds: float) -> list[list[Any]]:
+        """Returns the notes of all workers in one round.
+
+        Raises:
+            WorkerFailedError: a worker has reported a failure instead.
+            WorkerError: a worker has posted nothing in time, or something unreadable.
+        """
         told = self._board.post(json.dumps(note), seconds)
-        found = [note if i == self.index else _read(t) for i, t in enumerate(told)]
+        found = [
+            note if i == self.index else _parse_note(t) for i, t in enumerate(told)
+        ]
         for worker, other in enumerate(found):
+            # Notes are lists; `telling` posts a dict.
             if isinstance(other, dict):
                 raise errors.WorkerFailedError(
                     f"Worker {worker} failed in {self._what}: {other.get('failed')}",
@@ -183,11 +200,12 @@ class Meeting:
         return found
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
+    # Notes have a limit of length.
     return f"{type(error).__name__}: {error}"[:4000]
 
 
-def _read(text: str) -> Any:
+def _parse_note(text: str) -> Any:
     try:
         found = json.loads(text)
     except ValueError:

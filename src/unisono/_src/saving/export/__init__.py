@@ -1,1 +1,1 @@
-"""Exported models: functions as StableHLO, weights as data, no Python code."""
+"""Exported models: functions as StableHLO programs, weights as data, no Python code."""

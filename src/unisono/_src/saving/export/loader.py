@@ -1,7 +1,8 @@
-"""`saved_model.load`: an exported model as an object, without its Python code."""
+"""`saved_model.load`: makes an object from an exported model, without its code."""
 
 from __future__ import annotations
 
+import collections
 import os
 import pathlib
 import re
@@ -23,13 +24,18 @@ from unisono._src.saving.checkpoint import (
     state_slots,
 )
 from unisono._src.saving.export import model_description
-from unisono._src.saving.export.model_description import Description, Item, Saved
+from unisono._src.saving.export.model_description import (
+    Item,
+    ModelDescription,
+    SavedFunction,
+)
 from unisono._src.saving.format import checksummed_files, manifest, signed_text
 from unisono._src.saving.format.manifest import Entry
 from unisono._src.state.variables import Variable
 
-# Calls out of a program that XLA itself answers: mathematics and placement. Anything
-# else could reach a function of this process by its address.
+# The calls out of a program that XLA itself provides: mathematics and placement. Any
+# other call could reach a function of this process by its address, so a program from a
+# stranger could run anything.
 _SAFE_CALLS = re.compile(
     r"(lapack|cusolver|hipsolver|cublas|hipblas|cu_lu|hip_lu|blas|ducc_fft|"
     r"cu_threefry2x32|hip_threefry2x32)_\w+"
@@ -45,24 +51,35 @@ _CALL = re.compile(
 
 @final
 class LoadedObject(deferred_restore.Noticing):
-    """An object of a loaded model: variables, functions and objects as attributes."""
+    """An object of a loaded model: variables, functions and objects as attributes.
+
+    Args:
+        functions: the functions of the object, by name.
+
+    Attributes:
+        signatures: the signatures of the model, by name; only the root has any.
+    """
 
     _checkpoint_takes_attributes = True
 
-    def __init__(self) -> None:
-        self._functions: dict[str, LoadedFunction] = {}
+    def __init__(self, functions: dict[str, LoadedFunction]) -> None:
+        self._functions = functions
         self.signatures: dict[str, LoadedFunction] = {}
 
-    def _checkpoint_children(self) -> dict[str, state_slots.Place]:
+    def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
         return {
-            name: state_slots.attribute(self, name)
+            name: state_slots.attribute_slot(self, name)
             for name, value in vars(self).items()
-            if name not in ("_functions", "signatures", state_slots.PENDING)
+            if name not in ("_functions", "signatures", state_slots.PENDING_ATTRIBUTE)
             and state_slots.is_state(value)
         }
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model's own ``__call__``."""
+        """Calls the model's own ``__call__``.
+
+        Raises:
+            TypeError: the model was exported without a ``__call__``.
+        """
         if "__call__" not in self._functions:
             raise TypeError(
                 "This object was exported without a __call__; its functions are "
@@ -77,12 +94,15 @@ class LoadedFunction:
 
     Args:
         program: the exported program.
-        saved: what the model says about it.
-        variables: what it takes, in order.
+        saved: its description in the model.
+        variables: the variables that it takes, in order.
     """
 
     def __init__(
-        self, program: export.Exported, saved: Saved, variables: Sequence[Variable]
+        self,
+        program: export.Exported,
+        saved: SavedFunction,
+        variables: Sequence[Variable],
     ) -> None:
         self._program = program
         self._saved = saved
@@ -90,7 +110,11 @@ class LoadedFunction:
         self.__name__ = saved.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program with the values that the variables have here and now."""
+        """Runs the program with the current values of the variables.
+
+        Raises:
+            TypeError: the arguments are not those of the exported function.
+        """
         missing = self._saved.arguments[len(args) :]
         if len(args) + len(kwargs) != len(self._saved.arguments) or set(kwargs) != set(
             missing
@@ -98,12 +122,14 @@ class LoadedFunction:
             raise TypeError(
                 f"{self.__name__} takes the arguments "
                 f"{', '.join(self._saved.arguments) or 'none'}; received {len(args)} "
-                f"and {sorted(kwargs)}."
+                f"by position and {sorted(kwargs)} by name."
             )
         given = (*args, *(kwargs[name] for name in missing))
         weights = tuple(v.value() for v in self._variables)
         wanted = self._program.in_avals[len(weights) :]
         leaves, tree = jax.tree.flatten(given)
+        # Numbers and NumPy arrays get the types of the signature. A wrong number of
+        # leaves is left to JAX, whose error names both structures.
         if len(leaves) == len(wanted):
             leaves = [
                 x if isinstance(x, jax.Array) else jnp.asarray(x, aval.dtype)
@@ -122,10 +148,9 @@ class LoadedFunction:
 def load(
     export_dir: str | os.PathLike[str], tags: object = None, options: object = None
 ) -> LoadedObject:
-    """Load what `save` exported; none of the model's code is needed.
+    """Loads a model that `save` exported; its Python code is not needed.
 
-    Variables are made where `load` is called: inside a strategy's scope they are
-    distributed.
+    Inside a strategy's scope the variables of the model are distributed.
 
     Args:
         export_dir: the directory given to `save`.
@@ -137,12 +162,25 @@ def load(
 
     Raises:
         NotFoundError: there is no model.
-        DataLossError: a file is damaged, or a program calls what it must not.
+        DataLossError: a file is damaged, or a program calls something other than
+            mathematics.
         FailedPreconditionError: the model was exported for other devices.
+
+    >>> import tempfile, unisono
+    >>> model = unisono.Module()
+    >>> model.v = unisono.Variable(3.0)
+    >>> scalar = unisono.TensorSpec([], "float32")
+    >>> model.scale = unisono.function(lambda x: model.v * x, input_signature=[scalar])
+    >>> path = tempfile.mkdtemp() + "/model"
+    >>> unisono.saved_model.save(model, path)
+    >>> loaded = unisono.saved_model.load(path)
+    >>> _ = loaded.v.assign(5.0)
+    >>> float(loaded.scale(2.0))
+    10.0
     """
-    directory = snapshot.absolute(export_dir)
+    directory = snapshot.absolute_path(export_dir)
     about = model_description.read(directory)
-    programs = [_program(directory, saved) for saved in about.functions]
+    programs = [_read_program(directory, saved) for saved in about.functions]
     weights = directory.joinpath(*model_description.VARIABLES)
     found = checksummed_files.read_verified(weights)
     entries = {
@@ -152,7 +190,8 @@ def load(
     }
     stored = {e.file: e for e in entries.values() if e.file}
     read = array_io.read(weights / manifest.ARRAYS, stored)
-    made = _Builder(directory, about, entries, read).build()
+    functions: dict[int, dict[str, LoadedFunction]] = collections.defaultdict(dict)
+    made = _Builder(directory, about, entries, read, functions).build()
     root = made[0]
     signatures: dict[str, LoadedFunction] = {}
     for saved, program in zip(about.functions, programs, strict=True):
@@ -162,33 +201,39 @@ def load(
             continue
         owner = made[saved.owner]
         if not isinstance(owner, LoadedObject):
-            raise signed_text.damaged(
-                directory / model_description.NAME, "its objects are odd"
+            raise signed_text.damage_error(
+                directory / model_description.NAME,
+                f"the owner of the function {saved.name} cannot have functions",
             )
-        owner._functions[saved.name] = loaded
+        functions[saved.owner][saved.name] = loaded
         if saved.name != "__call__":
             setattr(owner, saved.name, loaded)
     if not isinstance(root, LoadedObject):
-        raise signed_text.damaged(
-            directory / model_description.NAME, "its root is no object"
+        raise signed_text.damage_error(
+            directory / model_description.NAME, "its root is a value or a container"
         )
     root.signatures = signatures
     return root
 
 
-def _program(directory: pathlib.Path, saved: Saved) -> export.Exported:
-    """One program, if it may run here."""
+def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Exported:
+    """Returns one program.
+
+    Raises:
+        DataLossError: JAX cannot read it, or it calls something unsafe.
+        FailedPreconditionError: it was exported for other devices.
+    """
     path = directory / model_description.FUNCTIONS / saved.file
     try:
         found = export.deserialize(bytearray(path.read_bytes()))
         text = found.mlir_module()
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
-        raise signed_text.damaged(path, f"JAX cannot read it: {reason}") from error
+        raise signed_text.damage_error(path, f"JAX cannot read it: {reason}") from error
     for groups in _CALL.findall(text):
         target = next(filter(None, groups), "")
         if not _SAFE_CALLS.fullmatch(target):
-            raise signed_text.damaged(
+            raise signed_text.damage_error(
                 path, f"its program calls {target!r}, which is not mathematics"
             )
     here = jax.default_backend()
@@ -204,35 +249,46 @@ def _program(directory: pathlib.Path, saved: Saved) -> export.Exported:
 
 @final
 class _Builder:
-    """Makes the objects of a model."""
+    """Makes the objects of a model.
+
+    Args:
+        directory: the directory of the model, for messages.
+        about: the description of the model.
+        entries: the entries of the values, by the number of the object.
+        read: the arrays, by the names that entries give them.
+        functions: gives each object, by number, the dict that will hold its functions.
+    """
 
     def __init__(
         self,
         directory: pathlib.Path,
-        about: Description,
+        about: ModelDescription,
         entries: dict[int, Entry],
         read: dict[str, Any],
+        functions: dict[int, dict[str, LoadedFunction]],
     ) -> None:
         self._directory = directory
         self._about = about
         self._entries = entries
         self._read = read
+        self._functions = functions
 
     def build(self) -> list[Any]:
-        """Every object, each once; containers last, when what they hold is there."""
+        """Returns every object, by number."""
         items = self._about.items
         made: list[Any] = [None] * len(items)
         for i, item in enumerate(items):
             if item.kind == model_description.LEAF:
-                made[i] = self._leaf(i, item)
+                made[i] = self._make_leaf(i, item)
             elif item.kind == model_description.OBJECT:
-                made[i] = LoadedObject()
+                made[i] = LoadedObject(self._functions[i])
         makers: dict[str, Callable[..., Any]] = {
             model_description.LIST: lambda c: list(c.values()),
             model_description.TUPLE: lambda c: tuple(c.values()),
             model_description.DICT: dict,
         }
-        # Objects are numbered from the root down, so what is below comes first here.
+        # Objects are numbered from the root down. In reverse order the contents of a
+        # container exist before the container.
         for i in reversed(range(len(items))):
             item = items[i]
             below = {name: made[child] for name, child in item.children.items()}
@@ -240,19 +296,25 @@ class _Builder:
                 made[i] = makers[item.kind](below)
             elif item.kind == model_description.OBJECT:
                 for name, child in below.items():
+                    # Past `Noticing`: nothing waits for these attributes.
                     object.__setattr__(made[i], name, child)
         return made
 
-    def _leaf(self, number: int, item: Item) -> Any:
+    def _make_leaf(self, number: int, item: Item) -> Any:
+        """Returns a variable, an array or plain data.
+
+        Raises:
+            DataLossError: the weights have no such value.
+        """
         entry = self._entries.get(number)
         if entry is None:
-            raise signed_text.damaged(
+            raise signed_text.damage_error(
                 self._directory / model_description.NAME,
                 f"there is no value {item.key}",
             )
         if not entry.has_array:
             return entry.data()
-        array = restore_values.array_of(entry, self._read.get(entry.file))
+        array = restore_values.to_array(entry, self._read.get(entry.file))
         if item.variable is None:
             return array
         about = item.variable
@@ -263,6 +325,8 @@ class _Builder:
             synchronization=VariableSynchronization[about["synchronization"]],
             aggregation=VariableAggregation[about["aggregation"]],
         )
+        # The constructor gives every copy of a sync-on-read sum the whole value;
+        # `assign` divides it.
         restore_values.assign(made, array)
         return made
 

@@ -1,4 +1,4 @@
-"""What an exported model says about itself, in one signed file."""
+"""The description of an exported model: its objects and functions, in one file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from unisono._src.saving.format import (
     signed_text,
 )
 
-NAME = checkpoint_directory.OURS[1]
+NAME = checkpoint_directory.MARKER_FILES[1]
 FUNCTIONS = "functions"
 # TensorFlow's path of the weights below the directory of a model.
 VARIABLES = ("variables", "variables")
 FORMAT, VERSION = "unisono saved model", 1
 
 OBJECT, LIST, TUPLE, DICT, LEAF = "object", "list", "tuple", "dict", "leaf"
-# Names that loaded objects have for themselves.
+# Names that `LoadedObject` uses itself; a file must not set them.
 _RESERVED = ("_functions", "_unisono_pending")
 _KINDS = (OBJECT, LIST, TUPLE, DICT, LEAF)
 
@@ -34,9 +34,9 @@ class Item:
     """An object of the model.
 
     Attributes:
-        kind: object, list, tuple, dict, or leaf.
-        children: numbers of the objects below it, by name.
-        key: of a leaf's value.
+        kind: OBJECT, LIST, TUPLE, DICT or LEAF.
+        children: the numbers of the objects below it, by name.
+        key: the key of a leaf's value in the checkpoint of the weights.
         variable: name, trainable, synchronization and aggregation of a variable.
     """
 
@@ -48,18 +48,18 @@ class Item:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Saved:
+class SavedFunction:
     """A function of the model.
 
     Attributes:
-        owner: number of the object that has it, or None for a signature.
-        name: its name there.
-        file: of the program.
-        uses: numbers of the variables it takes, in order.
-        writes: positions in `uses` of those it gives new values for.
-        arguments: names of its arguments.
-        size: of the file.
-        crc32: of the file.
+        owner: the number of the object that has it, or None for a signature.
+        name: its name in the owner, or that of the signature.
+        file: the name of the program's file.
+        uses: the numbers of the variables that it takes, in order.
+        writes: the positions in `uses` of the variables that it sets.
+        arguments: the names of its arguments.
+        size: the size of the file.
+        crc32: the CRC-32 of the file.
     """
 
     owner: int | None
@@ -74,49 +74,52 @@ class Saved:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Description:
-    """The objects and functions of a model."""
+class ModelDescription:
+    """The objects of a model, the root first, and its functions."""
 
     items: tuple[Item, ...]
-    functions: tuple[Saved, ...]
+    functions: tuple[SavedFunction, ...]
 
 
-def write(directory: pathlib.Path, made: Description) -> None:
-    """Write the description of a model."""
+def write(directory: pathlib.Path, made: ModelDescription) -> None:
+    """Writes the description of a model."""
     fields = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(made)}
     signed_text.write(directory / NAME, json.dumps(fields).encode())
 
 
-def read(directory: pathlib.Path) -> Description:
-    """Read and check the description of a model, and the files of its functions.
+def read(directory: pathlib.Path) -> ModelDescription:
+    """Returns the description of a model, after checking it and the programs' files.
 
     Raises:
         NotFoundError: there is no model.
-        DataLossError: it is damaged, or not what it says.
+        DataLossError: a file is damaged or malformed.
     """
     path = directory / NAME
     try:
         _, rest = signed_text.read(path)
     except FileNotFoundError:
         raise errors.NotFoundError(
-            f"There is no saved model {directory}: it has no {NAME}."
+            f"There is no saved model {directory}: it has no {NAME}. Give the "
+            "directory that saved_model.save was given."
         ) from None
-    fields = signed_text.load(path, rest)
+    fields = signed_text.parse_json(path, rest)
     try:
         if (fields["format"], fields["version"]) != (FORMAT, VERSION):
             raise ValueError(f"its format is {fields['format']} {fields['version']}")
-        items = tuple(_item(x, len(fields["items"])) for x in fields["items"])
-        saved = tuple(_function(x, items) for x in fields["functions"])
+        items = tuple(_parse_item(x, len(fields["items"])) for x in fields["items"])
+        saved = tuple(_parse_function(x, items) for x in fields["functions"])
         if not items:
             raise ValueError("it has no objects")
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise signed_text.damaged(path, error) from error
+        # The checks above raise these for fields that are missing or malformed.
+        raise signed_text.damage_error(path, error) from error
     for function in saved:
         _check_file(directory / FUNCTIONS / function.file, function)
-    return Description(items, saved)
+    return ModelDescription(items, saved)
 
 
-def _item(fields: dict[str, Any], count: int) -> Item:
+def _parse_item(fields: dict[str, Any], count: int) -> Item:
+    """Returns an object's description; any exception means that it is malformed."""
     found = Item(**fields)
     if found.kind not in _KINDS or (found.kind == LEAF) != (found.key is not None):
         raise ValueError(f"an object is of unknown kind {found.kind!r}")
@@ -133,11 +136,11 @@ def _item(fields: dict[str, Any], count: int) -> Item:
     return found
 
 
-def _function(fields: dict[str, Any], items: tuple[Item, ...]) -> Saved:
+def _parse_function(fields: dict[str, Any], items: tuple[Item, ...]) -> SavedFunction:
     given: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()
     }
-    found = Saved(**given)
+    found = SavedFunction(**given)
     if not isinstance(found.file, str) or not found.file.isalnum():
         raise ValueError(f"a function is stored under the odd name {found.file!r}")
     is_special = found.name.startswith("__") and found.name != "__call__"
@@ -148,7 +151,7 @@ def _function(fields: dict[str, Any], items: tuple[Item, ...]) -> Saved:
     for number in found.uses:
         _check_number(number, len(items))
         if items[number].variable is None:
-            raise ValueError(f"the function {found.name} uses what is no variable")
+            raise ValueError(f"the function {found.name} uses an object as a variable")
     for position in found.writes:
         _check_number(position, len(found.uses))
     return found
@@ -159,8 +162,8 @@ def _check_number(number: Any, count: int) -> None:
         raise ValueError(f"there is no object {number!r}")
 
 
-def _check_file(path: pathlib.Path, saved: Saved) -> None:
+def _check_file(path: pathlib.Path, saved: SavedFunction) -> None:
     if path.is_symlink() or not path.is_file():
-        raise signed_text.damaged(path, "it is missing")
+        raise signed_text.damage_error(path, "it is missing")
     if checksummed_files.checksum(path) != manifest.File(saved.size, saved.crc32):
-        raise signed_text.damaged(path, "its checksum does not match its contents")
+        raise signed_text.damage_error(path, "its checksum does not match its contents")

@@ -1,4 +1,4 @@
-"""`saved_model.save`: functions to StableHLO, weights to a checkpoint."""
+"""`saved_model.save`: exports functions as StableHLO and weights as a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unisono._src.foundation import ambient, errors, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
 from unisono._src.saving.export import model_description
-from unisono._src.saving.export.model_description import Item, Saved
+from unisono._src.saving.export.model_description import Item, SavedFunction
 from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
 from unisono._src.state import assignment, frames, trace_versions
 from unisono._src.state.variables import Variable
@@ -29,11 +29,21 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 @dataclasses.dataclass(frozen=True)
 class SaveOptions:
-    """How to export.
+    """Options of `saved_model.save`.
 
     Args:
-        platforms: on which kinds of devices the functions shall run: some of cpu,
-            cuda, rocm, tpu.
+        platforms: the kinds of devices that the functions can run on: some of cpu,
+            cuda, rocm, tpu. Default: all of them.
+
+    >>> import tempfile, unisono
+    >>> model = unisono.Module()
+    >>> scalar = unisono.TensorSpec([], "float32")
+    >>> model.double = unisono.function(lambda x: 2 * x, input_signature=[scalar])
+    >>> path = tempfile.mkdtemp() + "/model"
+    >>> options = unisono.saved_model.SaveOptions(platforms=["cpu"])
+    >>> unisono.saved_model.save(model, path, options=options)
+    >>> float(unisono.saved_model.load(path).double(4.0))
+    8.0
     """
 
     platforms: Sequence[str] = PLATFORMS
@@ -45,24 +55,24 @@ def save(
     signatures: Any = None,
     options: SaveOptions | None = None,
 ) -> None:
-    """Export an object: its variables, and those functions that have a signature.
+    """Exports the variables of an object, and its functions that have a signature.
 
     The functions are stored as StableHLO programs for one device, the variables as one
-    copy; `load` needs none of the Python code. Several workers save together: every one
-    of them calls this, and one writes for all that name the same directory.
+    copy. `load` needs none of the Python code. With several workers every worker must
+    call it; one of those that give the same directory writes.
 
     Args:
-        obj: an object with variables and methods made by `unisono.function` with an
-            `input_signature`.
-        export_dir: the directory to write; what was there is replaced in one step.
-        signatures: a function with an input signature, or a dict of them; `load` gives
-            them as `signatures`.
+        obj: an object with variables and with methods made by `unisono.function` with
+            an `input_signature`.
+        export_dir: the directory to write; an older model is replaced in one step.
+        signatures: a function with an input signature, or a dict of them; the loaded
+            object has them in `signatures`.
         options: how to export.
 
     Raises:
         ValueError: a function uses a variable that `obj` does not have, or cannot be
             exported.
-        SaveError: the model could not be written.
+        SaveError: the model could not be written; an older one is untouched.
         WorkerError: not all workers save.
 
     >>> import tempfile, unisono
@@ -75,38 +85,46 @@ def save(
     ...     def __call__(self, x):
     ...         return self.v * x
     >>> path = tempfile.mkdtemp() + "/scale"
-    >>> save(Scale(), path)
+    >>> unisono.saved_model.save(Scale(), path)
     >>> float(unisono.saved_model.load(path)(2.0))
     6.0
     """
     options = options or SaveOptions()
-    target = snapshot.absolute(export_dir)
-    with snapshot.outside():
+    target = snapshot.absolute_path(export_dir)
+    with snapshot.leave_scopes():
         meeting = worker_meeting.Meeting("a save of a model", str(target))
         with meeting.telling():
             found = graph.walk(obj)
-            made, programs = _exported(found, signatures, options)
+            made, programs = _export_functions(found, signatures, options)
             taken = snapshot.take(obj, is_detached=False)
+            # Of the workers with the same target the first one writes.
             if meeting.details.index(str(target)) == meeting.index:
                 try:
-                    _write(target, taken, [_item(f) for f in found], made, programs)
+                    _write(
+                        target,
+                        taken,
+                        [_describe_object(f) for f in found],
+                        made,
+                        programs,
+                    )
                 except errors.SaveError:
                     raise
                 except Exception as error:
-                    raise snapshot.explained(target, error) from error
+                    raise snapshot.to_save_error(target, error) from error
         meeting.finish()
 
 
-def _exported(
+def _export_functions(
     found: list[graph.Found], signatures: Any, options: SaveOptions
-) -> tuple[list[_Exporter], list[Any]]:
+) -> tuple[list[_FunctionExporter], list[Any]]:
+    """Returns the exporters of all functions, and the serialised programs."""
     numbers = {id(f.obj): i for i, f in enumerate(found) if _is_variable(f)}
     variables = {i: found[i].obj for i in numbers.values()}
     made = [
-        _Exporter(owner, name, fn, variables, options)
-        for owner, name, fn in _functions(found, signatures)
+        _FunctionExporter(owner, name, fn, variables, options)
+        for owner, name, fn in _list_functions(found, signatures)
     ]
-    with _as_one_copy(variables.values()):
+    with _hold_single_copies(variables.values()):
         return made, [exporter.run() for exporter in made]
 
 
@@ -114,15 +132,15 @@ def _is_variable(found: graph.Found) -> bool:
     return isinstance(found.obj, Variable)
 
 
-def _functions(
+def _list_functions(
     found: list[graph.Found], signatures: Any
 ) -> Iterator[tuple[int | None, str, Any]]:
-    """Owner, name and function of all that is exported."""
+    """Yields number of the owner, name and function of each function to export."""
     left_out = []
     for number, item in enumerate(found):
         if item.kind is not None or isinstance(item.obj, dict | list | tuple):
             continue
-        names = {**_inherited(item.obj), **vars(item.obj)}
+        names = {**_class_attributes(item.obj), **vars(item.obj)}
         for name in sorted(names):
             if not function.is_function(names[name]):
                 continue
@@ -148,7 +166,9 @@ def _functions(
         yield None, name, fn
 
 
-def _inherited(obj: Any) -> dict[str, Any]:
+def _class_attributes(obj: Any) -> dict[str, Any]:
+    """Returns the attributes of an object's class and its base classes, uncalled."""
+    # Not `getattr`, which would run properties.
     found: dict[str, Any] = {}
     for cls in reversed(type(obj).__mro__):
         found |= vars(cls)
@@ -156,8 +176,11 @@ def _inherited(obj: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _as_one_copy(variables: Any) -> Iterator[None]:
-    """Let distributed variables be plain ones that hold the whole, for a block."""
+def _hold_single_copies(variables: Any) -> Iterator[None]:
+    """Runs a block in which distributed variables are plain ones with one copy.
+
+    The exported program is for one device and takes each variable as one array.
+    """
     before = []
     try:
         with frames.LOCK:
@@ -177,8 +200,20 @@ def _as_one_copy(variables: Any) -> Iterator[None]:
 
 
 @final
-class _Exporter:
-    """Turns one function into a program."""
+class _FunctionExporter:
+    """Exports one function as a program.
+
+    Args:
+        owner: the number of the object that has the function; None for a signature.
+        name: the name of the function.
+        fn: the function, with an input signature.
+        variables: the variables of the model, by number.
+        options: how to export.
+
+    Attributes:
+        uses: the numbers of the variables that the program takes.
+        writes: the positions in `uses` of the variables it sets; known after `run`.
+    """
 
     def __init__(
         self,
@@ -199,15 +234,21 @@ class _Exporter:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Names of the arguments, as far as the signature goes."""
+        """The names of the arguments that the signature describes."""
         found = inspect.signature(self._fn).parameters
         return tuple(found)[: len(self._specs)]
 
     def run(self) -> bytes:
-        """The program, serialised."""
+        """Returns the program, serialised.
+
+        Raises:
+            ValueError: the function cannot be exported.
+        """
         weights = tuple(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in self._variables)
-        arguments = _abstract(self._specs)
+        arguments = _to_abstract(self._specs)
         kept = trace_versions.Versions(are_needed=True)
+        # JAX must not reuse a trace in which variables had other values
+        # (docs/decisions/0008).
         kept.advance()
         try:
             exported = export.export(
@@ -224,10 +265,15 @@ class _Exporter:
             kept.close()
 
     def _call(self, weights: Any, args: Any, kept: trace_versions.Versions) -> Any:
+        """Traces the function with weights in place of the variables.
+
+        Returns:
+            The result, and the new values of the variables it sets.
+        """
         cells = [v._cell for v in self._variables]
         frame = frames.FunctionFrame(cells, weights, kept)
         with ambient.pushed(state=frame):
-            result = nest.map_structure(_leaf, self._fn(*args))
+            result = nest.map_structure(_unwrap_variable, self._fn(*args))
             frame.finish()
         stray = [c for c in frame.values if c not in cells]
         if stray:
@@ -240,12 +286,12 @@ class _Exporter:
         return result, [frame.values[cells[i]] for i in self.writes]
 
 
-def _leaf(x: Any) -> Any:
+def _unwrap_variable(x: Any) -> Any:
     return x.value() if isinstance(x, Variable) else x
 
 
-def _abstract(signature: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Shapes and types of arguments; what is None in a shape has a name."""
+def _to_abstract(signature: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns shapes and types of arguments; a None in a shape becomes symbolic."""
     scope = export.SymbolicScope()
     count = iter(range(10_000))
 
@@ -262,7 +308,8 @@ def _abstract(signature: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(jax.tree.map(leaf, spec) for spec in signature)
 
 
-def _item(found: graph.Found) -> Item:
+def _describe_object(found: graph.Found) -> Item:
+    """Returns the description of an object that `load` makes it from."""
     kind = (
         model_description.LEAF if found.kind is not None else model_description.OBJECT
     )
@@ -288,10 +335,12 @@ def _write(
     target: pathlib.Path,
     taken: snapshot.Snapshot,
     items: list[Item],
-    made: list[_Exporter],
+    made: list[_FunctionExporter],
     programs: list[bytes],
 ) -> None:
+    """Writes a model: its programs, its weights and its description."""
     checkpoint_directory.check_free(target)
+    # Written aside, read back, and made visible by one rename, as checkpoints are.
     draft = checkpoint_directory.Draft(target)
     try:
         where = draft.directory / model_description.FUNCTIONS
@@ -302,7 +351,7 @@ def _write(
             path.write_bytes(program)
             found = checksummed_files.checksum(path)
             saved.append(
-                Saved(
+                SavedFunction(
                     exporter.owner,
                     exporter.name,
                     path.name,
@@ -316,11 +365,12 @@ def _write(
         variables = draft.directory.joinpath(*model_description.VARIABLES)
         variables.mkdir(parents=True)
         header = manifest.Header(
-            checkpoint_directory.next_time(target.parent), is_step=False
+            checkpoint_directory.next_save_time(target.parent), is_step=False
         )
         snapshot.fill(variables, taken, header)
         model_description.write(
-            draft.directory, model_description.Description(tuple(items), tuple(saved))
+            draft.directory,
+            model_description.ModelDescription(tuple(items), tuple(saved)),
         )
         model_description.read(draft.directory)
         checksummed_files.flush(draft.directory)

@@ -1,5 +1,5 @@
-"""The format of a checkpoint on disk: reading, checking and committing it.
+"""The format of a checkpoint on disk: how it is read, checked and committed.
 
-Nothing here needs JAX: a checkpoint can be shown, verified and compared on a machine
-whose accelerators belong to somebody else.
+Nothing here imports JAX, so the command line can show, verify and compare checkpoints
+without claiming the accelerators of a machine.
 """

@@ -1,4 +1,4 @@
-"""Arrays as Orbax stores them, looked at through TensorStore: no JAX, no surprises."""
+"""Access through TensorStore, without JAX, to arrays that Orbax has stored."""
 
 from __future__ import annotations
 
@@ -12,22 +12,27 @@ from unisono._src.foundation import errors
 from unisono._src.saving.format import array_types
 from unisono._src.saving.format.manifest import Entry
 
-_ALIGNMENT = 64
+# JAX takes over host memory on a CPU without copying it if it is aligned like this.
+_ALIGNMENT_BYTES = 64
 
 
 def open_all(directory: pathlib.Path, wanted: Mapping[str, Entry]) -> dict[str, Any]:
-    """Open stored arrays and compare them with what entries say; read none.
+    """Opens stored arrays and compares their descriptions with their entries.
 
     Args:
-        directory: where they are.
-        wanted: entries by the name of the stored array.
+        directory: the directory of the arrays.
+        wanted: the entries, by the name of the stored array.
+
+    Returns:
+        The open arrays by name; none of their elements has been read.
 
     Raises:
-        DataLossError: one is missing, or is not what its entry says.
+        DataLossError: an array is missing, or does not match its entry.
     """
     import tensorstore
 
     context = tensorstore.Context({"cache_pool": {"total_bytes_limit": 100_000_000}})
+    # All are opened at once; TensorStore works on them in threads of its own.
     waiting = {
         name: tensorstore.open(_spec(directory, name), context=context, read=True)
         for name in wanted
@@ -38,26 +43,26 @@ def open_all(directory: pathlib.Path, wanted: Mapping[str, Entry]) -> dict[str, 
             found[name] = waiting[name].result()
             _check(found[name], entry)
         except (ValueError, KeyError, TypeError) as error:
-            raise _unreadable(directory, name, error) from error
+            raise _damage_error(directory, name, error) from error
     return found
 
 
 def read_parts(
     directory: pathlib.Path, opened: Mapping[str, Any], parts: Mapping[str, Any]
 ) -> dict[str, dict[Any, np.ndarray]]:
-    """Read parts of arrays that `open_all` has opened.
+    """Reads parts of arrays that `open_all` has opened.
 
     Args:
-        directory: where they are.
+        directory: the directory of the arrays.
         opened: the arrays, by name.
-        parts: for each array its parts: tuples of (start, stop) for each axis, or an
-            empty tuple for the whole.
+        parts: for each array the parts to read: tuples with a (start, stop) for each
+            axis, or an empty tuple for the whole array.
 
     Returns:
-        For each array its parts.
+        For each array a dict from its parts to their elements.
 
     Raises:
-        DataLossError: one cannot be read.
+        DataLossError: an array cannot be read.
     """
     import tensorstore
 
@@ -67,8 +72,9 @@ def read_parts(
         found[name] = {}
         for part in wanted:
             chosen = opened[name][tuple(slice(*ends) for ends in part) or ...]
+            # TensorStore keeps the indices of a slice; the buffer begins at 0.
             chosen = chosen[tensorstore.d[:].translate_to[0]] if chosen.rank else chosen
-            buffer = _aligned(tuple(chosen.shape), chosen.dtype.numpy_dtype)
+            buffer = _allocate_aligned(tuple(chosen.shape), chosen.dtype.numpy_dtype)
             target = tensorstore.array(buffer, copy=False, write=True)
             found[name][part] = buffer
             waiting.append((name, target.write(chosen)))
@@ -76,29 +82,30 @@ def read_parts(
         try:
             future.result()
         except ValueError as error:
-            raise _unreadable(directory, name, error) from error
+            raise _damage_error(directory, name, error) from error
     return found
 
 
-def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A new array whose memory JAX can take over on a CPU without copying."""
+def _allocate_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Returns a new array whose memory JAX can take over on a CPU without a copy."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
+    memory = np.empty(size + _ALIGNMENT_BYTES, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT_BYTES
     array: np.ndarray = memory[start : start + size].view(dtype).reshape(shape)
     return array
 
 
 def write_all(directory: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Store arrays as Orbax does, without its description of them.
+    """Stores arrays in the format of Orbax, without the metadata file that it adds.
 
     Raises:
-        ValueError: they could not be written.
+        ValueError: an array could not be written.
     """
     import tensorstore
 
     for name, array in arrays.items():
         spec = _spec(directory, name) | {"store_data_equal_to_fill_value": True}
+        # One chunk per array, not compressed, as `_check` demands.
         spec["metadata"] = {"chunks": [max(n, 1) for n in array.shape]}
         spec["metadata"]["compressor"] = None
         made = tensorstore.open(
@@ -112,13 +119,16 @@ def _spec(directory: pathlib.Path, name: str) -> dict[str, Any]:
     return {
         "driver": "zarr",
         "kvstore": {"driver": "ocdbt", "base": base, "path": f"{name}/"},
-        # What is not there is an error, not zeros.
+        # TensorStore would otherwise read missing chunks as zeros.
         "fill_missing_data_reads": False,
     }
 
 
 def _check(array: Any, entry: Entry) -> None:
-    """Raise unless an array is what its entry says, and is as large as its file."""
+    """Raises unless an array matches its entry and is stored whole, uncompressed.
+
+    An uncompressed array cannot take more memory than its file, whose size is known.
+    """
     dtype = np.dtype(array.dtype.numpy_dtype)
     if tuple(array.shape) != entry.shape or dtype != array_types.parse(entry.dtype):
         raise ValueError(
@@ -127,12 +137,12 @@ def _check(array: Any, entry: Entry) -> None:
         )
     about = array.spec().to_json()["metadata"]
     if about.get("compressor") is not None or about.get("filters"):
-        raise ValueError("it is compressed")
+        raise ValueError("it is compressed, which no checkpoint of unisono is")
     if any(c > max(n, 1) for c, n in zip(about["chunks"], entry.shape, strict=True)):
         raise ValueError(f"it is cut in pieces of {about['chunks']}")
 
 
-def _unreadable(
+def _damage_error(
     directory: pathlib.Path, name: str, error: Exception
 ) -> errors.DataLossError:
     text = " ".join(str(error).split())[:300]

@@ -27,26 +27,27 @@ KNOWN: dict[str, np.dtype] = {
     },
 }
 _NAMES = {dtype: name for name, dtype in KNOWN.items()}
-# NumPy's own limit of axes in every version.
-_MOST_AXES = 32
-_MOST_ELEMENTS = 2**62
+# NumPy 1 allows 32 axes, NumPy 2 allows 64.
+_MAX_AXES = 32
+# Sizes in bytes must fit into 64 bits; no machine holds more elements anyway.
+_MAX_ELEMENTS = 2**62
 
 
 def is_known(dtype: Any) -> bool:
-    """Whether arrays of a type can be in a checkpoint."""
+    """Whether a checkpoint can hold arrays of a type."""
     return dtype in _NAMES
 
 
 def name(dtype: Any) -> str:
-    """The name of a known type."""
+    """Returns the name under which a checkpoint stores a known type."""
     return _NAMES[np.dtype(dtype)]
 
 
 def parse(given: Any) -> np.dtype:
-    """The type of a name.
+    """Returns the type with a name.
 
     Raises:
-        ValueError: not a known one.
+        ValueError: the name is not that of a known type.
     """
     if not isinstance(given, str) or given not in KNOWN:
         raise ValueError(f"unknown element type {given!r}")
@@ -54,15 +55,15 @@ def parse(given: Any) -> np.dtype:
 
 
 def count(shape: Sequence[Any]) -> int:
-    """The number of elements of a shape.
+    """Returns the number of elements of a shape.
 
     Raises:
-        ValueError: not the shape of an array that any machine could hold.
+        ValueError: it is not a shape, or is larger than any machine could hold.
     """
-    is_shape = isinstance(shape, list | tuple) and len(shape) <= _MOST_AXES
+    is_shape = isinstance(shape, list | tuple) and len(shape) <= _MAX_AXES
     if not is_shape or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"{str(shape)[:80]} is not a shape")
     total: int = math.prod(shape)
-    if total > _MOST_ELEMENTS or max(shape, default=0) > _MOST_ELEMENTS:
+    if total > _MAX_ELEMENTS or max(shape, default=0) > _MAX_ELEMENTS:
         raise ValueError(f"{str(shape)[:80]} is larger than any array")
     return total

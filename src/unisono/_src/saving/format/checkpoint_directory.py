@@ -1,8 +1,8 @@
-"""Checkpoints side by side in a directory: committing, ordering, finding the latest.
+"""Directories of checkpoints: how one is committed, and which is the latest.
 
-A checkpoint is written under a hidden name and appears under its own by one rename.
-The hidden directory is locked while its writer lives, so that what a killed process
-left behind can be told from what another one is writing.
+A checkpoint is written to a hidden directory, which one rename makes visible. The
+writer holds a lock on the hidden directory for as long as it lives. A directory without
+a lock is therefore the leftover of a killed process and can be removed.
 """
 
 from __future__ import annotations
@@ -23,40 +23,47 @@ from typing import final
 from unisono._src.foundation import errors
 from unisono._src.saving.format import checksummed_files, manifest
 
-_ASIDE = ".unisono-"
-# A directory with one of these is a checkpoint or an exported model.
-OURS = (manifest.NAME, "saved_model.json")
-_EXCHANGE = 2
-_HERE = -100
+_HIDDEN_PREFIX = ".unisono-"
+# A directory with one of these files is a checkpoint or an exported model.
+MARKER_FILES = (manifest.NAME, "saved_model.json")
+# Linux's constants for `renameat2`: exchange two names; paths relative to where we are.
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
 
 
 @final
 class Draft:
-    """A checkpoint being written; call `commit` or `discard`.
+    """A hidden directory in which a checkpoint is written.
+
+    End it with `commit` or `discard`.
 
     Args:
-        target: the path under which it will appear.
+        target: the path under which the checkpoint will appear.
     """
 
     def __init__(self, target: pathlib.Path) -> None:
         self.target = target
         target.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            self.directory = _aside(target)
+            self.directory = _hidden_path(target)
             self.directory.mkdir()
             self._lock = os.open(self.directory, os.O_RDONLY)
             with contextlib.suppress(OSError):
-                # Without locks nobody can tell that we are gone, and nobody tries.
+                # Some file systems have no locks. `sweep` cannot lock there either and
+                # leaves every hidden directory alone.
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
             if self.directory.exists():
                 break
-            os.close(self._lock)  # Swept away before it was locked.
+            # Another process swept it away between `mkdir` and the lock.
+            os.close(self._lock)
 
     def commit(self) -> None:
-        """Make it visible; all of it has been flushed.
+        """Makes the checkpoint visible under its own name.
+
+        Every file must have been flushed to the disk before.
 
         Raises:
-            FileExistsError: something else is there, which is not ours to remove.
+            FileExistsError: the target is something other than a checkpoint.
         """
         check_free(self.target)
         if self.target.is_dir():
@@ -67,31 +74,34 @@ class Draft:
         os.close(self._lock)
 
     def _replace(self) -> None:
+        """Exchanges the draft and the older checkpoint, and removes the latter."""
         try:
             _exchange(self.directory, self.target)
             old = self.directory
         except OSError:
-            # This file system cannot exchange two names in one step.
-            old = _aside(self.target)
+            # This file system cannot exchange two names in one step. Between the two
+            # renames there is no checkpoint under the name; both copies are on disk.
+            old = _hidden_path(self.target)
             os.rename(self.target, old)
             os.rename(self.directory, self.target)
         remove(old)
 
     def discard(self) -> None:
-        """Remove what has been written; nothing was visible."""
+        """Removes the hidden directory; the target stays as it was."""
         os.close(self._lock)
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def check_free(target: pathlib.Path) -> None:
-    """Raise if there is something that a checkpoint must not replace.
+    """Raises if the target exists and is not a checkpoint or an empty directory.
 
     Raises:
-        FileExistsError: a link, a file, or a directory with other things in it.
+        FileExistsError: the target is a link, a file, or a directory that holds
+            something else.
     """
     if not target.is_symlink() and not target.exists():
         return
-    is_ours = any((target / name).is_file() for name in OURS)
+    is_ours = any((target / name).is_file() for name in MARKER_FILES)
     if target.is_symlink() or not (target.is_dir() and (is_ours or _is_empty(target))):
         raise FileExistsError(
             errno.EEXIST, "there is something else under this name", str(target)
@@ -102,27 +112,36 @@ def _is_empty(directory: pathlib.Path) -> bool:
     return next(directory.iterdir(), None) is None
 
 
-def _aside(target: pathlib.Path) -> pathlib.Path:
-    return target.parent / f"{_ASIDE}{secrets.token_hex(6)}-{target.name}"
+def _hidden_path(target: pathlib.Path) -> pathlib.Path:
+    """Returns a new hidden name next to a target, on the same file system."""
+    return target.parent / f"{_HIDDEN_PREFIX}{secrets.token_hex(6)}-{target.name}"
 
 
 def _exchange(a: pathlib.Path, b: pathlib.Path) -> None:
-    """Exchange two names in one step.
+    """Exchanges two names in one step.
 
     Raises:
-        OSError: this system or file system cannot.
+        OSError: the system or the file system has no such call.
     """
+    # Python has no function for it, so the call goes to the C library.
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
         raise OSError(errno.ENOSYS, "no renameat2")
-    if call(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) != 0:
+    if (
+        call(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE)
+        != 0
+    ):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
 
 def remove(path: pathlib.Path) -> None:
-    """Remove a checkpoint: hidden first, so that no half of it is ever offered."""
-    hidden = path if path.name.startswith(_ASIDE) else _aside(path)
+    """Removes a checkpoint; a warning says so if that is impossible.
+
+    The checkpoint is renamed to a hidden name first, so that nobody ever finds half
+    of one.
+    """
+    hidden = path if path.name.startswith(_HIDDEN_PREFIX) else _hidden_path(path)
     try:
         if hidden != path:
             os.rename(path, hidden)
@@ -136,8 +155,8 @@ def remove(path: pathlib.Path) -> None:
 
 
 def sweep(directory: pathlib.Path) -> None:
-    """Remove what writers that no longer live have left in a directory."""
-    for path in directory.glob(f"{_ASIDE}*"):
+    """Removes the hidden directories whose writers no longer live."""
+    for path in directory.glob(f"{_HIDDEN_PREFIX}*"):
         try:
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -146,7 +165,7 @@ def sweep(directory: pathlib.Path) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path, ignore_errors=True)
         except OSError:
-            continue  # Its writer lives, or nobody can tell.
+            continue  # Its writer holds the lock, or the file system has no locks.
         finally:
             os.close(handle)
 
@@ -154,59 +173,64 @@ def sweep(directory: pathlib.Path) -> None:
 def _headers(
     directory: pathlib.Path, is_quiet: bool = False
 ) -> Iterator[tuple[pathlib.Path, manifest.Header]]:
-    """Every committed checkpoint, not verified."""
+    """Yields path and header of every committed checkpoint, without verifying it."""
     try:
         names = os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
         return
     for name in names:
         path = directory / name
-        if name.startswith(_ASIDE) or not (path / manifest.NAME).is_file():
+        if name.startswith(_HIDDEN_PREFIX) or not (path / manifest.NAME).is_file():
             continue
         try:
             yield path, manifest.read_header(path)
         except (errors.DataLossError, OSError) as error:
             if not is_quiet:
-                _warn(path, error)
+                _warn_skipped(path, error)
 
 
-def _warn(path: pathlib.Path, error: Exception) -> None:
+def _warn_skipped(path: pathlib.Path, error: Exception) -> None:
     warnings.warn(
         f"The checkpoint {path} is not usable and was passed over: {error}",
+        # The line of the program that asked for the latest checkpoint.
         stacklevel=4,
     )
 
 
 def steps(directory: pathlib.Path) -> list[tuple[pathlib.Path, manifest.Header]]:
-    """The checkpoints that `save` has made in a directory, oldest first."""
+    """Returns the checkpoints that `save` has made in a directory, oldest first."""
     found = [(p, h) for p, h in _headers(directory) if h.is_step]
     return sorted(found, key=lambda pair: pair[1].saved_at)
 
 
-def latest(
-    directory: pathlib.Path, is_meant: Callable[[pathlib.Path], bool] | None = None
+def find_latest(
+    directory: pathlib.Path, is_wanted: Callable[[pathlib.Path], bool] | None = None
 ) -> pathlib.Path | None:
-    """The newest checkpoint all of whose files are whole, or None.
+    """Returns the newest undamaged checkpoint of a directory, or None.
 
-    Damaged ones are passed over, each with a warning that names the file.
+    A damaged checkpoint is passed over with a warning that names the damaged file.
 
     Args:
         directory: where to look.
-        is_meant: which of the checkpoints there to look at; default all.
+        is_wanted: whether to consider a path; default every path.
     """
     for path, _ in reversed(steps(directory)):
-        if is_meant is not None and not is_meant(path):
+        if is_wanted is not None and not is_wanted(path):
             continue
         try:
             checksummed_files.read_verified(path)
         except (errors.DataLossError, errors.NotFoundError) as error:
-            _warn(path, error)
+            _warn_skipped(path, error)
             continue
         return path
     return None
 
 
-def next_time(directory: pathlib.Path) -> int:
-    """Now, or a little after the newest checkpoint if its clock was ahead of ours."""
+def next_save_time(directory: pathlib.Path) -> int:
+    """Returns the current time in nanoseconds, later than every checkpoint there.
+
+    The clock may have been set back since the newest checkpoint was saved. The order
+    of checkpoints must not change because of that.
+    """
     newest = max((h.saved_at for _, h in _headers(directory, True)), default=0)
     return max(time.time_ns(), newest + 1)

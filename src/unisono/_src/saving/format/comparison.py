@@ -1,4 +1,4 @@
-"""What changed between two checkpoints, array by array."""
+"""The differences between two checkpoints, value by value."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ADDED, REMOVED, CHANGED = "+", "-", "~"
 @final
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One difference.
+    """One difference between two checkpoints.
 
     Attributes:
         sign: ADDED, REMOVED or CHANGED.
-        key: of the value.
-        before: what the first checkpoint has.
-        after: what the second one has.
-        detail: how arrays of the same shape and type differ.
+        key: the key of the value.
+        before: the entry in the first checkpoint.
+        after: the entry in the second checkpoint.
+        detail: how two arrays of the same shape and type differ.
     """
 
     sign: str
@@ -35,13 +35,13 @@ class Change:
 
 
 def compare(a: pathlib.Path, b: pathlib.Path) -> list[Change]:
-    """The differences between two checkpoints, in the order of keys.
+    """Returns the differences between two checkpoints, in the order of keys.
 
-    Arrays are read one pair at a time; JAX has no part in it.
+    Arrays are read one pair at a time, so memory holds two arrays at most.
 
     Raises:
-        DataLossError: one of them is damaged.
-        NotFoundError: one of them is not there.
+        DataLossError: a checkpoint is damaged.
+        NotFoundError: a checkpoint does not exist.
     """
     old = checksummed_files.read_verified(a).entries
     new = checksummed_files.read_verified(b).entries
@@ -62,14 +62,16 @@ def compare(a: pathlib.Path, b: pathlib.Path) -> list[Change]:
 def _difference(
     a: pathlib.Path, before: Entry, b: pathlib.Path, after: Entry
 ) -> str | None:
-    """How two values differ, or None."""
+    """Returns how two values differ, in words if they are arrays; None if equal."""
     if not (before.has_array and after.has_array):
         return None if before == after else ""
+    # The file name is an accident of saving; kind, shape and type are not.
     if dataclasses.replace(before, file="") != dataclasses.replace(after, file=""):
         return ""
     if not before.file:
         return None
     x, y = _read(a, before), _read(b, after)
+    # Bytes, because NaN differs from itself.
     if x.tobytes() == y.tobytes():
         return None
     count = int(np.sum(x != y))

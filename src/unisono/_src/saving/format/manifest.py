@@ -1,8 +1,8 @@
-"""The manifest of a checkpoint: what is in it, and a checksum of every file.
+"""The manifest of a checkpoint: its contents, and a checksum of every file.
 
-The file has three lines: the SHA-256 of the rest; a small header, by which checkpoints
-are ordered without reading more; and the body. Everything in it is data, and nothing in
-it is believed before it has been checked.
+The file has three lines: the SHA-256 of the rest; a small header, which is enough to
+order checkpoints; and the body. A manifest may come from a stranger, so every field is
+checked before it is used (docs/decisions/0011).
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ NAME = "capsule.json"
 ARRAYS = "arrays"
 VERSION = 1
 FORMAT = "unisono checkpoint"
-_MOST_HEADER = 4096
+_MAX_HEADER_BYTES = 4096
 
+# The kinds of values.
 VARIABLE, ARRAY, KEY = "variable", "array", "random key"
 PLAIN, STATE = "plain", "state"
-_WITH_ARRAY = (VARIABLE, ARRAY, KEY)
-_KINDS = (*_WITH_ARRAY, PLAIN, STATE)
+_ARRAY_KINDS = (VARIABLE, ARRAY, KEY)
+_KINDS = (*_ARRAY_KINDS, PLAIN, STATE)
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One value.
+    """One value of a checkpoint.
 
     Attributes:
-        kind: what it was: a variable, an array, a random key, plain data, or what an
-            object's `get_state` gave.
-        shape: of an array.
-        dtype: name of an array's element type.
+        kind: VARIABLE, ARRAY, KEY, PLAIN for plain data, or STATE for the result of an
+            object's `get_state`.
+        shape: the shape of an array.
+        dtype: the name of an array's element type.
         file: the array's name among the stored arrays; empty if it has no elements.
-        impl: the generator of a random key.
+        impl: the name of a random key's generator.
         value: plain data or state, encoded.
-        is_by_worker: whether `value` is a list with a value for each worker, because
-            those of the workers that saved it differed.
+        is_by_worker: whether `value` is a list with one value for each worker, because
+            the workers that saved had different ones.
     """
 
     kind: str
@@ -54,25 +55,30 @@ class Entry:
 
     @property
     def has_array(self) -> bool:
-        """Whether the value is an array."""
-        return self.kind in _WITH_ARRAY
+        """Whether the value is stored as an array."""
+        return self.kind in _ARRAY_KINDS
 
     @property
     def nbytes(self) -> int:
-        """Size of the array, or of the data as JSON."""
+        """The size of the array, or of the data as JSON."""
         if not self.has_array:
             return len(json.dumps(self.value))
         return array_types.count(self.shape) * array_types.parse(self.dtype).itemsize
 
     def data(self) -> Any:
-        """Plain data or state, decoded; of each worker, if theirs differed."""
+        """Returns plain data or state, decoded; a list by worker if `is_by_worker`."""
         return plain_data.decode(self.value)
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Node:
-    """An object: names of the objects it holds, and the key of its own value."""
+class ObjectNode:
+    """One object of the saved graph.
+
+    Attributes:
+        children: the numbers of the objects that it holds, by name.
+        key: the key of its own value, or None.
+    """
 
     children: dict[str, int]
     key: str | None = None
@@ -81,7 +87,7 @@ class Node:
 @final
 @dataclasses.dataclass(frozen=True)
 class File:
-    """Size and CRC-32 of one file."""
+    """The size and the CRC-32 of one file."""
 
     size: int
     crc32: int
@@ -90,13 +96,13 @@ class File:
 @final
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """What orders checkpoints.
+    """The part of a manifest by which checkpoints are ordered.
 
     Attributes:
-        saved_at: nanoseconds since 1970, larger than those of every checkpoint that
-            was in the directory before.
-        is_step: whether `save` made it, so that it counts as the latest of its
-            directory; what `write` makes does not.
+        saved_at: nanoseconds since 1970, later than every checkpoint that was in the
+            directory before.
+        is_step: whether `save` made the checkpoint, so that it can be the latest of
+            its directory. A checkpoint from `write` cannot.
         number: the number at the end of its name, or None.
     """
 
@@ -108,17 +114,29 @@ class Header:
 @final
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """All that a checkpoint says about itself."""
+    """The contents of a checkpoint.
+
+    Attributes:
+        header: when and how it was saved.
+        nodes: the graph of objects; the root is number 0.
+        entries: the values, by key.
+        files: size and checksum of every file, by relative path.
+        digest: the SHA-256 of the manifest's file; empty before it is written.
+    """
 
     header: Header
-    nodes: tuple[Node, ...]
+    nodes: tuple[ObjectNode, ...]
     entries: dict[str, Entry]
     files: dict[str, File]
     digest: str = ""
 
 
 def write(directory: pathlib.Path, manifest: Manifest) -> None:
-    """Write the manifest of a checkpoint and flush it to the disk."""
+    """Writes the manifest of a checkpoint and flushes it to the disk.
+
+    Raises:
+        SaveError: the plain data of the checkpoint is too large.
+    """
     header = {"format": FORMAT, "version": VERSION}
     header |= dataclasses.asdict(manifest.header)
     body = {
@@ -146,60 +164,65 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
     return fields | ({"impl": entry.impl} if entry.impl else {})
 
 
-def _header(path: pathlib.Path, line: bytes) -> Header:
-    found = signed_text.load(path, line)
+def _parse_header(path: pathlib.Path, line: bytes) -> Header:
+    """Returns the header in the second line of a manifest.
+
+    Raises:
+        DataLossError: it is malformed, or of another version of the format.
+    """
+    found = signed_text.parse_json(path, line)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise signed_text.damaged(path, "it is not a manifest")
+        raise signed_text.damage_error(path, "it is not a manifest")
     if found.get("version") != VERSION:
         raise errors.DataLossError(
             f"{path} has version {found.get('version')!r} of the format; this release "
-            f"reads version {VERSION}."
+            f"of unisono reads version {VERSION}."
         )
     saved_at, number = found.get("saved_at"), found.get("number")
     is_numbered = number is None or type(number) is int
     if not isinstance(saved_at, int) or type(found.get("is_step")) is not bool:
-        raise signed_text.damaged(path, "its header is malformed")
+        raise signed_text.damage_error(path, "its header is malformed")
     if not is_numbered:
-        raise signed_text.damaged(path, "its header is malformed")
+        raise signed_text.damage_error(path, "its header is malformed")
     return Header(saved_at, found["is_step"], number)
 
 
 def read_header(directory: pathlib.Path) -> Header:
-    """The header alone, not verified; to order checkpoints by.
+    """Returns the header of a checkpoint, without verifying the manifest.
 
     Raises:
-        DataLossError: it is malformed.
-        OSError: there is none.
+        DataLossError: the header is malformed.
+        OSError: there is no manifest.
     """
     path = directory / NAME
     with open(path, "rb") as file:
-        file.readline(_MOST_HEADER)
-        return _header(path, file.readline(_MOST_HEADER))
+        file.readline(_MAX_HEADER_BYTES)
+        return _parse_header(path, file.readline(_MAX_HEADER_BYTES))
 
 
 def read(directory: pathlib.Path) -> Manifest:
-    """Read and check the manifest of a checkpoint; no other file is looked at.
+    """Returns the manifest of a checkpoint, checked; no other file is read.
 
     Raises:
-        DataLossError: it is damaged, or not a manifest.
+        DataLossError: the file is damaged, or is not a manifest.
         NotFoundError: there is no committed checkpoint.
     """
     path = directory / NAME
     try:
         digest, rest = signed_text.read(path)
     except FileNotFoundError:
-        raise errors.NotFoundError(_missing(directory)) from None
+        raise errors.NotFoundError(_missing_message(directory)) from None
     header, _, body = rest.partition(b"\n")
-    fields = signed_text.load(path, body)
+    fields = signed_text.parse_json(path, body)
     try:
-        return _checked(_header(path, header), fields, digest)
+        return _parse_body(_parse_header(path, header), fields, digest)
     except errors.DataLossError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise signed_text.damaged(path, error or "it is malformed") from error
+        raise signed_text.damage_error(path, error or "it is malformed") from error
 
 
-def _missing(directory: pathlib.Path) -> str:
+def _missing_message(directory: pathlib.Path) -> str:
     if directory.is_dir():
         return (
             f"{directory} holds no checkpoint of its own: it has no {NAME}. Give the "
@@ -212,37 +235,39 @@ def _missing(directory: pathlib.Path) -> str:
     )
 
 
-def _checked(header: Header, body: Any, digest: str) -> Manifest:
+def _parse_body(header: Header, body: Any, digest: str) -> Manifest:
+    """Returns the manifest with a body; any exception means that it is malformed."""
     files = {
-        _relative(name): File(*_two_counts(fields))
+        _check_file_name(name): File(*_parse_counts(fields))
         for name, fields in body["files"].items()
     }
-    entries = {k: _entry(k, fields) for k, fields in body["entries"].items()}
+    entries = {k: _parse_entry(k, fields) for k, fields in body["entries"].items()}
     stored = [e.file for e in entries.values() if e.file]
     if len(set(stored)) != len(stored):
         raise ValueError("two entries share one array")
-    # Arrays are stored as they are, so that no small file can claim a huge array.
+    # Arrays are stored uncompressed. An array that is larger than all files together
+    # is a forgery that would fill the memory.
     have = sum(f.size for f in files.values())
     for key, entry in entries.items():
         if entry.has_array and entry.nbytes > have:
             raise ValueError(
                 f"{key} claims {entry.nbytes:,} bytes, all files together have {have:,}"
             )
-    nodes = tuple(_node(fields, len(body["nodes"])) for fields in body["nodes"])
+    nodes = tuple(_parse_node(fields, len(body["nodes"])) for fields in body["nodes"])
     if not nodes or any(n.key is not None and n.key not in entries for n in nodes):
         raise ValueError("the object graph names entries that are not there")
     return Manifest(header, nodes, entries, files, digest)
 
 
-def _two_counts(fields: Any) -> tuple[int, int]:
+def _parse_counts(fields: Any) -> tuple[int, int]:
     size, crc = fields
     if type(size) is not int or type(crc) is not int or size < 0:
         raise ValueError(f"{fields} is not a size and a checksum")
     return size, crc
 
 
-def _relative(name: str) -> str:
-    """A file's name, if it stays below the checkpoint's directory."""
+def _check_file_name(name: str) -> str:
+    """Returns a file's name; raises if it leaves the directory of arrays."""
     parts = name.split("/")
     is_plain_name = not any(p in ("", ".", "..") for p in parts)
     if not is_plain_name or "\\" in name or "\0" in name or parts[0] != ARRAYS:
@@ -250,15 +275,16 @@ def _relative(name: str) -> str:
     return name
 
 
-def _entry(key: str, fields: dict[str, Any]) -> Entry:
+def _parse_entry(key: str, fields: dict[str, Any]) -> Entry:
+    """Returns an entry; any exception means that its fields are malformed."""
     kind = fields["kind"]
     if kind not in _KINDS:
         raise ValueError(f"{key} is of unknown kind {kind!r}")
-    if kind not in _WITH_ARRAY:
+    if kind not in _ARRAY_KINDS:
         value, by_worker = fields["value"], fields.get("by_worker", False)
         plain_data.decode(value)
         if type(by_worker) is not bool or (by_worker and not isinstance(value, list)):
-            raise ValueError(f"{key} is said to differ between workers, but has one")
+            raise ValueError(f"{key} differs between workers, but has one value")
         return Entry(kind, value=value, is_by_worker=by_worker)
     size = array_types.count(fields["shape"])
     array_types.parse(fields["dtype"])
@@ -271,11 +297,11 @@ def _entry(key: str, fields: dict[str, Any]) -> Entry:
     return Entry(kind, tuple(fields["shape"]), fields["dtype"], file, impl)
 
 
-def _node(fields: dict[str, Any], count: int) -> Node:
+def _parse_node(fields: dict[str, Any], count: int) -> ObjectNode:
     children, key = fields["children"], fields.get("key")
     for child in children.values():
         if type(child) is not int or not 0 <= child < count:
             raise ValueError(f"the object graph has no node {child!r}")
     if not (key is None or isinstance(key, str)):
         raise ValueError(f"{key!r} is not a key")
-    return Node(dict(children), key)
+    return ObjectNode(dict(children), key)

@@ -1,8 +1,8 @@
-"""Plain Python data as JSON and back, exactly: no code is stored, none is run.
+"""Conversion of plain Python data to JSON and back, without loss and without code.
 
 JSON has no tuples, bytes, complex numbers, infinities or NumPy arrays, and its objects
 have string keys only. Each of these is written as an object with one key that begins
-with ``$``; dictionaries that have such a key themselves are written as pairs.
+with ``$``; a dictionary that has such a key itself is written as a list of pairs.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import numpy as np
 from unisono._src.saving.format import array_types
 
 _SCALARS = (bool, int, str)
-# Deep enough for any state, and far below Python's own limit.
-_MOST_LEVELS = 200
+# Deep enough for any state, and far below Python's limit of 1,000 nested calls.
+_MAX_LEVELS = 200
 
 
 def is_plain(value: Any, _level: int = 0) -> bool:
-    """Whether `value` is data that `encode` can write, without arrays in it."""
+    """Whether `encode` can write a value and it holds no arrays."""
     if value is None or type(value) in (bool, int, float, complex, str, bytes):
         return True
     if isinstance(value, np.generic):
         return array_types.is_known(value.dtype)
-    if _level > _MOST_LEVELS:
+    if _level > _MAX_LEVELS:
         return False
     if type(value) in (list, tuple):
         return all(is_plain(x, _level + 1) for x in value)
@@ -39,21 +39,22 @@ def is_plain(value: Any, _level: int = 0) -> bool:
 
 
 def encode(value: Any, where: str, _level: int = 0) -> Any:
-    """`value` as what `json.dumps` takes.
+    """Returns a value in a form that `json.dumps` accepts.
 
     Args:
         value: nested dicts, lists and tuples of numbers, strings, bytes, None and
             NumPy arrays.
-        where: what it is part of, for messages.
+        where: what the value is part of, for messages.
 
     Raises:
-        TypeError: something else is in it.
+        TypeError: the value holds something else.
 
     >>> encode({"epoch": 3, "shape": (2, 4)}, "state")
     {'epoch': 3, 'shape': {'$tuple': [2, 4]}}
     """
-    if _level > _MOST_LEVELS:
-        raise TypeError(f"{where} is nested more than {_MOST_LEVELS} levels deep.")
+    if _level > _MAX_LEVELS:
+        raise TypeError(f"{where} is nested more than {_MAX_LEVELS} levels deep.")
+    # Exact types throughout: a subclass would come back as its base class.
     if value is None or type(value) in _SCALARS:
         return value
     if type(value) is list:
@@ -100,10 +101,10 @@ def _encode_leaf(value: Any, where: str) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """The data that `encode` was given.
+    """Returns the data that `encode` was given.
 
     Raises:
-        ValueError: `value` is not what `encode` writes.
+        ValueError: `encode` does not write such a value.
 
     >>> decode({"epoch": 3, "shape": {"$tuple": [2, 4]}})
     {'epoch': 3, 'shape': (2, 4)}
@@ -130,6 +131,7 @@ def _decode_array(parts: Any) -> np.ndarray:
     count = array_types.count(shape)
     if len(data) != count * dtype.itemsize:
         raise ValueError(f"{len(data)} bytes given for {name}{shape}")
+    # A copy, because an array on top of `bytes` is read-only.
     return np.frombuffer(data, dtype).reshape(shape).copy()
 
 

@@ -1,4 +1,4 @@
-"""Text files that begin with the SHA-256 of the rest, and JSON read with distrust."""
+"""Text files that begin with the SHA-256 of the rest, and strict parsing of JSON."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 
 from unisono._src.foundation import errors
 
-# Of one such file; arrays are elsewhere.
-MOST_BYTES = 1 << 28
+# The limit for one such file. Arrays are stored in other files.
+MAX_BYTES = 1 << 28
 
 
-def damaged(path: pathlib.Path, why: object) -> errors.DataLossError:
-    """The error for a file that cannot be trusted."""
+def damage_error(path: pathlib.Path, why: object) -> errors.DataLossError:
+    """Returns the error to raise for a damaged file."""
     return errors.DataLossError(f"The checkpoint file {path} is damaged: {why}.")
 
 
 def write(path: pathlib.Path, rest: bytes) -> None:
-    """Write a new file and flush it to the disk.
+    """Writes a new file and flushes it to the disk.
 
     Raises:
-        SaveError: too much for such a file.
+        SaveError: `rest` is longer than `MAX_BYTES`.
     """
-    if len(rest) > MOST_BYTES:
+    if len(rest) > MAX_BYTES:
         raise errors.SaveError(
-            f"The plain data of the checkpoint takes {len(rest):,} bytes, more than "
-            f"{MOST_BYTES:,}. Keep large state in variables or arrays."
+            f"The plain data of the checkpoint takes {len(rest):,} bytes; the limit is "
+            f"{MAX_BYTES:,}. Keep large state in variables or arrays."
         )
     with open(path, "xb") as file:
         file.write(hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
@@ -37,30 +37,35 @@ def write(path: pathlib.Path, rest: bytes) -> None:
 
 
 def read(path: pathlib.Path) -> tuple[str, bytes]:
-    """The digest and the rest of a file, which match.
+    """Returns the digest and the rest of a file, after comparing the two.
 
     Raises:
-        DataLossError: they do not, or the file is too large.
-        FileNotFoundError: there is no such file; a link does not count.
+        DataLossError: the digest does not match, or the file is too large.
+        FileNotFoundError: there is no such file, or it is a link.
     """
     if path.is_symlink() or not path.is_file():
         raise FileNotFoundError(path)
-    if path.stat().st_size > MOST_BYTES + 100:
-        raise damaged(path, f"it is larger than {MOST_BYTES:,} bytes")
+    # The digest and its newline take 65 bytes.
+    if path.stat().st_size > MAX_BYTES + 100:
+        raise damage_error(path, f"it is larger than {MAX_BYTES:,} bytes")
     digest, _, rest = path.read_bytes().partition(b"\n")
     if digest != hashlib.sha256(rest).hexdigest().encode():
-        raise damaged(path, "its checksum does not match its contents")
+        raise damage_error(path, "its checksum does not match its contents")
     return digest.decode(), rest
 
 
-def load(path: pathlib.Path, text: bytes) -> Any:
-    """Parse JSON in which every key is there once and every number is one.
+def parse_json(path: pathlib.Path, text: bytes) -> Any:
+    """Parses JSON and refuses duplicate keys, NaN and infinity.
+
+    Args:
+        path: the file that the text comes from, for messages.
+        text: the JSON.
 
     Raises:
-        DataLossError: it is not such JSON.
+        DataLossError: the text is not such JSON.
     """
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
             names = [k for k, _ in pairs]
@@ -68,10 +73,12 @@ def load(path: pathlib.Path, text: bytes) -> Any:
             raise ValueError(f"the key {twice!r} is there twice")
         return found
 
-    def refuse(constant: str) -> Any:
+    def refuse_constant(constant: str) -> Any:
         raise ValueError(f"{constant} is not a number")
 
     try:
-        return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        return json.loads(
+            text, object_pairs_hook=refuse_duplicates, parse_constant=refuse_constant
+        )
     except (ValueError, RecursionError) as error:
-        raise damaged(path, error) from error
+        raise damage_error(path, error) from error
