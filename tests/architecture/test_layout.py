@@ -38,7 +38,8 @@ def test_no_module_is_longer_than_its_budget():
         if (lines := sources.count_code(source)) > MAX_MODULE_LINES
     }
     assert not long, (
-        f"expected at most {MAX_MODULE_LINES} lines of code per module, received {long}; "
+        f"expected at most {MAX_MODULE_LINES} lines of code per module, received "
+        f"{long}; "
         "split by reason to change."
     )
 
