@@ -264,8 +264,8 @@ def _gather(variable: StrategyVariable, kept: variables.Variable, given: Any) ->
 def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
     """Return the whole value on all devices, for a step of Keras that may donate it."""
     cell = kept._cell
-    # Under the lock: another thread, such as one that saves, must not read the array
-    # between the look at it and the step that donates it.
+    # Under the lock, so that no other thread, such as one that saves, gets hold of the
+    # array after `unescape` has made sure that nobody else has it.
     with frames.LOCK:
         if cell.array is None:
             aside = variable.__dict__.get("_aside")
@@ -277,8 +277,8 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
             return aside
         if variable.is_lost():
             return assignment.read(kept)  # This raises, and says what is lost.
-        # Arrays that a program still refers to are copied, so that donating ours
-        # leaves them as they are.
+        # An array that somebody else has read is copied, so that donating ours leaves
+        # theirs as it is.
         mirroring.unescape([cell])
         if cell.policy is Policy.ON_READ and cell.copies > 1:
             return _combine(variable, kept)
