@@ -85,7 +85,6 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._is_due = False
         self._metrics: dict[str, np.ndarray] | None = None
 
-    # `workers.prepare` calls it. It is private, because users see the class.
     def _take_input(self, adapter: positions.PositionedAdapter) -> None:
         """Take the adapter from which the `fit` that is about to begin reads."""
         self._input = adapter
@@ -109,7 +108,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._since, self._is_due, self._metrics = 0, False, None
         # Keras' own callback sets this private attribute too; Keras has no public one
         # from which `fit` would take the number of its first epoch.
-        self.model._initial_epoch = None
+        self.model._initial_epoch = None  # noqa: SLF001
         self._checkpoint: Any = checkpoints.Checkpoint(
             model=self.model,
             input=self._input,
@@ -152,7 +151,7 @@ class BackupAndRestore(keras.callbacks.Callback):
             # The data ended with the batch of the backup. When the backup was made,
             # nobody knew that no other batch would come.
             epoch, batch = epoch + 1, 0
-        self.model._initial_epoch = epoch
+        self.model._initial_epoch = epoch  # noqa: SLF001
         self._input.done = batch
         if batch:
             self._metrics = self._checkpoint.metrics
@@ -160,7 +159,7 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Restore the states of metrics, if `fit` resumes within this epoch."""
         self._epoch, self._at = epoch, 0
-        self.model._initial_epoch = None
+        self.model._initial_epoch = None  # noqa: SLF001
         values, self._metrics = self._metrics, None
         if values is not None:
             self._at = self._checkpoint.batch
@@ -200,7 +199,7 @@ class BackupAndRestore(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Remove the backups, if `delete_checkpoint` is set."""
-        self.model._initial_epoch = None
+        self.model._initial_epoch = None  # noqa: SLF001
         self._input = None
         if self.delete_checkpoint:
             # First all workers must be here: one that fails before must find a backup.

@@ -49,7 +49,7 @@ def _find_variables(optimizer: Any, given: Any) -> list[Any]:
             "Pass the variables with the gradients, or call optimizer.build(variables) "
             "first: the optimizer does not know what to update."
         )
-    return list(optimizer._trainable_variables)
+    return list(optimizer._trainable_variables)  # noqa: SLF001
 
 
 def _reduce_and_update(
@@ -82,7 +82,7 @@ def _update_parts(
         False if nothing was done: some gradients are missing, or no variable is split.
     """
     # Keras has no public list of the variables that an optimizer was built for.
-    every, slots = optimizer._trainable_variables, optimizer.variables
+    every, slots = optimizer._trainable_variables, optimizer.variables  # noqa: SLF001
     own = [array_operators.own(v) for v in (*every, *slots)]
     by_id = {id(wanted[i]): g for i, g in zip(given, grads, strict=True)}
     is_complete = {id(v) for v in every} == by_id.keys()
@@ -108,14 +108,14 @@ def _pretend_shapes(changed: Sequence[Any], values: Sequence[Any]) -> Iterator[N
     Optimizers compute with the parts of variables here, but ask the variables for
     their shapes.
     """
-    before = [v._shape for v in changed]
+    before = [v._shape for v in changed]  # noqa: SLF001
     try:
         for variable, value in zip(changed, values, strict=False):
-            variable._shape = value.shape
+            variable._shape = value.shape  # noqa: SLF001
         yield
     finally:
         for variable, shape in zip(changed, before, strict=True):
-            variable._shape = shape
+            variable._shape = shape  # noqa: SLF001
 
 
 def _compile_update(
@@ -147,7 +147,7 @@ def _apply(optimizer: Any, original: Any, grads: list[Any], wanted: list[Any]) -
         return
     # It decides inside `jax.lax.cond` whether to update. A variable that is assigned
     # there would leak a traced value, so the values go in and come out instead.
-    every, own = optimizer._trainable_variables, optimizer.variables
+    every, own = optimizer._trainable_variables, optimizer.variables  # noqa: SLF001
     by_id = {id(v): g for v, g in zip(wanted, grads, strict=True)}
     updated = optimizer.stateless_apply(
         [v.value for v in own],

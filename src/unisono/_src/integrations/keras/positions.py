@@ -94,7 +94,7 @@ class PositionedAdapter(data_adapter.DataAdapter):
     def get_state(self) -> dict[str, Any]:
         """Return the number of batches used in this pass, and how to read the rest."""
         # Keras counts the steps of an epoch in a private attribute only.
-        taken = self._epochs._steps_seen if self._is_in_pass else 0
+        taken = self._epochs._steps_seen if self._is_in_pass else 0  # noqa: SLF001
         state: dict[str, Any] = {"taken": taken, "begin": None, "position": None}
         if self._is_ours:
             state["orders"] = self._inner.orders.get_state()
@@ -109,7 +109,7 @@ class PositionedAdapter(data_adapter.DataAdapter):
         """Whether batches of the pass are left for this epoch or the next."""
         if self._is_in_epoch or self._epochs is None:
             return self._is_in_epoch
-        goes_on = self._epochs._current_iterator is not None
+        goes_on = self._epochs._current_iterator is not None  # noqa: SLF001
         return bool(self._epochs.steps_per_epoch) and goes_on
 
     def _position(self, taken: int) -> Any:
@@ -156,8 +156,8 @@ class PositionedAdapter(data_adapter.DataAdapter):
         if self._resumed is not None and epochs.steps_per_epoch:
             # One pass may take several epochs. Keras then keeps its iterator and the
             # number of steps, which are set here as the stopped program had them.
-            epochs._current_iterator = iter(epochs._get_iterator())
-            epochs._steps_seen = self._resumed["taken"] - done
+            epochs._current_iterator = iter(epochs._get_iterator())  # noqa: SLF001
+            epochs._steps_seen = self._resumed["taken"] - done  # noqa: SLF001
         return done
 
     def get_jax_iterator(self) -> Iterator[Any]:

@@ -66,13 +66,13 @@ class _HeldKerasVariable(library_hooks.Held):
     # the scopes for autocasting and stateless calls that are open.
     @property
     def dtype(self) -> Any:
-        return jnp.dtype(self.owner._dtype)
+        return jnp.dtype(self.owner._dtype)  # noqa: SLF001
 
     def read(self, is_detached: bool) -> Any:
         kept = self.owner.__dict__.get("_kept")
         if kept is not None:
             return assignment.read(kept)
-        value = self.owner._value
+        value = self.owner._value  # noqa: SLF001
         if value is None:
             raise ValueError(
                 f"The Keras variable {self.name!r} has no value: it is not initialized "
@@ -88,10 +88,10 @@ class _HeldKerasVariable(library_hooks.Held):
             restore_values.assign(own["_kept"], value)
         elif own.get("_value") is None:
             # Keras calls the initializer when it leaves a stateless scope.
-            self.owner._initializer = lambda shape, dtype=None: jnp.asarray(value)
+            self.owner._initializer = lambda shape, dtype=None: jnp.asarray(value)  # noqa: SLF001
         else:
             with jax_traces.computing():
-                self.owner._direct_assign(jnp.asarray(value, self.dtype))
+                self.owner._direct_assign(jnp.asarray(value, self.dtype))  # noqa: SLF001
 
 
 # The object for each variable, by the variable's id, so that a variable that two paths
@@ -182,7 +182,7 @@ def _add_attributes(names: _UniqueNames, obj: Any) -> None:
 
 def _layer_children(layer: Any) -> dict[str, Any]:
     names = _UniqueNames()
-    own = [*layer._trainable_variables, *layer._non_trainable_variables]
+    own = [*layer._trainable_variables, *layer._non_trainable_variables]  # noqa: SLF001
     _add_variables(names, layer, own)
     _add_attributes(names, layer)
     if _own_layers(layer):
@@ -197,7 +197,7 @@ def _own_layers(layer: Any) -> list[Any]:
         return [x for x in layer.layers if not isinstance(x, keras.layers.InputLayer)]
     held = [value for name, value in vars(layer).items() if name not in _INTERNAL]
     reached = {id(x) for x in _flatten_layers(held)}
-    return [x for x in layer._layers if id(x) not in reached]
+    return [x for x in layer._layers if id(x) not in reached]  # noqa: SLF001
 
 
 def _flatten_layers(value: Any) -> list[Any]:
@@ -222,7 +222,7 @@ def _optimizer_children(optimizer: Any) -> dict[str, Any]:
             reached |= set(map(id, _slots(value).values()))
             slots = library_hooks.Branch(optimizer, functools.partial(_slots, value))
             names.add(name.lstrip("_"), slots)
-    for variable in optimizer._variables:
+    for variable in optimizer._variables:  # noqa: SLF001
         if id(variable) not in reached:
             names.add("variable", variable)
     return names.found
@@ -238,7 +238,7 @@ def _metric_children(metric: Any) -> dict[str, Any]:
     if isinstance(metric, compile_utils.CompileMetrics):
         return name_objects(metric.metrics)
     names = _UniqueNames()
-    _add_variables(names, metric, metric._variables)
+    _add_variables(names, metric, metric._variables)  # noqa: SLF001
     _add_attributes(names, metric)
     return names.found
 

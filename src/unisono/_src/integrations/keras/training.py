@@ -210,13 +210,13 @@ def _renew_state(model: Any) -> None:
     steps. After an error between two of them that is not the state of the latest step.
     """
     latest = model.__dict__.get(_LATEST)
-    if latest is None or model._jax_state_synced or not model._jax_state:
+    if latest is None or model._jax_state_synced or not model._jax_state:  # noqa: SLF001
         return
     # The step that failed had taken over the arrays, so there is nothing to store.
     if any(x.is_deleted() for x in jax.tree.leaves(latest)):
-        model._jax_state_synced = True
+        model._jax_state_synced = True  # noqa: SLF001
         return
-    model._jax_state = dict(zip(_kinds(len(latest)), latest, strict=True))
+    model._jax_state = dict(zip(_kinds(len(latest)), latest, strict=True))  # noqa: SLF001
 
 
 def _record_state(model: Any, step: Any, is_throttled: bool) -> Callable[..., Any]:
@@ -248,11 +248,11 @@ def _rescue(model: Any) -> None:
     """Give every variable of a model the latest value that still exists."""
     latest = model.__dict__.pop(_LATEST, None) or ()
     # Keras has no public way to say that it holds no state of a loop any more.
-    model._jax_state, model._jax_state_synced = None, True
+    model._jax_state, model._jax_state_synced = None, True  # noqa: SLF001
     for kept, values in zip(_state_variables(model, len(latest)), latest, strict=True):
         for variable, value in zip(kept, values, strict=False):
             if _is_ours(variable) and variable.is_lost() and not value.is_deleted():
-                variable._direct_assign(value)
+                variable._direct_assign(value)  # noqa: SLF001
     for variable in [*model.variables, *_optimizer_variables(model)]:
         if _is_ours(variable):
             variable.take_back()

@@ -42,7 +42,8 @@ def prepare(strategy: Any, method: Any, given: dict[str, Any]) -> None:
     if topology.is_spread or takers:
         adapter = _position_input(given, topology.is_spread)
         for callback in takers:
-            callback._take_input(adapter)
+            # Private, because users see the callback's class, and it is not for them.
+            callback._take_input(adapter)  # noqa: SLF001
 
 
 def _as_list(callbacks: Any) -> list[Any]:
