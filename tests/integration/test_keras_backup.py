@@ -171,7 +171,7 @@ def test_batches_that_are_on_the_devices_ahead_of_their_step_are_not_lost(
         for batch in source:
             if before is not None:
                 yield before
-            before = self._placed(batch)
+            before = self._place(batch)
         if before is not None:
             yield before
 

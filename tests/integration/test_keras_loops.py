@@ -506,10 +506,10 @@ def test_a_callback_may_run_replicas_while_fit_goes_on():
 def test_keras_imported_too_late_is_reported(monkeypatch, caplog):
     from unisono._src.foundation import library_hooks
 
-    known = dict(library_hooks._known)
-    monkeypatch.setattr(library_hooks, "_known", {})
+    known = dict(library_hooks.known)
+    monkeypatch.setattr(library_hooks, "known", {})
     with mirrored(2).scope():
-        monkeypatch.setattr(library_hooks, "_known", known)
+        monkeypatch.setattr(library_hooks, "known", known)
     assert "keras was imported inside a strategy's scope" in caplog.text
 
 

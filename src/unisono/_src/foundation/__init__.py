@@ -1,4 +1,4 @@
-"""What knows nothing of JAX's devices: errors, options, structures, context frames.
+"""Errors, options, nested structures and context frames; none knows JAX's devices.
 
-The ground floor: it imports from no other room.
+This is the lowest layer: it imports from no other folder of the package.
 """

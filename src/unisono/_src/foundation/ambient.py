@@ -1,10 +1,8 @@
-"""The stack of context frames, and whatever else each thread has of its own.
+"""The context frame of each thread; the only module with thread-local state.
 
-This is the only module with thread-local state. A frame says whose code runs now: which
-strategy is current, in which of the three modes, for which replica, and where variable
-values are kept (`state`: None when eager). Frames are immutable and linked to their
-parent, so a replica that is paused can be put aside and brought back by exchanging one
-pointer.
+A frame describes the running code: which strategy is current, in which of the three
+modes, for which replica, and where variable values are kept. Frames are immutable, so
+pausing a replica and resuming it later takes one assignment of the current frame.
 """
 
 from __future__ import annotations
@@ -21,22 +19,22 @@ UPDATE = "update"
 
 @final
 class Frame(NamedTuple):
-    """Where the running code stands.
+    """The context of the running code.
 
     Attributes:
         strategy: the current strategy, or None for the default one.
         mode: CROSS, REPLICA or UPDATE.
-        replica: the ReplicaContext of a REPLICA frame, else None.
-        port: how this replica meets the others: a `collectives.Port`.
-        copy: index of the copy being updated in an UPDATE frame, or of the replica
+        replica: the `ReplicaContext` of a REPLICA frame, else None.
+        port: the `collectives.Port` through which this replica meets the others.
+        copy: the index of the copy being updated in an UPDATE frame, or of the replica
             whose copies are read in a REPLICA frame; None elsewhere.
-        placement: where variables are created, a `state.Placement`; None outside.
+        placement: the `state.Placement` of new variables; None outside every scope.
         state: the frame of variable values while compiling; None when eager.
         colocate: the variable given to `colocate_vars_with`, or None.
-        creators: functions given to `variable_creator_scope`, outermost first.
-        updating: in a program, the mirrored cell whose copies are updated as one.
+        creators: the functions given to `variable_creator_scope`, outermost first.
+        outer_creators: how many of `creators` were given before the strategy's scope.
         host: the `function` that runs on the host and compiles its runs, or None.
-        outer_creators: how many of them were given before the strategy's scope.
+        updating: in a program, the mirrored cell whose copies are updated as one.
     """
 
     strategy: Any = None
@@ -57,9 +55,10 @@ ROOT = Frame()
 
 
 class PerThread(threading.local):
-    """Attributes that each thread sets for itself; a new thread has the class's own.
+    """A base class for attributes that each thread sets for itself.
 
-    Replicas that take turns share a thread, and so they share these attributes.
+    A thread that has set none sees the attributes of the class. Replicas that take
+    turns share a thread, and so they share these attributes.
     """
 
 
@@ -73,29 +72,32 @@ _local = _Local()
 
 
 def current() -> Frame:
-    """The frame of the running code."""
+    """Return the frame of the running code."""
     return _local.frame
 
 
 def is_root() -> bool:
-    """Whether the running code is outside every strategy and program."""
+    """Return whether the running code is outside every strategy and program."""
     return _local.frame is ROOT
 
 
 def swap(frame: Frame) -> Frame:
-    """Make `frame` current and give back the one it replaces."""
+    """Make `frame` current and return the one it replaces."""
     old = _local.frame
     _local.frame = frame
     return old
 
 
 def root() -> Frame:
-    """The frame at the bottom of this thread's stack."""
+    """Return the frame that is current in this thread outside every block."""
     return _local.root
 
 
 def set_root(frame: Frame) -> None:
-    """Replace the bottom of the stack; only when nothing is stacked on it."""
+    """Set the frame that is current in this thread outside every block.
+
+    Call it outside every block only: a block that is left restores its outer frame.
+    """
     _local.root = frame
     _local.frame = frame
 

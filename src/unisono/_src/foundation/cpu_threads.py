@@ -1,4 +1,4 @@
-"""How many threads XLA's pool for the CPU needs."""
+"""The number of threads that XLA's pool for the CPU needs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Mapping
 
 # XLA sizes the pool by this variable, once, when the CPU client starts.
 VARIABLE = "NPROC"
-# Some that never wait in a collective.
+# Threads that are left for work that never waits in a collective.
 _SPARE = 2
 
 
 def threads(devices: int, environ: Mapping[str, str] = os.environ) -> int:
-    """Enough threads that virtual devices find one each in all that they can be in.
+    """Returns the number of threads with which collectives cannot deadlock.
 
-    A participant of a collective holds a thread while it waits. A device can be in one
-    program while another is still in the one before, so each may hold two. Many more
-    would do no harm but for speed: XLA cuts every operation into as many pieces as
-    there are threads.
+    A virtual device holds a thread while it waits in a collective. One device can be
+    in a program while another is still in the program before, so each may hold two.
+    Many more threads would only cost speed: XLA cuts every operation into as many
+    pieces as there are threads. See docs/decisions/0005.
 
     Args:
         devices: how many virtual devices the process has.
-        environ: where the user may have asked for more.
+        environ: the environment variables; the user may ask for more in `VARIABLE`.
 
     >>> threads(1000, {})
     2002

@@ -1,4 +1,4 @@
-"""TensorFlow's names of element types, as NumPy's."""
+"""TensorFlow's names of element types, each for the NumPy type of the same elements."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ uint8 = np.dtype(np.uint8)
 uint16 = np.dtype(np.uint16)
 uint32 = np.dtype(np.uint32)
 uint64 = np.dtype(np.uint64)
-# Text is `bytes`; an array of it holds objects.
+# TensorFlow's strings are `bytes` of any length, which NumPy keeps as objects.
 string = np.dtype(np.object_)

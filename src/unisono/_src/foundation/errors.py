@@ -1,4 +1,4 @@
-"""Exception types and the messages that several modules share."""
+"""Exception types, and the error messages that several modules share."""
 
 from __future__ import annotations
 
@@ -8,32 +8,87 @@ from unisono._src.foundation.public_names import publish
 
 
 class InvalidArgumentError(ValueError):
-    """Values that cannot be combined, such as shapes that differ between replicas."""
+    """An argument or value is not allowed, such as shapes that differ between replicas.
+
+    >>> import unisono
+    >>> try:
+    ...     unisono.data.Dataset.range(3).batch(0)
+    ... except unisono.errors.InvalidArgumentError as error:
+    ...     print(error)
+    batch_size must be greater than zero, received 0.
+    """
 
 
 class FailedPreconditionError(RuntimeError):
-    """State that is not there any more, such as a variable lost in a failed step."""
+    """The state that an operation needs is not there.
+
+    An example is the value of a variable that was lost in a failed step, or this one:
+
+    >>> import unisono
+    >>> expect = unisono.data.experimental.assert_cardinality(3)
+    >>> try:
+    ...     list(unisono.data.Dataset.range(2).apply(expect))
+    ... except unisono.errors.FailedPreconditionError as error:
+    ...     print(error)
+    Input dataset was expected to contain 3 elements, but contained 2.
+    """
 
 
 class OutOfRangeError(IndexError):
-    """A read past the end, such as `get_next` of an iterator that is exhausted."""
+    """A read went past the end.
+
+    >>> import unisono
+    >>> iterator = iter(unisono.data.Dataset.range(1))
+    >>> int(iterator.get_next())
+    0
+    >>> try:
+    ...     iterator.get_next()
+    ... except unisono.errors.OutOfRangeError as error:
+    ...     print(error)
+    End of sequence.
+    """
 
 
 class NotFoundError(FileNotFoundError):
-    """A file, a checkpoint, or an entry of one, that is not there."""
+    """A file, a checkpoint, or an entry of a checkpoint does not exist.
+
+    >>> import unisono
+    >>> try:
+    ...     unisono.train.Checkpoint().read("backups/ckpt-1")
+    ... except unisono.errors.NotFoundError as error:
+    ...     print(error)
+    There is no checkpoint ...backups/ckpt-1. Please double-check the path...
+    """
 
 
 class DataLossError(ValueError):
-    """A file or checkpoint that is damaged, or is not what it says it is."""
+    """A file or checkpoint is damaged, or is not of the kind that was asked for.
+
+    >>> import tempfile, unisono
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(b"no record")
+    ...     file.flush()
+    ...     try:
+    ...         list(unisono.data.TFRecordDataset(file.name))
+    ...     except unisono.errors.DataLossError as error:
+    ...         print(str(error).rpartition(": ")[2])
+    the file ends 7 bytes before the record does.
+    """
 
 
 class LaunchError(RuntimeError):
-    """A worker that the launcher started failed.
+    """A worker that the launcher started has failed.
 
     Attributes:
         worker: the index of the worker that failed first; None if time ran out.
-        exit_code: its exit status, as a shell shows it.
-        worker_traceback: its traceback, or the empty string.
+        exit_code: the exit status of that worker, as a shell shows it.
+        worker_traceback: the traceback of that worker, or the empty string.
+
+    >>> try:
+    ...     raise LaunchError("Worker 1 failed.", worker=1, exit_code=137)
+    ... except LaunchError as error:
+    ...     print(error, error.worker, error.exit_code, repr(error.worker_traceback))
+    Worker 1 failed. 1 137 ''
     """
 
     def __init__(
@@ -50,18 +105,34 @@ class LaunchError(RuntimeError):
 
 
 class SaveError(OSError):
-    """A checkpoint that could not be written; those already there are untouched."""
+    """A checkpoint could not be written; older checkpoints are untouched.
+
+    >>> import os, tempfile, unisono
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     try:
+    ...         unisono.train.Checkpoint().save(os.path.join(file.name, "ckpt"))
+    ...     except unisono.errors.SaveError as error:
+    ...         print(error)
+    The checkpoint ...ckpt-1 could not be written: File exists ...
+    """
 
 
 class WorkerError(RuntimeError):
-    """Something went wrong on a worker, or between workers; raised on all of them.
+    """A worker failed, or workers disagree; every worker raises it.
 
     Attributes:
-        worker: the worker that it is about, or None if it is about all.
+        worker: the index of the worker that failed, or None if it concerns all.
         step: the step at which it happened, or None if that is not known.
-        lost: names of variables that the step was updating in place and that have no
-            value any more; always empty with ``guard="strict"`` unless a worker is
-            lost in the middle of a step.
+        lost: the names of the variables that the step was updating in place and that
+            have no value any more. With ``guard="strict"`` it is empty, unless a
+            worker is lost in the middle of a step.
+
+    >>> error = WorkerError("Worker 1 failed.", worker=1, step=20)
+    >>> error.lost = ("dense/kernel",)
+    >>> print(error)
+    Worker 1 failed.
+    The step was updating these variables in place; they have no value any more:
+    dense/kernel. Restore them from a checkpoint.
     """
 
     lost: tuple[str, ...] = ()
@@ -85,30 +156,58 @@ class WorkerError(RuntimeError):
 
 
 class WorkerMismatchError(WorkerError):
-    """The workers do not run the same program, or not with the same shapes."""
+    """The workers do not run the same program, or run it with different shapes.
+
+    >>> try:
+    ...     raise WorkerMismatchError("The workers are at different points.", step=3)
+    ... except WorkerError as error:
+    ...     print(error, error.worker, error.step)
+    The workers are at different points. None 3
+    """
 
 
 class WorkerFailedError(WorkerError):
-    """A worker raised an exception; its traceback is in the message."""
+    """A worker raised an exception; the message has its traceback.
+
+    >>> try:
+    ...     raise WorkerFailedError("Worker 1 failed: ValueError", worker=1)
+    ... except WorkerError as error:
+    ...     print(error, error.worker, error.step)
+    Worker 1 failed: ValueError 1 None
+    """
 
 
 class WorkerLostError(WorkerError):
-    """A worker is gone: killed, stopped, out of reach, or at its end too early."""
+    """A worker is gone: it was killed, stopped or cut off, or it ended too early.
+
+    >>> try:
+    ...     raise WorkerLostError("Worker 1 is gone.", worker=1)
+    ... except WorkerError as error:
+    ...     print(error, error.worker, error.step)
+    Worker 1 is gone. 1 None
+    """
 
 
 class WorkerStalledError(WorkerError):
-    """A worker lives but does not come along."""
+    """A worker is alive but has not reached the others' step in time.
+
+    >>> try:
+    ...     raise WorkerStalledError("Worker 1 is behind.", worker=1, step=20)
+    ... except WorkerError as error:
+    ...     print(error, error.worker, error.step)
+    Worker 1 is behind. 1 20
+    """
 
 
 class Signal(BaseException):
-    """Changes what the package does next; never seen by a caller.
+    """Changes what the package does next; no caller of the package ever sees one.
 
-    A `BaseException`, so that a user's `except Exception` does not swallow it.
+    It is a `BaseException`, so that a user's `except Exception` does not catch it.
     """
 
 
 class ReplicaStop(Signal):
-    """Unwinds a waiting replica after another one failed."""
+    """Ends a waiting replica after another one has failed."""
 
 
 CROSS_REPLICA_REQUIRED = (
@@ -124,7 +223,7 @@ MERGE_COUNT_MISMATCH = (
 
 
 def mixing(current: object, wanted: object) -> RuntimeError:
-    """Two strategies meet where one is allowed."""
+    """Returns the error for a second strategy where only one is allowed."""
     return RuntimeError(
         f"Mixing different tf.distribute.Strategy objects: {current!r} is not "
         f"{wanted!r}. Leave the scope of the first strategy before using the second, "
@@ -133,7 +232,7 @@ def mixing(current: object, wanted: object) -> RuntimeError:
 
 
 def not_distributed(value: object, op: object) -> ValueError:
-    """A plain value was given where one value per replica is expected."""
+    """Returns the error for a plain value where one value per replica is expected."""
     return ValueError(
         f"A non-DistributedValues value {value!r} cannot be reduced with the given "
         f"reduce op {op}. Every replica would contribute the same object; pass the "
@@ -142,7 +241,12 @@ def not_distributed(value: object, op: object) -> ValueError:
 
 
 def diverging(name: str, origin: str) -> ValueError:
-    """The copies of a mirrored variable would become different."""
+    """Returns the error for a write after which the copies of a variable would differ.
+
+    Args:
+        name: the name of the mirrored variable.
+        origin: the file and line that created it.
+    """
     return ValueError(
         f"The copies of the mirrored variable '{name}' (created at {origin}) would get "
         "different values on different replicas. Combine the value first: all_reduce "
@@ -152,7 +256,7 @@ def diverging(name: str, origin: str) -> ValueError:
 
 
 def replica_count(kind: str, given: int, wanted: int) -> ValueError:
-    """A distributed value has the wrong number of components."""
+    """Returns the error for a distributed value with the wrong number of components."""
     return ValueError(
         f"{kind} has {given} values but the strategy has {wanted} replicas; pass one "
         "value per replica, made by this strategy, or pass a plain value to share it."
@@ -160,7 +264,11 @@ def replica_count(kind: str, given: int, wanted: int) -> ValueError:
 
 
 def at_different_points(points: Sequence[str]) -> WorkerMismatchError:
-    """Workers meet although they have come to different points of their programs."""
+    """Returns the error for workers that meet at different points of their programs.
+
+    Args:
+        points: a description of the point of each worker, by its index.
+    """
     told = "; ".join(f"worker {i}: {p}" for i, p in enumerate(points))
     return WorkerMismatchError(
         f"The workers have come to different points of their programs. {told}. Every "
@@ -170,7 +278,11 @@ def at_different_points(points: Sequence[str]) -> WorkerMismatchError:
 
 
 def garbled(what: str) -> WorkerMismatchError:
-    """Another worker sent something that cannot be read."""
+    """Returns the error for a message of another worker that cannot be read.
+
+    Args:
+        what: a description of what was sent instead.
+    """
     return WorkerMismatchError(
         f"A worker sent {what}. Do all workers run the same version of the program "
         "and of its libraries?"

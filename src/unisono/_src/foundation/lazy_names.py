@@ -1,4 +1,4 @@
-"""Names of a public module that are loaded on first use."""
+"""Names of a public module that are imported on first use."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from collections.abc import Callable, Mapping
 def names(
     module: str, table: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of `module` for the names in `table`.
+    """Returns the functions `__getattr__` and `__dir__` of a module with lazy names.
 
     Args:
-        module: The name of the module that has the names.
-        table: For each name the module that defines it, with ``:name`` behind it if
-            it has another one there; `module` itself for one of its submodules.
+        module: the name of the module that has the names.
+        table: for each name the module that defines it, as ``module`` or, if it is
+            called otherwise there, as ``module:name``. A submodule has `module` itself.
+
+    >>> find, _ = names("shapes", {"circle": "math:pi"})
+    >>> round(find("circle"), 2)
+    3.14
     """
 
     def find(name: str) -> object:
@@ -26,7 +30,7 @@ def names(
         where, _, there = table[name].partition(":")
         return getattr(importlib.import_module(where), there or name)
 
-    def listed() -> list[str]:
+    def list_names() -> list[str]:
         return sorted({*vars(sys.modules[module]), *table})
 
-    return find, listed
+    return find, list_names

@@ -1,8 +1,9 @@
-"""Libraries whose objects take part in a strategy's scope, once a program loads them.
+"""A table of libraries whose objects take part in a strategy's scope.
 
 A scope must not import Keras to find out whether a program uses it. So an integration
-leaves its companion here, under the name of the library's module; entering a scope
-enters the companions of those libraries that are loaded by then, and of no others.
+registers a companion here, under the name of the library's module. Entering a scope
+enters the companions of the libraries that the program has loaded by then, and of no
+others. See docs/decisions/0014 and 0020.
 """
 
 from __future__ import annotations
@@ -30,25 +31,30 @@ class Held(abc.ABC):
     @property
     @abc.abstractmethod
     def name(self) -> str:
-        """What to call it."""
+        """The name of the variable in messages."""
 
     @property
     @abc.abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """The shape of its value."""
+        """The shape of the value."""
 
     @property
     @abc.abstractmethod
     def dtype(self) -> Any:
-        """The type of its elements."""
+        """The type of the elements."""
 
     @abc.abstractmethod
     def read(self, is_detached: bool) -> Any:
-        """Its value; a copy if the library may change it and `is_detached` is set."""
+        """Return the value.
+
+        Args:
+            is_detached: whether the value must stay as it is while the program goes
+                on. An array that the library may donate to a step is then copied.
+        """
 
     @abc.abstractmethod
     def assign(self, value: Any) -> None:
-        """Set its value, or what it will be when the variable gets one."""
+        """Set the value, or the first value of a variable that has none yet."""
 
     def __repr__(self) -> str:
         return repr(self.owner)
@@ -56,11 +62,11 @@ class Held(abc.ABC):
 
 @final
 class Branch:
-    """A name below an object of a library, with more names below it.
+    """An inner node of a checkpoint, below an object of a library.
 
     Args:
         owner: the object.
-        below: gives what there is, by name.
+        below: returns the children of the node, by name.
     """
 
     def __init__(self, owner: Any, below: Callable[[], dict[str, Any]]) -> None:
@@ -71,31 +77,38 @@ class Branch:
 
 
 class Keeper(abc.ABC):
-    """Knows what of a library's objects is state."""
+    """Finds the state of a library's objects, for checkpoints."""
 
     @abc.abstractmethod
     def __getitem__(self, obj: Any) -> Held | dict[str, Any] | None:
-        """The variable that an object is, or what is below it; None for no state."""
+        """Return the state of an object.
+
+        Returns:
+            A `Held` if the object is a variable, its children by name if it contains
+            some, or None if it has no state.
+        """
+
+    # Most libraries need neither of the next two, so they are not abstract.
 
     def prepare(self, obj: Any) -> None:  # noqa: B027
-        """Let an object make what is about to be restored, if it can."""
+        """Let an object create the variables that are about to be restored."""
 
     def watch(self, obj: Any, then: Callable[[], None]) -> None:  # noqa: B027
-        """Call `then` once when an object may have got more."""
+        """Call `then` once, when an object may have created more variables."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Companion:
-    """What a library needs while a scope is open.
+    """The integration of one library.
 
     Attributes:
         module: the library's module; nothing happens before it is loaded.
-        scope: a context manager that can be entered again and again. It finds the
-            strategy in the current frame.
-        locals: names ``module:attribute`` of the library's thread-local objects, which
-            code that is paused at a merge point must find again as it left them.
-        keeper: knows what of the library's objects a checkpoint saves.
+        scope: a context manager that is entered with every scope. It can be entered
+            again while it is open, and finds the strategy in the current frame.
+        locals: names ``module:attribute`` of the library's thread-local objects. A
+            replica that was paused at a merge point finds them as it left them.
+        keeper: finds the state of the library's objects for checkpoints.
     """
 
     module: str
@@ -111,18 +124,18 @@ known: dict[str, Companion] = {}
 
 
 def register(companion: Companion) -> None:
-    """Make a companion known; one with the same module is replaced."""
+    """Add a companion to the table; it replaces one of the same module."""
     known[companion.module] = companion
 
 
 def loaded() -> list[Companion]:
-    """The companions of the libraries that the program has loaded."""
+    """Return the companions of the libraries that the program has loaded."""
     return [c for c in known.values() if c.module in sys.modules]
 
 
 @contextlib.contextmanager
 def entered() -> Iterator[None]:
-    """A block in which objects of loaded libraries belong to the current strategy."""
+    """Run a block in which loaded libraries' objects belong to the current strategy."""
     with contextlib.ExitStack() as stack:
         for companion in loaded():
             stack.enter_context(companion.scope)
@@ -130,7 +143,7 @@ def entered() -> Iterator[None]:
 
 
 def check_known(before: list[Companion]) -> None:
-    """Say so if a scope is left in which a library was loaded too late.
+    """Warn if a library was imported inside the scope that is being left.
 
     Args:
         before: the companions that the scope has entered.
@@ -139,7 +152,7 @@ def check_known(before: list[Companion]) -> None:
         if companion not in before:
             _log.warning(
                 "%s was imported inside a strategy's scope, which could not notice "
-                "of it: what was made of it there belongs to no strategy. Import it "
+                "it: what was made with it there belongs to no strategy. Import it "
                 "before `with strategy.scope():`.",
                 companion.module,
             )
@@ -147,28 +160,35 @@ def check_known(before: list[Companion]) -> None:
 
 @final
 class Locals:
-    """A copy of the thread-local objects of loaded libraries."""
+    """A copy of the contents of loaded libraries' thread-local objects.
+
+    Args:
+        kept: the attributes of each object, and a copy of them.
+    """
 
     def __init__(self, kept: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
         self._kept = kept
 
     @classmethod
     def taken(cls) -> Locals:
-        """What they hold now; lists are copied, because they serve as stacks."""
-        return cls([(held, _copied(held)) for held in map(vars, _thread_locals())])
+        """Return a copy of what the objects contain in this thread now."""
+        return cls([(held, _copy(held)) for held in map(vars, _thread_locals())])
 
     def blank(self) -> Locals:
-        """What the same objects held before anyone wrote to them."""
+        """Return the contents that the same objects have in a new thread."""
         return Locals([(held, {}) for held, _ in self._kept])
 
     def apply(self) -> None:
-        """Let them hold that again."""
+        """Give the objects these contents again."""
+        # Into the same dict, which the thread-local object owns. And copied again,
+        # because one copy may be applied several times.
         for held, before in self._kept:
             held.clear()
-            held.update(_copied(before))
+            held.update(_copy(before))
 
 
-def _copied(held: dict[str, Any]) -> dict[str, Any]:
+def _copy(held: dict[str, Any]) -> dict[str, Any]:
+    # Libraries use lists as stacks, which change in place; all else they replace.
     return {k: list(v) if isinstance(v, list) else v for k, v in held.items()}
 
 
@@ -182,12 +202,12 @@ def _thread_locals() -> list[object]:
     return found
 
 
-# What a checkpoint saves.
+# The state that a checkpoint saves.
 
 
 @functools.lru_cache(maxsize=4096)
 def _library(kind: Any, modules: tuple[str, ...]) -> str | None:
-    """The library that a class, or one that it inherits from, belongs to."""
+    """Return the module of the library that a class or one of its bases belongs to."""
     for base in kind.__mro__:
         package = base.__module__.partition(".")[0]
         found = next((m for m in modules if m.partition(".")[0] == package), None)
@@ -197,7 +217,8 @@ def _library(kind: Any, modules: tuple[str, ...]) -> str | None:
 
 
 def keeper_of(obj: Any) -> Keeper | None:
-    """Who knows the state of an object; None if it is of no library in the table."""
+    """Return the keeper of an object, or None if no loaded library has its class."""
+    # mypy does not take a class for the hashable argument that `lru_cache` wants.
     module = _library(cast(Any, type(obj)), tuple(known))
     if module is None or module not in sys.modules:
         return None
@@ -205,6 +226,6 @@ def keeper_of(obj: Any) -> Keeper | None:
 
 
 def kept(obj: Any) -> Held | dict[str, Any] | None:
-    """What of an object of a library is state: a variable, or what is below it."""
+    """Return the state of an object of a library, as `Keeper` does, or None."""
     keeper = keeper_of(obj)
     return None if keeper is None else keeper[obj]

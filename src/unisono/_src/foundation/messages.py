@@ -1,7 +1,7 @@
 """Classes of Protocol Buffers messages, made from a description of their fields.
 
-The package ``protobuf`` reads and writes the bytes; it is loaded on first use. The
-classes are in a pool of their own, so that they meet no others of the same names.
+The package ``protobuf`` reads and writes the bytes; it is imported on first use. Each
+call has a descriptor pool of its own, so its names clash with no others in the process.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import Any
 
 
 def classes(**messages: str) -> dict[str, Any]:
-    r"""The classes of messages, by name.
+    r"""Returns the classes of messages, by name.
 
     Args:
-        **messages: the fields of each message, as a ``.proto`` file has them. A field
-            may be of one of the other messages. Repeated numbers are packed.
+        **messages: the fields of each message as a ``.proto`` file writes them, with
+            ``;`` between two. A field may have one of the other messages as its type.
+            Repeated numbers are packed.
 
     >>> made = classes(Line="repeated Point ends = 1", Point="repeated int64 at = 1")
     >>> made["Line"](ends=[{"at": [3, 4]}]).SerializeToString()

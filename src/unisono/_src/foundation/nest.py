@@ -1,4 +1,8 @@
-"""Nested structures: list, tuple, namedtuple and mappings; all else is a leaf."""
+"""Walks over nested structures of lists, tuples, named tuples and mappings.
+
+Everything else is a leaf. These are TensorFlow's containers, not JAX's: for JAX, None
+and classes that a program has registered are containers too.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,14 @@ import jax
 
 
 def is_nested(x: object) -> bool:
-    """Whether `x` is a container that is walked into."""
+    """Returns whether `x` is a container, not a leaf."""
     return isinstance(x, (list, tuple, Mapping))
 
 
 def keys(x: Mapping[Any, Any]) -> list[Any]:
-    """The keys of a mapping in the order in which its children are visited.
+    """Returns the keys of a mapping in the order in which its children are visited.
 
-    Two mappings with the same keys are visited alike, whatever came into them first.
+    The order does not depend on which key was inserted first.
 
     >>> keys({"b": 1, "a": 2})
     ['a', 'b']
@@ -25,35 +29,40 @@ def keys(x: Mapping[Any, Any]) -> list[Any]:
     try:
         return sorted(x)
     except TypeError:
-        # Keys of several types.
+        # Keys of several types have no order but that of their insertion.
         return list(x)
 
 
 def rebuild(like: Any, children: Sequence[Any]) -> Any:
-    """A container of the type and keys of `like` with other children.
+    """Returns a container of the type and keys of `like` with other children.
 
     >>> rebuild({"b": 1, "a": 2}, [3, 4])
     {'b': 4, 'a': 3}
     """
     if isinstance(like, Mapping):
-        # In the place that each key has already; and not every mapping can be made
-        # from pairs: a `defaultdict` cannot.
+        # A copy keeps the order of the keys. It also works for mappings that cannot
+        # be made from pairs, such as a `defaultdict`.
         made = dict(like) if type(like) is dict else copy.copy(like)
         for key, child in zip(keys(like), children, strict=True):
+            # A `Mapping` need not allow assignment; those that programs use do.
             made[key] = child  # type: ignore[index]
         return made
-    if hasattr(like, "_fields"):
+    if hasattr(like, "_fields"):  # A named tuple.
         return type(like)(*children)
     return type(like)(children)
 
 
 def children(x: Any) -> list[Any]:
-    """The direct children of a container; those of a mapping in the order of `keys`."""
+    """Returns the direct children of a container, in the order of `keys` for a mapping.
+
+    >>> children({"b": 1, "a": [2, 3]})
+    [[2, 3], 1]
+    """
     return [x[key] for key in keys(x)] if isinstance(x, Mapping) else list(x)
 
 
 def map_structure(fn: Callable[[Any], Any], x: Any) -> Any:
-    """Apply `fn` to every leaf, keeping the structure.
+    """Returns the structure `x` with `fn` applied to every leaf.
 
     >>> map_structure(lambda v: v + 1, {"a": [1, (2,)]})
     {'a': [2, (3,)]}
@@ -64,9 +73,10 @@ def map_structure(fn: Callable[[Any], Any], x: Any) -> Any:
 
 
 def is_whole(x: Any) -> bool:
-    """Whether `x` is an object of another library that has variables of a strategy.
+    """Returns whether `x` is another library's object with variables of a strategy.
 
-    JAX would take it apart and put another one together, with arrays for variables.
+    Such an object must stay whole, although JAX could flatten it: JAX would build
+    another object that has arrays in place of the variables.
     """
 
     def is_variable(y: Any) -> bool:
@@ -76,12 +86,12 @@ def is_whole(x: Any) -> bool:
 
 
 def map_leaves(fn: Callable[[Any], Any], x: Any, leaf_type: type) -> Any:
-    """Like `map_structure`, also inside structures that only JAX knows.
+    """Returns `x` with `fn` applied to every leaf, also in structures only JAX knows.
 
     Args:
-        fn: applied to every leaf.
-        x: a structure.
-        leaf_type: JAX knows how to take objects of this type apart; it shall not.
+        fn: the function.
+        x: the structure.
+        leaf_type: a type whose objects are leaves, although JAX could flatten them.
     """
 
     def apply(x: Any) -> Any:
@@ -95,7 +105,7 @@ def map_leaves(fn: Callable[[Any], Any], x: Any, leaf_type: type) -> Any:
 
 
 def leaves(x: Any) -> Iterator[Any]:
-    """Every leaf, depth first.
+    """Yields every leaf of `x`, depth first.
 
     >>> list(leaves([1, {"a": 2}]))
     [1, 2]
@@ -108,7 +118,15 @@ def leaves(x: Any) -> Iterator[Any]:
 
 
 def check_same(first: Any, other: Any, replica: int) -> None:
-    """Raise `AssertionError` unless `other` has the container layout of `first`."""
+    """Raises `AssertionError` if two results are not containers of one layout.
+
+    The direct children are compared in number and by their keys, not in turn.
+
+    Args:
+        first: the result of replica 0, a container.
+        other: the result of another replica.
+        replica: the index of that replica, for the message.
+    """
     where = f"replica 0 and replica {replica} returned different structures: "
     if isinstance(first, Mapping):
         if not isinstance(other, Mapping) or first.keys() != other.keys():

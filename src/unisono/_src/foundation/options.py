@@ -13,7 +13,26 @@ RESTART_CODE = 42
 
 
 class VariableSynchronization(enum.Enum):
-    """When the copies of a variable are brought together."""
+    """Says when the copies of a variable are combined into one value.
+
+    Attributes:
+        AUTO: the strategy chooses, which is ON_WRITE.
+        NONE: never; only a variable outside every strategy may have it.
+        ON_WRITE: on every write, so that all copies are equal.
+        ON_READ: on a read in cross-replica context; each replica writes its own copy.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> with strategy.scope():
+    ...     seen = unisono.Variable(
+    ...         0.0,
+    ...         synchronization=unisono.VariableSynchronization.ON_READ,
+    ...         aggregation=unisono.VariableAggregation.SUM,
+    ...     )
+    >>> _ = strategy.run(lambda: seen.assign_add(1.0))
+    >>> float(seen.numpy())
+    2.0
+    """
 
     AUTO = 0
     NONE = 1
@@ -22,7 +41,25 @@ class VariableSynchronization(enum.Enum):
 
 
 class VariableAggregation(enum.Enum):
-    """How the values that replicas assign, or hold, become one value."""
+    """Says how the values that replicas assign, or hold, become one value.
+
+    Attributes:
+        NONE: they do not; a replica that assigns to a mirrored variable is refused.
+        SUM: their sum.
+        MEAN: their mean.
+        ONLY_FIRST_REPLICA: the value of the first replica.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> with strategy.scope():
+    ...     v = unisono.Variable(0.0, aggregation=unisono.VariableAggregation.MEAN)
+    >>> def replica_fn():
+    ...     replica = unisono.distribute.get_replica_context()
+    ...     v.assign(10.0 * replica.replica_id_in_sync_group)
+    >>> strategy.run(replica_fn)
+    >>> float(v.numpy())
+    5.0
+    """
 
     NONE = 0
     SUM = 1
@@ -31,10 +68,21 @@ class VariableAggregation(enum.Enum):
 
 
 class ReduceOp(enum.Enum):
-    """How values of several replicas are combined.
+    """Says how the values of several replicas are combined.
 
-    >>> ReduceOp.from_variable_aggregation(VariableAggregation.MEAN)
-    <ReduceOp.MEAN: 'MEAN'>
+    Attributes:
+        SUM: their sum.
+        MEAN: their mean.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> values = strategy.experimental_distribute_values_from_function(
+    ...     lambda context: 10.0 * context.replica_id_in_sync_group
+    ... )
+    >>> float(strategy.reduce(unisono.distribute.ReduceOp.SUM, values, axis=None))
+    10.0
+    >>> float(strategy.reduce(unisono.distribute.ReduceOp.MEAN, values, axis=None))
+    5.0
     """
 
     SUM = "SUM"
@@ -42,7 +90,17 @@ class ReduceOp(enum.Enum):
 
     @staticmethod
     def from_variable_aggregation(aggregation: VariableAggregation) -> ReduceOp:
-        """The reduction of the same name; NONE and ONLY_FIRST_REPLICA have none."""
+        """Returns the reduction of the same name.
+
+        Args:
+            aggregation: SUM or MEAN.
+
+        Raises:
+            ValueError: it is NONE or ONLY_FIRST_REPLICA, which are no reductions.
+
+        >>> ReduceOp.from_variable_aggregation(VariableAggregation.MEAN)
+        <ReduceOp.MEAN: 'MEAN'>
+        """
         if aggregation is VariableAggregation.SUM:
             return ReduceOp.SUM
         if aggregation is VariableAggregation.MEAN:
@@ -55,7 +113,10 @@ class ReduceOp(enum.Enum):
 
 
 def reduce_op(op: object) -> ReduceOp:
-    """The `ReduceOp` meant by an enum member, its name in any case, or aggregation.
+    """Returns the `ReduceOp` that an argument of a public method stands for.
+
+    Args:
+        op: a `ReduceOp`, its name in upper or lower case, or a `VariableAggregation`.
 
     >>> reduce_op("mean")
     <ReduceOp.MEAN: 'MEAN'>
@@ -73,7 +134,16 @@ def reduce_op(op: object) -> ReduceOp:
 
 
 class CommunicationImplementation(enum.Enum):
-    """Which library carries collectives; XLA chooses whatever is asked here."""
+    """Names the library that carries collectives; XLA chooses one whatever it says.
+
+    Attributes:
+        AUTO: no wish.
+        RING: rings over the network, TensorFlow's choice for CPUs.
+        NCCL: NVIDIA's library for GPUs.
+
+    >>> CommunicationOptions(implementation="nccl").implementation
+    <CommunicationImplementation.NCCL: 'NCCL'>
+    """
 
     AUTO = "AUTO"
     RING = "RING"
@@ -82,16 +152,26 @@ class CommunicationImplementation(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, init=False)
 class CommunicationOptions:
-    """Hints for one collective.
+    """Hints for collectives, with TensorFlow's checks; none changes a result.
 
-    Accepted and validated as TensorFlow does. No field changes a result here. Between
-    workers on CPUs gradients travel in packs of up to `bytes_per_pack`; elsewhere XLA
-    packs by itself, and it schedules collectives everywhere. `timeout_seconds` given to
-    a `MultiWorkerMirroredStrategy` is how long one worker may be behind the others.
+    Args:
+        bytes_per_pack: the most bytes of gradients that travel together between
+            workers on CPUs; 0 lets unisono choose. Elsewhere XLA packs by itself.
+        timeout_seconds: given to a `MultiWorkerMirroredStrategy`, how long one worker
+            may be behind the others. None is the default of the strategy.
+        implementation: a `CommunicationImplementation` or its name. XLA chooses the
+            library by itself.
 
-    >>> str(CommunicationOptions(bytes_per_pack=1))
-    'Options(bytes_per_pack=1,timeout_seconds=None, implementation=CommunicationImplementation.AUTO)'
-    """  # noqa: E501
+    Raises:
+        ValueError: an argument is none of these.
+
+    >>> import unisono
+    >>> options = unisono.distribute.experimental.CommunicationOptions(
+    ...     bytes_per_pack=50 * 1024 * 1024, timeout_seconds=120.0
+    ... )
+    >>> options.bytes_per_pack, options.timeout_seconds, options.implementation.name
+    (52428800, 120.0, 'AUTO')
+    """
 
     bytes_per_pack: int
     timeout_seconds: float | None
@@ -115,12 +195,19 @@ class CommunicationOptions:
                 "Argument `implementation` must be a CommunicationImplementation or "
                 f"its name, Received {implementation!r}."
             )
+        # A frozen dataclass has no other way to set a field in its own `__init__`.
         object.__setattr__(self, "bytes_per_pack", bytes_per_pack)
         object.__setattr__(self, "timeout_seconds", timeout_seconds)
         object.__setattr__(self, "implementation", implementation)
 
     def merge(self, options: CommunicationOptions | None) -> CommunicationOptions:
-        """A copy in which the non-default fields of `options` win."""
+        """Returns options with the fields of `options`, and ours where it has defaults.
+
+        >>> ours = CommunicationOptions(bytes_per_pack=8, timeout_seconds=5.0)
+        >>> merged = ours.merge(CommunicationOptions(timeout_seconds=9.0))
+        >>> merged.bytes_per_pack, merged.timeout_seconds
+        (8, 9.0)
+        """
         if options is None:
             return self
         auto = CommunicationImplementation.AUTO
@@ -141,12 +228,17 @@ class CommunicationOptions:
 
 
 class XLAOptions(NamedTuple):
-    """What TensorFlow lets a user say about XLA on TPUs; for `RunOptions`.
+    """Options of XLA on TPUs, for `RunOptions`.
 
     Args:
-        use_spmd_for_xla_partitioning: one program for all logical devices of a
-            replica. It is never otherwise: False is refused.
+        use_spmd_for_xla_partitioning: whether all logical devices of a replica run
+            one program. They always do, so `TPUStrategy.run` refuses False.
         enable_xla_dynamic_padder: whether replicas may have inputs of different shapes.
+
+    >>> import unisono
+    >>> options = unisono.tpu.XLAOptions(enable_xla_dynamic_padder=False)
+    >>> options.use_spmd_for_xla_partitioning, options.enable_xla_dynamic_padder
+    (True, False)
     """
 
     use_spmd_for_xla_partitioning: bool = True
@@ -154,15 +246,27 @@ class XLAOptions(NamedTuple):
 
 
 class RunOptions(NamedTuple):
-    """Options of `Strategy.run`; as in TensorFlow they concern `TPUStrategy` only.
+    """Options of `Strategy.run`; only `TPUStrategy` uses them, as in TensorFlow.
 
     Args:
-        experimental_enable_dynamic_batch_size: False refuses inputs that have
-            different shapes on different replicas. Otherwise every shape gets a
-            program of its own.
-        experimental_bucketizing_dynamic_shape: True is refused: padding would change
-            what a replica function computes.
-        experimental_xla_options: a `unisono.tpu.XLAOptions`.
+        experimental_enable_dynamic_batch_size: whether the inputs of replicas may have
+            different shapes. Every combination of shapes is compiled by itself.
+        experimental_bucketizing_dynamic_shape: whether inputs are padded to common
+            shapes. Padding would change what a replica function computes, so
+            `TPUStrategy.run` refuses True.
+        experimental_xla_options: a `unisono.tpu.XLAOptions`, or None.
+
+    >>> import numpy as np, unisono
+    >>> strategy = unisono.distribute.TPUStrategy()
+    >>> uneven = strategy.experimental_distribute_values_from_function(
+    ...     lambda context: np.ones(1 + context.replica_id_in_sync_group)
+    ... )
+    >>> options = unisono.distribute.RunOptions(
+    ...     experimental_enable_dynamic_batch_size=False
+    ... )
+    >>> strategy.run(np.sum, args=(uneven,), options=options)
+    Traceback (most recent call last):
+    ValueError: Only static shapes are allowed by these RunOptions...
     """
 
     experimental_enable_dynamic_batch_size: bool = True
@@ -173,12 +277,25 @@ class RunOptions(NamedTuple):
 def collective_hints(
     bytes_per_pack: int = 0, timeout_seconds: float | None = None
 ) -> CommunicationOptions:
-    """The old name of `CommunicationOptions`, without `implementation`."""
+    """Returns `CommunicationOptions`; this is their old name, without `implementation`.
+
+    Args:
+        bytes_per_pack: see `CommunicationOptions`.
+        timeout_seconds: see `CommunicationOptions`.
+
+    >>> collective_hints(bytes_per_pack=8) == CommunicationOptions(bytes_per_pack=8)
+    True
+    """
     return CommunicationOptions(bytes_per_pack, timeout_seconds)
 
 
 def variable_synchronization(value: object, name: object) -> VariableSynchronization:
-    """Check the `synchronization` argument of a variable."""
+    """Returns the `synchronization` argument of a variable, or raises `ValueError`.
+
+    Args:
+        value: the argument.
+        name: the name of the variable, for the message.
+    """
     if isinstance(value, VariableSynchronization):
         return value
     raise ValueError(
@@ -188,7 +305,12 @@ def variable_synchronization(value: object, name: object) -> VariableSynchroniza
 
 
 def variable_aggregation(value: object, name: object) -> VariableAggregation:
-    """Check the `aggregation` argument of a variable."""
+    """Returns the `aggregation` argument of a variable, or raises `ValueError`.
+
+    Args:
+        value: the argument.
+        name: the name of the variable, for the message.
+    """
     if isinstance(value, VariableAggregation):
         return value
     raise ValueError(

@@ -1,1 +1,1 @@
-"""Adapters to other libraries; the only modules that know them."""
+"""Integrations of other libraries; no other module imports those."""

@@ -1,4 +1,4 @@
-"""Replacing attributes of a library while scopes are open, and putting them back."""
+"""Patches that replace attributes of a library while scopes are open."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ def check_version(
     """Raise if a library is too old to be patched.
 
     Args:
-        title: what people call it.
-        library: the module.
-        oldest: the first version that will do.
-        is_fit: False if it has not what is needed, whatever its version says.
+        title: the name of the library in the message.
+        library: the module of the library.
+        oldest: the first version, as major and minor number, that can be patched.
+        is_fit: whether the library has the attributes that are patched. False counts
+            as too old, whatever the version says.
 
     Raises:
-        RuntimeError: it is too old.
+        RuntimeError: the library is too old.
     """
     version = tuple(int(x) for x in library.__version__.split(".")[:2])
     if version < oldest or not is_fit:
@@ -36,14 +37,15 @@ def check_version(
 
 @final
 class Patches:
-    """Attributes that are replaced as long as at least one block has been entered.
+    """A context manager that replaces attributes while at least one block is open.
 
-    Scopes of several threads may be open at the same time; the first one replaces, the
-    last one puts back. A replacement asks the current frame whether it is meant.
+    Blocks of several threads may be open at the same time: the first one replaces the
+    attributes, the last one restores them. So threads without a scope meet the
+    replacements too, and a replacement must ask the current frame whether to act.
 
     Args:
-        patches: owner, name of the attribute, and a function from the original to its
-            replacement.
+        patches: for each attribute its owner, its name, and a function that returns
+            the replacement of the original.
     """
 
     def __init__(
@@ -70,7 +72,11 @@ class Patches:
 
 @final
 class _Patch:
-    """One attribute; what it holds when it is replaced is what is put back."""
+    """The patch of one attribute.
+
+    Another library may patch the same attribute between two scopes. So the original
+    is read anew each time, and that is what `undo` restores.
+    """
 
     def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         self._owner, self._name, self._make = owner, name, make
@@ -81,13 +87,14 @@ class _Patch:
     def apply(self) -> None:
         """Replace the attribute."""
         found = getattr(self._owner, self._name)
+        # Scopes open and close at every step; a replacement is made only once.
         if found is not self._found:
             self._found, self._replacement = found, self._make(found)
         self._original = vars(self._owner).get(self._name, _INHERITED)
         setattr(self._owner, self._name, self._replacement)
 
     def undo(self) -> None:
-        """Put back what was there."""
+        """Restore the original attribute."""
         if self._original is _INHERITED:
             delattr(self._owner, self._name)
         else:

@@ -1,12 +1,11 @@
-"""TensorFlow's ``tensor.numpy()`` on JAX arrays.
+"""TensorFlow's ``tensor.numpy()`` on JAX arrays, and clear errors when one is read.
 
-Values that replicas return are plain JAX arrays. Programs written for TensorFlow call
-``.numpy()`` on them in every other line, and JAX's array class cannot be subclassed,
-so the one missing method is added to it. An array
-class that has the method keeps its own.
+Replicas return plain JAX arrays. Programs written for TensorFlow call ``.numpy()`` on
+them often, and JAX's array class cannot be subclassed, so the method is added to the
+class. If the class has such a method already, it stays. See docs/decisions/0007.
 
-An array whose computation another worker has broken raises what happened to that
-worker when it is read, instead of what a socket said.
+If a worker fails during a computation, the others find out when they read the result.
+JAX then raises the error of a socket; here the read raises what happened to the worker.
 """
 
 from __future__ import annotations
@@ -20,20 +19,25 @@ from unisono._src.workers import watchdog
 
 
 def _numpy(self: ArrayImpl) -> np.ndarray:
-    """The array as a NumPy array."""
+    """Return the array as a NumPy array."""
     return np.asarray(self)
 
 
 def install() -> None:
-    """Give JAX arrays a `numpy` method, unless they have one, and clear errors."""
+    """Add the method `numpy` and the clear errors to JAX's class of arrays."""
+    # By `setattr`, because mypy refuses the assignment to a class of another package.
     if not hasattr(ArrayImpl, "numpy"):
         setattr(ArrayImpl, "numpy", _numpy)  # noqa: B010
+    # `_value` is JAX's private property through which every read of an array goes. A
+    # version of JAX without it has its own errors and all else as before.
     read = getattr(ArrayImpl, "_value", None)
     if isinstance(read, property) and read.fget is not None:
-        setattr(ArrayImpl, "_value", property(_explaining(read.fget)))  # noqa: B010
+        setattr(ArrayImpl, "_value", property(_wrap_read(read.fget)))  # noqa: B010
 
 
-def _explaining(read: Any) -> Any:
+def _wrap_read(read: Any) -> Any:
+    """Return a getter that explains JAX's error by what happened to a worker."""
+
     def value(self: ArrayImpl) -> Any:
         try:
             return read(self)

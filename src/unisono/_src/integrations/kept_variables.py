@@ -1,4 +1,4 @@
-"""Keeping the value of another library's variable in one of ours."""
+"""Variables of a strategy that keep the values of another library's variables."""
 
 from __future__ import annotations
 
@@ -17,25 +17,31 @@ from unisono._src.values import jax_traces
 
 
 def make(value: Any, **options: Any) -> variables.Variable:
-    """A variable of the current strategy with a first value.
+    """Return a new variable of the current strategy.
 
-    It is made now, also while a program is being traced: a layer builds itself once,
-    whatever becomes of the trace in which it does so, and once for all replicas, also
-    when they take turns.
+    The variable is created at once, even while a program is being traced: a layer
+    builds itself only once, although the trace may be repeated or given up, and
+    although replicas that take turns all run the same code.
+
+    Args:
+        value: the first value, or a function that returns it.
+        **options: the other arguments of `unisono.Variable`; `trainable` is required.
     """
     placement = ambient.current().placement
     is_central = placement is not None and placement.kind is Policy.CENTRAL
     if is_central and not options["trainable"]:
-        # There is one copy, so one of the replicas must be the one that writes it.
+        # A central variable has one copy. Replicas that assign to it need a rule, and
+        # Keras and Flax give none for state such as counters.
         first = VariableAggregation.ONLY_FIRST_REPLICA
         given = options.get("aggregation", VariableAggregation.NONE)
         options["aggregation"] = first if given is VariableAggregation.NONE else given
-    with _at_once(value):
+    with _outside_trace(value):
         return variables.Variable(value, **options)
 
 
 @contextlib.contextmanager
-def _at_once(value: Any) -> Iterator[None]:
+def _outside_trace(value: Any) -> Iterator[None]:
+    """Run a block outside every trace and program, unless `value` belongs to one."""
     if isinstance(value, jax.core.Tracer):
         yield
         return
@@ -44,18 +50,23 @@ def _at_once(value: Any) -> Iterator[None]:
 
 
 def aggregation_of_state(dtype: Any) -> VariableAggregation:
-    """How replicas agree on state that no gradient changes, unless it says so itself.
+    """Return the aggregation of state that no gradient changes, such as averages.
 
-    Moving averages and the like: replicas compute them from their own part of the
-    batch. TensorFlow lets the copies drift apart; here they are averaged. Counters and
-    keys must come out the same on all replicas.
+    Replicas compute a moving average from their own part of the batch. TensorFlow lets
+    the copies drift apart; here they are averaged. Integers and keys, such as counters
+    and seeds, are not aggregated: all replicas must write the same value.
     """
     is_float = jnp.issubdtype(dtype, jnp.floating)
     return VariableAggregation.MEAN if is_float else VariableAggregation.NONE
 
 
 def assign(kept: variables.Variable, op: str, value: Any) -> None:
-    """Assign by the rules of the running context; more is allowed than by TensorFlow.
+    """Assign to a variable by the rules of the running context.
+
+    Two cases are allowed here that `unisono.Variable` refuses, as TensorFlow does,
+    because code of Keras and Flax relies on them: replicas may write the same value to
+    a mirrored variable without aggregation, and one may add to an ON_READ variable in
+    cross-replica context.
 
     Args:
         kept: the variable.
@@ -67,8 +78,8 @@ def assign(kept: variables.Variable, op: str, value: Any) -> None:
     in_replica = is_own and frame.mode == ambient.REPLICA and frame.port is not None
     if in_replica and cell.policy is Policy.MIRRORED:
         if kept.aggregation is VariableAggregation.NONE:
-            # Seeds and the like: every replica writes the same. That is proved from
-            # the program, or checked when the copies are read together.
+            # A seed, for example. That all replicas write the same is proved from the
+            # program, or checked when the copies are read: see docs/decisions/0006.
             assignment.write_own(kept, op, value)
             return
     elif cell.policy is Policy.ON_READ and not in_replica and op != assignment.REPLACE:

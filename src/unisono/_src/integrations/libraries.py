@@ -1,4 +1,4 @@
-"""Which libraries take part in scopes; their integrations are loaded when needed."""
+"""The libraries that take part in scopes; their integrations load on first use."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ _HERE = __name__.rpartition(".")[0]
 
 
 @final
-class _Scope:
-    """Enters the scope of an integration, which is loaded the first time."""
+class _LazyScope:
+    """A context manager that imports an integration and enters its `SCOPE`.
+
+    Args:
+        module: the module of the integration, below this folder.
+    """
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -26,8 +30,12 @@ class _Scope:
 
 
 @final
-class _Keeper(library_hooks.Keeper):
-    """The keeper of an integration, which is loaded the first time."""
+class _LazyKeeper(library_hooks.Keeper):
+    """A keeper that imports an integration and asks its `KEEPER`.
+
+    Args:
+        module: the module of the integration, below this folder.
+    """
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -49,20 +57,22 @@ class _Keeper(library_hooks.Keeper):
 
 
 def install() -> None:
-    """Let scopes know of the libraries; imports none of them."""
+    """Register Keras and Flax with scopes and checkpoints, without importing them."""
     library_hooks.register(
         library_hooks.Companion(
             "keras",
-            _Scope("keras.scope"),
+            _LazyScope("keras.scope"),
+            # Keras has its stacks of scopes and of the layers that are being called
+            # here, one per thread.
             (
                 "keras.src.backend.common.global_state:GLOBAL_STATE_TRACKER",
                 "keras.src.backend.common.global_state:GLOBAL_SETTINGS_TRACKER",
             ),
-            _Keeper("keras.saving"),
+            _LazyKeeper("keras.saving"),
         )
     )
     library_hooks.register(
         library_hooks.Companion(
-            "flax.nnx", _Scope("flax.scope"), keeper=_Keeper("flax.saving")
+            "flax.nnx", _LazyScope("flax.scope"), keeper=_LazyKeeper("flax.saving")
         )
     )

@@ -1,7 +1,7 @@
-"""Random numbers of a library: another stream on every replica, the same every run.
+"""Random numbers of a library that differ between replicas and repeat in every run.
 
-The state of a generator is mirrored and advances alike on all replicas; what a replica
-draws from it depends on the replica's number as well.
+The state of a generator is mirrored and advances alike on all replicas. The key that a
+replica draws from it depends on the index of the replica as well.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ import jax
 from unisono._src.foundation import ambient
 
 
-def drawing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that gives the next key, and now gives each replica keys of its own."""
+def wrap_next_key(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement of a generator's method that returns the next key.
+
+    In replica context with several replicas each replica gets a key of its own.
+    """
 
     @functools.wraps(original)
     def draw(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -574,9 +574,12 @@ def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
     """
     if topology.is_one_device:
         return (x,)
-    # JAX keeps the pieces in the order of the mesh, replica by replica. The public
-    # `addressable_shards` makes an object for each of them at every read.
-    pieces: Sequence[jax.Array] = x._arrays  # type: ignore[attr-defined]  # noqa: SLF001
+    # JAX keeps the pieces in the order of the mesh, replica by replica.
+    if not isinstance(x, ArrayImpl):
+        # Random keys are a class of their own.
+        return [s.data for s in x.addressable_shards][:: topology.logical]
+    # The public `addressable_shards` makes an object for each piece at every read.
+    pieces: Sequence[jax.Array] = x._arrays  # noqa: SLF001
     return pieces[:: topology.logical]
 
 

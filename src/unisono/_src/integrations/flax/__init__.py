@@ -1,1 +1,1 @@
-"""Flax NNX; the only modules that import Flax."""
+"""The integration of Flax NNX; no other module imports Flax."""

@@ -1,4 +1,4 @@
-"""What of Flax NNX objects a checkpoint saves: the variables below them, by path."""
+"""The state of Flax NNX objects for checkpoints: their variables, by path."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from unisono._src.state import assignment
 
 
 @final
-class _Variable(library_hooks.Held):
-    """An NNX variable, made in a scope or not."""
+class _HeldFlaxVariable(library_hooks.Held):
+    """An NNX variable as a checkpoint sees it, whether made in a scope or not."""
 
     @property
-    def _kept(self) -> Any:
+    def _strategy_variable(self) -> Any:
+        """The variable of the strategy that keeps the value, or None."""
         return getattr(self.owner, "_unisono_variable", None)
 
     @property
@@ -37,41 +38,47 @@ class _Variable(library_hooks.Held):
         return self.owner.get_raw_value().dtype
 
     def read(self, is_detached: bool) -> Any:
-        kept = self._kept
+        kept = self._strategy_variable
         if kept is not None:
             return assignment.read(kept)
         value = self.owner.get_raw_value()
+        # Outside a strategy the program's own `nnx.jit` may donate the array.
         return jnp.copy(value) if is_detached else value
 
     def assign(self, value: Any) -> None:
-        kept = self._kept
+        kept = self._strategy_variable
         if kept is not None:
             restore_values.assign(kept, value)
             return
         old = self.owner.get_raw_value()
+        # Random keys are restored as keys; they are no numbers to be converted.
         if not jnp.issubdtype(old.dtype, jax.dtypes.prng_key):
             value = jax.device_put(jnp.asarray(value, old.dtype), old.sharding)
         self.owner.set_raw_value(value)
 
 
-_held: weakref.WeakValueDictionary[int, _Variable] = weakref.WeakValueDictionary()
+# The object for each variable, by the variable's id, so that a variable that two paths
+# lead to is saved once. An entry holds its variable, so its id cannot be given away.
+_known: weakref.WeakValueDictionary[int, _HeldFlaxVariable] = (
+    weakref.WeakValueDictionary()
+)
 
 
-def _hold(variable: Any) -> _Variable | None:
-    """What stands for a variable; None if what it has is no state."""
+def _hold(variable: Any) -> _HeldFlaxVariable | None:
+    """Return the object that stands for a variable, or None if it is no state."""
     if isinstance(variable, variables.TRANSIENT):
         return None
     value = getattr(variable, "_unisono_variable", None)
     if value is None and not isinstance(variable.get_raw_value(), jax.Array):
         return None
-    found = _held.get(id(variable))
+    found = _known.get(id(variable))
     if found is None:
-        found = _held[id(variable)] = _Variable(variable)
+        found = _known[id(variable)] = _HeldFlaxVariable(variable)
     return found
 
 
-def _tree(obj: Any) -> dict[str, Any]:
-    """The variables below an object in nested dicts, by the names of their path."""
+def _variable_tree(obj: Any) -> dict[str, Any]:
+    """Return the variables of an object in nested dicts, by the names of their path."""
     found: dict[str, Any] = {}
     for path, value in nnx.iter_graph(obj):
         held = _hold(value) if isinstance(value, nnx.Variable) else None
@@ -84,9 +91,9 @@ def _tree(obj: Any) -> dict[str, Any]:
     return found
 
 
-def _branches(obj: Any, tree: dict[str, Any]) -> dict[str, Any]:
+def _make_branches(obj: Any, tree: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: library_hooks.Branch(obj, functools.partial(_branches, obj, value))
+        name: library_hooks.Branch(obj, functools.partial(_make_branches, obj, value))
         if isinstance(value, dict)
         else value
         for name, value in tree.items()
@@ -94,15 +101,15 @@ def _branches(obj: Any, tree: dict[str, Any]) -> dict[str, Any]:
 
 
 @final
-class _Keeper(library_hooks.Keeper):
-    """Knows modules, optimizers, metrics, random streams and variables."""
+class _FlaxKeeper(library_hooks.Keeper):
+    """Finds the state of modules, optimizers, metrics, random streams and variables."""
 
     def __getitem__(self, obj: Any) -> library_hooks.Held | dict[str, Any] | None:
         if isinstance(obj, nnx.Variable):
             return _hold(obj)
         if not isinstance(obj, nnx.Pytree | nnx.State):
             return None
-        return _branches(obj, _tree(obj))
+        return _make_branches(obj, _variable_tree(obj))
 
 
-KEEPER = _Keeper()
+KEEPER = _FlaxKeeper()

@@ -1,4 +1,4 @@
-"""What a scope does to Flax NNX, and undoes when it is left."""
+"""The patches of Flax NNX that hold while a scope is open."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from flax.nnx import tracers
 from unisono._src.integrations import attribute_patches, replica_draws
 from unisono._src.integrations.flax import training, variables
 
+# The first version of Flax whose variables can be patched.
 _OLDEST = (0, 12)
-# The module has two names; older versions have the second only.
+# Newer versions of Flax have renamed the module.
 _graphs: Any = getattr(nnx, "graphlib", None) or nnx.graph
 
 
@@ -24,19 +25,19 @@ def _patches() -> attribute_patches.Patches:
     attribute_patches.check_version("Flax", flax, _OLDEST, is_fit)
     return attribute_patches.Patches(
         [
-            (kind, "_variable_meta_call", variables.creating),
-            (tracers, "current_jax_trace", variables.tracing),
-            (_graphs, "unflatten", variables.rebuilding),
-            (nnx.Optimizer, "update", training.updating),
-            (nnx.RngStream, "__call__", replica_draws.drawing),
-            (nnx.metrics.Welford, "__init__", training.refusing),
+            (kind, "_variable_meta_call", variables.wrap_creation),
+            (tracers, "current_jax_trace", variables.wrap_current_trace),
+            (_graphs, "unflatten", variables.wrap_unflatten),
+            (nnx.Optimizer, "update", training.wrap_update),
+            (nnx.RngStream, "__call__", replica_draws.wrap_next_key),
+            (nnx.metrics.Welford, "__init__", training.wrap_welford),
         ]
     )
 
 
 @final
-class _Scope:
-    """Context manager; may be entered again and again, in several threads."""
+class _FlaxScope:
+    """A context manager that patches Flax; it may be entered again while it is open."""
 
     def __enter__(self) -> None:
         _patches().__enter__()
@@ -45,4 +46,4 @@ class _Scope:
         _patches().__exit__(*exc)
 
 
-SCOPE = _Scope()
+SCOPE = _FlaxScope()

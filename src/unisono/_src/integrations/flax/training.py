@@ -1,4 +1,4 @@
-"""NNX optimizers and metrics in replica context."""
+"""The behaviour of NNX optimizers and metrics in replica context."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.values import array_operators
 
+# The compiled updates of each optimizer. Weak keys, so that they go with the optimizer.
 _updates: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
-def updating(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`Optimizer.update`, which in replica context sums over the replicas first."""
+def wrap_update(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `Optimizer.update` that first sums the gradients of the replicas."""
 
     @functools.wraps(original)
     def update(self: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
@@ -29,6 +30,8 @@ def updating(original: Callable[..., Any]) -> Callable[..., Any]:
         merge = functools.partial(
             _reduce_and_update, self, original, model, structure, kwargs
         )
+        # As a flat list: `merge_call` regroups what it is given, and NNX states are
+        # structures that only JAX knows.
         return frame.replica._merge_call(merge, args=(leaves,))
 
     return update
@@ -43,7 +46,7 @@ def _reduce_and_update(
     strategy: Any,
     leaves: Sequence[Any],
 ) -> Any:
-    """In cross-replica context: add up the gradients and update all copies alike."""
+    """Sum the gradients and update all copies alike, in cross-replica context."""
     everywhere = array_operators.own(optimizer.step)
     pairs = [(g, everywhere) for g in leaves]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
@@ -51,6 +54,7 @@ def _reduce_and_update(
     known = _updates.setdefault(optimizer, {})
     key = (id(model), structure)
     if key not in known:
+        # A strong reference would keep the optimizer, and so the entry, for ever.
         alive = weakref.ref(optimizer)
 
         def update(arrays: list[Any], kwargs: dict[str, Any]) -> None:
@@ -60,8 +64,12 @@ def _reduce_and_update(
     return known[key](arrays, kwargs)
 
 
-def refusing(original: Callable[..., None]) -> Callable[..., None]:
-    """The metric `Welford`, whose state of several replicas cannot be added up."""
+def wrap_welford(original: Callable[..., None]) -> Callable[..., None]:
+    """Return the `__init__` of the metric `Welford`, which refuses several replicas.
+
+    The states of the replicas of other metrics are added up; a running mean and
+    variance cannot be.
+    """
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -1,9 +1,10 @@
-"""Flax NNX variables that are kept in variables of a strategy.
+"""Flax NNX variables whose values are kept in variables of a strategy.
 
-An `nnx.Variable` has one place for its value, `_raw_value`. A variable made in a scope
-becomes an object of a subclass in which that place is a property: it reads and writes a
-`unisono.Variable` through the current state frame. Copies that NNX makes of it, for
-`nnx.split` or inside `nnx.grad`, have a plain value there, and behave as in NNX.
+An `nnx.Variable` has its value in one slot, `_raw_value`. A variable made in a scope
+becomes an object of a subclass in which `_raw_value` is a property: it reads and writes
+a `unisono.Variable` through the current state frame. The copies that NNX makes of it,
+for `nnx.split` or inside `nnx.grad`, have a plain value in the slot and behave as in
+NNX. See docs/decisions/0014.
 """
 
 from __future__ import annotations
@@ -22,81 +23,92 @@ from unisono._src.integrations import kept_variables
 from unisono._src.state import assignment, frames, variables
 from unisono._src.values import jax_traces
 
-_place: Any = vars(nnx.Variable)["_raw_value"]
-# What depends on the examples of a batch, or is taken out again, is not state.
+# The slot itself, which the property of the subclass hides. For a variable made in a
+# scope it holds the `unisono.Variable`.
+_raw_slot: Any = vars(nnx.Variable)["_raw_value"]
+# Kinds of variables that depend on the examples of a batch, and so are no state.
 TRANSIENT = (nnx.Intermediate, nnx.Cache)
 
 
 @final
-class _Kept:
-    """What a variable made in a scope does differently; for subclasses made below."""
+class _KeptVariable:
+    """The behaviour of a variable made in a scope; `_make_kept_class` mixes it in."""
 
+    # `__class__` of an object can be changed to a class with the same slots only.
     __slots__ = ()
 
+    # Lower layers ask for this attribute to recognize a variable of a strategy.
     @property
     def _unisono_variable(self) -> variables.Variable:
-        held = _place.__get__(self)
+        held = _raw_slot.__get__(self)
         if not isinstance(held, variables.Variable):
-            raise AttributeError("This copy of a variable belongs to no strategy.")
+            raise AttributeError(
+                f"This {type(self).__name__} is a copy made by NNX, which belongs to "
+                "no strategy. Use the variable of the model itself."
+            )
         return held
 
     @property
     def _raw_value(self) -> Any:
-        held = _place.__get__(self)
+        held = _raw_slot.__get__(self)
         return assignment.read(held) if isinstance(held, variables.Variable) else held
 
     @_raw_value.setter
     def _raw_value(self, value: Any) -> None:
-        held = _held(self)
-        late = _late.get(threading.get_ident())
+        held = _find_kept(self)
+        late = _postponed.get(threading.get_ident())
         if held is None or isinstance(value, variables.Variable):
-            _place.__set__(self, value)
+            _raw_slot.__set__(self, value)
         elif late is not None:
             late.append((held, value))
         else:
             kept_variables.assign(held, assignment.REPLACE, value)
 
-    # NNX refuses to change a variable inside a program that did not make it. Here the
-    # state frame takes care that nothing leaks.
+    # NNX refuses to change a variable inside a program that did not make it, because
+    # a traced value would leak. Here the state frame returns it from the program.
+    # mypy does not know the NNX class that stands after this one in the subclass.
 
     @property
     def _can_update(self) -> bool:
-        return _held(self) is not None or super()._can_update  # type: ignore[misc]
+        return _find_kept(self) is not None or super()._can_update  # type: ignore[misc]
 
     def _check_can_update(self) -> None:
-        if _held(self) is None:
+        if _find_kept(self) is None:
             super()._check_can_update()  # type: ignore[misc]
 
 
-def _held(variable: Any) -> variables.Variable | None:
+def _find_kept(variable: Any) -> variables.Variable | None:
+    """Return the variable of the strategy that keeps the value, or None."""
     try:
-        held = _place.__get__(variable)
+        held = _raw_slot.__get__(variable)
     except AttributeError:
-        return None  # It is being made.
+        return None  # NNX is creating it; the slot is empty.
     return held if isinstance(held, variables.Variable) else None
 
 
-# Values that a thread has still to assign, while NNX puts objects together again.
-_late: dict[int, list[tuple[variables.Variable, Any]]] = {}
+# The assignments that each thread, by its id, makes after `unflatten`. No lock: a
+# thread reads and writes its own entry only.
+_postponed: dict[int, list[tuple[variables.Variable, Any]]] = {}
 
 
-def rebuilding(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`graphlib.unflatten`, after which variables are assigned.
+def wrap_unflatten(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `graphlib.unflatten` that assigns to variables when it is done.
 
-    It takes objects apart and fills them again. Replicas that take turns change places
-    in an assignment, and the next one would find them empty.
+    The original empties objects and fills them again, with assignments in between. In
+    an assignment, replicas that take turns switch to the next replica, and that one
+    would find the objects empty. So the assignments wait until all are filled.
     """
 
     @functools.wraps(original)
     def unflatten(*args: Any, **kwargs: Any) -> Any:
         port, thread = ambient.current().port, threading.get_ident()
-        if port is None or port.is_spmd or port.replicas == 1 or thread in _late:
+        if port is None or port.is_spmd or port.replicas == 1 or thread in _postponed:
             return original(*args, **kwargs)
-        waiting = _late.setdefault(thread, [])
+        waiting = _postponed.setdefault(thread, [])
         try:
             made = original(*args, **kwargs)
         finally:
-            del _late[thread]
+            del _postponed[thread]
         for held, value in waiting:
             kept_variables.assign(held, assignment.REPLACE, value)
         return made
@@ -105,13 +117,15 @@ def rebuilding(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _kept_class(kind: type) -> type:
+def _make_kept_class(kind: type) -> type:
+    """Return the subclass of a variable class whose values a strategy keeps."""
+    # It shows the names of the original class, in messages and to NNX's filters.
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    return type(kind)(kind.__name__, (_Kept, kind), names)
+    return type(kind)(kind.__name__, (_KeptVariable, kind), names)
 
 
-def creating(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The call of a variable class, which adopts what it has made."""
+def wrap_creation(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the call of a variable class; the current strategy adopts the result."""
 
     @functools.wraps(original)
     def create(kind: type, *args: Any, **kwargs: Any) -> Any:
@@ -124,37 +138,42 @@ def creating(original: Callable[..., Any]) -> Callable[..., Any]:
     return create
 
 
-def tracing(original: Callable[[], Any]) -> Callable[[], Any]:
-    """`current_jax_trace`, to which programs of a strategy look like no program.
+def wrap_current_trace(original: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a `current_jax_trace` that does not count the programs of a strategy.
 
-    NNX refuses to change what another trace has made, because the change would leak
-    out. Those of variables made in a scope do not: the state frame takes them out in
-    order. Inside gradients and other transformations the rule of NNX stands.
+    NNX refuses to change what another trace has made, because a traced value would
+    leak. The values of variables made in a scope do not: the state frame returns them
+    from the program. Inside gradients and other transformations NNX's rule stands.
     """
 
     @functools.wraps(original)
     def current() -> Any:
         if not any(jax_traces.current() is t for t in frames.frame().traces):
             return original()
-        with jax_traces.computing():
+        with jax_traces.computing():  # Here JAX is outside every trace.
             return original()
 
     return current
 
 
 def _adopt(made: Any) -> None:
+    """Move the value of a new variable into a variable of the current strategy."""
+    # With `hijax` or `ref` the slot holds no array but a reference of JAX's own.
     if isinstance(made, TRANSIENT) or made.hijax or made.ref:
         return
     value = made.get_raw_value()
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
         return
-    kept = kept_variables.make(value, name=type(made).__name__, **_options(made, value))
+    options = _choose_options(made, value)
+    kept = kept_variables.make(value, name=type(made).__name__, **options)
     kind: Any = type(made)
-    object.__setattr__(made, "__class__", _kept_class(kind))
-    _place.__set__(made, kept)
+    # NNX's own `__setattr__` would ask which trace may change the variable.
+    object.__setattr__(made, "__class__", _make_kept_class(kind))
+    _raw_slot.__set__(made, kept)
 
 
-def _options(made: Any, value: Any) -> dict[str, Any]:
+def _choose_options(made: Any, value: Any) -> dict[str, Any]:
+    """Return the options of the strategy's variable for an NNX variable."""
     if isinstance(made, nnx.metrics.MetricState):
         return {
             "trainable": False,

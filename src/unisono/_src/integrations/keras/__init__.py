@@ -1,6 +1,6 @@
-"""Keras 3 on JAX; the only modules that import Keras."""
+"""The integration of Keras 3 on JAX; no other module imports Keras."""
 
 from unisono._src.integrations.keras import backend_choice
 
-# Before any module of this package imports Keras, which asks for its backend only then.
+# Before the modules of this package import Keras: it reads its backend only once.
 backend_choice.choose()

@@ -1,7 +1,7 @@
-"""Which backend Keras runs on where unisono is the first to import it.
+"""The choice of Keras' backend, for programs in which unisono imports Keras first.
 
-Keras asks once, while it is imported. Without an answer it takes TensorFlow, which need
-not be installed and which no strategy of ours can distribute.
+Keras chooses its backend once, while it is imported. By default it takes TensorFlow,
+which need not be installed and which no strategy of unisono can distribute.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import json
 import os
 import sys
 
-# Keras writes its default into a new configuration file by itself, whatever backend the
-# environment names. In the file this one is therefore nobody's choice.
+# Keras writes this default into a new configuration file by itself, whatever backend
+# the environment names. So in the file it is not the choice of a user.
 _DEFAULT = "tensorflow"
 
 
 def choose() -> None:
-    """Let Keras run on JAX; does nothing if Keras is loaded already.
+    """Choose JAX as Keras' backend, unless Keras is loaded already.
 
     Raises:
-        RuntimeError: the environment or Keras' configuration file names another one.
+        RuntimeError: the environment or Keras' configuration file names another
+            backend.
     """
     if "keras" in sys.modules:
         return
@@ -27,9 +28,9 @@ def choose() -> None:
     source = "The environment variable KERAS_BACKEND"
     if not backend:
         path = _configuration_path()
-        backend, source = _configured(path), f"The file {path}"
+        backend, source = _read_backend(path), f"The file {path}"
     if not backend:
-        # For this process and those it starts, as Keras' own `set_backend` does it.
+        # In the environment, so that processes started by this one choose it too.
         os.environ["KERAS_BACKEND"] = "jax"
     elif backend != "jax":
         raise RuntimeError(
@@ -40,7 +41,7 @@ def choose() -> None:
 
 
 def _configuration_path() -> str:
-    """The file that Keras reads."""
+    """Return the path of Keras' configuration file, found by the rules of Keras."""
     directory = os.environ.get("KERAS_HOME")
     if directory is None:
         home = os.path.expanduser("~")
@@ -49,12 +50,12 @@ def _configuration_path() -> str:
     return os.path.expanduser(os.path.join(directory, "keras.json"))
 
 
-def _configured(path: str) -> str | None:
-    """The backend that somebody wrote into the file."""
+def _read_backend(path: str) -> str | None:
+    """Return the backend that a user wrote into the file, or None."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
     except (OSError, ValueError):
-        return None  # Whatever is wrong with the file, Keras knows what to say.
+        return None  # There is none, or it is damaged, which Keras itself reports.
     backend = found.get("backend") if isinstance(found, dict) else None
     return None if backend == _DEFAULT else backend

@@ -1,4 +1,4 @@
-"""`BackupAndRestore`: a `fit` that goes on where it was stopped."""
+"""The callback `BackupAndRestore`, with which a stopped `fit` resumes."""
 
 from __future__ import annotations
 
@@ -17,27 +17,45 @@ from unisono._src.saving.checkpoint import manager, status, worker_meeting
 
 
 class BackupAndRestore(keras.callbacks.Callback):
-    """Lets a `fit` that was stopped at any moment go on where its last backup was.
+    """Makes backups during `fit`, and resumes a stopped `fit` from the latest one.
 
-    As `keras.callbacks.BackupAndRestore`, but the step within the epoch counts as well.
-    A backup has the weights, the optimizer, the states of metrics and random generators
-    and the position in the data, so the weights at the end are those of a `fit` that
-    nothing stopped, bit for bit. It is written aside and becomes visible at once;
-    whatever happens meanwhile, the one before is there.
+    It does what `keras.callbacks.BackupAndRestore` does, and also resumes within an
+    epoch. A backup has the weights, the optimizer, the states of metrics and random
+    generators, and the position in the data. So the final weights are equal, bit for
+    bit, to those of a `fit` that was never stopped. A backup is written completely
+    before it replaces the one before; a program that is stopped meanwhile loses none.
 
-    The model must be made in a strategy's scope. With several workers every one gives
-    the callback, with a directory that all of them see; the chief writes.
+    The model must be made in a strategy's scope. With several workers every worker
+    passes the callback, with a directory that all of them can read; the chief writes.
 
     Args:
         backup_dir: the directory for backups; nothing else may be in it.
-        save_freq: ``"epoch"`` makes a backup after each epoch, a number after so many
-            batches.
-        double_checkpoint: whether the backup before the latest is kept as well, for
-            the case that a file is damaged.
-        delete_checkpoint: whether the directory is removed when `fit` is done.
+        save_freq: ``"epoch"`` for a backup after each epoch, or a number for one after
+            that many batches.
+        double_checkpoint: whether the backup before the latest is kept as well, in
+            case a file is damaged.
+        delete_checkpoint: whether the directory is removed at the end of `fit`.
 
     Raises:
-        RuntimeError: Keras is loaded with another backend than JAX.
+        RuntimeError: Keras runs on another backend than JAX.
+        ValueError: `backup_dir` is empty, or `save_freq` is none of the above. `fit`
+            raises it if the model was made outside a scope, or if the backup is one
+            of another model.
+
+    >>> import keras, numpy as np, tempfile, unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> def fit(folder, epochs):
+    ...     backup = BackupAndRestore(folder, delete_checkpoint=False)
+    ...     with strategy.scope():
+    ...         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    ...         model.compile("sgd", "mse")
+    ...     x = np.ones((4, 1))
+    ...     return model.fit(x, x, 2, epochs, verbose=0, callbacks=[backup]).epoch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fit(folder, epochs=1)  # A program that is stopped after one epoch,
+    ...     fit(folder, epochs=2)  # and the same program, started again.
+    [0]
+    [1]
     """
 
     def __init__(
@@ -63,18 +81,24 @@ class BackupAndRestore(keras.callbacks.Callback):
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint
         self._input: positions.PositionedAdapter | None = None
+        # Batches since the last backup, batches done in this epoch, and the epoch.
         self._since = self._at = self._epoch = 0
         self._is_due = False
         self._metrics: dict[str, np.ndarray] | None = None
 
     def _take_input(self, adapter: positions.PositionedAdapter) -> None:
-        """Take what the `fit` that is about to begin reads from."""
+        """Take the adapter from which the `fit` that is about to begin reads."""
         self._input = adapter
 
     # Restoring.
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Restore the latest backup, if there is one."""
+        """Restore the latest backup, if there is one.
+
+        Raises:
+            ValueError: the model was made outside a scope, or the backup is one of
+                another model.
+        """
         if self._input is None:
             raise ValueError(
                 f"The model {self.model.name!r} belongs to no strategy, so nobody "
@@ -83,7 +107,9 @@ class BackupAndRestore(keras.callbacks.Callback):
                 "unisono.distribute.get_strategy(), has one too."
             )
         self._since, self._is_due, self._metrics = 0, False, None
-        self.model._initial_epoch = None
+        # Keras' own callback sets this private attribute too; Keras has no public one
+        # from which `fit` would take the number of its first epoch.
+        self.model._initial_epoch = None  # noqa: SLF001
         self._checkpoint: Any = checkpoints.Checkpoint(
             model=self.model,
             input=self._input,
@@ -98,12 +124,15 @@ class BackupAndRestore(keras.callbacks.Callback):
             self._checkpoint, self.backup_dir, most, checkpoint_name="backup"
         )
         if self._restore():
-            self._go_on()
+            self._resume()
 
     def _restore(self) -> bool:
+        """Restore the latest backup, and return whether there was one."""
         try:
             if self._manager.restore_or_initialize() is None:
                 return False
+            # Every value must have found its object, and every object its value. The
+            # error below says so; `expect_partial` avoids a warning beside it.
             restored = self._checkpoint._restoration
             status.CheckpointLoadStatus(restored).expect_partial().assert_consumed()
         except (AssertionError, ValueError) as error:
@@ -114,22 +143,24 @@ class BackupAndRestore(keras.callbacks.Callback):
             ) from None
         return True
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
+        """Tell Keras and the adapter at which epoch and batch to begin."""
         assert self._input is not None
         epoch, batch = self._checkpoint.epoch, self._checkpoint.batch
         is_open = self.params.get("steps") is None
         if batch and is_open and not self._input.has_next():
-            # It ended with the batch of the backup, which could not be known then.
+            # The data ended with the batch of the backup. When the backup was made,
+            # nobody knew that no other batch would come.
             epoch, batch = epoch + 1, 0
-        self.model._initial_epoch = epoch
+        self.model._initial_epoch = epoch  # noqa: SLF001
         self._input.done = batch
         if batch:
             self._metrics = self._checkpoint.metrics
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Give metrics the state that they had within the epoch."""
+        """Restore the states of metrics, if `fit` resumes within this epoch."""
         self._epoch, self._at = epoch, 0
-        self.model._initial_epoch = None
+        self.model._initial_epoch = None  # noqa: SLF001
         values, self._metrics = self._metrics, None
         if values is not None:
             self._at = self._checkpoint.batch
@@ -141,7 +172,8 @@ class BackupAndRestore(keras.callbacks.Callback):
     def on_train_batch_end(
         self, batch: int, logs: dict[str, Any] | None = None
     ) -> None:
-        """Make a backup, if it is time."""
+        """Make a backup, if `save_freq` batches were done since the last one."""
+        # With `steps_per_execution` one call stands for several batches.
         done = batch + 1
         self._since += done - self._at
         self._at = done
@@ -150,13 +182,14 @@ class BackupAndRestore(keras.callbacks.Callback):
         assert self._input is not None
         total = self._input.batches_in_epoch
         if total is not None and done >= total:
-            # The end of the epoch is a better place to go on from.
+            # `on_epoch_end` comes next. A backup there resumes with a new epoch, and
+            # has the validation of this one behind it.
             self._is_due = True
         else:
             self._save(self._epoch, done)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Make a backup, if it is time."""
+        """Make a backup, if one is due at the end of an epoch."""
         if self.save_freq == "epoch" or self._is_due:
             self._save(epoch + 1, 0)
 
@@ -168,19 +201,22 @@ class BackupAndRestore(keras.callbacks.Callback):
         self._manager.save()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Remove the backups, unless they are to be kept."""
-        self.model._initial_epoch = None
+        """Remove the backups, if `delete_checkpoint` is set."""
+        self.model._initial_epoch = None  # noqa: SLF001
         self._input = None
         if self.delete_checkpoint:
+            # First all workers must be here: one that fails before must find a backup.
             meeting = worker_meeting.Meeting("the end of a fit with backups")
             meeting.finish()
             if worker_meeting.is_writer():
                 shutil.rmtree(self.backup_dir, ignore_errors=True)
 
-    # Metrics: `fit` resets them when an epoch begins, and they are sums over replicas.
+    # Metrics are saved as whole values next to the model, not with it: `fit` resets
+    # their variables when an epoch begins, and a sum that is divided among three
+    # replicas would not come out the same. See docs/decisions/0020.
 
     def _metric_variables(self) -> dict[str, Any]:
-        named = saving.named(self.model.metrics)
+        named = saving.name_objects(self.model.metrics)
         return {
             f"{name}/{i}": variable
             for name, metric in named.items()

@@ -1,4 +1,4 @@
-"""Datasets of unisono as input of `fit`, `evaluate` and `predict`."""
+"""Adapters that give datasets of unisono to `fit`, `evaluate` and `predict`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,22 @@ from unisono._src.values import distributed
 _DATASETS = (dataset.Dataset, distributed_dataset.DistributedDataset)
 
 
-def bound(
+def bind_arguments(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> inspect.BoundArguments | None:
-    """The arguments of a method by name, with adapters in place of datasets of ours.
+    """Return the arguments of a method, with adapters in place of unisono's datasets.
+
+    Args:
+        method: a loop of Keras, such as `fit`.
+        args: its positional arguments, without `self`.
+        kwargs: its keyword arguments.
 
     Returns:
-        None if they do not fit; the method itself says what is wrong with them.
+        The arguments by name, or None if they do not match the method's signature; the
+        method itself then says what is wrong with them.
+
+    Raises:
+        ValueError: arguments were given that cannot go with a dataset.
     """
     try:
         found = inspect.signature(method).bind_partial(None, *args, **kwargs)
@@ -39,12 +48,13 @@ def bound(
         _check_alone(given)
         given["x"] = DatasetAdapter(given["x"], given.pop("class_weight", None))
     if isinstance(given.get("validation_data"), _DATASETS):
-        # As a tuple: Keras takes its first item for the input.
+        # Keras unpacks validation data into x, y and weights, but not an adapter.
         given["validation_data"] = (DatasetAdapter(given["validation_data"]),)
     return found
 
 
 def _check_alone(given: dict[str, Any]) -> None:
+    """Raise if arguments were given that a dataset has in its elements."""
     for name in ("y", "sample_weight", "batch_size", "validation_split"):
         found = given.get(name)
         if found is not None and not isinstance(found, float | int):
@@ -62,7 +72,10 @@ class DatasetAdapter(data_adapter.DataAdapter):
 
     Args:
         source: a dataset of global batches, distributed or not.
-        class_weight: a weight for each class, by which examples are weighted.
+        class_weight: the weight of the examples of each class, or None.
+
+    Attributes:
+        is_common: whether all workers read the same batches.
     """
 
     def __init__(
@@ -74,50 +87,53 @@ class DatasetAdapter(data_adapter.DataAdapter):
             source = strategy.experimental_distribute_dataset(source)
         self._source = source
         self._class_weight = class_weight
-        # Workers that all read everything need not put the parts together again.
+        # Workers that all read the whole dataset have the global batch already; they
+        # need not join the parts of the replicas.
         self._reads_whole = is_spread and source._by_data
         self.is_common = not is_spread or self._reads_whole
-        size = int(source.cardinality if _is_split(source) else source.cardinality())
+        found = source.cardinality if _is_distributed(source) else source.cardinality()
+        size = int(found)
         self._size = size if size >= 0 and self.is_common else None
 
     @functools.cached_property
     def orders(self) -> Orders:
-        """What decides in which order the next passes are read."""
+        """The state of the shuffles, which decides the order of the next passes."""
         return Orders(getattr(self._source, "_nodes", [self._source._node]))
 
     def open(self) -> Any:
-        """An iterator over one pass, whose position can be saved."""
+        """Return an iterator over one pass, whose position can be saved."""
         if self._reads_whole:
             return iterators.iterate(self._source._node)
         return iter(self._source)
 
-    def batch_of(self, element: Any) -> Any:
-        """The global batch of an element of the iterator."""
-        return self._weighted(nest.map_structure(self._whole, element))
+    def global_batch(self, element: Any) -> Any:
+        """Return the global batch of an element of the iterator of `open`."""
+        return self._add_weights(nest.map_structure(self._make_global, element))
 
     def get_jax_iterator(self) -> Iterator[Any]:
-        """Global batches: arrays on the devices if they are there, else of NumPy."""
+        """Yield global batches, as JAX arrays if they are on the devices already."""
         for element in self.open():
-            yield self.batch_of(element)
+            yield self.global_batch(element)
 
     def get_numpy_iterator(self) -> Iterator[Any]:
-        """Global batches as NumPy arrays."""
+        """Yield global batches as NumPy arrays."""
         for batch in self.get_jax_iterator():
             yield nest.map_structure(np.asarray, batch)
 
-    def _whole(self, x: Any) -> Any:
+    def _make_global(self, x: Any) -> Any:
         if not isinstance(x, distributed.PerReplica):
             return x if isinstance(x, jax.Array) else np.asarray(x)
-        return _joined(x, self._source._topology)
+        return _join(x, self._source._topology)
 
-    def _weighted(self, batch: Any) -> Any:
+    def _add_weights(self, batch: Any) -> Any:
         if self._class_weight is None:
             return batch
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
         if weight is not None:
             raise ValueError(
-                "The dataset gives sample weights already; `class_weight` cannot be "
-                "given as well."
+                "`class_weight` cannot be given with a dataset whose elements have "
+                "sample weights already. Leave it out, or multiply the sample weights "
+                "of the dataset by it."
             )
         weight = data_adapter_utils.class_weight_to_sample_weights(
             y, self._class_weight
@@ -126,37 +142,38 @@ class DatasetAdapter(data_adapter.DataAdapter):
 
     @property
     def num_batches(self) -> int | None:
-        """How many batches there are, or None if that is not known."""
+        """The number of batches, or None if it is not known."""
         return self._size
 
     @property
     def batch_size(self) -> None:
-        """Not known without reading."""
+        """None: the size is not known before a batch is read."""
 
     @property
     def has_partial_batch(self) -> None:
-        """Not known without reading."""
+        """None: it is not known before the dataset is read."""
 
     @property
     def partial_batch_size(self) -> None:
-        """Not known without reading."""
+        """None: the size is not known before the dataset is read."""
 
 
 def _topology(strategy: Any) -> Topology:
     return strategy.extended._placement.topology
 
 
-def _is_split(source: Any) -> bool:
+def _is_distributed(source: Any) -> bool:
     return isinstance(source, distributed_dataset.DistributedDataset)
 
 
-def _joined(x: distributed.PerReplica, topology: Topology) -> Any:
-    """The global batch whose parts the replicas have."""
+def _join(x: distributed.PerReplica, topology: Topology) -> Any:
+    """Return the global batch whose parts the replicas have."""
     if topology.is_spread and not x.is_stacked:
         x = x.complete(topology)
     parts = x.values
     sizes = {p.shape for p in parts}
     if len(sizes) > 1:
+        # JAX can split an array over devices into equal parts only.
         return np.concatenate([np.asarray(p) for p in parts])
     (shape,) = sizes
     if topology.is_spread and len(parts) == topology.replicas:

@@ -1,4 +1,4 @@
-"""Names that Keras gives by itself, counted anew for a block."""
+"""A block in which Keras numbers the names of layers from the beginning."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 from keras.src.backend.common import global_state
 
+# Keras keeps its counters of names in its global state, under this name.
 _COUNTS = "object_name_uids"
 
 
 @contextlib.contextmanager
 def fresh() -> Iterator[None]:
-    """A block in which the first layer without a name is ``dense``, not ``dense_7``.
+    """Run a block in which the first unnamed layer is ``dense``, not ``dense_7``.
 
-    So a function that makes a model names its variables alike whenever it is called.
+    So a function that makes a model gives the same names whenever it is called.
     """
     before = global_state.get_global_attribute(_COUNTS)
     global_state.set_global_attribute(_COUNTS, None)

@@ -1,4 +1,4 @@
-"""Keras optimizers in replica context: gradients are summed, every copy is updated."""
+"""Keras optimizers in replica context: they sum gradients and update every copy."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from unisono._src.foundation.options import ReduceOp
 from unisono._src.state import variables
 from unisono._src.values import array_operators
 
+# The compiled updates of each optimizer. Weak keys, so that they go with the optimizer.
 _updates: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
-def applying(original: Callable[..., None]) -> Callable[..., None]:
-    """`Optimizer.apply`, which in replica context sums over the replicas first."""
+def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
+    """Return an `Optimizer.apply` that first sums the gradients of the replicas."""
 
     @functools.wraps(original)
     def apply(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
@@ -29,7 +30,9 @@ def applying(original: Callable[..., None]) -> Callable[..., None]:
         if not is_replica or len(grads) == 0:
             original(self, grads, trainable_variables)
             return
-        wanted = _variables(self, trainable_variables)
+        wanted = _find_variables(self, trainable_variables)
+        # A variable that the loss does not depend on has None for its gradient, which
+        # cannot be summed; `given` says to which variables the others belong.
         given = [i for i, g in enumerate(grads) if g is not None]
         update = functools.partial(_reduce_and_update, self, original, wanted, given)
         frame.replica._merge_call(update, args=([grads[i] for i in given],))
@@ -37,7 +40,8 @@ def applying(original: Callable[..., None]) -> Callable[..., None]:
     return apply
 
 
-def _variables(optimizer: Any, given: Any) -> list[Any]:
+def _find_variables(optimizer: Any, given: Any) -> list[Any]:
+    """Return the variables that gradients belong to: those given, or those known."""
     if given is not None:
         return list(given)
     if not optimizer.built:
@@ -45,7 +49,7 @@ def _variables(optimizer: Any, given: Any) -> list[Any]:
             "Pass the variables with the gradients, or call optimizer.build(variables) "
             "first: the optimizer does not know what to update."
         )
-    return list(optimizer._trainable_variables)
+    return list(optimizer._trainable_variables)  # noqa: SLF001
 
 
 def _reduce_and_update(
@@ -56,7 +60,7 @@ def _reduce_and_update(
     strategy: Any,
     grads: Sequence[Any],
 ) -> None:
-    """In cross-replica context: add up the gradients and update all copies alike."""
+    """Sum the gradients and update all copies alike, in cross-replica context."""
     if not optimizer.built:
         optimizer.build(wanted)
     if _update_parts(optimizer, wanted, given, grads):
@@ -66,14 +70,19 @@ def _reduce_and_update(
     ]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
     arrays = [getattr(g, "whole", g) for g in summed]
-    _update(optimizer, original, wanted, given)(arrays)
+    _compile_update(optimizer, original, wanted, given)(arrays)
 
 
 def _update_parts(
     optimizer: Any, wanted: list[Any], given: list[int], grads: Sequence[Any]
 ) -> bool:
-    """Update by parts what is cut over the replicas, if that can be done."""
-    every, slots = optimizer._trainable_variables, optimizer.variables
+    """Update variables that are split over the replicas, each part on its device.
+
+    Returns:
+        False if nothing was done: some gradients are missing, or no variable is split.
+    """
+    # Keras has no public list of the variables that an optimizer was built for.
+    every, slots = optimizer._trainable_variables, optimizer.variables  # noqa: SLF001
     own = [array_operators.own(v) for v in (*every, *slots)]
     by_id = {id(wanted[i]): g for i, g in zip(given, grads, strict=True)}
     is_complete = {id(v) for v in every} == by_id.keys()
@@ -82,7 +91,7 @@ def _update_parts(
     count = len(every)
 
     def change(inputs: list[Any]) -> list[Any]:
-        with _of_shapes((*every, *slots), inputs):
+        with _pretend_shapes((*every, *slots), inputs):
             weights, found = optimizer.stateless_apply(
                 inputs[count:-count], inputs[-count:], inputs[:count]
             )
@@ -93,25 +102,33 @@ def _update_parts(
 
 
 @contextlib.contextmanager
-def _of_shapes(changed: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
-    """A block in which Keras takes variables for what has the shapes of parts."""
-    before = [v._shape for v in changed]
+def _pretend_shapes(changed: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
+    """Run a block in which Keras variables report the shapes of `values`.
+
+    Optimizers compute with the parts of variables here, but ask the variables for
+    their shapes.
+    """
+    before = [v._shape for v in changed]  # noqa: SLF001
     try:
         for variable, value in zip(changed, values, strict=False):
-            variable._shape = value.shape
+            variable._shape = value.shape  # noqa: SLF001
         yield
     finally:
         for variable, shape in zip(changed, before, strict=True):
-            variable._shape = shape
+            variable._shape = shape  # noqa: SLF001
 
 
-def _update(
+def _compile_update(
     optimizer: Any, original: Any, wanted: list[Any], given: list[int]
 ) -> Callable[[list[Any]], None]:
-    """The compiled update of some variables; part of a program if one is being made."""
+    """Return the compiled update of some variables.
+
+    Inside a program that is being traced, it becomes part of that program.
+    """
     known = _updates.setdefault(optimizer, {})
     key = (tuple(map(id, wanted)), tuple(given))
     if key not in known:
+        # A strong reference would keep the optimizer, and so the entry, for ever.
         alive = weakref.ref(optimizer)
 
         def update(arrays: list[Any]) -> None:
@@ -124,11 +141,13 @@ def _update(
 
 
 def _apply(optimizer: Any, original: Any, grads: list[Any], wanted: list[Any]) -> None:
+    """Apply summed gradients, with the optimizer's own code."""
     if not isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer):
         original(optimizer, grads, wanted)
         return
-    # It decides inside a `cond` whether to update, where nothing may be assigned.
-    every, own = optimizer._trainable_variables, optimizer.variables
+    # It decides inside `jax.lax.cond` whether to update. A variable that is assigned
+    # there would leak a traced value, so the values go in and come out instead.
+    every, own = optimizer._trainable_variables, optimizer.variables  # noqa: SLF001
     by_id = {id(v): g for v, g in zip(wanted, grads, strict=True)}
     updated = optimizer.stateless_apply(
         [v.value for v in own],

@@ -1,4 +1,4 @@
-"""What a scope replaces in Keras, and puts back when it is left."""
+"""The patches of Keras that hold while a scope is open."""
 
 from __future__ import annotations
 
@@ -25,43 +25,44 @@ from unisono._src.integrations.keras import (
 
 @functools.cache
 def _patches() -> attribute_patches.Patches:
-    loops = [(trainer.JAXTrainer, name, training.looping) for name in training.LOOPS]
+    loops = [(trainer.JAXTrainer, name, training.wrap_loop) for name in training.LOOPS]
     return attribute_patches.Patches(
         [
-            (backend.Variable, "__init__", variables.creating),
-            (backend.Variable, "value", variables.reading),
-            (trainer.JAXTrainer, "__init__", training.creating),
-            (trainer.JAXTrainer, "_make_function", training.stepping),
-            (trainer.JAXTrainer, "jax_state_sync", training.syncing),
+            (backend.Variable, "__init__", variables.wrap_init),
+            (backend.Variable, "value", variables.wrap_value),
+            (trainer.JAXTrainer, "__init__", training.wrap_init),
+            (trainer.JAXTrainer, "_make_function", training.wrap_make_function),
+            (trainer.JAXTrainer, "jax_state_sync", training.wrap_state_sync),
             *loops,
             (
                 trainer.JAXEpochIterator,
                 "_get_distributed_iterator",
-                training.iterating,
+                training.wrap_batch_iterator,
             ),
             (
                 trainer.JAXEpochIterator,
                 "_enumerate_iterator",
-                positions.enumerating,
+                positions.wrap_enumerate,
             ),
-            (base_optimizer.BaseOptimizer, "apply", optimizers.applying),
+            (base_optimizer.BaseOptimizer, "apply", optimizers.wrap_apply),
             (
                 loss_scale_optimizer.LossScaleOptimizer,
                 "apply",
-                optimizers.applying,
+                optimizers.wrap_apply,
             ),
-            (seed_generator.SeedGenerator, "next", replica_draws.drawing),
-            (seed_generator, "global_seed_generator", random.shared),
+            (seed_generator.SeedGenerator, "next", replica_draws.wrap_next_key),
+            (seed_generator, "global_seed_generator", random.wrap_global_generator),
         ]
     )
 
 
 @final
-class _Scope:
-    """Context manager; may be entered again and again, in several threads.
+class _PatchedKerasScope:
+    """A context manager that patches Keras and makes the strategy its distribution.
 
-    Keras keeps the current distribution per thread, so what was there before is kept
-    in the distribution that takes its place.
+    It may be entered again while it is open, and in several threads. Keras has a
+    current distribution per thread, so the distribution of the strategy remembers the
+    one that it replaces, and how many blocks are open.
     """
 
     def __enter__(self) -> None:
@@ -85,4 +86,4 @@ class _Scope:
         _patches().__exit__(*exc)
 
 
-SCOPE = _Scope()
+SCOPE = _PatchedKerasScope()

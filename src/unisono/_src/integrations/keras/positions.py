@@ -1,9 +1,9 @@
-"""Where `fit` is in its input: told when a backup is made, gone back to afterwards.
+"""The position of `fit` in its input, which a backup saves and a new `fit` restores.
 
-Datasets of ours know their position. What Keras reads itself, such as arrays that it
-shuffles with NumPy's random numbers, is read again from the beginning of the pass, with
-the random numbers of then, up to where it was. Workers read the same batches: each pass
-begins with the random numbers of the chief.
+Datasets of unisono know their position. Other input, such as arrays that Keras shuffles
+with NumPy's random numbers, is read again from the beginning of the pass up to the
+position, with the random numbers that the pass began with. Workers read the same
+batches: each pass begins with the random numbers of the chief. See docs/decisions/0020.
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ from keras.src.trainers.data_adapters import data_adapter
 from unisono._src.integrations.keras import inputs
 from unisono._src.saving.checkpoint import worker_meeting
 
-# How many batches the devices may be given ahead of the step that uses them, and more.
-_BACK = 4
+# How many of the latest positions are kept. `StrategyDistribution.batches` reads a
+# batch before the step that uses it, so the position of a backup is not the latest one.
+# For one batch ahead two would do; the number leaves some room.
+_KEPT_POSITIONS = 4
 
 
 @final
 class Randomness:
-    """The random numbers that Keras and Python shuffle with, as plain data."""
+    """The state of NumPy's and Python's global random generators, as plain data.
+
+    Keras shuffles with them.
+    """
 
     def get_state(self) -> dict[str, Any]:
-        """Both generators."""
+        """Return the state of both generators."""
         kind, keys, *rest = np.random.get_state()
         version, internal, gauss = random.getstate()
         return {
@@ -39,7 +44,7 @@ class Randomness:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state of both."""
+        """Set the state of both generators."""
         kind, keys, *rest = state["numpy"]
         version, internal, gauss = state["python"]
         np.random.set_state((kind, np.array(keys, np.uint32), *rest))
@@ -51,14 +56,17 @@ _randomness = Randomness()
 
 @final
 class PositionedAdapter(data_adapter.DataAdapter):
-    """The batches of another adapter, from any position.
+    """Gives Keras the batches of another adapter, from any position.
+
+    A pass is one reading of the input. An epoch of Keras is one pass, or with
+    `steps_per_epoch` a part of one.
 
     Args:
-        inner: gives the batches.
+        inner: the adapter that reads the batches.
         is_together: whether other workers read the same batches.
 
     Attributes:
-        done: how many steps of the epoch that begins were made before.
+        done: how many steps of the next epoch were done before the program stopped.
     """
 
     def __init__(self, inner: Any, is_together: bool = False) -> None:
@@ -66,9 +74,12 @@ class PositionedAdapter(data_adapter.DataAdapter):
         self._is_together = is_together
         self._is_ours = isinstance(inner, inputs.DatasetAdapter)
         self._epochs: Any = None
+        # The number of batches that were read in this pass, and the random state in
+        # which the pass began.
         self._pulled = 0
         self._begin: Any = None
         self._iterator: Any = None
+        # The latest positions of the iterator, by the number of batches before them.
         self._before: dict[int, Any] = {}
         self._resumed: dict[str, Any] | None = None
         self._opened: Iterator[Any] | None = None
@@ -79,12 +90,13 @@ class PositionedAdapter(data_adapter.DataAdapter):
 
     @property
     def batches_in_epoch(self) -> int | None:
-        """How many steps an epoch has, if that is known."""
+        """The number of steps in an epoch, or None if it is not known."""
         return None if self._epochs is None else self._epochs.num_batches
 
     def get_state(self) -> dict[str, Any]:
-        """How many batches were taken in this pass, and what gives the others."""
-        taken = self._epochs._steps_seen if self._is_in_pass else 0
+        """Return the number of batches used in this pass, and how to read the rest."""
+        # Keras counts the steps of an epoch in a private attribute only.
+        taken = self._epochs._steps_seen if self._is_in_pass else 0  # noqa: SLF001
         state: dict[str, Any] = {"taken": taken, "begin": None, "position": None}
         if self._is_ours:
             state["orders"] = self._inner.orders.get_state()
@@ -99,20 +111,22 @@ class PositionedAdapter(data_adapter.DataAdapter):
         """Whether batches of the pass are left for this epoch or the next."""
         if self._is_in_epoch or self._epochs is None:
             return self._is_in_epoch
-        goes_on = self._epochs._current_iterator is not None
+        goes_on = self._epochs._current_iterator is not None  # noqa: SLF001
         return bool(self._epochs.steps_per_epoch) and goes_on
 
     def _position(self, taken: int) -> Any:
+        """Return the position of a dataset after a number of batches."""
         if taken in self._before:
             return self._before[taken]
         return self._iterator.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Let the next pass begin at a position."""
+        """Let the next pass begin at a position that `get_state` returned."""
         self._resumed = state
 
     def has_next(self) -> bool:
-        """Whether the pass that is about to begin has a batch."""
+        """Return whether the pass that is about to begin has a batch."""
+        # The batch that is read to find out is put back in front of the others.
         rest = self._batches()
         first = next(rest, None)
         self._opened = None if first is None else itertools.chain([first], rest)
@@ -120,7 +134,10 @@ class PositionedAdapter(data_adapter.DataAdapter):
 
     @property
     def _checkpoint_mark(self) -> Callable[[Any], Any] | None:
-        """What of the position workers must agree on; None if each has its own."""
+        """The part of the state that must be equal on all workers, or None.
+
+        It is None if each worker reads batches of its own.
+        """
         if self._is_ours and not self._inner.is_common:
             return None
         return lambda state: state["taken"]
@@ -134,32 +151,35 @@ class PositionedAdapter(data_adapter.DataAdapter):
             epochs: Keras' iterator over the epochs.
 
         Returns:
-            How many of its steps were made before.
+            The number of steps of the epoch that were done before the program stopped.
         """
         self._epochs, self._is_in_epoch = epochs, True
         done, self.done = self.done, 0
         if self._resumed is not None and epochs.steps_per_epoch:
-            # One pass may take several epochs; Keras counts how far it is.
-            epochs._current_iterator = iter(epochs._get_iterator())
-            epochs._steps_seen = self._resumed["taken"] - done
+            # One pass may take several epochs. Keras then keeps its iterator and the
+            # number of steps, which are set here as the stopped program had them.
+            epochs._current_iterator = iter(epochs._get_iterator())  # noqa: SLF001
+            epochs._steps_seen = self._resumed["taken"] - done  # noqa: SLF001
         return done
 
     def get_jax_iterator(self) -> Iterator[Any]:
-        """The batches of one pass."""
+        """Return an iterator over the batches of one pass."""
         opened, self._opened = self._opened, None
         return self._batches() if opened is None else opened
 
     def _batches(self) -> Iterator[Any]:
+        """Yield the batches of a pass, from the position that was set, if any."""
         resumed, self._resumed = self._resumed, None
         self._before.clear()
         if self._is_together and resumed is None:
-            _agree()
+            _share_randomness()
         if self._is_ours:
-            yield from self._positioned(resumed)
+            yield from self._read_dataset(resumed)
         else:
-            yield from self._replayed(resumed)
+            yield from self._replay(resumed)
 
-    def _positioned(self, resumed: dict[str, Any] | None) -> Iterator[Any]:
+    def _read_dataset(self, resumed: dict[str, Any] | None) -> Iterator[Any]:
+        """Yield batches of a dataset of unisono, which can go to a position."""
         if resumed is not None:
             self._inner.orders.set_state(resumed["orders"])
         self._iterator = self._inner.open()
@@ -169,15 +189,16 @@ class PositionedAdapter(data_adapter.DataAdapter):
             self._pulled = resumed["taken"]
         while True:
             self._before[self._pulled] = self._iterator.get_state()
-            self._before.pop(self._pulled - _BACK, None)
+            self._before.pop(self._pulled - _KEPT_POSITIONS, None)
             try:
                 element = next(self._iterator)
             except StopIteration:
                 return
             self._pulled += 1
-            yield self._inner.batch_of(element)
+            yield self._inner.global_batch(element)
 
-    def _replayed(self, resumed: dict[str, Any] | None) -> Iterator[Any]:
+    def _replay(self, resumed: dict[str, Any] | None) -> Iterator[Any]:
+        """Yield batches of any other input, and skip those that were used before."""
         now = None
         if resumed is not None and resumed["begin"] is not None:
             now = _randomness.get_state()
@@ -187,17 +208,18 @@ class PositionedAdapter(data_adapter.DataAdapter):
         for _ in range(resumed["taken"] if resumed is not None else 0):
             next(source, None)
         if now is not None:
-            # The first batch draws the order of the pass, if none was taken before.
+            # The order of the pass was drawn with the first batch that was skipped.
+            # From here on the random numbers are those that the backup restored.
             _randomness.set_state(now)
         yield from source
 
     def get_numpy_iterator(self) -> Iterator[Any]:
-        """The batches of a pass that does not count."""
+        """Return an iterator over the batches as NumPy arrays; no position is kept."""
         return self._inner.get_numpy_iterator()
 
     @property
     def num_batches(self) -> int | None:
-        """How many batches there are, or None if that is not known."""
+        """The number of batches, or None if it is not known."""
         return self._inner.num_batches
 
     @property
@@ -216,25 +238,28 @@ class PositionedAdapter(data_adapter.DataAdapter):
         return self._inner.partial_batch_size
 
     def on_epoch_begin(self) -> None:
-        """Tell the adapter."""
+        """Tell the inner adapter that an epoch begins."""
         self._inner.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
-        """Tell the adapter."""
+        """Tell the inner adapter that an epoch has ended."""
         self._is_in_epoch = False
         self._inner.on_epoch_end()
 
 
-def _agree() -> None:
-    """Let all workers draw the random numbers that the chief draws."""
+def _share_randomness() -> None:
+    """Set the random generators of all workers to the state of the chief's."""
     meeting = worker_meeting.Meeting("the order of the examples of an epoch")
     told = meeting.from_chief(json.dumps(_randomness.get_state()))
     meeting.end()
     _randomness.set_state(json.loads(told))
 
 
-def enumerating(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`_enumerate_iterator`, which leaves out steps that were made before a stop."""
+def wrap_enumerate(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `_enumerate_iterator` that skips steps done before the program stopped.
+
+    The numbers of the other steps stay, so callbacks see the numbers of one `fit`.
+    """
 
     @functools.wraps(original)
     def enumerate_steps(self: Any) -> Iterator[Any]:

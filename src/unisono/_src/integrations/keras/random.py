@@ -1,4 +1,4 @@
-"""The seed generator that all of Keras' random functions share."""
+"""The global seed generator, which all of Keras' random functions share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ import keras
 from unisono._src.foundation import ambient
 
 
-def shared(original: Callable[[], Any]) -> Callable[[], Any]:
-    """`global_seed_generator`, which outlives every scope and belongs to none."""
+def wrap_global_generator(original: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a `global_seed_generator` whose generator belongs to no strategy.
+
+    Keras creates the generator on first use and keeps it for the whole process, so it
+    must not belong to the scope that happens to be open then.
+    """
 
     @functools.wraps(original)
     def find() -> Any:

@@ -1,8 +1,9 @@
-"""What of Keras objects a checkpoint saves, and the names it has there.
+"""The state of Keras objects for checkpoints, and the names that it has there.
 
 Keras numbers its objects per process: a layer is ``dense`` here and ``dense_7`` there.
-So names come from the structure: an object is called by the attribute that holds it, a
-layer in a list of layers by its class, and by its own name if the program chose one.
+So names come from the structure. An object has the name of the attribute that refers to
+it; a layer in a list of layers has its own name if the program chose one, and else that
+of its class.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from unisono._src.saving.checkpoint import restore_values
 from unisono._src.state import assignment
 from unisono._src.values import jax_traces
 
+# Under this name an object has the `_BuildWatch` that waits for it.
 _WAITING = "_unisono_waiting"
-# Keras' own lists of what attributes hold as well, and what `compile` makes.
+# Keras' own attributes. They list objects that other attributes refer to as well, or
+# hold what `compile` creates anew.
 _INTERNAL = frozenset(
     {
         "_layers", "_metrics", "_seed_generators", "_trainable_variables",
@@ -37,6 +40,7 @@ _INTERNAL = frozenset(
         "_tracker", "_jax_state",
     }
 )  # fmt: skip
+# The names that Keras gives to variables without one.
 _AUTOMATIC = re.compile(r"variable(_\d+)?")
 _NODES = (
     keras.Layer,
@@ -48,8 +52,8 @@ _KINDS = (*_NODES, backend.Variable)
 
 
 @final
-class _Variable(library_hooks.Held):
-    """A Keras variable, made in a scope or not."""
+class _HeldKerasVariable(library_hooks.Held):
+    """A Keras variable as a checkpoint sees it, whether made in a scope or not."""
 
     @property
     def name(self) -> str:
@@ -59,21 +63,24 @@ class _Variable(library_hooks.Held):
     def shape(self) -> tuple[int, ...]:
         return tuple(self.owner.shape)
 
+    # The private attributes, here and below: the public `dtype` and `value` depend on
+    # the scopes for autocasting and stateless calls that are open.
     @property
     def dtype(self) -> Any:
-        return jnp.dtype(self.owner._dtype)
+        return jnp.dtype(self.owner._dtype)  # noqa: SLF001
 
     def read(self, is_detached: bool) -> Any:
         kept = self.owner.__dict__.get("_kept")
         if kept is not None:
             return assignment.read(kept)
-        value = self.owner._value
+        value = self.owner._value  # noqa: SLF001
         if value is None:
             raise ValueError(
                 f"The Keras variable {self.name!r} has no value: it is not initialized "
                 "yet, or a running step has it. Save before or after `fit`, or pass "
                 "the model whose `fit` runs as well."
             )
+        # The next step of Keras' own `fit` donates the array.
         return jnp.copy(value) if is_detached else value
 
     def assign(self, value: Any) -> None:
@@ -81,20 +88,25 @@ class _Variable(library_hooks.Held):
         if own.get("_kept") is not None:
             restore_values.assign(own["_kept"], value)
         elif own.get("_value") is None:
-            # Keras will ask for the first value when it leaves a stateless scope.
-            self.owner._initializer = lambda shape, dtype=None: jnp.asarray(value)
+            # Keras calls the initializer when it leaves a stateless scope.
+            self.owner._initializer = lambda shape, dtype=None: jnp.asarray(value)  # noqa: SLF001
         else:
             with jax_traces.computing():
-                self.owner._direct_assign(jnp.asarray(value, self.dtype))
+                self.owner._direct_assign(jnp.asarray(value, self.dtype))  # noqa: SLF001
 
 
-_held: weakref.WeakValueDictionary[int, _Variable] = weakref.WeakValueDictionary()
+# The object for each variable, by the variable's id, so that a variable that two paths
+# lead to is saved once. An entry holds its variable, so its id cannot be given away.
+_known: weakref.WeakValueDictionary[int, _HeldKerasVariable] = (
+    weakref.WeakValueDictionary()
+)
 
 
-def _hold(variable: Any) -> _Variable:
-    found = _held.get(id(variable))
+def _hold(variable: Any) -> _HeldKerasVariable:
+    """Return the object that stands for a variable."""
+    found = _known.get(id(variable))
     if found is None:
-        found = _held[id(variable)] = _Variable(variable)
+        found = _known[id(variable)] = _HeldKerasVariable(variable)
     return found
 
 
@@ -102,14 +114,18 @@ def _hold(variable: Any) -> _Variable:
 
 
 @final
-class _Names:
-    """Names that are given once each."""
+class _UniqueNames:
+    """A dict that numbers names that occur again.
+
+    Attributes:
+        found: the objects by their names.
+    """
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}
 
     def add(self, name: str, obj: Any) -> None:
-        """Add under the name, or under the name with the first number that is free."""
+        """Add an object under a name, or under the name with the first free number."""
         chosen, number = name, 0
         while chosen in self.found:
             number += 1
@@ -118,30 +134,31 @@ class _Names:
 
 
 def _own_name(obj: Any) -> str:
-    """The name that the program chose for an object, else that of its class."""
+    """Return the name that the program chose for an object, else that of its class."""
     kind = naming.to_snake_case(type(obj).__name__)
     name = getattr(obj, "name", None) or kind
     return kind if re.fullmatch(re.escape(kind) + r"(_\d+)?", name) else name
 
 
-def named(objects: Iterable[Any]) -> dict[str, Any]:
-    names = _Names()
+def name_objects(objects: Iterable[Any]) -> dict[str, Any]:
+    """Return objects by names that are equal in every process."""
+    names = _UniqueNames()
     for obj in objects:
         names.add(_own_name(obj), obj)
     return names.found
 
 
-def _holds(value: Any) -> bool:
-    """Whether a value is a Keras object with state, or a container of some."""
+def _has_state(value: Any) -> bool:
+    """Return whether a value is a Keras object with state, or a container of some."""
     if isinstance(value, dict):
-        return any(map(_holds, value.values()))
+        return any(map(_has_state, value.values()))
     if isinstance(value, list | tuple):
-        return any(map(_holds, value))
+        return any(map(_has_state, value))
     return isinstance(value, _KINDS)
 
 
-def _add_variables(names: _Names, obj: Any, variables: Iterable[Any]) -> None:
-    """Variables by the attribute that holds them, else by their own name."""
+def _add_variables(names: _UniqueNames, obj: Any, variables: Iterable[Any]) -> None:
+    """Add variables under the names of their attributes, else under their own names."""
     attributes = {
         id(value): name.lstrip("_")
         for name, value in vars(obj).items()
@@ -152,48 +169,50 @@ def _add_variables(names: _Names, obj: Any, variables: Iterable[Any]) -> None:
         names.add(attributes.get(id(variable), chosen), variable)
 
 
-def _add_attributes(names: _Names, obj: Any) -> None:
-    """What else attributes hold."""
+def _add_attributes(names: _UniqueNames, obj: Any) -> None:
+    """Add the objects with state, other than variables, that attributes refer to."""
     for name, value in vars(obj).items():
         if name in _INTERNAL or isinstance(value, backend.Variable):
             continue
-        if _holds(value):
+        if _has_state(value):
             names.add(name.lstrip("_"), value)
 
 
-# Kinds of objects.
+# Kinds of objects. Keras has no public lists of an object's own variables and layers:
+# the public ones contain those of its children too.
 
 
-def _of_layer(layer: Any) -> dict[str, Any]:
-    names = _Names()
-    own = [*layer._trainable_variables, *layer._non_trainable_variables]
+def _layer_children(layer: Any) -> dict[str, Any]:
+    names = _UniqueNames()
+    own = [*layer._trainable_variables, *layer._non_trainable_variables]  # noqa: SLF001
     _add_variables(names, layer, own)
     _add_attributes(names, layer)
     if _own_layers(layer):
-        branch = library_hooks.Branch(layer, lambda: named(_own_layers(layer)))
+        branch = library_hooks.Branch(layer, lambda: name_objects(_own_layers(layer)))
         names.add("layers", branch)
     return names.found
 
 
 def _own_layers(layer: Any) -> list[Any]:
-    """Layers that have their place in a list of the layer."""
+    """Return the layers in a layer's own list that no attribute refers to."""
     if isinstance(layer, keras.Sequential | functional.Functional):
         return [x for x in layer.layers if not isinstance(x, keras.layers.InputLayer)]
     held = [value for name, value in vars(layer).items() if name not in _INTERNAL]
-    reached = {id(x) for x in _flat(held)}
-    return [x for x in layer._layers if id(x) not in reached]
+    reached = {id(x) for x in _flatten_layers(held)}
+    return [x for x in layer._layers if id(x) not in reached]  # noqa: SLF001
 
 
-def _flat(value: Any) -> list[Any]:
+def _flatten_layers(value: Any) -> list[Any]:
+    """Return the layers in a nested structure."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        return [x for item in value for x in _flat(item)]
+        return [x for item in value for x in _flatten_layers(item)]
     return [value] if isinstance(value, keras.Layer) else []
 
 
-def _of_optimizer(optimizer: Any) -> dict[str, Any]:
-    names = _Names()
+def _optimizer_children(optimizer: Any) -> dict[str, Any]:
+    names = _UniqueNames()
     reached: set[int] = set()
     for name, value in vars(optimizer).items():
         if name in _INTERNAL:
@@ -201,34 +220,34 @@ def _of_optimizer(optimizer: Any) -> dict[str, Any]:
         if isinstance(value, backend.Variable | base_optimizer.BaseOptimizer):
             names.add(name.lstrip("_"), value)
             reached |= {id(value)}
-        elif _holds(value):
+        elif _has_state(value):
             reached |= set(map(id, _slots(value).values()))
             slots = library_hooks.Branch(optimizer, functools.partial(_slots, value))
             names.add(name.lstrip("_"), slots)
-    for variable in optimizer._variables:
+    for variable in optimizer._variables:  # noqa: SLF001
         if id(variable) not in reached:
             names.add("variable", variable)
     return names.found
 
 
 def _slots(value: Any) -> dict[str, Any]:
-    """Slot variables by the number of the variable they belong to."""
+    """Return slot variables by the number of the variable that they belong to."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     return {str(k): v for k, v in items if isinstance(v, _KINDS)}
 
 
-def _of_metric(metric: Any) -> dict[str, Any]:
+def _metric_children(metric: Any) -> dict[str, Any]:
     if isinstance(metric, compile_utils.CompileMetrics):
-        return named(metric.metrics)
-    names = _Names()
-    _add_variables(names, metric, metric._variables)
+        return name_objects(metric.metrics)
+    names = _UniqueNames()
+    _add_variables(names, metric, metric._variables)  # noqa: SLF001
     _add_attributes(names, metric)
     return names.found
 
 
 @final
-class _Keeper(library_hooks.Keeper):
-    """Knows layers, models, optimizers, metrics, seed generators and variables."""
+class _KerasKeeper(library_hooks.Keeper):
+    """Finds the state of layers, models, optimizers, metrics, generators, variables."""
 
     def __getitem__(self, obj: Any) -> library_hooks.Held | dict[str, Any] | None:
         if isinstance(obj, backend.Variable):
@@ -236,17 +255,17 @@ class _Keeper(library_hooks.Keeper):
         if isinstance(obj, keras.Model):
             _sync(obj)
         if isinstance(obj, keras.Layer):
-            return _of_layer(obj)
+            return _layer_children(obj)
         if isinstance(obj, base_optimizer.BaseOptimizer):
-            return _of_optimizer(obj)
+            return _optimizer_children(obj)
         if isinstance(obj, keras.metrics.Metric):
-            return _of_metric(obj)
+            return _metric_children(obj)
         if isinstance(obj, keras.random.SeedGenerator):
             return {"state": obj.state}
         return None
 
     def prepare(self, obj: Any) -> None:
-        """Make the optimizer's variables, once there is something to optimize."""
+        """Create the optimizer's variables, if the model has variables to optimize."""
         if not isinstance(obj, keras.Model) or not obj.built:
             return
         optimizer = getattr(obj, "optimizer", None)
@@ -259,18 +278,18 @@ class _Keeper(library_hooks.Keeper):
                 optimizer.build(obj.trainable_variables)
 
     def watch(self, obj: Any, then: Callable[[], None]) -> None:
-        """Call `then` when the object has been built or compiled."""
+        """Call `then` once, after the object has been built or compiled."""
         waiting = obj.__dict__.get(_WAITING)
         if waiting is None:
-            waiting = obj.__dict__[_WAITING] = _Waiting(obj)
+            waiting = obj.__dict__[_WAITING] = _BuildWatch(obj)
         waiting.calls.append(then)
 
 
-KEEPER = _Keeper()
+KEEPER = _KerasKeeper()
 
 
 def _sync(model: Any) -> None:
-    """Give the variables of a model whose `fit` runs their values back."""
+    """Let a running `fit` store the values of its latest step in the variables."""
     if getattr(model, "_jax_state_synced", True):
         return
     strategy = model.__dict__.get("distribute_strategy")
@@ -282,44 +301,51 @@ def _sync(model: Any) -> None:
 
 
 @final
-class _Waiting:
-    """An object that tells, once, that it has been built or compiled.
+class _BuildWatch:
+    """Calls functions once, after an object has been built or compiled.
 
     Args:
-        obj: the object, whose methods are replaced until then.
+        obj: the object. Its methods `build` and `compile` are replaced until then.
 
     Attributes:
-        calls: whom to tell.
+        calls: the functions.
     """
 
     def __init__(self, obj: Any) -> None:
         self.calls: list[Callable[[], None]] = []
+        # Its dict, not by `setattr`: Keras' objects track what is assigned to them.
         self._own = obj.__dict__
         self._before: dict[str, Any] = {}
         for name in ("build", "compile"):
             method = getattr(obj, name, None)
             if method is not None:
                 self._before[name] = self._own.get(name)
-                self._own[name] = self._telling(method)
+                self._own[name] = self._wrap(method)
 
-    def _telling(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        # Keras asks methods for their signature, and whether they are its default.
+    def _wrap(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method that calls the functions after the original."""
+
+        # Keras inspects the signature of `build`, and whether it is the default one.
         @functools.wraps(method)
-        def telling(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             result = method(*args, **kwargs)
+            # Only once, although one of the two methods may call the other.
             if self._own.get(_WAITING) is self:
-                self._end()
+                self._finish()
             return result
 
-        return telling
+        return call
 
-    def _end(self) -> None:
+    def _finish(self) -> None:
+        """Restore the methods of the object and call the functions."""
         del self._own[_WAITING]
         for name, before in self._before.items():
             if before is None:
                 del self._own[name]
             else:
                 self._own[name] = before
+        # A model may be built while a program is traced; restored values must not
+        # belong to the trace.
         with jax_traces.computing():
             for then in self.calls:
                 then()

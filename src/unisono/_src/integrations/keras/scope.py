@@ -1,4 +1,4 @@
-"""What a scope means to the Keras that is loaded."""
+"""The scope of Keras: patches, or a refusal if this Keras cannot be distributed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import keras
 from unisono._src.foundation import ambient
 from unisono._src.integrations import attribute_patches
 
+# The first version of Keras whose internals the patches fit.
 _OLDEST = (3, 13)
 _HERE = __name__.rpartition(".")[0]
 
 
 def check() -> None:
-    """Raise if this is a Keras that strategies cannot work with.
+    """Raise if Keras is too old for strategies.
 
     Raises:
         RuntimeError: it is too old.
@@ -26,7 +27,7 @@ def check() -> None:
 
 
 def obstacle() -> str | None:
-    """Why this Keras' models cannot be distributed; None if they can."""
+    """Return why models of this Keras cannot be distributed, or None if they can."""
     if keras.backend.backend() != "jax":
         return (
             f"Keras runs on the backend {keras.backend.backend()!r}, where a strategy "
@@ -41,8 +42,8 @@ def obstacle() -> str | None:
     return None
 
 
-def _refusing(original: Callable[..., None]) -> Callable[..., None]:
-    """`__init__` of a variable that cannot be placed."""
+def _wrap_init(original: Callable[..., None]) -> Callable[..., None]:
+    """Return an `__init__` of Keras variables that refuses to run in a scope."""
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -56,28 +57,29 @@ def _refusing(original: Callable[..., None]) -> Callable[..., None]:
 @functools.cache
 def _refusals() -> attribute_patches.Patches:
     backend = importlib.import_module("keras.src.backend")
-    return attribute_patches.Patches([(backend.Variable, "__init__", _refusing)])
+    return attribute_patches.Patches([(backend.Variable, "__init__", _wrap_init)])
 
 
 @final
-class _Scope:
-    """Context manager; may be entered again and again, in several threads.
+class _KerasScope:
+    """A context manager that patches Keras; it may be entered again while it is open.
 
-    A program may have loaded a Keras that cannot be distributed without using it, as
-    TensorFlow does. So what is refused then is a variable, not the scope.
+    A program may have loaded Keras without using it, as TensorFlow does. So with a
+    Keras that cannot be distributed the scope opens, and variables are refused.
     """
 
-    def _block(self) -> Any:
+    def _choose_scope(self) -> Any:
         if obstacle() is not None:
             return _refusals()
+        # Imported only now: `patches` needs Keras' modules for the backend JAX.
         return importlib.import_module(f"{_HERE}.patches").SCOPE
 
     def __enter__(self) -> None:
         check()
-        self._block().__enter__()
+        self._choose_scope().__enter__()
 
     def __exit__(self, *exc: Any) -> None:
-        self._block().__exit__(*exc)
+        self._choose_scope().__exit__(*exc)
 
 
-SCOPE = _Scope()
+SCOPE = _KerasScope()

@@ -1,8 +1,8 @@
-"""A strategy as a `keras.distribution.Distribution`.
+"""A `keras.distribution.Distribution` that stands for a strategy.
 
 Keras asks a distribution where a new variable goes, and how a batch is laid out over
-devices. A batch that the number of replicas divides is split; any other is placed whole
-on every device, which gives the same numbers as one device.
+devices. A batch is split if the number of replicas divides its size. Any other batch is
+placed whole on every device, which gives the same numbers as one device.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ from unisono._src.state import frames
 
 @final
 class StrategyDistribution(keras.distribution.DataParallel):
-    """Variables made by a strategy, batches split over its replicas.
+    """Gives Keras the variables of a strategy, and splits batches over its replicas.
 
     Args:
-        placement: where the strategy puts variables.
-        adopt: called with each new Keras variable.
-        is_training: whether programs of Keras take variables whole, on all devices.
-        outer: the distribution that it takes the place of.
+        placement: the placement of the strategy's variables; None for the default
+            strategy.
+        adopt: a function that is called with each new Keras variable.
+        is_training: whether a loop of Keras runs, whose programs take variables whole,
+            on all devices.
+        outer: the distribution that this one replaces.
 
     Attributes:
-        depth: how many blocks that are open here need it.
-        is_syncing: whether what is assigned comes out of a step; nobody else has it.
+        depth: how many open blocks of this thread use it.
+        is_syncing: whether the arrays that are assigned now are results of a step, to
+            which no one else refers.
     """
 
     def __init__(
@@ -55,19 +58,20 @@ class StrategyDistribution(keras.distribution.DataParallel):
         self._replicas = len(devices)
         super().__init__(device_mesh=_mesh(devices), auto_shard_dataset=False)
         if placement is not None and placement.topology.spans:
-            # A batch is whole on the logical devices of a replica. Keras' class knows
-            # of one axis only, but asks for nothing else than what is answered here.
+            # Each of a replica's logical devices gets the whole batch of the replica.
+            # `DataParallel` expects a mesh with one axis, so this one is set after its
+            # checks; all layouts come from the methods below.
             self._device_mesh = _logical_mesh(placement.topology)
 
     def get_variable_layout(self, variable: Any) -> None:
-        """No layout: a variable of the strategy knows where it lives."""
+        """Return no layout: a variable of the strategy has its own placement."""
         self._adopt(variable)
 
     def get_tensor_layout(self, path: str) -> None:
-        """No layout: the compiler chooses where intermediate values are."""
+        """Return no layout: the compiler places intermediate values."""
 
     def get_data_layout(self, data_shape: Any) -> Any:
-        """Split along the first axis if it divides, else whole on every device."""
+        """Return the layout of a batch: split along its first axis if that is even."""
         axes: list[str | None] = [None] * len(data_shape)
         if self._is_even(data_shape):
             axes[0] = AXIS
@@ -79,25 +83,29 @@ class StrategyDistribution(keras.distribution.DataParallel):
     # Batches.
 
     def batches(self, source: Iterable[Any]) -> Iterator[Any]:
-        """Each batch of `source` on the devices, on accelerators one step ahead."""
+        """Yield each batch of `source` on the devices.
+
+        On accelerators the next batch is copied to them while a step runs.
+        """
         mesh = self.device_mesh.backend_mesh
         is_cpu = mesh.devices.flat[0].platform == "cpu"
         if is_cpu and mesh.size == 1:
-            # The program takes it from the host, which is the same memory.
+            # The program reads the batch from the memory of the host.
             yield from source
             return
         ahead: list[Any] = []
         for batch in source:
-            ahead.append(self._placed(batch))
+            ahead.append(self._place(batch))
             if is_cpu or len(ahead) > 1:
                 yield ahead.pop(0)
         yield from ahead
 
-    def _placed(self, batch: Any) -> Any:
+    def _place(self, batch: Any) -> Any:
+        """Put a batch on the devices."""
         shardings = jax.tree.map(self._sharding, batch, is_leaf=_is_sparse)
         if jax.process_count() == 1:
             return jax.device_put(batch, shardings)
-        return jax.tree.map(_on_workers, batch, shardings)
+        return jax.tree.map(_place_on_workers, batch, shardings)
 
     def _sharding(self, x: Any) -> Any:
         mesh = self.device_mesh.backend_mesh
@@ -107,6 +115,7 @@ class StrategyDistribution(keras.distribution.DataParallel):
         return NamedSharding(mesh, PartitionSpec(AXIS) if is_even else PartitionSpec())
 
 
+# One mesh per set of devices, because every scope and every loop asks for it.
 @functools.cache
 def _mesh(devices: tuple[jax.Device, ...]) -> Any:
     return keras.distribution.DeviceMesh((len(devices),), [AXIS], list(devices))
@@ -124,23 +133,23 @@ def _is_sparse(x: Any) -> bool:
     return isinstance(x, sparse.JAXSparse)
 
 
-def _on_workers(x: Any, sharding: Any) -> Any:
-    """A batch that every worker has whole, each part on its device."""
+def _place_on_workers(x: Any, sharding: Any) -> Any:
+    """Put a batch that every worker has whole on the devices of all workers."""
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
-        return x  # It was made of parts that are there.
+        return x  # It is on the devices of all workers already.
     return jax.make_array_from_callback(x.shape, sharding, lambda index: x[index])
 
 
 def current() -> StrategyDistribution | None:
-    """The distribution of a strategy that Keras uses now."""
+    """Return the strategy's distribution that Keras uses now, or None."""
     found = keras.distribution.distribution()
     return found if isinstance(found, StrategyDistribution) else None
 
 
 def is_training() -> bool:
-    """Whether the running code is a loop of Keras itself, which takes variables whole.
+    """Return whether the running code is a loop of Keras, which takes variables whole.
 
-    What a callback does by `run` or by a compiled function is not part of the loop.
+    A callback that calls `run` or a compiled function is not part of the loop then.
     """
     found, frame = current(), ambient.current()
     if found is None or not found.is_training:
@@ -149,6 +158,6 @@ def is_training() -> bool:
 
 
 def is_syncing() -> bool:
-    """Whether the results of a step are being stored."""
+    """Return whether the results of a step are being stored."""
     found = current()
     return found is not None and found.is_syncing

@@ -1,8 +1,9 @@
 """`compile`, `fit`, `evaluate` and `predict` of models that were made in a scope.
 
-Keras' own loop runs, over arrays that all devices of the strategy hold and batches that
-are split over them. A model remembers its strategy, so its methods may be called
-outside the scope. Whatever is raised on the way, its weights can be read afterwards.
+Keras' own loop runs, with weights that all devices of the strategy have and batches
+that are split over the devices. A model remembers its strategy, so its methods may be
+called outside the scope. After an error the weights can still be read. See
+docs/decisions/0014.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from unisono._src.integrations.keras import (
 )
 from unisono._src.machines import topology
 
+# Under these names a model has its strategy and, while a loop runs, the state that its
+# latest step returned.
 _STRATEGY = "distribute_strategy"
 _LATEST = "_unisono_latest"
 LOOPS = (
@@ -35,6 +38,7 @@ LOOPS = (
     "test_on_batch",
     "predict_on_batch",
 )
+# The parts of the state of a training step, in the order in which Keras passes them.
 _KINDS = (
     "trainable_variables",
     "non_trainable_variables",
@@ -47,42 +51,47 @@ _throttle = topology.THROTTLE
 # A model made in a scope.
 
 
-def creating(original: Callable[..., None]) -> Callable[..., None]:
-    """`__init__` of a model, which then belongs to the current strategy."""
+def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
+    """Return an `__init__` of models that attaches them to the current strategy."""
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         strategy = ambient.current().strategy
         if strategy is not None and _STRATEGY not in self.__dict__:
-            belong(self, strategy)
+            attach(self, strategy)
 
     return init
 
 
-def belong(model: Any, strategy: Any) -> None:
-    """Let the methods of a model enter the scope of its strategy by themselves."""
-    # On the object, as Keras does with `build`: other models are not concerned.
+def attach(model: Any, strategy: Any) -> None:
+    """Attach a model to a strategy: its methods then enter the scope by themselves."""
+    # The methods are replaced on the object, as Keras does with `build`. So models
+    # made outside scopes are untouched.
     own = model.__dict__
     own[_STRATEGY] = strategy
     for name in LOOPS:
-        own[name] = types.MethodType(_carried(name), model)
+        own[name] = types.MethodType(_make_loop_method(name), model)
     for name in ("compile", "load_weights"):
-        own[name] = types.MethodType(_in_scope(name), model)
+        own[name] = types.MethodType(_make_scoped_method(name), model)
 
 
 @functools.cache
-def _carried(name: str) -> Callable[..., Any]:
+def _make_loop_method(name: str) -> Callable[..., Any]:
+    """Return a method that runs a loop of Keras in the strategy of its model."""
+
     @functools.wraps(getattr(keras.Model, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with training(self):
+        with _enter_loop(self):
             return getattr(type(self), name)(self, *args, **kwargs)
 
     return method
 
 
 @functools.cache
-def _in_scope(name: str) -> Callable[..., Any]:
+def _make_scoped_method(name: str) -> Callable[..., Any]:
+    """Return a method that runs in the scope of its model's strategy."""
+
     @functools.wraps(getattr(keras.Model, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         with self.__dict__[_STRATEGY].scope():
@@ -91,8 +100,11 @@ def _in_scope(name: str) -> Callable[..., Any]:
     return method
 
 
-def looping(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop of Keras, which takes datasets of ours, but no model made elsewhere."""
+def wrap_loop(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a loop of Keras that also takes datasets of unisono.
+
+    In a scope the loop raises `ValueError` for a model that was made outside of it.
+    """
 
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -105,7 +117,7 @@ def looping(original: Callable[..., Any]) -> Callable[..., Any]:
                 "the method outside the scope."
             )
         _check_made_in(strategy, self)
-        found = inputs.bound(original, args, kwargs)
+        found = inputs.bind_arguments(original, args, kwargs)
         if found is None:
             return original(self, *args, **kwargs)
         if strategy is not None:
@@ -116,6 +128,7 @@ def looping(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_made_in(strategy: Any, model: Any) -> None:
+    """Raise if a variable of a model was made outside the scope of its strategy."""
     if strategy is None:
         return
     for variable in model.variables:
@@ -128,8 +141,8 @@ def _check_made_in(strategy: Any, model: Any) -> None:
 
 
 @contextlib.contextmanager
-def training(model: Any) -> Iterator[None]:
-    """A block in which Keras' programs take the variables of `model` whole."""
+def _enter_loop(model: Any) -> Iterator[None]:
+    """Run a block in which Keras' programs take the variables of `model` whole."""
     strategy = model.__dict__[_STRATEGY]
     if strategy_distribution.is_training() and ambient.current().strategy is strategy:
         yield
@@ -141,18 +154,18 @@ def training(model: Any) -> Iterator[None]:
         with distribution.scope():
             try:
                 yield
-            except BaseException:
+            except BaseException:  # `KeyboardInterrupt` too.
                 _rescue(model)
                 raise
             finally:
                 model.__dict__.pop(_LATEST, None)
 
 
-# Whatever a step raises.
+# The state of the latest step, which survives whatever is raised.
 
 
-def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`_make_function`, whose steps leave their latest state where it can be found."""
+def wrap_make_function(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `_make_function` whose steps record the state that they return."""
 
     @functools.wraps(original)
     def make(self: Any, step_function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -161,15 +174,18 @@ def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, step_function, *args, **kwargs)
         devices = strategy.extended._placement.topology
         if devices.is_spread:
-            step_function = workers.together(step_function, devices)
-        step = _kept_step(self, step_function, devices.needs_throttle)
+            step_function = workers.watch_step(step_function, devices)
+        step = _record_state(self, step_function, devices.needs_throttle)
         return original(self, step, *args, **kwargs)
 
     return make
 
 
-def syncing(original: Callable[..., None]) -> Callable[..., None]:
-    """`jax_state_sync`, which stores arrays that nobody else has."""
+def wrap_state_sync(original: Callable[..., None]) -> Callable[..., None]:
+    """Return a `jax_state_sync` that moves the state of a step into the variables.
+
+    No one else refers to these arrays, so the variables need no copies.
+    """
 
     @functools.wraps(original)
     def sync(self: Any) -> None:
@@ -190,31 +206,36 @@ def syncing(original: Callable[..., None]) -> Callable[..., None]:
 def _renew_state(model: Any) -> None:
     """Let Keras store the state of the latest step, or nothing if it is gone.
 
-    They differ after an error between two steps of one execution.
+    Keras itself knows the state after the latest execution, which may have several
+    steps. After an error between two of them that is not the state of the latest step.
     """
     latest = model.__dict__.get(_LATEST)
-    if latest is None or model._jax_state_synced or not model._jax_state:
+    if latest is None or model._jax_state_synced or not model._jax_state:  # noqa: SLF001
         return
+    # The step that failed had taken over the arrays, so there is nothing to store.
     if any(x.is_deleted() for x in jax.tree.leaves(latest)):
-        model._jax_state_synced = True
+        model._jax_state_synced = True  # noqa: SLF001
         return
-    model._jax_state = dict(zip(_kinds(len(latest)), latest, strict=True))
+    model._jax_state = dict(zip(_kinds(len(latest)), latest, strict=True))  # noqa: SLF001
 
 
-def _kept_step(model: Any, step: Any, is_throttled: bool) -> Callable[..., Any]:
+def _record_state(model: Any, step: Any, is_throttled: bool) -> Callable[..., Any]:
+    """Return a step that records the state that it returns in its model."""
     own = model.__dict__
 
     def run(state: Any, data: Any) -> Any:
         done: list[Any] = []
         try:
-            # One instruction of Python, so that an interrupt finds either the state
-            # that went in or the one that came out.
+            # Call and store are one instruction of Python. The step donates the old
+            # state, so an interrupt between the two would lose both.
             done.extend(map(step, (state,), (data,)))
         finally:
             if done:
                 own[_LATEST] = done[0][1]
         outputs, new = done[0]
         if is_throttled:
+            # Virtual CPU devices must not queue too many programs, see
+            # docs/decisions/0005.
             _throttle.count += 1
             if _throttle.count >= _throttle.group:
                 _throttle.wait(jax.tree.leaves(outputs), jax.tree.leaves(new))
@@ -224,24 +245,30 @@ def _kept_step(model: Any, step: Any, is_throttled: bool) -> Callable[..., Any]:
 
 
 def _rescue(model: Any) -> None:
-    """Give every variable the latest value that still exists."""
+    """Give every variable of a model the latest value that still exists."""
     latest = model.__dict__.pop(_LATEST, None) or ()
-    model._jax_state, model._jax_state_synced = None, True
-    for kept, values in zip(_lists(model, len(latest)), latest, strict=True):
+    # Keras has no public way to say that it holds no state of a loop any more.
+    model._jax_state, model._jax_state_synced = None, True  # noqa: SLF001
+    for kept, values in zip(_state_variables(model, len(latest)), latest, strict=True):
         for variable, value in zip(kept, values, strict=False):
-            if _is_ours(variable) and variable._is_lost() and not value.is_deleted():
-                variable._direct_assign(value)
+            if _is_ours(variable) and variable.is_lost() and not value.is_deleted():
+                variable._direct_assign(value)  # noqa: SLF001
     for variable in [*model.variables, *_optimizer_variables(model)]:
         if _is_ours(variable):
-            variable._take_back()
+            variable.take_back()
 
 
 def _is_ours(variable: Any) -> bool:
     return isinstance(variable, variables.StrategyVariable)
 
 
-def _lists(model: Any, count: int) -> list[Any]:
-    """The variables of the state of a training, test or prediction step."""
+def _state_variables(model: Any, count: int) -> list[Any]:
+    """Return the variables of a step's state, in lists as the state has them.
+
+    Args:
+        model: the model.
+        count: the number of parts of the state.
+    """
     return [
         _optimizer_variables(model) if kind == _KINDS[2] else getattr(model, kind)
         for kind in _kinds(count)
@@ -249,6 +276,8 @@ def _lists(model: Any, count: int) -> list[Any]:
 
 
 def _kinds(count: int) -> tuple[str, ...]:
+    """Return the parts of the state of a step that has `count` of them."""
+    # A prediction step has two parts, a test step three, a training step all four.
     return {0: (), 2: _KINDS[:2], 3: (*_KINDS[:2], _KINDS[3]), 4: _KINDS}[count]
 
 
@@ -257,11 +286,11 @@ def _optimizer_variables(model: Any) -> list[Any]:
     return [] if optimizer is None else optimizer.variables
 
 
-def iterating(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`_get_distributed_iterator`, which lays out every batch by itself.
+def wrap_batch_iterator(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `_get_distributed_iterator` that lays out each batch by its own size.
 
-    Keras keeps the layout of an epoch's first batch, which does not fit a last batch of
-    another size.
+    Keras uses the layout of the first batch of an epoch for all, which does not fit a
+    last batch of another size.
     """
 
     @functools.wraps(original)

@@ -1,10 +1,10 @@
-"""Keras variables that are kept in variables of a strategy.
+"""Keras variables whose values are kept in variables of a strategy.
 
-Keras asks the current distribution for a layout when it gives a variable its first
-value. That is where a variable made in a scope becomes a `StrategyVariable`: the same
-object with the same attributes, whose value lives in a `unisono.Variable`. So layers,
-optimizers, metrics and seed generators read and write through the current state frame,
-like everything else that a strategy runs.
+When Keras gives a variable its first value, it asks the current distribution for a
+layout. There a variable made in a scope becomes a `StrategyVariable`: the same object
+with the same attributes, whose value is in a `unisono.Variable`, named `_kept`. So
+layers, optimizers, metrics and seed generators read and write through the current state
+frame, as everything does that a strategy runs. See docs/decisions/0014.
 """
 
 from __future__ import annotations
@@ -44,16 +44,20 @@ _SYNCHRONIZATIONS = {
 class StrategyVariable(KerasVariable):
     """A Keras variable that was made in the scope of a strategy."""
 
+    # Lower layers ask for this attribute to recognize a variable of a strategy.
     @property
     def _unisono_variable(self) -> variables.Variable:
         found = self.__dict__.get("_kept")
         if found is None:
-            raise AttributeError(f"The variable {self.path} has no value yet.")
+            raise AttributeError(
+                f"The variable {self.path} has no value yet. Build its layer or "
+                "optimizer first."
+            )
         return found
 
     @property
     def distribute_strategy(self) -> Any:
-        """The strategy in whose scope it was made."""
+        """The strategy in whose scope the variable was made."""
         return self._unisono_variable.distribute_strategy
 
     @property
@@ -65,7 +69,7 @@ class StrategyVariable(KerasVariable):
         if stateless_scope.in_stateless_scope():
             given = stateless_scope.get_stateless_scope().get_current_value(self)
             if given is not None:
-                return self._maybe_autocast(_gathered(self, kept, given))
+                return self._maybe_autocast(_gather(self, kept, given))
         return self._maybe_autocast(_read(self, kept))
 
     # Keras reads and writes `_value`; it is None before the first value.
@@ -74,7 +78,8 @@ class StrategyVariable(KerasVariable):
     def _value(self) -> Any:
         kept = self.__dict__.get("_kept")
         if kept is not None and "_is_new" in self.__dict__:
-            # Its initializer computes at once; the value may belong to a program.
+            # Keras asks for shape and type right after the first value. A read would
+            # make the value an input of the program that is being traced.
             return jax.ShapeDtypeStruct(kept.shape, kept.dtype)
         return None if kept is None else _read(self, kept)
 
@@ -85,8 +90,10 @@ class StrategyVariable(KerasVariable):
         elif "_kept" in self.__dict__:
             self._set_aside()
 
+    # The initializer itself is passed on, not its value: a large variable is then
+    # computed in parts, each on the device that keeps it.
     def _initialize_with_initializer(self, initializer: Any) -> None:
-        if not _may_be_cut():
+        if not _may_be_split():
             super()._initialize_with_initializer(initializer)
             return
 
@@ -107,11 +114,11 @@ class StrategyVariable(KerasVariable):
             kept_variables.assign(kept, assignment.REPLACE, value)
 
     def assign_add(self, value: Any) -> Any:
-        """Add to the value, by the rules of synchronization and aggregation."""
+        """Add to the value, by the variable's synchronization and aggregation."""
         return self._change(assignment.ADD, value)
 
     def assign_sub(self, value: Any) -> Any:
-        """Subtract from the value."""
+        """Subtract from the value, by the same rules as `assign_add`."""
         return self._change(assignment.SUB, value)
 
     def _change(self, op: str, value: Any) -> Any:
@@ -125,22 +132,23 @@ class StrategyVariable(KerasVariable):
         kept_variables.assign(kept, op, value)
         return self.value
 
-    # While `fit` runs, its own loop holds the arrays and gives them to every step.
+    # While `fit` runs, Keras' loop has the arrays and donates them to every step. It
+    # sets the variables to None meanwhile.
 
     def _set_aside(self) -> None:
-        """Keep the array for the case that no step ever takes it."""
+        """Keep the array aside, in case no step ever takes it over."""
         cell = self._unisono_variable._cell
         if cell.array is not None:
             self.__dict__["_aside"], cell.array = cell.array, None
 
-    def _take_back(self) -> None:
-        """Undo setting aside, if no step has taken the array."""
+    def take_back(self) -> None:
+        """Restore the array that was set aside, if the variable has no newer one."""
         aside = self.__dict__.pop("_aside", None)
         if aside is not None and self._unisono_variable._cell.array is None:
             self._unisono_variable._cell.array = aside
 
-    def _is_lost(self) -> bool:
-        """Whether it had a value, which a step has taken."""
+    def is_lost(self) -> bool:
+        """Return whether the variable had a value that a step has taken over."""
         kept = self.__dict__.get("_kept")
         if kept is None:
             return False
@@ -148,18 +156,19 @@ class StrategyVariable(KerasVariable):
 
 
 def adopt(variable: Any) -> None:
-    """Let a Keras variable be kept in a variable of the current strategy."""
+    """Make a new Keras variable a `StrategyVariable` of the current strategy."""
     if type(variable) is KerasVariable:
         variable.__class__ = StrategyVariable
 
 
-def _may_be_cut() -> bool:
-    """Whether a new variable may be split over devices; each then makes its part."""
+def _may_be_split() -> bool:
+    """Return whether the current strategy may split a new variable over devices."""
     placement = ambient.current().placement
     return placement is not None and placement.split_above is not None
 
 
 def _make(variable: Any, value: Any) -> variables.Variable:
+    """Return a new variable of the strategy with the options of a Keras variable."""
     synchronization = _SYNCHRONIZATIONS[variable.synchronization]
     aggregation = _AGGREGATIONS[variable.aggregation]
     if aggregation is VariableAggregation.NONE and not variable.trainable:
@@ -173,22 +182,24 @@ def _make(variable: Any, value: Any) -> variables.Variable:
     )
 
 
-def reading(original: property) -> property:
-    """`value` of a Keras variable, which a program refuses if it cannot follow it."""
+def wrap_value(original: property) -> property:
+    """Return a `value` of Keras variables that refuses a wrong read in a program."""
     get = original.fget
 
+    # mypy knows that a property may have no getter; this one has.
     @functools.wraps(get)  # type: ignore[arg-type]
     def value(self: Any) -> Any:
         if type(self) is KerasVariable and frames.frame().is_compiled:
-            _check_followed(self)
+            _check_in_program(self)
         return get(self)  # type: ignore[misc]
 
     return property(value)
 
 
-def _check_followed(variable: Any) -> None:
+def _check_in_program(variable: Any) -> None:
+    """Raise, because a program would keep the value of a variable of no strategy."""
     if stateless_scope.in_stateless_scope():
-        return  # Keras takes its value from elsewhere.
+        return  # Keras takes the value from the scope, not from the variable.
     raise RuntimeError(
         f"The Keras variable '{variable.path}' was made outside every scope, so a "
         "compiled function would keep its value of this moment for ever. Make the "
@@ -197,15 +208,16 @@ def _check_followed(variable: Any) -> None:
     )
 
 
-def creating(original: Callable[..., None]) -> Callable[..., None]:
-    """`__init__` of a Keras variable, whose initializer computes at once."""
+def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
+    """Return an `__init__` of Keras variables whose initializer computes at once."""
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         in_scope = ambient.current().placement is not None
-        if _may_be_cut() or (in_scope and strategy_distribution.current() is None):
-            # Before it has a value; or `clear_session` was called, and Keras has
-            # forgotten whom to ask.
+        if _may_be_split() or (in_scope and strategy_distribution.current() is None):
+            # Usually the distribution adopts a variable when it gets its value. That
+            # is too late for one that is created in parts; and after `clear_session`
+            # Keras has no distribution any more.
             adopt(self)
         if ambient.current().state is None or stateless_scope.in_stateless_scope():
             original(self, *args, **kwargs)
@@ -224,21 +236,24 @@ def creating(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
+    """Return the value as the running context sees it."""
     frame = ambient.current()
     if frame.state is not None:
         return assignment.read(kept)
     is_training = strategy_distribution.is_training()
     is_keras = is_training or stateless_scope.in_stateless_scope()
     if is_keras and not collectives.is_clean() and kept._cell.array is not None:
-        # Keras finds out shapes, or compiles with values of its own choice.
+        # Keras traces the code, to find shapes or to compile it, and passes the values
+        # of variables itself. What is read here is not used for its numbers.
         return frames.peek(kept._cell)
     return _hand_over(variable, kept) if is_training else assignment.read(kept)
 
 
-def _gathered(variable: StrategyVariable, kept: variables.Variable, given: Any) -> Any:
-    """The value of a weight in a step of Keras, whole; slots and the like stay split.
+def _gather(variable: StrategyVariable, kept: variables.Variable, given: Any) -> Any:
+    """Return the whole value of a split weight in a step of Keras.
 
-    Else the compiler would split what is computed from it, see `partitioning`.
+    With a split weight the compiler would split what is computed from it too. Slots of
+    optimizers are not gathered, they stay split. See docs/decisions/0017.
     """
     cell = kept._cell
     is_whole = cell.split is None or given.shape != cell.shape
@@ -248,8 +263,10 @@ def _gathered(variable: StrategyVariable, kept: variables.Variable, given: Any) 
 
 
 def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
-    """The whole value on all devices, for a program of Keras that may take it over."""
+    """Return the whole value on all devices, for a step of Keras that may donate it."""
     cell = kept._cell
+    # Under the lock, so that no other thread, such as one that saves, gets hold of the
+    # array after `unescape` has made sure that nobody else has it.
     with frames.LOCK:
         if cell.array is None:
             aside = variable.__dict__.get("_aside")
@@ -259,18 +276,24 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
                     "Call model.jax_state_sync() before reading it in a callback."
                 )
             return aside
-        if variable._is_lost():
-            return assignment.read(kept)
+        if variable.is_lost():
+            return assignment.read(kept)  # This raises, and says what is lost.
+        # An array that somebody else has read is copied, so that donating ours leaves
+        # theirs as it is.
         mirroring.unescape([cell])
         if cell.policy is Policy.ON_READ and cell.copies > 1:
-            return _whole(variable, kept)
+            return _combine(variable, kept)
         if cell.policy is Policy.CENTRAL:
             return jax.device_put(cell.array, cell.topology.replicated)
         return cell.array
 
 
-def _whole(variable: StrategyVariable, kept: variables.Variable) -> Any:
-    """The sum or mean over replicas; other workers are asked only if they must be."""
+def _combine(variable: StrategyVariable, kept: variables.Variable) -> Any:
+    """Return the sum or mean of the replicas' copies.
+
+    Reading is a collective of all workers. It is left out as long as the value is the
+    one that `_store` has stored, which every worker knows.
+    """
     cell = kept._cell
     stored, whole = variable.__dict__.get("_stored", (None, None))
     if stored is cell.array and not whole.is_deleted():
@@ -282,24 +305,27 @@ def _whole(variable: StrategyVariable, kept: variables.Variable) -> Any:
 
 
 def _store(variable: StrategyVariable, kept: variables.Variable, value: Any) -> None:
-    """Take a whole value back from a program of Keras."""
+    """Store the whole value that a step of Keras has returned."""
     cell = kept._cell
     if cell.is_stacked and cell.is_spread:
         whole = cell.topology.spread(jnp.asarray(value, cell.dtype))
-        cell.store(_spread(kept, whole), is_fresh=True)
-        # Until someone else changes it, every worker knows the whole by itself.
+        cell.store(_split_into_rows(kept, whole), is_fresh=True)
+        # Until the cell has another array, `_combine` returns this value.
         variable.__dict__["_stored"] = (cell.array, whole)
         return
     if cell.is_stacked:
-        value = _spread(kept, value)
+        value = _split_into_rows(kept, value)
     elif not strategy_distribution.is_syncing():
-        # It may be the array of another variable, which a step takes over.
+        # The array may also be that of another variable, whose next step donates it.
         value = jnp.copy(value)
     cell.store(value, is_fresh=True)
 
 
-def _spread(kept: variables.Variable, value: Any) -> Any:
-    """One row per replica that together are `value`; sums stay exact."""
+def _split_into_rows(kept: variables.Variable, value: Any) -> Any:
+    """Return one row per replica whose sum or mean is `value`.
+
+    For a sum the first row has all and the others zero, so that it comes out exactly.
+    """
     cell = kept._cell
     whole = collectives.own_copy(value)
     if not cell.is_spread:

@@ -1,4 +1,4 @@
-"""`fit`, `evaluate` and `predict` on several workers, and what `fit` reads from."""
+"""Keras' loops on several workers: their arguments, their input and their steps."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from unisono._src.machines.topology import Topology
 from unisono._src.values import collectives
 from unisono._src.workers import watchdog
 
+# The arguments of `fit` from which Keras makes a data adapter.
 _INPUT = ("x", "y", "sample_weight", "batch_size", "steps_per_epoch", "class_weight")
 
 
 def prepare(strategy: Any, method: Any, given: dict[str, Any]) -> None:
-    """Change the arguments of a loop of Keras for the workers, and for backups.
+    """Change the arguments of a loop of Keras for several workers, and for backups.
+
+    Only the chief prints its progress. With several workers, or with a callback that
+    makes backups, `fit` reads from a `PositionedAdapter`.
 
     Args:
-        strategy: of the model.
-        method: the loop.
-        given: its arguments by name.
+        strategy: the strategy of the model.
+        method: the loop, such as `fit`.
+        given: the arguments of the loop by name; they are changed in place.
     """
     topology = strategy.extended._placement.topology
     if (
@@ -34,22 +38,30 @@ def prepare(strategy: Any, method: Any, given: dict[str, Any]) -> None:
         given["verbose"] = 0
     if method.__name__ != "fit":
         return
-    takers = [c for c in _listed(given.get("callbacks")) if hasattr(c, "_take_input")]
+    takers = [c for c in _as_list(given.get("callbacks")) if hasattr(c, "_take_input")]
     if topology.is_spread or takers:
-        adapter = _positioned(given, topology.is_spread)
+        adapter = _position_input(given, topology.is_spread)
         for callback in takers:
-            callback._take_input(adapter)
+            # Private, because users see the callback's class, and it is not for them.
+            callback._take_input(adapter)  # noqa: SLF001
 
 
-def _listed(callbacks: Any) -> list[Any]:
+def _as_list(callbacks: Any) -> list[Any]:
+    """Return the callbacks of a list, of a `CallbackList`, or the only one."""
     found = getattr(callbacks, "callbacks", callbacks) or []
     return list(found) if isinstance(found, list | tuple) else [found]
 
 
-def _positioned(
+def _position_input(
     given: dict[str, Any], is_together: bool
 ) -> positions.PositionedAdapter:
-    """Put an adapter that knows its position in place of the input."""
+    """Replace the input of `fit` by an adapter that knows its position.
+
+    Args:
+        given: the arguments of `fit`; they are changed in place.
+        is_together: whether other workers read the same batches.
+    """
+    # Keras splits arrays only, so the validation data are taken off first.
     part = given.pop("validation_split", 0.0)
     if part and given.get("validation_data") is None:
         arrays = tuple(given.get(name) for name in ("x", "y", "sample_weight"))
@@ -66,8 +78,13 @@ def _positioned(
     return made
 
 
-def together(step: Callable[..., Any], topology: Topology) -> Callable[..., Any]:
-    """A step that all workers take; they watch each other, and see all outputs."""
+def watch_step(step: Callable[..., Any], topology: Topology) -> Callable[..., Any]:
+    """Return a step in which workers watch each other and get all of the outputs.
+
+    Args:
+        step: the step of Keras.
+        topology: the devices of all workers.
+    """
     name = getattr(step, "__name__", "step")
     whole = jax.jit(lambda x: x, out_shardings=topology.replicated)
 
