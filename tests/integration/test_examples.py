@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+# They compare several virtual devices with one.
+pytestmark = pytest.mark.needs_devices(8)
+
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 
 

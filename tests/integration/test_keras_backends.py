@@ -41,6 +41,7 @@ def output_of(program, home, **environment):
     return done.stdout.splitlines()
 
 
+@pytest.mark.needs_devices(4)
 @pytest.mark.parametrize(
     ("environment", "told"),
     [

@@ -66,10 +66,12 @@ def test_a_run_gives_jax_s_numbers_on_the_strategy_s_device(name, how, s):
     wanted = jax.tree.leaves(compute(jnp.asarray(NUMBERS)))
     found = jax.tree.leaves(execute(how, s, compute, (jnp.asarray(NUMBERS),)))
     assert len(found) == len(wanted)
+    # A GPU rounds bfloat16 elsewhere in a program than step by step.
+    rtol = 1e-2 if "bfloat16" in name else 2e-5
     for a, b in zip(found, wanted):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         assert a.devices() <= set(machine.local_devices())
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=1e-6)
 
 
 def _counting():
