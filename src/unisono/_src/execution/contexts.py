@@ -21,6 +21,7 @@ from unisono._src.values import (
     distributed,
     gradient_packing,
     indexed_slices,
+    ports,
 )
 from unisono._src.values.array_operators import ArrayOperators, StandsForArray, operand
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -50,7 +51,7 @@ class ReplicaContext:
     ) -> None:
         self._strategy = strategy
         self._id: Any = replica_id_in_sync_group
-        self._port = port or collectives.Solo()
+        self._port = port or ports.Solo()
         self._entered: list[Any] = []
 
     @property
@@ -491,7 +492,7 @@ def _merge_alone(strategy: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
     return distributed.unwrap(merged, 0, 1)
 
 
-def local_group(tree: Any, port: collectives.SpmdPort) -> Any:
+def local_group(tree: Any, port: ports.SpmdPort) -> Any:
     """Return values of a traced replica as cross-replica code sees them.
 
     Values that differ between replicas become `PerReplica`. Values that all replicas
@@ -511,7 +512,7 @@ def local_group(tree: Any, port: collectives.SpmdPort) -> Any:
     return nest.map_structure(leaf, tree)
 
 
-def _has_local_array(x: Any, port: collectives.SpmdPort) -> bool:
+def _has_local_array(x: Any, port: ports.SpmdPort) -> bool:
     """Whether some array of `x` may differ between replicas."""
     return any(not port.is_shared(leaf) for leaf in jax.tree.leaves(x))
 

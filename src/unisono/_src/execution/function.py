@@ -15,7 +15,7 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
-from unisono._src.values import collectives
+from unisono._src.values import jax_traces
 
 _P = ParamSpec("_P")
 _Rest = ParamSpec("_Rest")
@@ -25,7 +25,7 @@ _R_co = TypeVar("_R_co", covariant=True)
 # How many replica functions a function on the host keeps compiled. A function that
 # captures something new on every call would otherwise fill the memory.
 _MAX_HOST_RUNS = 128
-is_clean = collectives.is_clean
+is_clean = jax_traces.is_clean
 
 
 def is_compiling() -> bool:

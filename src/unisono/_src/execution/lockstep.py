@@ -19,7 +19,7 @@ from unisono._src.execution import contexts
 from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, trace_versions
-from unisono._src.values import collectives
+from unisono._src.values import ports
 
 _eager = trace_versions.EAGER
 
@@ -126,7 +126,7 @@ def run(placement: frames.Placement, calls: Sequence[Callable[[], Any]]) -> list
     made: list[Any] = []
     replicas: list[_Replica] = []
     for i, call in zip(turns, calls, strict=True):
-        port = collectives.LockstepPort(i, topology, turns, hub.switch, made)
+        port = ports.LockstepPort(i, topology, turns, hub.switch, made)
         frame = contexts.frame_of_replica(placement, i, port, i)
         replica = _Replica(frame, common.settings, greenlet.greenlet(call))
         if is_eager:

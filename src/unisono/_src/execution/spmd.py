@@ -15,7 +15,7 @@ from unisono._src.foundation import errors, nest
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import assignment, frames, replica_frame
 from unisono._src.state.frames import Cell
-from unisono._src.values import collectives, distributed
+from unisono._src.values import distributed, ports
 from unisono._src.values.array_operators import StandsForArray
 
 
@@ -158,7 +158,7 @@ def _trace(
     def body(own: list[Any], copies: list[Any]) -> Any:
         # In a `shard_map` a stacked array has one row on each replica.
         own = [jax.tree.map(lambda a: a[0], x) for x in own]
-        port = collectives.SpmdPort(topology, outer.traces)
+        port = ports.SpmdPort(topology, outer.traces)
         pairs = zip(cells, copies, strict=True)
         views = {c: x[0] if c.is_stacked else x for c, x in pairs}
         local = replica_frame.LocalFrame(outer, views)

@@ -20,7 +20,7 @@ from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
 from unisono._src.state import frames, mirroring
 from unisono._src.state.frames import Policy
-from unisono._src.values import collectives, distributed
+from unisono._src.values import collectives, distributed, jax_traces, ports
 from unisono._src.values.array_operators import StandsForArray, operand
 from unisono._src.workers import eager_exchange
 
@@ -424,7 +424,7 @@ def _write_at_once(
     """
     cell, aggregation = variable._cell, variable._aggregation
     is_mean = aggregation is VariableAggregation.MEAN
-    if not collectives.is_clean() or cell.is_suspect:
+    if not jax_traces.is_clean() or cell.is_suspect:
         return None
     if aggregation is _FIRST or all(map(operator.is_, payloads, payloads[1:])):
         if not is_mean and aggregation is not _FIRST:
@@ -537,7 +537,7 @@ def _differs_between_workers(variable: Any, payloads: Sequence[Any]) -> bool:
     return len(payloads) == 1 or not is_sum
 
 
-def _combine_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any:
+def _combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
     """Returns the aggregate of the replicas' values in an SPMD program."""
     value = _as_one_array(value)
     if isinstance(value, distributed.PerReplica):
@@ -553,7 +553,7 @@ def _combine_spmd(variable: Any, value: Any, port: collectives.SpmdPort) -> Any:
     return collectives.reduce_local(op, value, port.replicas)
 
 
-def _is_one_for_all(variable: Any, value: Any, port: collectives.SpmdPort) -> bool:
+def _is_one_for_all(variable: Any, value: Any, port: ports.SpmdPort) -> bool:
     """Whether all replicas of all workers have one object as `value`."""
     if not port.is_shared(value) or port.here == port.replicas:
         return port.is_shared(value)

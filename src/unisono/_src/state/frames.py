@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, errors
-from unisono._src.machines import partition, transfers
+from unisono._src.machines import partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state import trace_versions
-from unisono._src.values import collectives
+from unisono._src.values import collectives, jax_traces
 from unisono._src.workers import eager_exchange
 
 
@@ -246,7 +246,9 @@ class Cell:
         if trace_versions.EAGER.has_read:
             trace_versions.EAGER.changed()
         own = self.topology.own_devices
-        array = transfers.put(self.array.aval, self.sharding, [one] * len(own), own)
+        array = collectives.put_pieces(
+            self.array.aval, self.sharding, [one] * len(own), own
+        )
         self.array, self.is_suspect = array, False
         self.escape()
         return [
@@ -369,7 +371,7 @@ class EagerFrame(StateFrame):
     def whole(self, cell: Cell) -> Any:
         """Returns the array that the cell stores; the caller may keep it."""
         # A short question first: nearly all reads are outside JAX's transformations.
-        if not collectives.is_clean():
+        if not jax_traces.is_clean():
             trace_versions.check_reading((), self.versions, cell.name)
         with LOCK:
             check_has_value(cell)
@@ -588,10 +590,10 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
     Raises:
         RuntimeError: the running code is in such a body, or `value` comes from one.
     """
-    if collectives.is_clean() and not isinstance(value, jax.core.Tracer):
+    if jax_traces.is_clean() and not isinstance(value, jax.core.Tracer):
         return
-    where = collectives.base_trace()
-    is_here = collectives.is_eager(where) or any(where is t for t in traces)
+    where = jax_traces.base_trace()
+    is_here = jax_traces.is_eager(where) or any(where is t for t in traces)
     if is_here and not isinstance(value, jax.core.Tracer):
         return
     # Like `is_clean`, an attribute that JAX does not make public.

@@ -18,7 +18,7 @@ from typing import Any, final
 import jax
 
 from unisono._src.foundation import errors
-from unisono._src.values import collectives
+from unisono._src.values import jax_traces
 
 # The private object behind the context manager: the manager restores the version that
 # was set before it, and a version must never be used again.
@@ -117,15 +117,15 @@ def check_reading(traces: tuple[Any, ...], found: Versions, name: str) -> None:
         NeedsVersions: the program needs versions and is traced without them.
         RuntimeError: the code is in a `jax.jit` outside any program.
     """
-    where = collectives.reading_trace()
-    if collectives.is_eager(where) or any(where is t for t in traces):
+    where = jax_traces.reading_trace()
+    if jax_traces.is_eager(where) or any(where is t for t in traces):
         return
     if traces:
         if not found.are_needed:
             raise NeedsVersions
         return
     EAGER.note()
-    if collectives.is_for_jit(where):
+    if jax_traces.is_for_jit(where):
         raise RuntimeError(
             f"The variable '{name}' was read inside a function given to jax.jit, "
             "outside unisono.function. JAX would use its present value in all later "

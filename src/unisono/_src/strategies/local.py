@@ -11,7 +11,7 @@ from unisono._src.foundation import ambient
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.strategies import base, extended
-from unisono._src.values import collectives, distributed
+from unisono._src.values import distributed, ports
 
 
 def home_placement(
@@ -92,7 +92,7 @@ class SingleExtended(LocalExtended, abc.ABC):
         return 1
 
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        port = collectives.Solo()
+        port = ports.Solo()
         strategy = self._container_strategy()
         context = contexts.context_of_replica(strategy, 0, port)
         args, kwargs = distributed.unwrap((args, kwargs), 0, 1)

@@ -24,7 +24,7 @@ from unisono._src.machines.topology import AXIS
 from unisono._src.state import assignment, frames, variables
 from unisono._src.state.frames import Policy
 from unisono._src.strategies import base, destinations, extended, local, updates
-from unisono._src.values import collectives, distributed, gradient_packing
+from unisono._src.values import collectives, distributed, gradient_packing, ports
 from unisono._src.values.indexed_slices import IndexedSlices
 
 _log = logging.getLogger("unisono")
@@ -79,7 +79,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             own = nest.map_structure(lambda x: collectives.follow(x, first), own)
         args, kwargs = own
         with self._on_device(0):
-            port = collectives.Solo()
+            port = ports.Solo()
             with contexts.replica_frame(self._placement, 0, port, copy=0):
                 result = fn(*args, **kwargs)
         return distributed.regroup([result])

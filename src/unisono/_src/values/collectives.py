@@ -1,4 +1,4 @@
-"""Reduces, gathers and broadcasts arrays, and lets replicas wait for each other.
+"""Reduces, gathers and broadcasts arrays that replicas have one each of.
 
 "One value per replica" has three forms: *parts*, a list with one array per replica
 (eager code, uneven shapes); *local*, the replica's own value inside an SPMD program;
@@ -7,246 +7,58 @@ and *stacked*, one array whose first axis is the replicas.
 
 from __future__ import annotations
 
-import abc
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src import core
 from jax._src.array import ArrayImpl
-from jax._src.interpreters import ad, batching
 from jax.sharding import PartitionSpec
 
 from unisono._src.foundation import errors, nest
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import indexed_slices
-from unisono._src.values.array_operators import StandsForArray, operand
+from unisono._src.values.array_operators import operand
 from unisono._src.workers import eager_exchange
 
-
-def base_trace() -> Any:
-    """Returns the trace that the running code belongs to, without gradients' traces."""
-    found = core.trace_ctx.trace
-    while isinstance(found, (ad.JVPTrace, ad.LinearizeTrace)):
-        found = found.parent_trace
-    return found
-
-
-def reading_trace() -> Any:
-    """Returns the trace whose cached program would keep a value that is read now.
-
-    Traces of gradients and of `jax.vmap` are skipped: JAX caches no program of them.
-    """
-    found = core.trace_ctx.trace
-    transparent = (ad.JVPTrace, ad.LinearizeTrace, batching.BatchTrace)
-    while isinstance(found, transparent):
-        found = found.parent_trace
-    return found
+# JAX's public functions come to `batched_device_put` in the end, after questions that
+# take longer than the transfer of a small array. Callers of `put_pieces` know their
+# answers.
+try:
+    from jax._src.config import guard_lib as _guards  # type: ignore[attr-defined]
+    from jax._src.interpreters.pxla import batched_device_put as _put
+except ImportError:
+    _put = None  # type: ignore[assignment]
 
 
-def is_for_jit(trace: Any) -> bool:
-    """Whether `trace` makes the program of a `jax.jit`."""
-    return trace.frame.debug_info.traced_for in ("jit", "pjit", "pmap")
-
-
-# Returns whether JAX is neither making a program nor differentiating at this moment. It
-# is JAX's own function: a wrapper would cost a call at every eager read and write.
-is_clean = core.trace_ctx.is_top_level
-
-
-def is_eager(trace: Any) -> bool:
-    """Whether `trace` computes at once."""
-    return isinstance(trace, core.EvalTrace)
-
-
-class Port(abc.ABC):
-    """Lets one replica exchange values with the others; abstract.
-
-    Attributes:
-        replicas: how many replicas there are, over all workers.
-        here: how many of them are in this process.
-        is_spmd: whether one program, traced once, stands for all replicas.
-        has_merged: whether a merge_call has called a function of the user.
-    """
-
-    replicas: int
-    here: int
-    is_spmd = False
-    has_merged = False
-
-
-@final
-class Solo(Port):
-    """The port of a single replica, which has nobody to exchange values with."""
-
-    replicas = here = 1
-
-
-@final
-class SpmdPort(Port):
-    """The port of a replica that is traced once for all; its collectives are XLA's.
+def put_pieces(
+    aval: Any, sharding: Any, pieces: Sequence[Any], devices: Sequence[jax.Device]
+) -> jax.Array:
+    """Return one array that is made of a piece on each device.
 
     Args:
-        topology: the replicas.
-        outer_traces: the traces around the replica function.
+        aval: the abstract value that an array with this sharding has.
+        sharding: how the pieces make up the array.
+        pieces: arrays of the host or of any device, one for each device.
+        devices: of this process, in the order of the sharding.
     """
-
-    is_spmd = True
-
-    def __init__(self, topology: Topology, outer_traces: Sequence[Any]) -> None:
-        self.replicas = topology.replicas
-        self.here = topology.copies
-        self._outer = tuple(outer_traces)
-        # By identity; the object is kept so that its id is not given to another one.
-        self._merged: dict[int, Any] = {}
-
-    def share(self, x: Any) -> None:
-        """Notes that a merge_call returned `x` to all replicas."""
-        self._merged[id(x)] = x
-
-    def is_merged(self, x: Any) -> bool:
-        """Whether a merge_call returned `x` to all replicas."""
-        return id(x) in self._merged
-
-    def is_shared(self, x: Any) -> bool:
-        """Whether `x` is one object that all replicas have, not one per replica."""
-        if id(x) in self._merged:
-            return True
-        if isinstance(x, (np.ndarray, np.generic)):
-            # As a rule the replica function has made it, so each replica has another.
-            return False
-        if not isinstance(x, jax.core.Tracer):
-            return True
-        # JAX has no public way to ask which trace a tracer belongs to.
-        return any(x._trace is t for t in self._outer)  # noqa: SLF001
-
-
-@final
-class LockstepPort(Port):
-    """The port of a replica that runs in turn with the others.
-
-    `meet` pauses the replica until all have called it; then each goes on with its own
-    result. The values of two replicas can be combined only at the trace level at which
-    the replicas were started. A merge point inside a gradient is therefore carried out
-    to that level: by a `custom_vjp`, whose rules JAX runs around the gradient (see
-    docs/decisions/0004).
-
-    Args:
-        index: the replica.
-        topology: all replicas.
-        turns: the replicas that take turns here, in that order.
-        suspend: pauses the replica with a request, and returns the answer.
-        made: the variables that the replicas have made so far; shared by all ports.
-    """
-
-    def __init__(
-        self,
-        index: int,
-        topology: Topology,
-        turns: range,
-        suspend: Callable[[Any], Any],
-        made: list[Any],
-    ) -> None:
-        self.index = index
-        self.replicas = topology.replicas
-        self.here = topology.copies
-        self.turns = turns
-        # The replica has asked for the first `taken` of the variables in `made`.
-        self.made, self.taken = made, 0
-        self._suspend = suspend
-        self._level = core.trace_ctx.trace
-        self._base = base_trace()
-
-    def meet(
-        self,
-        combine: Callable[[list[Any]], Sequence[Any]],
-        payload: Any,
-        transpose: Callable[[list[Any]], Sequence[Any]] | None = None,
-    ) -> Any:
-        """Waits until all replicas are here, and returns this one's result.
-
-        Args:
-            combine: a function from the list of all payloads to the list of results,
-                one per replica; that of replica 0 is called, once.
-            payload: the value that this replica contributes.
-            transpose: the transpose of a linear `combine`, through which gradients
-                flow back; None stops gradients.
-
-        Raises:
-            RuntimeError: the running code is inside a body that JAX traces by itself.
-        """
-        if core.trace_ctx.trace is self._level:
-            return self._suspend((combine, payload))
-        if base_trace() is not self._base:
-            raise RuntimeError(
-                "`merge_call` called while defining a new graph or tf.function: a "
-                "merge_call, all_reduce, all_gather or aggregating assign was reached "
-                "inside lax.scan, lax.cond, jax.jit or jax.vmap, where replicas that "
-                "run in turn cannot wait for each other. Move it out of that body."
-            )
-        arrays, rest = _split_arrays(payload)
-        lowered = [self._strip_gradients(x) for x in arrays]
-        is_constant = all(x is y for x, y in zip(arrays, lowered, strict=True))
-        if transpose is not None and not is_constant:
-            return self._make_differentiable(combine, rest, transpose)(arrays)
-        with core.set_current_trace(self._level):
-            return self._suspend((combine, _join_arrays(lowered, rest)))
-
-    def _strip_gradients(self, x: Any) -> Any:
-        """Returns the value of `x` outside the gradients that the replica is in."""
-        while isinstance(x, jax.core.Tracer):
-            trace = x._trace  # noqa: SLF001
-            if trace is self._level:
-                break
-            if not isinstance(trace, (ad.JVPTrace, ad.LinearizeTrace)):
-                break
-            x = x.primal
-        return x
-
-    def _make_differentiable(self, combine: Any, rest: Any, transpose: Any) -> Any:
-        """Returns a function of arrays that meets, and meets again for the gradient."""
-
-        # JAX calls it, and the two rules, at the level around the innermost gradient:
-        # each of several nested gradients takes `meet` one level further out.
-        @jax.custom_vjp
-        def outside(arrays: Any) -> Any:
-            return self.meet(combine, _join_arrays(arrays, rest), transpose)
-
-        def forward(arrays: Any) -> tuple[Any, None]:
-            met = self.meet(combine, _join_arrays(arrays, rest), transpose)
-            return met, None
-
-        def backward(_: None, cotangent: Any) -> tuple[Any]:
-            own = self.meet(transpose, cotangent, combine)
-            return (_split_arrays(own)[0],)
-
-        outside.defvjp(forward, backward)
-        return outside
-
-
-def _split_arrays(payload: Any) -> tuple[list[Any], tuple[Any, Any]]:
-    """Returns the arrays of a payload, and the rest for `_join_arrays`."""
-    leaves, treedef = jax.tree.flatten(payload, is_leaf=_stands_for_array)
-    is_array = [isinstance(x, jax.Array) for x in leaves]
-    arrays = [x for x, a in zip(leaves, is_array, strict=True) if a]
-    others = [None if a else x for x, a in zip(leaves, is_array, strict=True)]
-    return arrays, (treedef, list(zip(is_array, others, strict=True)))
-
-
-def _stands_for_array(x: Any) -> bool:
-    # Variables and distributed values must not be taken apart.
-    return isinstance(x, StandsForArray)
-
-
-def _join_arrays(arrays: list[Any], rest: tuple[Any, Any]) -> Any:
-    treedef, marks = rest
-    given = iter(arrays)
-    return treedef.unflatten([next(given) if a else x for a, x in marks])
+    if _put is None:
+        placed = jax.device_put(list(pieces), list(devices))
+        return jax.make_array_from_single_device_arrays(aval.shape, sharding, placed)
+    state = _guards.thread_local_state()
+    before = state.explicit_device_put
+    # As in `jax.device_put`: a guard against transfers that no one asked for
+    # (`jax_transfer_guard`) lets it pass.
+    state.explicit_device_put = True
+    try:
+        made: jax.Array = _put(aval, sharding, pieces, devices)
+        return made
+    finally:
+        state.explicit_device_put = before
 
 
 # Parts: one array per replica.

@@ -1,4 +1,4 @@
-"""Blocks of code that belong to another trace of JAX than the running one.
+"""The traces of JAX that running code belongs to: looking at them, and leaving them.
 
 JAX has no public way to do this, so this module uses its internals.
 """
@@ -11,11 +11,51 @@ from typing import Any
 
 import jax
 from jax._src import core
+from jax._src.interpreters import ad, batching
 
 
 def current() -> Any:
     """Returns the trace that the running code belongs to."""
     return core.trace_ctx.trace
+
+
+def base_trace(trace: Any = None) -> Any:
+    """Returns the trace that is below the gradients of `trace`, or of the running code.
+
+    Args:
+        trace: a trace; None for that of the running code.
+    """
+    found = core.trace_ctx.trace if trace is None else trace
+    while isinstance(found, (ad.JVPTrace, ad.LinearizeTrace)):
+        found = found.parent_trace
+    return found
+
+
+def reading_trace() -> Any:
+    """Returns the trace whose cached program would keep a value that is read now.
+
+    Traces of gradients and of `jax.vmap` are skipped: JAX caches no program of them.
+    """
+    found = core.trace_ctx.trace
+    transparent = (ad.JVPTrace, ad.LinearizeTrace, batching.BatchTrace)
+    while isinstance(found, transparent):
+        found = found.parent_trace
+    return found
+
+
+def is_for_jit(trace: Any) -> bool:
+    """Whether `trace` makes the program of a `jax.jit`."""
+    return trace.frame.debug_info.traced_for in ("jit", "pjit", "pmap")
+
+
+# Returns whether JAX is neither making a program nor differentiating at this moment. It
+# is JAX's own function: a wrapper would cost a call at every eager read and write.
+is_clean = core.trace_ctx.is_top_level
+
+
+def is_eager(trace: Any) -> bool:
+    """Whether `trace` computes at once."""
+    return isinstance(trace, core.EvalTrace)
 
 
 @contextlib.contextmanager

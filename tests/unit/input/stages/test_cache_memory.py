@@ -11,7 +11,7 @@ import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.input.pipelines import Dataset
 from unisono._src.input.plan import host_buffers
-from unisono._src.machines import transfers
+from unisono._src.values import collectives
 
 ROWS, WIDTH = 64, 512
 
@@ -134,7 +134,7 @@ def test_a_jax_without_the_short_way_gives_the_same(monkeypatch, n, size):
         ]
 
     quick = seen()
-    monkeypatch.setattr(transfers, "_put", None)
+    monkeypatch.setattr(collectives, "_put", None)
     for batch, other in zip(quick, seen(), strict=True):
         for (a, kind, shape), (b, *same) in zip(batch, other, strict=True):
             assert [kind, shape] == same

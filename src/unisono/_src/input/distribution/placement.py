@@ -10,9 +10,59 @@ import numpy as np
 
 from unisono._src.input.distribution import steps
 from unisono._src.input.plan import cursors, elements, host_buffers
-from unisono._src.machines import transfers
 from unisono._src.machines.topology import Topology
-from unisono._src.values import distributed
+from unisono._src.values import collectives, distributed
+
+# So many shapes are remembered.
+_SHAPES = 256
+
+
+@final
+class _Transfers:
+    """Puts arrays on devices, and remembers what JAX made of arrays like them.
+
+    Args:
+        topology: the replicas and their devices.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._devices = list(topology.own_devices)
+        self._types: dict[Any, Any] = {}
+
+    def stacked(self, rows: Sequence[np.ndarray]) -> jax.Array:
+        """An array with a leading replica axis.
+
+        Args:
+            rows: one per replica of this process, each with a first axis of size 1.
+        """
+        first = rows[0]
+        key = (True, first.shape, first.dtype)
+        known = self._types.get(key)
+        if known is None:
+            return self._remembered(key, self._topology.stack(rows))
+        each = self._topology.logical
+        pieces = [row for row in rows for _ in range(each)] if each > 1 else rows
+        return collectives.put_pieces(
+            known, self._topology.stacked, pieces, self._devices
+        )
+
+    def whole(self, x: np.ndarray) -> jax.Array:
+        """An array that every replica of this process has; there are no others."""
+        key = (False, x.shape, x.dtype)
+        known = self._types.get(key)
+        where = self._topology.replicated
+        if known is None:
+            return self._remembered(key, jax.device_put(x, where))
+        return collectives.put_pieces(
+            known, where, [x] * len(self._devices), self._devices
+        )
+
+    def _remembered(self, key: Any, made: jax.Array) -> jax.Array:
+        if len(self._types) >= _SHAPES:
+            self._types.clear()
+        self._types[key] = made.aval
+        return made
 
 
 @final
@@ -34,7 +84,7 @@ class Placed(cursors.OfSource):
         self._buffers = host_buffers.Buffers()
         # What JAX makes of the types of NumPy.
         self._types: dict[np.dtype, np.dtype] = {}
-        self._transfers = transfers.Transfers(topology)
+        self._transfers = _Transfers(topology)
         # The cuts and the size of the batch before, and how many rows each got.
         self._seen: tuple[Any, int, int] = (None, -1, 0)
 

@@ -242,7 +242,7 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
         return assignment.read(kept)
     is_training = strategy_distribution.is_training()
     is_keras = is_training or stateless_scope.in_stateless_scope()
-    if is_keras and not collectives.is_clean() and kept._cell.array is not None:
+    if is_keras and not jax_traces.is_clean() and kept._cell.array is not None:
         # Keras traces the code, to find shapes or to compile it, and passes the values
         # of variables itself. What is read here is not used for its numbers.
         return frames.peek(kept._cell)

@@ -1,0 +1,200 @@
+"""How one replica meets the others: one kind of port for each way to run replicas."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+from jax._src import core
+from jax._src.interpreters import ad
+
+from unisono._src.machines.topology import Topology
+from unisono._src.values import jax_traces
+from unisono._src.values.array_operators import StandsForArray
+
+
+class Port(abc.ABC):
+    """Lets one replica exchange values with the others; abstract.
+
+    Attributes:
+        replicas: how many replicas there are, over all workers.
+        here: how many of them are in this process.
+        is_spmd: whether one program, traced once, stands for all replicas.
+        has_merged: whether a merge_call has called a function of the user.
+    """
+
+    replicas: int
+    here: int
+    is_spmd = False
+    has_merged = False
+
+
+@final
+class Solo(Port):
+    """The port of a single replica, which has nobody to exchange values with."""
+
+    replicas = here = 1
+
+
+@final
+class SpmdPort(Port):
+    """The port of a replica that is traced once for all; its collectives are XLA's.
+
+    Args:
+        topology: the replicas.
+        outer_traces: the traces around the replica function.
+    """
+
+    is_spmd = True
+
+    def __init__(self, topology: Topology, outer_traces: Sequence[Any]) -> None:
+        self.replicas = topology.replicas
+        self.here = topology.copies
+        self._outer = tuple(outer_traces)
+        # By identity; the object is kept so that its id is not given to another one.
+        self._merged: dict[int, Any] = {}
+
+    def share(self, x: Any) -> None:
+        """Notes that a merge_call returned `x` to all replicas."""
+        self._merged[id(x)] = x
+
+    def is_merged(self, x: Any) -> bool:
+        """Whether a merge_call returned `x` to all replicas."""
+        return id(x) in self._merged
+
+    def is_shared(self, x: Any) -> bool:
+        """Whether `x` is one object that all replicas have, not one per replica."""
+        if id(x) in self._merged:
+            return True
+        if isinstance(x, (np.ndarray, np.generic)):
+            # As a rule the replica function has made it, so each replica has another.
+            return False
+        if not isinstance(x, jax.core.Tracer):
+            return True
+        # JAX has no public way to ask which trace a tracer belongs to.
+        return any(x._trace is t for t in self._outer)  # noqa: SLF001
+
+
+@final
+class LockstepPort(Port):
+    """The port of a replica that runs in turn with the others.
+
+    `meet` pauses the replica until all have called it; then each goes on with its own
+    result. The values of two replicas can be combined only at the trace level at which
+    the replicas were started. A merge point inside a gradient is therefore carried out
+    to that level: by a `custom_vjp`, whose rules JAX runs around the gradient (see
+    docs/decisions/0004).
+
+    Args:
+        index: the replica.
+        topology: all replicas.
+        turns: the replicas that take turns here, in that order.
+        suspend: pauses the replica with a request, and returns the answer.
+        made: the variables that the replicas have made so far; shared by all ports.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        topology: Topology,
+        turns: range,
+        suspend: Callable[[Any], Any],
+        made: list[Any],
+    ) -> None:
+        self.index = index
+        self.replicas = topology.replicas
+        self.here = topology.copies
+        self.turns = turns
+        # The replica has asked for the first `taken` of the variables in `made`.
+        self.made, self.taken = made, 0
+        self._suspend = suspend
+        self._level = core.trace_ctx.trace
+
+    def meet(
+        self,
+        combine: Callable[[list[Any]], Sequence[Any]],
+        payload: Any,
+        transpose: Callable[[list[Any]], Sequence[Any]] | None = None,
+    ) -> Any:
+        """Waits until all replicas are here, and returns this one's result.
+
+        Args:
+            combine: a function from the list of all payloads to the list of results,
+                one per replica; that of replica 0 is called, once.
+            payload: the value that this replica contributes.
+            transpose: the transpose of a linear `combine`, through which gradients
+                flow back; None stops gradients.
+
+        Raises:
+            RuntimeError: the running code is inside a body that JAX traces by itself.
+        """
+        if core.trace_ctx.trace is self._level:
+            return self._suspend((combine, payload))
+        if jax_traces.base_trace() is not jax_traces.base_trace(self._level):
+            raise RuntimeError(
+                "`merge_call` called while defining a new graph or tf.function: a "
+                "merge_call, all_reduce, all_gather or aggregating assign was reached "
+                "inside lax.scan, lax.cond, jax.jit or jax.vmap, where replicas that "
+                "run in turn cannot wait for each other. Move it out of that body."
+            )
+        arrays, rest = _split_arrays(payload)
+        lowered = [self._strip_gradients(x) for x in arrays]
+        is_constant = all(x is y for x, y in zip(arrays, lowered, strict=True))
+        if transpose is not None and not is_constant:
+            return self._make_differentiable(combine, rest, transpose)(arrays)
+        with core.set_current_trace(self._level):
+            return self._suspend((combine, _join_arrays(lowered, rest)))
+
+    def _strip_gradients(self, x: Any) -> Any:
+        """Returns the value of `x` outside the gradients that the replica is in."""
+        while isinstance(x, jax.core.Tracer):
+            trace = x._trace  # noqa: SLF001
+            if trace is self._level:
+                break
+            if not isinstance(trace, (ad.JVPTrace, ad.LinearizeTrace)):
+                break
+            x = x.primal
+        return x
+
+    def _make_differentiable(self, combine: Any, rest: Any, transpose: Any) -> Any:
+        """Returns a function of arrays that meets, and meets again for the gradient."""
+
+        # JAX calls it, and the two rules, at the level around the innermost gradient:
+        # each of several nested gradients takes `meet` one level further out.
+        @jax.custom_vjp
+        def outside(arrays: Any) -> Any:
+            return self.meet(combine, _join_arrays(arrays, rest), transpose)
+
+        def forward(arrays: Any) -> tuple[Any, None]:
+            met = self.meet(combine, _join_arrays(arrays, rest), transpose)
+            return met, None
+
+        def backward(_: None, cotangent: Any) -> tuple[Any]:
+            own = self.meet(transpose, cotangent, combine)
+            return (_split_arrays(own)[0],)
+
+        outside.defvjp(forward, backward)
+        return outside
+
+
+def _split_arrays(payload: Any) -> tuple[list[Any], tuple[Any, Any]]:
+    """Returns the arrays of a payload, and the rest for `_join_arrays`."""
+    leaves, treedef = jax.tree.flatten(payload, is_leaf=_stands_for_array)
+    is_array = [isinstance(x, jax.Array) for x in leaves]
+    arrays = [x for x, a in zip(leaves, is_array, strict=True) if a]
+    others = [None if a else x for x, a in zip(leaves, is_array, strict=True)]
+    return arrays, (treedef, list(zip(is_array, others, strict=True)))
+
+
+def _stands_for_array(x: Any) -> bool:
+    # Variables and distributed values must not be taken apart.
+    return isinstance(x, StandsForArray)
+
+
+def _join_arrays(arrays: list[Any], rest: tuple[Any, Any]) -> Any:
+    treedef, marks = rest
+    given = iter(arrays)
+    return treedef.unflatten([next(given) if a else x for a, x in marks])
