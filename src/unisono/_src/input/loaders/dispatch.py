@@ -54,7 +54,9 @@ def _arrays(loader: Any) -> nodes.Node | None:
     if leaves and all(
         hasattr(x, "__array__") or (is_dict and isinstance(x, list)) for x in leaves
     ):
-        return arrays.Slices.of(elements.map_leaves(loader_structures.tensor, loader))
+        return arrays.Slices.of(
+            elements.map_leaves(loader_structures.convert_tensor, loader)
+        )
     if is_dict:
         raise TypeError(
             "Expected a dict of arrays or lists with one row per example, as "

@@ -159,7 +159,7 @@ def _explained(column: Any, name: str) -> Exception:
 
 
 def _any_value(value: Any) -> Any:
-    return elements.convert(loader_structures.structured(value))
+    return elements.convert(loader_structures.to_structure(value))
 
 
 def _any_column(values: Any) -> Any:

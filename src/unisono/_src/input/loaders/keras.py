@@ -57,7 +57,9 @@ class _Batches(cursors.Cursor):
 
     def _made(self, number: int) -> Any:
         try:
-            batch = elements.convert(loader_structures.structured(self._source[number]))
+            batch = elements.convert(
+                loader_structures.to_structure(self._source[number])
+            )
         except StopIteration as e:
             name = f"{type(self._source).__name__}.__getitem__({number})"
             raise iterables.stopped(name) from e

@@ -63,7 +63,7 @@ class TorchLoader(iterables.Repeatable):
         )
 
     def _converted(self, element: Any) -> Any:
-        found = elements.convert(loader_structures.collated(element))
+        found = elements.convert(loader_structures.from_collated(element))
         return elements.map_leaves(elements.owned, found)
 
 

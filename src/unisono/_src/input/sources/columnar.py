@@ -29,7 +29,7 @@ def allow_flags() -> None:
 def read(iterator: Iterator[Any], count: int) -> list[Any]:
     """The next elements of an iterator of Grain's, fewer at its end."""
     return [
-        elements.convert(loader_structures.structured(element))
+        elements.convert(loader_structures.to_structure(element))
         for element in itertools.islice(iterator, count)
     ]
 

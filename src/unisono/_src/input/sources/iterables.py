@@ -99,7 +99,7 @@ class Once:
         return Elements(iterator, self._converted)
 
     def _converted(self, element: Any) -> Any:
-        found = elements.convert(loader_structures.structured(element))
+        found = elements.convert(loader_structures.to_structure(element))
         found = elements.map_leaves(elements.owned, found)
         if not self._first:
             # Remembered, to tell later what the elements look like.
@@ -124,7 +124,8 @@ class OneShot(nodes.Node, nodes.Disturbed):
     def sampled(self) -> nodes.Node:
         """The first element, without taking it away."""
         first = [
-            elements.convert(loader_structures.structured(e)) for e in self.make.peek()
+            elements.convert(loader_structures.to_structure(e))
+            for e in self.make.peek()
         ]
         return arrays.Listed(tuple(first))
 
@@ -226,7 +227,7 @@ class Plain(Repeatable):
         return False
 
     def _converted(self, element: Any) -> Any:
-        found = elements.convert(loader_structures.structured(element))
+        found = elements.convert(loader_structures.to_structure(element))
         return elements.map_leaves(elements.owned, found)
 
 
