@@ -8,9 +8,10 @@ import numpy as np
 
 
 def masked(records: Iterable[bytes]) -> np.ndarray:
-    """The checksum of each record as TFRecord files store it.
+    """Returns the checksum of each record as TFRecord files store it.
 
-    They rotate it and add a constant.
+    A TFRecord file holds the checksum rotated by 15 bits and with a constant added, so
+    that a checksum over data which itself contains checksums stays meaningful.
 
     >>> [hex(c) for c in masked([b"123456789", b""])]
     ['0xc78ab0e5', '0xa282ead8']
