@@ -78,6 +78,8 @@ def _reads_text(split: _BatchSplit, worker: int, own: nodes.Node) -> str:
     found = file_listing.reading(own)
     told = report.files_texts(found)
     dealt = sharding_rule.file_nodes(split.node) if kind == Policy.FILE else []
+    # The plan does not name the files that a function opens, so the elements that the
+    # function is called with are told.
     openers = [n.fn for n in dealt if isinstance(n, mixing.Interleave)]
     for n in found.unnamed:
         if n.fn in openers:
@@ -104,6 +106,7 @@ def _count_text(split: _BatchSplit, worker: int, own: nodes.Node) -> str:
     sizes = counts.batch_sizes(own) if own.cardinality >= 0 else None
     if sizes is None:
         return told
+    # Steps that the batches make, and examples that the worker keeps and reads.
     made = kept = read = 0
     for rows, count in sizes.items():
         cuts = split.cuts(rows, worker)

@@ -26,6 +26,7 @@ def describe_elements(
     is_each = len(given) > 1
     takers = 1 if is_each else share.local
     totals = [n.cardinality for n in given]
+    # Other workers have datasets of their own, whose length is not known here.
     lacks = share.workers > 1 or _may_lack(totals, takers)
     fixed: bool | None = drops
     if lacks and not drops and share.workers == 1:

@@ -69,8 +69,11 @@ class Placed(cursors.OfSource):
         self._source.set_state(state)
 
     def _place(self, step: steps.Step) -> Any:
+        """Returns the values of a step, on the devices or on the host."""
         topology = self._topology
         is_split = topology.replicas > 1 and not topology.is_spread
+        # The usual case: one batch in equal parts, which become one array across the
+        # devices.
         if step.bounds is not None and self._fetch and is_split:
             batch, bounds = step.batch, step.bounds
             first = batch if type(batch) is np.ndarray else next(elements.leaves(batch))

@@ -102,6 +102,7 @@ class Cut(cursors.Cursor):
         # then no position is within a batch.
         self._before: dict[str, Any] | None = None
         self._batch: Any = None
+        # The steps of the present batch that are still to come.
         self._left: list[Bounds] = []
         self._even: bool | None = None
         self._turn = 0
@@ -168,6 +169,7 @@ class Cut(cursors.Cursor):
             raise _within_batch_error()
         self._source.set_state(state["source"])
         self._left = []
+        # The batch is read and cut again, without the steps that were taken.
         if state["turn"] and self._next_batch():
             del self._left[: state["turn"]]
             self._turn = state["turn"]
@@ -289,6 +291,7 @@ class Separate(cursors.Cursor):
             if not there:
                 break
             is_whole = len(there) == len(blocks)
+            # `missing` may look at a spec, which can cost a read: only if it is needed.
             empty = None if is_whole else self._missing(there[0])
             if empty is None and not is_whole:
                 break

@@ -56,6 +56,8 @@ class Together(cursors.OfSource):
         """Whether no notes are needed: all workers have endless steps of one shape."""
         if self._settled is None:
             own = str(self._node.spec) if sharding_rule.is_constant(self._node) else ""
+            # Every worker posts here once, also one that has nothing to say: a round
+            # ends when all have posted.
             told = self._board.post(own)
             self._settled = bool(own) and len(set(told)) == 1
         return self._settled
@@ -71,6 +73,7 @@ class Together(cursors.OfSource):
             _check_failures(told)
             if not self._enough(told):
                 break
+            # Empty notes are of workers without data.
             shapes = {json.dumps(part) for note in told for part in _parse_note(note)}
             even = all(told) and len(shapes) == 1
             step = own[0] if own else self._make_empty_step(told)

@@ -30,6 +30,8 @@ class _TableRows:
         # If the user has set a format, the values have their types already.
         is_plain = table.format["type"] is None
         kinds = hugging_face_columns.types(table.features) if is_plain else {}
+        # Columns that `datasets` decodes, such as images, have no Arrow type to go by.
+        # They are read apart from the others, as Python values.
         typed = [name for name in self._names if name in kinds]
         others = [name for name in self._names if name not in kinds]
         self._arrow = table.with_format("arrow", columns=typed) if typed else None
@@ -136,11 +138,13 @@ class _StreamExamples(cursors.Iterated):
 
     def get_state(self) -> dict[str, Any]:
         start = self._start
+        # Nothing was read since `set_state`: the position is still the one it got.
         if self._iterator is None and start.position is not None:
             return {"passed": self._passed, "stream": start.position}
         if self._iterator is None or not self._node.tells_position:
             source = self._node.source
             epoch = source.epoch if start.epoch is None else start.epoch
+            # Without a position of the stream: a count, in this epoch and order.
             return {"epoch": epoch, "order": _order_key(source), **super().get_state()}
         return {"passed": self._passed, "stream": start.stream.state_dict()}
 
@@ -176,6 +180,7 @@ def _copy_stream(stream: Any) -> Any:
 
 def _is_part(x: Any) -> bool:
     """Whether an object is one of the nested iterables that a stream consists of."""
+    # All of them have this method; their base class is private.
     return hasattr(x, "_init_state_dict")
 
 
@@ -254,6 +259,7 @@ class HuggingFaceStream(iterables.Loader):
 
 def _is_batching(part: Any) -> bool:
     """Whether a part is what `IterableDataset.batch` adds to a stream."""
+    # `batch` maps a private function of `datasets`, which only its name gives away.
     fn = getattr(part, "function", None)
     fn = getattr(fn, "func", fn)
     name, module = getattr(fn, "__name__", ""), getattr(fn, "__module__", "")

@@ -44,6 +44,7 @@ def row(given: Any, kinds: Mapping[str, Any]) -> Any:
 
 
 def _value(value: Any, name: str, kind: Any) -> Any:
+    """Returns one value of an example as an array, in its Arrow type if it has one."""
     if kind is None:
         return _convert_column(name, value, _convert_value)
     pyarrow = sys.modules["pyarrow"]  # `datasets` has loaded it.
@@ -116,6 +117,7 @@ def _array(column: Any, name: str, is_whole: bool = True) -> Any:
             f"The column {name} has a row without a value (null), which no array can "
             "hold. Fill it with table.map, or leave such rows out with table.filter."
         )
+    # Only arrays of lists have `value_lengths`, and only arrays of structs `field`.
     if hasattr(column, "value_lengths"):
         return _lists(column, name, is_whole)
     if hasattr(column, "field"):

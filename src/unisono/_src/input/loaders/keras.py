@@ -40,12 +40,14 @@ class _PyDatasetBatches(cursors.Cursor):
             self._tell("on_epoch_begin")
         total = _count(self._source)
         found: list[Any] = []
+        # Negative is unknown or infinite.
         while len(found) < count and (total < 0 or self._next < total):
             # The count moves first, so that a batch that raises is not tried again.
             self._next += 1
             try:
                 found.append(self._make(self._next - 1))
             except IndexError:
+                # The end, but only for a dataset that does not tell its length.
                 if total != nodes.UNKNOWN:
                     raise
                 self._next -= 1
@@ -92,6 +94,7 @@ class _PyDatasetBatches(cursors.Cursor):
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._next = state["next"]
+        # The end of the epoch lies ahead again, even if it was told before.
         self._is_pass = True
 
     def close(self) -> None:

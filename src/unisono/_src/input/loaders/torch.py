@@ -129,7 +129,9 @@ class _Replayed(cursors.Iterated):
             )
         for generator, begin in zip(self._generators, state["begin"], strict=True):
             was = np.frombuffer(bytes.fromhex(begin), np.uint8)
+            # A copy: PyTorch warns of arrays that it cannot write to.
             generator.set_state(sys.modules["torch"].from_numpy(was.copy()))
+        # The base class gets to the position by `read`, which must not warn on the way.
         self._is_lost = False
         super().set_state(state)
         # The warning waits for the first read, which knows the number of the batch.

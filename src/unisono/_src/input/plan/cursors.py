@@ -163,6 +163,8 @@ class Iterated(Cursor):
             self._iterator = iter(self._elements())
         found: list[Any] = []
         try:
+            # `extend` keeps the elements that came before an exception, so they are
+            # counted even though this call raises.
             found.extend(itertools.islice(self._iterator, count))
         except Exception:
             self._failed += 1
@@ -410,6 +412,7 @@ class Called(Cursor, abc.ABC):
             self._trail.forget_before(self._trail.read_so_far)
             return iter(self._trail.read(count))
         more = self._trail.read(count - len(unseen)) if len(unseen) < count else ()
+        # Only after the read: if that raises, the unseen elements must stay.
         self._unseen = unseen[count:]
         return itertools.chain(unseen[:count], more)
 

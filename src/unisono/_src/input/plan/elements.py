@@ -19,6 +19,8 @@ from unisono._src.foundation import errors, nest
 
 _INT32 = np.iinfo(np.int32)
 _TEXT = np.dtype(object)
+# NumPy's letters for bool, signed, unsigned, float and complex.
+_NUMBER_KINDS = "biufc"
 
 
 @final
@@ -62,6 +64,7 @@ def is_structure(x: object) -> bool:
     kind = type(x)
     if kind is np.ndarray:
         return False
+    # The exact types first: `isinstance` of an abstract class such as Mapping is slow.
     return kind is tuple or kind is dict or isinstance(x, (tuple, Mapping))
 
 
@@ -111,6 +114,7 @@ def present(element: Any) -> Any:
 
 
 def _present_leaf(x: Any) -> Any:
+    """Returns one leaf as the user sees it."""
     return x if is_dataset(x) else as_array(x).view(HostArray)
 
 
@@ -120,7 +124,7 @@ def convert(element: Any) -> Any:
     Raises:
         TypeError: it is None, or holds something that is no array.
     """
-    if type(element) is np.ndarray and element.dtype.kind in "biufc":
+    if type(element) is np.ndarray and element.dtype.kind in _NUMBER_KINDS:
         return element
     if element is None:
         raise TypeError(
@@ -141,7 +145,7 @@ def to_array(x: Any) -> Any:
     ['int32', 'float32', 'bool', 'float64', 'int32']
     """
     if isinstance(x, (np.ndarray, np.generic)):
-        return x if x.dtype.kind in "biufc" else _encode_text(np.asarray(x))
+        return x if x.dtype.kind in _NUMBER_KINDS else _encode_text(np.asarray(x))
     if isinstance(x, (str, bytes)):
         return x.encode() if isinstance(x, str) else bytes(x)
     if isinstance(x, (bool, int, float, complex)):
@@ -153,10 +157,11 @@ def to_array(x: Any) -> Any:
     if is_dataset(x):
         return x
     array = np.asarray(x)
-    return array if array.dtype.kind in "biufc" else _convert_other(array, x)
+    return array if array.dtype.kind in _NUMBER_KINDS else _convert_other(array, x)
 
 
 def _convert_other(array: np.ndarray, given: Any) -> Any:
+    """Returns an array that is neither of numbers nor of NumPy text."""
     if array.dtype.kind == "V":  # NumPy sees bfloat16 and its like as raw bytes.
         return array
     if array.dtype.kind == "O" and array.ndim == 0:
@@ -168,6 +173,7 @@ def _convert_other(array: np.ndarray, given: Any) -> Any:
 
 
 def _convert_sequence(x: Sequence[Any]) -> Any:
+    """Returns a list as one array with TensorFlow's type."""
     first: Any = x
     # A list that holds itself must not loop for ever.
     while isinstance(first, (list, tuple)) and len(first) and first[0] is not first:
@@ -195,14 +201,17 @@ def _type_of_list(x: Sequence[Any], first: Any, array: np.ndarray) -> Any:
         array: the list in the type that NumPy chooses.
     """
     told = getattr(first, "dtype", None)
+    # Python numbers only: int32 or float32, as TensorFlow has it.
     if told is None:
         return _type_of_python(array)
     if array.dtype.kind != "f" or all(getattr(v, "dtype", None) == told for v in x):
         return array.dtype
+    # NumPy widens a list of mixed types to float64, TensorFlow does not.
     return told if told.kind == "f" else np.float32
 
 
 def _has_arrays(x: Sequence[Any]) -> bool:
+    """Whether a list holds arrays; a NumPy scalar does not count as one."""
     return any(hasattr(v, "__array__") and not isinstance(v, np.generic) for v in x)
 
 
@@ -224,6 +233,7 @@ def _encode_text(array: np.ndarray) -> Any:
         array = array.astype(_TEXT)
     if array.dtype.kind != "O":
         return array
+    # Filled one by one: NumPy's own text types would cut text at zero bytes.
     out = np.empty(array.shape, _TEXT)
     for index in np.ndindex(array.shape):
         value = array[index]
@@ -242,6 +252,7 @@ def spec_of(element: Any) -> Any:
 
 
 def _spec_of(x: Any) -> specs.TypeSpec:
+    """Returns the spec of one leaf."""
     if is_dataset(x):
         return specs.DatasetSpec(x.element_spec)
     return specs.TensorSpec(np.shape(x), as_array(x).dtype)
@@ -278,6 +289,7 @@ def _columns(elements: Sequence[Any]) -> Any:
         return None
     if not is_structure(first):
         return list(elements)
+    # The cheap comparison decides; `check_same_structure` then raises with the names.
     if isinstance(first, Mapping):
         for e in elements:
             if not isinstance(e, Mapping) or e.keys() != first.keys():
@@ -306,13 +318,14 @@ def stack(elements: Sequence[Any], blank: Callable[..., np.ndarray] = np.empty) 
 
 
 def _stack_column(column: list[Any], blank: Callable[..., np.ndarray]) -> np.ndarray:
+    """Returns the arrays of one component as one array."""
     if is_dataset(column[0]):
         raise TypeError(
             "Elements that are datasets cannot be batched. Batch what they hold: "
             "flat_map(lambda window: window.batch(size))."
         )
     first = as_array(column[0])
-    if first.ndim == 0 and first.dtype.kind in "biufc":
+    if first.ndim == 0 and first.dtype.kind in _NUMBER_KINDS:
         # Much faster on scalars than filling row by row. NumPy may choose a wider
         # type for a mixed column; the check below then names the types.
         with contextlib.suppress(ValueError):
@@ -328,6 +341,7 @@ def _stack_column(column: list[Any], blank: Callable[..., np.ndarray]) -> np.nda
 
 def _check_column(column: list[Any]) -> None:
     """Raises unless the arrays can be stacked without changing any."""
+    # One look per type, not per element: a batch is large and of few types.
     if any(issubclass(kind, (tuple, Mapping)) for kind in set(map(type, column))):
         for x in column:
             check_same_structure(column[0], x, "The elements of a batch")

@@ -43,6 +43,8 @@ class Rows(Protocol):
         """Returns consecutive elements as a batch; may share memory with the source."""
 
 
+# Without `eq`, nodes are equal only if they are the same, and can be dict keys although
+# their fields, such as arrays, cannot.
 @dataclasses.dataclass(frozen=True, eq=False)
 class Node(abc.ABC):
     """A step of a plan; abstract.
@@ -165,6 +167,8 @@ class Selecting(Passing, Indexed, abc.ABC):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the selected elements."""
+        # With rows, the selection runs over cheap numbers, and only the selected rows
+        # are read.
         rows = self.rows()
         if rows is not None:
             return Lookup(rows, self.indices())
@@ -248,6 +252,7 @@ def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
 
 
 def _pairs(old: Any, new: Any) -> Any:
+    """Returns the old and new nodes of a field, which holds one or a tuple of them."""
     return zip(old, new, strict=True) if isinstance(old, tuple) else [(old, new)]
 
 
@@ -296,8 +301,10 @@ def first(node: Node) -> Any:
 
 
 def _skip_disturbance(node: Node) -> Node | None:
+    """Returns what to read in place of a node when only a sample is wanted."""
     if isinstance(node, Disturbed):
         return node.sampled()
+    # An element of the parent looks alike, and needs no buffer and no thread.
     return node.parents[0] if node.keeps_spec else None
 
 

@@ -43,6 +43,7 @@ class Order:
         """Begins a pass and returns its number."""
         with self._lock:
             number = self._passes
+            # If the order never changes, all passes have the number 0.
             self._passes += 1 if self.changes else 0
         return number
 
@@ -104,6 +105,7 @@ def reseeded(plan: nodes.Node, seed: int, number: int, place: int) -> nodes.Node
         place: how many datasets the pass had made before.
     """
     found = [getattr(n, "order", None) for n in nodes.walk(plan)]
+    # A dict, to have each order once and in the order of the plan.
     own = dict.fromkeys(o for o in found if isinstance(o, Order) and o.is_drawn)
     if not own:
         return plan

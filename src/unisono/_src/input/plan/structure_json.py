@@ -24,6 +24,7 @@ def layout(element: Any, leaf: Callable[[Any], Any] = lambda _: None) -> Any:
         return {"none": True}
     if not elements.is_structure(element):
         return leaf(element)
+    # Pairs, not an object: JSON would make text of keys that are numbers.
     if isinstance(element, Mapping):
         return {"dict": [[k, layout(v, leaf)] for k, v in element.items()]}
     parts = [layout(v, leaf) for v in nest.children(element)]

@@ -53,6 +53,7 @@ def _gather_rows(x: np.ndarray, indices: np.ndarray, blank: nodes.Blank) -> np.n
     """Returns rows in other memory; several threads copy large ones."""
     out = blank((len(indices), *x.shape[1:]), x.dtype)
     helpers = min(_MOST_HELPERS, _CORES - 1, out.nbytes // _BYTES_PER_HELPER)
+    # Threads do not help with objects: copying those needs Python's lock.
     if helpers < 1 or x.dtype.kind == "O":
         return x.take(indices, 0, out, "clip")
     edges = np.linspace(0, len(indices), helpers + 2).astype(int).tolist()
@@ -305,6 +306,7 @@ def conform(element: Any, signature: Any) -> Any:
     """
     if elements.is_structure(signature):
         given = element
+        # As in TensorFlow, a generator may yield a list for a tuple.
         if isinstance(signature, tuple) and isinstance(given, list):
             given = tuple(given)
         wanted = [path for path, _ in elements.paths(signature)]

@@ -67,6 +67,7 @@ class OfGrain(cursors.Cursor, abc.ABC):
         with contextlib.suppress(Exception):
             self._last = self.get_state()
         # Some iterators have no `close`: their processes end with the last reference.
+        # The empty one in its place makes a read after closing end at once.
         iterator, self._iterator = self._iterator, iter(())
         close = getattr(iterator, "close", None)
         if close is not None:

@@ -145,9 +145,12 @@ class Reader(cursors.Cursor):
         self._node = node
         self._file = 0
         self._buffered: Buffered | None = None
+        # Records that were parsed, the offset behind each of them, and how many of them
+        # were returned.
         self._ready: list[bytes] = []
         self._ends: list[int] = []
         self._given = 0
+        # The offset of the first of these records.
         self._begin = 0
 
     @abc.abstractmethod
@@ -187,11 +190,13 @@ class Reader(cursors.Cursor):
         return True
 
     def _open(self, offset: int) -> None:
+        """Opens the present file at an offset."""
         path = self._node.files[self._file]
         self._buffered = Buffered(path, self._node.compression, offset)
         self._begin = offset
 
     def _leave(self) -> None:
+        """Closes the present file and moves to the next."""
         if self._buffered is not None:
             self._buffered.close()
         self._buffered = None
@@ -250,6 +255,7 @@ class _TextLines(Reader):
 
 
 def _ends_of_lines(lines: list[bytes], cut: int) -> list[int]:
+    """Returns the offset behind each line; the last line may lack its line feed."""
     ends = np.cumsum([len(line) + 1 for line in lines]).tolist()
     return [min(end, cut) for end in ends]
 
@@ -306,6 +312,7 @@ class _TFRecords(Reader):
             return [], [], needed
         good = self._check(file, headers, starts, [h[:8] for h in headers], "length")
         starts, sizes = starts[:good], sizes[:good]
+        # Not `strict`: this runs for every record, and the lists have one length.
         records = [window[s + 12 : s + 12 + n] for s, n in zip(starts, sizes)]  # noqa: B905
         tails = [window[s + 12 + n : s + 16 + n] for s, n in zip(starts, sizes)]  # noqa: B905
         # `_check` takes the checksum from behind eight bytes, as in a header.

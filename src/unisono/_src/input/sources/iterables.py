@@ -44,9 +44,11 @@ class Elements(Iterator[Any]):
         try:
             element = next(self._iterator)
         except StopIteration as e:
+            # The data ends where it should, too early, or with an exception before.
             if self._taken == self._total:
                 raise
             if self._is_exact:
+                # Counted, so that the next call goes on to the batch behind it.
                 self._taken += 1
                 raise stop_iteration_error(f"Making batch {self._taken - 1}") from e
             if failure is None:
@@ -105,7 +107,8 @@ class Once:
         found = elements.convert(loader_structures.to_structure(element))
         found = elements.map_leaves(elements.owned, found)
         if not self._first:
-            # Kept for the spec: once the iterator is in use, `peek` cannot read it.
+            # Kept for the spec: once the iterator is in use, `peek` cannot read it. A
+            # copy, because the caller may change the element.
             self._first = [elements.map_leaves(elements.owned, found)]
         return found
 
