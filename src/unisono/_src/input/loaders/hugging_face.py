@@ -253,7 +253,10 @@ class HuggingFaceStream(iterables.Loader):
     def _spec(self) -> Any:
         element = nodes.first(self)
         if element is None:
-            raise ValueError("Cannot tell the element_spec of an empty stream.")
+            raise ValueError(
+                "Cannot tell the element_spec of an empty stream: it has no examples. "
+                "Give one that has at least one."
+            )
         return elements.spec_of(element)
 
 

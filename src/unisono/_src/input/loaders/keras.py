@@ -76,7 +76,7 @@ class _PyDatasetBatches(cursors.Cursor):
             self._tell("on_epoch_end")
 
     def _tell(self, event: str) -> None:
-        """Calls a method of the dataset, if it has it."""
+        """Calls a method of the dataset, if it has one of that name."""
         told = getattr(self._source, event, None)
         if told is not None:
             told()

@@ -45,7 +45,7 @@ class TorchLoader(iterables.Repeatable):
     """A source of the batches of a `torch.utils.data.DataLoader`."""
 
     def cursor(self) -> cursors.Cursor:
-        """Returns a cursor that starts anew; a loader that shuffles shuffles again."""
+        """Returns a cursor from the beginning; the loader may shuffle again."""
         check_processes(self.source)
         return _Replayed(self)
 

@@ -199,7 +199,7 @@ class Iterated(Cursor):
                 if not met < self._failed <= failed:
                     raise
         if self._passed < state["passed"]:
-            raise _too_few(state["passed"], self._passed)
+            raise _too_few_error(state["passed"], self._passed)
 
     def close(self) -> None:
         """Closes the iterator, if it has a `close`."""
@@ -219,7 +219,7 @@ def at(state: Any) -> dict[str, Any]:
 _MOST_FAILURES = 1000
 
 
-def _too_few(wanted: int, found: int) -> ValueError:
+def _too_few_error(wanted: int, found: int) -> ValueError:
     """Returns the error for a position behind the end of the data."""
     return ValueError(
         "The position was saved from a dataset with more elements than this one has: "
@@ -328,7 +328,7 @@ class Trail:
                     raise
                 continue
             if not len(found):
-                raise _too_few(end, number)
+                raise _too_few_error(end, number)
             failed = 0
             yield number, found[0]
 
@@ -375,7 +375,7 @@ class Trail:
         self.read_so_far = state["index"] - state["pass"]
         passed = self._source.skip(state["pass"])
         if passed < state["pass"]:
-            raise _too_few(state["index"], self.read_so_far + passed)
+            raise _too_few_error(state["index"], self.read_so_far + passed)
         self.read_so_far += passed
         self._mark()
 

@@ -201,7 +201,7 @@ def _type_of_list(x: Sequence[Any], first: Any, array: np.ndarray) -> Any:
         array: the list in the type that NumPy chooses.
     """
     told = getattr(first, "dtype", None)
-    # Python numbers only: int32 or float32, as TensorFlow has it.
+    # The list holds Python numbers only: int32 or float32, as in TensorFlow.
     if told is None:
         return _type_of_python(array)
     if array.dtype.kind != "f" or all(getattr(v, "dtype", None) == told for v in x):
@@ -370,7 +370,7 @@ def frozen(x: Any) -> Any:
 
 
 def owned(x: Any) -> Any:
-    """Returns a copy of an array, which whoever gave it cannot change."""
+    """Returns a copy of an array, so that changes to the original do not show."""
     return x.copy() if isinstance(x, np.ndarray) else x
 
 

@@ -15,9 +15,10 @@ from unisono._src.execution import specs
 from unisono._src.foundation import errors, nest
 from unisono._src.input.plan import cursors, elements, nodes
 
-# At most this many threads help to copy the rows of a batch, each at least so many
-# bytes: for fewer, starting a thread costs more than it saves.
+# At most this many threads help to copy the rows of a batch.
 _MOST_HELPERS = 3
+# A thread helps only with this many bytes: for fewer, starting it costs more than it
+# saves.
 _BYTES_PER_HELPER = 4 << 20
 _CORES = os.cpu_count() or 1
 

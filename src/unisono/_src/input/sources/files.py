@@ -331,7 +331,7 @@ class _TFRecords(Reader):
                 are returned first, and the wrong one raises at the next call.
         """
         told = np.frombuffer(b"".join(h[8:12] for h in headers), "<u4")
-        wrong = crc32c.masked(guarded) != told
+        wrong = crc32c.masked_checksums(guarded) != told
         if not wrong.any():
             return len(wrong)
         number = int(np.argmax(wrong))

@@ -48,7 +48,7 @@ class Elements(Iterator[Any]):
             if self._taken == self._total:
                 raise
             if self._is_exact:
-                # Counted, so that the next call goes on to the batch behind it.
+                # Counted, so that the next call continues with the batch after it.
                 self._taken += 1
                 raise stop_iteration_error(f"Making batch {self._taken - 1}") from e
             if failure is None:
@@ -190,7 +190,10 @@ class Loader(nodes.Node, abc.ABC):
     def _spec(self) -> Any:
         element = nodes.first(self)
         if element is None:
-            raise ValueError("Cannot tell the element_spec of an empty loader.")
+            raise ValueError(
+                f"Cannot tell the element_spec of an empty loader: {self} has no "
+                "elements. Give one that has at least one."
+            )
         return relax_batch_size(elements.spec_of(element))
 
     def __str__(self) -> str:

@@ -87,7 +87,7 @@ class TFRecordWriter:
             )
         record = bytes(record)
         length = len(record).to_bytes(8, "little")
-        guards = crc32c.masked([length, record])
+        guards = crc32c.masked_checksums([length, record])
         first, second = (np.uint32(g).tobytes() for g in guards)
         self._file.write(b"".join((length, first, record, second)))
 
