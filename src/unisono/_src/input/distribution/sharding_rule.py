@@ -67,9 +67,9 @@ def batch_size(node: nodes.Node) -> int | None:
     TensorFlow's rule: the first axis if it is fixed in every component, else the size
     of the last `batch`, unless a transformation such as `map` comes after it.
     """
-    walked = declared_batch_size(node)
-    if walked is not None or not _may_spec_tell_more(node):
-        return walked
+    declared = declared_batch_size(node)
+    if declared is not None or not _may_spec_tell_more(node):
+        return declared
     sizes = {s.shape[0] if s.shape else None for s in elements.leaves(node.spec)}
     return sizes.pop() if len(sizes) == 1 else None
 
