@@ -1,4 +1,4 @@
-"""Who reads what of a dataset whose global batches are split."""
+"""Describes who reads what of a dataset whose global batches are split."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from unisono._src.input.plan import nodes
 from unisono._src.input.stages import dataset_options, file_listing, mixing, selecting
 
 Policy = dataset_options.AutoShardPolicy
-_SHOWN = 4
+# The most steps of a batch, and parts of a step, that the table lists.
+_SHOWN_PARTS = 4
 
 
 @final
-class _Split:
-    """What the plans tell about a dataset whose batches are split.
+class _BatchSplit:
+    """A dataset whose batches are split, and the plan of each of its workers.
 
     Args:
         node: the plan that the user made.
         decision: how it is split.
-        share: of this worker.
+        share: the replicas of this worker.
     """
 
     def __init__(
@@ -30,16 +31,16 @@ class _Split:
     ) -> None:
         self.node, self.decision, self.share = node, decision, share
         self.marks = sharding_rule.hints(node) if decision.kind == Policy.HINT else []
-        # Whether several workers read batches of their own.
+        # Whether there are several workers, and each reads batches of its own.
         self.is_shared = share.workers > 1 and decision.kind != Policy.DATA
 
     def plan(self, worker: int) -> nodes.Node:
-        """What a worker reads."""
+        """Returns the plan that a worker reads."""
         workers = self.share.workers
-        return sharding_rule.share_of(self.node, self.decision, workers, worker)
+        return sharding_rule.shard_for_worker(self.node, self.decision, workers, worker)
 
     def cuts(self, rows: int, worker: int) -> list[steps.Bounds]:
-        """The steps in which a worker takes a batch; see `steps.Cut`."""
+        """Returns the steps in which a worker takes a batch; see `steps.Cut`."""
         if self.share.is_single:
             return [[(0, rows)]]
         share = self.share._replace(worker=worker)
@@ -49,47 +50,63 @@ class _Split:
 def describe_batches(
     node: nodes.Node, decision: sharding_rule.Decision, share: steps.Share
 ) -> InputDescription:
-    """The description of a dataset whose global batches are split."""
-    split = _Split(node, decision, share)
+    """Returns the description of a dataset whose global batches are split.
+
+    Args:
+        node: the plan that the user made.
+        decision: how it is split.
+        share: the replicas of this worker.
+    """
+    split = _BatchSplit(node, decision, share)
     plans = [split.plan(w) for w in range(share.workers)]
     rows = tuple(
-        InputRow(w, _reads(split, w, p), _count(split, w, p), _parts(split, w))
+        InputRow(
+            w, _reads_text(split, w, p), _count_text(split, w, p), _parts_text(split, w)
+        )
         for w, p in enumerate(plans)
     )
-    told = [*_remainder(split), "The split drops nothing."]
-    told += report.dropped(plans if split.is_shared else plans[:1], "worker")
-    return InputDescription(plan_text.text(node), _rule(split), " ".join(told), rows)
+    told = [*_remainder_texts(split), "The split drops nothing."]
+    told += report.dropped_texts(plans if split.is_shared else plans[:1], "worker")
+    return InputDescription(
+        plan_text.text(node), _rule_text(split), " ".join(told), rows
+    )
 
 
-def _reads(split: _Split, worker: int, own: nodes.Node) -> str:
+def _reads_text(split: _BatchSplit, worker: int, own: nodes.Node) -> str:
+    """Returns what a worker reads, in words."""
     workers, kind = split.share.workers, split.decision.kind
     found = file_listing.reading(own)
-    told = report.files(found)
+    told = report.files_texts(found)
     dealt = sharding_rule.file_nodes(split.node) if kind == Policy.FILE else []
+    # The plan does not name the files that a function opens, so the elements that the
+    # function is called with are told.
     openers = [n.fn for n in dealt if isinstance(n, mixing.Interleave)]
     for n in found.unnamed:
         if n.fn in openers:
-            told.append(f"the files of {_elements(n.parent)}")
+            told.append(f"the files of {_elements_text(n.parent)}")
     if workers > 1:
-        told += [report.picked(m.parent, workers, worker) for m in split.marks]
+        told += [report.slice_text(m.parent, workers, worker) for m in split.marks]
     keeps = " and keeps its chunks" if workers > 1 and kind == Policy.DATA else ""
     return f"{'; '.join(told) or 'every example'}{keeps}"
 
 
-def _elements(node: nodes.Node) -> str:
+def _elements_text(node: nodes.Node) -> str:
+    """Returns which elements of a plan of file names a worker reads, in words."""
     if isinstance(node, selecting.Shard):
-        return report.picked(node.parent, node.shards, node.index)
+        return report.slice_text(node.parent, node.shards, node.index)
     return f"every element of {plan_text.text(node)}"
 
 
-def _count(split: _Split, worker: int, own: nodes.Node) -> str:
+def _count_text(split: _BatchSplit, worker: int, own: nodes.Node) -> str:
+    """Returns how many batches, examples and steps a worker has, in words."""
     batched = any(isinstance(n, sharding_rule.BATCHES) for n in nodes.walk(own))
     if split.share.is_single and not batched:
-        return report.counted(own.cardinality, "element")
-    told = report.counted(own.cardinality, "global batch")
-    sizes = counts.sizes(own) if own.cardinality >= 0 else None
+        return report.count_text(own.cardinality, "element")
+    told = report.count_text(own.cardinality, "global batch")
+    sizes = counts.batch_sizes(own) if own.cardinality >= 0 else None
     if sizes is None:
         return told
+    # Steps that the batches make, and examples that the worker keeps and reads.
     made = kept = read = 0
     for rows, count in sizes.items():
         cuts = split.cuts(rows, worker)
@@ -101,21 +118,23 @@ def _count(split: _Split, worker: int, own: nodes.Node) -> str:
     return f"{told}, {plural(made, 'step')}" if split.is_shared else told
 
 
-def _parts(split: _Split, worker: int) -> str:
+def _parts_text(split: _BatchSplit, worker: int) -> str:
+    """Returns which rows of a batch the replicas of a worker get, in words."""
     if split.share.is_single:
         return "all"
-    size = split.decision.size or sharding_rule.walked_batch_size(split.node)
+    size = split.decision.size or sharding_rule.declared_batch_size(split.node)
     if size is None:
         return f"1/{split.share.replicas} of each batch"
     cuts, told = split.cuts(size, worker), []
-    for bounds in cuts[:_SHOWN]:
-        rows = ", ".join(f"[{a}:{b}]" for a, b in bounds[:_SHOWN])
-        told.append(f"{rows}{', …' * (len(bounds) > _SHOWN)}")
-    more = ", then …" * (len(cuts) > _SHOWN)
+    for bounds in cuts[:_SHOWN_PARTS]:
+        rows = ", ".join(f"[{a}:{b}]" for a, b in bounds[:_SHOWN_PARTS])
+        told.append(f"{rows}{', …' * (len(bounds) > _SHOWN_PARTS)}")
+    more = ", then …" * (len(cuts) > _SHOWN_PARTS)
     return f"rows {', then '.join(told)}{more} of {size}"
 
 
-def _rule(split: _Split) -> str:
+def _rule_text(split: _BatchSplit) -> str:
+    """Returns how batches are split, in words."""
     if split.share.is_single:
         return "One replica: elements are not split."
     decision = split.decision
@@ -136,7 +155,8 @@ def _rule(split: _Split) -> str:
     return f"{told}."
 
 
-def _remainder(split: _Split) -> list[str]:
+def _remainder_texts(split: _BatchSplit) -> list[str]:
+    """Returns sentences on what happens to batches that do not divide."""
     if split.share.is_single:
         return []
     told = ["A smaller batch leaves the last replicas short or empty."]

@@ -1,4 +1,4 @@
-"""How many examples a plan gives, and how many it drops, as far as it tells."""
+"""Counts the examples that a plan gives and drops, as far as the plan tells."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from unisono._src.input.stages import (
     shuffling,
 )
 
-# They give every element that they read, once in a pass.
-_SAME = (
+# The nodes that give every element that they read, once in a pass.
+_GIVE_ALL = (
     prefetch.Prefetch,
     carried_options.WithOptions,
     batching.Opaque,
@@ -28,22 +28,22 @@ _SAME = (
 )
 
 
-def sizes(node: nodes.Node) -> dict[int, int] | None:
-    """How many batches of each size a finite plan gives; None if it does not tell."""
+def batch_sizes(node: nodes.Node) -> dict[int, int] | None:
+    """Returns the number of batches of each size; None if the plan does not tell."""
     if isinstance(node, batching.Batching) and node.parent.cardinality >= 0:
         full, rest = divmod(node.parent.cardinality, node.size)
         return {node.size: full} | ({} if node.drop or not rest else {rest: 1})
-    if isinstance(node, _SAME):
-        return sizes(node.parent)
+    if isinstance(node, _GIVE_ALL):
+        return batch_sizes(node.parent)
     if isinstance(node, selecting.Repeat) and node.count >= 0:
-        once = sizes(node.parent)
+        once = batch_sizes(node.parent)
         return once and {rows: count * node.count for rows, count in once.items()}
     size = _only_size(node)
     return None if size is None or node.cardinality < 0 else {size: node.cardinality}
 
 
 def _only_size(node: nodes.Node) -> int | None:
-    """The size of every batch, if the plan tells that all have the same."""
+    """Returns the size of every batch, if the plan tells that all have the same."""
     if isinstance(node, batching.Batching):
         total = node.parent.cardinality
         is_even = total >= 0 and total % node.size == 0
@@ -56,20 +56,20 @@ def _only_size(node: nodes.Node) -> int | None:
     return rows.pop() if len(rows) == 1 else None
 
 
-def dropped(node: nodes.Node) -> str:
-    """What `drop_remainder` drops in a plan, in words; "" if it drops nothing."""
+def dropped_text(node: nodes.Node) -> str:
+    """Returns in words what `drop_remainder` drops in a plan; "" if nothing."""
     drops: list[Any] = [n for n in nodes.walk(node) if getattr(n, "drop", False)]
     if not drops:
         return ""
     last: Any = node
     is_again = False
-    while isinstance(last, (*_SAME, mapping.Map, selecting.Repeat)):
+    while isinstance(last, (*_GIVE_ALL, mapping.Map, selecting.Repeat)):
         is_again |= isinstance(last, selecting.Repeat)
         last = last.parent
     is_known = isinstance(last, batching.Batching) and drops == [last]
     if not is_known or last.parent.cardinality == nodes.UNKNOWN:
         size = max(max(n.sizes) if hasattr(n, "sizes") else n.size for n in drops)
         return f"what does not fill a batch of {size}"
-    # Batches of something endless are all full.
+    # Every batch of an endless dataset is full, so nothing is dropped.
     rest = max(last.parent.cardinality, 0) % last.size
     return f"{plural(rest, 'example')}{' in every pass' * is_again}" if rest else ""

@@ -1,16 +1,16 @@
-"""A plan in a few words."""
+"""Describes a plan in a few words."""
 
 from __future__ import annotations
 
 from unisono._src.input.plan import nodes
 from unisono._src.input.stages import batching, file_listing, selecting
 
-# A longer text of several datasets that are mixed is left out.
+# Several datasets that are mixed are only counted if their text would be longer.
 _LONG_MIX = 100
 
 
 def plural(count: int, what: str) -> str:
-    """A number of things.
+    """Returns a number of things in words.
 
     >>> plural(1, "global batch"), plural(2000, "step")
     ('1 global batch', '2,000 steps')
@@ -21,9 +21,9 @@ def plural(count: int, what: str) -> str:
 
 
 def text(node: nodes.Node) -> str:
-    """The plan from its source to its end."""
+    """Returns the steps of a plan from its source to its end, in one line."""
     if isinstance(node, batching.Opaque):
-        # It changes what is known about the batch in front of it, not the batch.
+        # This node changes what is known about the batches before it, not the batches.
         return text(node.parent)
     if len(node.parents) == 1:
         return f"{text(node.parents[0])} → {_name(node)}"
@@ -36,6 +36,7 @@ def text(node: nodes.Node) -> str:
 
 
 def _name(node: nodes.Node) -> str:
+    """Returns the name of one node of a plan."""
     if isinstance(node, selecting.Shard) and node.shards == selecting.SHARD_HINT:
         return "Shard(SHARD_HINT)"
     if isinstance(node, file_listing.FILES):

@@ -1,4 +1,4 @@
-"""What a description of a dataset consists of, and its words."""
+"""The description of how a dataset is read: its data, its table and its wording."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from unisono._src.input.description.plan_text import plural
 from unisono._src.input.plan import nodes
 from unisono._src.input.stages import file_listing
 
+# The most names of files, and workers, that a line of text lists.
 _SHOWN_FILES = 4
 _SHOWN_WORKERS = 8
 
@@ -18,7 +19,22 @@ _SHOWN_WORKERS = 8
 @final
 @dataclasses.dataclass(frozen=True)
 class InputRow:
-    """What one worker reads."""
+    """The part of a dataset that one worker reads, in words.
+
+    Attributes:
+        worker: the number of the worker.
+        reads: the files or elements that it reads.
+        count: how many batches, examples or elements it reads.
+        parts: the part that each of its replicas gets.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> dataset = unisono.data.Dataset.range(10).batch(4)
+    >>> distributed = strategy.experimental_distribute_dataset(dataset)
+    >>> (row,) = distributed.describe().rows
+    >>> row.count, row.parts
+    ('3 global batches, 10 examples', 'rows [0:2], [2:4] of 4')
+    """
 
     worker: int
     reads: str
@@ -29,13 +45,22 @@ class InputRow:
 @final
 @dataclasses.dataclass(frozen=True)
 class InputDescription:
-    """Who reads what; prints as a table.
+    """Says which worker reads what of a dataset; prints as a table.
 
     Attributes:
         pipeline: the steps of the plan.
         rule: how batches are split.
-        remainder: what happens to what does not divide.
-        rows: one per worker; of datasets that are made per replica, one for each.
+        remainder: what happens to batches that do not divide.
+        rows: one per worker; for datasets that are made per replica, one per replica.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> dataset = unisono.data.Dataset.range(10).batch(4)
+    >>> described = strategy.experimental_distribute_dataset(dataset).describe()
+    >>> described.pipeline
+    'Range(0, 10) → Batch(4)'
+    >>> described.remainder
+    'A smaller batch leaves the last replicas short or empty. The split drops nothing.'
     """
 
     pipeline: str
@@ -45,7 +70,7 @@ class InputDescription:
 
     @property
     def line(self) -> str:
-        """All of it in one line, for a log."""
+        """Returns all of it in one line, for a log."""
         shown = self.rows[:_SHOWN_WORKERS]
         reads = "; ".join(
             f"worker {r.worker} reads {r.reads} ({r.count})" for r in shown
@@ -57,7 +82,7 @@ class InputDescription:
 
     @property
     def table(self) -> Any:
-        """A `rich.table.Table`."""
+        """Returns a `rich.table.Table` with one line per worker."""
         import rich.table
 
         table = rich.table.Table(title=f"Input: {self.pipeline}")
@@ -77,8 +102,8 @@ class InputDescription:
         return captured.get()
 
 
-def counted(cardinality: int, what: str) -> str:
-    """A number of things in words."""
+def count_text(cardinality: int, what: str) -> str:
+    """Returns a number of things in words, also if it is endless or unknown."""
     if cardinality == nodes.INFINITE:
         return f"endless {plural(2, what)[2:]}"
     if cardinality < 0:
@@ -86,8 +111,8 @@ def counted(cardinality: int, what: str) -> str:
     return plural(cardinality, what)
 
 
-def files(found: file_listing.Reading) -> list[str]:
-    """How many files a plan reads, and the names of the first."""
+def files_texts(found: file_listing.Reading) -> list[str]:
+    """Returns how many files a plan reads and the names of the first; [] if none."""
     paths = found.files
     if not paths:
         return []
@@ -97,14 +122,19 @@ def files(found: file_listing.Reading) -> list[str]:
     return [f"{plural(len(paths), 'file')}{order}: {named}"]
 
 
-def picked(node: nodes.Node, shards: int, index: int) -> str:
-    """Which elements of a plan one of several workers has, as a slice."""
+def slice_text(node: nodes.Node, shards: int, index: int) -> str:
+    """Returns which elements of a plan one of several workers has, as a slice."""
     return f"elements [{index}::{shards}] of {plan_text.text(node)}"
 
 
-def dropped(plans: Sequence[nodes.Node], whose: str) -> list[str]:
-    """What `drop_remainder` drops in the plan of each worker, or of each replica."""
-    found = [counts.dropped(p) for p in plans]
+def dropped_texts(plans: Sequence[nodes.Node], whose: str) -> list[str]:
+    """Returns what `drop_remainder` drops, in a sentence; [] if nothing.
+
+    Args:
+        plans: the plan of each worker, or of each replica.
+        whose: "worker" or "replica".
+    """
+    found = [counts.dropped_text(p) for p in plans]
     if not any(found):
         return []
     if len(set(found)) == 1:

@@ -1,1 +1,1 @@
-"""Which worker and which replica gets which part of a dataset."""
+"""Splits a dataset between workers and replicas, and puts it on the devices."""

@@ -1,10 +1,12 @@
-"""Which replica gets which examples: pure arithmetic."""
+"""Computes which replica gets which rows of a batch; pure arithmetic."""
 
 from __future__ import annotations
 
 
 def chunks(batch: int, replicas: int) -> list[tuple[int, int]]:
-    """Consecutive chunks of ``ceil(batch / replicas)``; the last may be short or empty.
+    """Returns consecutive chunks of ``ceil(batch / replicas)`` rows.
+
+    The last ones may be short or empty.
 
     >>> chunks(7, 4)
     [(0, 2), (2, 4), (4, 6), (6, 7)]
@@ -18,7 +20,7 @@ def chunks(batch: int, replicas: int) -> list[tuple[int, int]]:
 def chunks_of_worker(
     batch: int, replicas: int, workers: int, worker: int
 ) -> list[tuple[int, int]]:
-    """The chunks that the replicas of one worker get: they are dealt in turn.
+    """Returns the chunks of one worker's replicas; the workers take chunks in turn.
 
     >>> chunks_of_worker(7, 4, workers=2, worker=1)
     [(2, 4), (6, 7)]
@@ -29,7 +31,7 @@ def chunks_of_worker(
 def chunks_in_turn(
     batch: int, replicas: int, local: int
 ) -> list[list[tuple[int, int]]]:
-    """The steps in which a worker takes all chunks of a batch that no other one reads.
+    """Returns the steps in which a worker takes all chunks of a batch of its own.
 
     >>> chunks_in_turn(7, replicas=4, local=2)
     [[(0, 2), (2, 4)], [(4, 6), (6, 7)]]
@@ -39,10 +41,10 @@ def chunks_in_turn(
 
 
 def sizes_of_worker(batch: int, replicas: int, workers: int, worker: int) -> list[int]:
-    """How many examples the parts of one worker have, in turn.
+    """Returns the sizes of the parts that one worker takes, in turn.
 
-    The first replicas get one more where the batch does not divide. Each worker
-    begins at another place of the list, so that together they take a whole batch.
+    Where the batch does not divide, the first replicas get one example more. Each
+    worker begins at another place of the list; together they take a whole batch.
 
     >>> [sizes_of_worker(6, 4, 2, w) for w in range(2)]
     [[2, 2, 1, 1], [1, 1, 2, 2]]
@@ -56,7 +58,7 @@ def sizes_of_worker(batch: int, replicas: int, workers: int, worker: int) -> lis
 def fills_of_worker(
     rows: int, batch: int, replicas: int, workers: int = 1, worker: int = 0
 ) -> list[list[tuple[int, int]]]:
-    """The steps in which one worker's replicas take a batch, in parts of fixed sizes.
+    """Returns the steps in which a worker takes a batch, in parts of fixed sizes.
 
     A smaller batch leaves the last parts short or empty; it is not filled up from the
     next one. Each step has as many parts as the worker has replicas.
@@ -64,9 +66,9 @@ def fills_of_worker(
     Args:
         rows: how many examples the batch has.
         batch: its declared size.
-        replicas: on all workers.
-        workers: how many there are.
-        worker: the number of this one.
+        replicas: how many replicas there are on all workers.
+        workers: how many workers there are.
+        worker: the number of this worker.
 
     >>> fills_of_worker(6, 8, replicas=2)
     [[(0, 4), (4, 6)]]

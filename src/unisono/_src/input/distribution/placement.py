@@ -1,4 +1,4 @@
-"""Putting the parts of a step on the devices of their replicas."""
+"""Puts the parts of a step on the devices of their replicas."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class _Transfers:
 
 @final
 class Placed(cursors.OfSource):
-    """Steps as the program sees them: each value on its replica's device.
+    """The steps as the program sees them: each value on the device of its replica.
 
     Args:
-        source: gives steps.
+        source: the steps to place.
         topology: the replicas and their devices.
-        fresh: whether the arrays of a step are in memory that no one else has.
-        fetch: whether values go to the devices, or stay on the host.
+        fresh: whether no one else holds the memory of the arrays of a step.
+        fetch: whether values go to the devices; else they stay on the host.
     """
 
     def __init__(
@@ -82,14 +82,18 @@ class Placed(cursors.OfSource):
         super().__init__(source)
         self._topology, self._fresh, self._fetch = topology, fresh, fetch
         self._buffers = host_buffers.Buffers()
-        # What JAX makes of the types of NumPy.
+        # The type that JAX gives to each NumPy type; asking JAX every time is slow.
         self._types: dict[np.dtype, np.dtype] = {}
         self._transfers = _Transfers(topology)
-        # The cuts and the size of the batch before, and how many rows each got.
-        self._seen: tuple[Any, int, int] = (None, -1, 0)
+        # The cuts and the size of the last batch, and how many rows each replica got:
+        # most batches are cut alike.
+        self._last_cut: tuple[Any, int, int] = (None, -1, 0)
 
     def read(self, count: int) -> list[Any]:
-        """Read and place, one by one: a function may use the memory of a step again."""
+        """Reads and places the steps one by one.
+
+        A user's function may fill the memory of one step again for the next.
+        """
         found: list[Any] = []
         while len(found) < count:
             block = self._source.read(1)
@@ -99,38 +103,41 @@ class Placed(cursors.OfSource):
         return found
 
     def skip(self, count: int) -> int:
-        """In the units of the source."""
+        """Skips in the units of the source."""
         return self._source.skip(count)
 
     def units(self, found: Sequence[Any]) -> int:
-        """Those of the source."""
+        """Returns the units of the source."""
         return sum(step.units for step in found)
 
     def get_state(self) -> dict[str, Any]:
-        """The position in the source."""
+        """Returns the position in the source."""
         return self._source.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Set the position in the source."""
+        """Sets the position in the source."""
         self._source.set_state(state)
 
     def _place(self, step: steps.Step) -> Any:
+        """Returns the values of a step, on the devices or on the host."""
         topology = self._topology
         is_split = topology.replicas > 1 and not topology.is_spread
+        # The usual case: one batch in equal parts, which become one array across the
+        # devices.
         if step.bounds is not None and self._fetch and is_split:
             batch, bounds = step.batch, step.bounds
             first = batch if type(batch) is np.ndarray else next(elements.leaves(batch))
-            if (bounds, len(first)) != self._seen[:2]:
+            if (bounds, len(first)) != self._last_cut[:2]:
                 size = _even_rows(len(first), bounds)
-                self._seen = bounds, len(first), size
-            size = self._seen[2]
+                self._last_cut = bounds, len(first), size
+            size = self._last_cut[2]
             if size and first is batch:
-                return self._put_rows(self._owned(batch), size)
+                return self._put_rows(self._to_own_memory(batch), size)
             if size:
                 return elements.map_leaves(
-                    lambda x: self._put_rows(self._owned(x), size), batch
+                    lambda x: self._put_rows(self._to_own_memory(x), size), batch
                 )
-        parts = [elements.map_leaves(self._owned, p) for p in step.parts()]
+        parts = [elements.map_leaves(self._to_own_memory, p) for p in step.parts()]
         if topology.replicas > 1:
             return self._put_parts(parts, not topology.is_spread or bool(step.even))
         if not self._fetch:
@@ -138,13 +145,14 @@ class Placed(cursors.OfSource):
         return elements.map_leaves(self._put_whole, parts[0])
 
     def _put_whole(self, x: np.ndarray) -> Any:
+        """Puts an array on the one replica; text stays on the host."""
         if x.dtype.kind == "O":
             return elements.present(x)
-        # On all logical devices of the replica, where a program wants it.
+        # On all logical devices of the replica, because a program may use each of them.
         return self._transfers.whole(x)
 
     def _put_rows(self, x: np.ndarray, size: int) -> distributed.PerReplica:
-        """So many rows for each replica, straight from the batch."""
+        """Puts `size` rows on each replica, straight from the batch."""
         if x.dtype.kind == "O":
             return self._put_column(np.split(x, len(x) // size), False)
         rows = x.reshape((len(x) // size, size, *x.shape[1:]))
@@ -152,28 +160,32 @@ class Placed(cursors.OfSource):
         return distributed.PerReplica.from_stacked(whole, self._topology.replicas)
 
     def _put_parts(self, parts: Sequence[Any], even: bool) -> Any:
-        """One part for each replica of this worker.
+        """Puts one part on each replica of this worker.
 
         Args:
-            parts: one per local replica.
-            even: whether those of other workers have the same shapes, if there are any.
+            parts: one part per local replica.
+            even: whether the parts of other workers, if there are any, have the same
+                shapes.
         """
         columns = list(zip(*map(elements.leaves, parts), strict=True))
         made = iter([self._put_column(c, even) for c in columns])
         return elements.map_leaves(lambda _: next(made), parts[0])
 
     def _put_column(self, column: Sequence[Any], even: bool) -> distributed.PerReplica:
+        """Puts one component of the parts on the replicas."""
         if not self._fetch or column[0].dtype.kind == "O":
             found = [elements.present(x) for x in column]
             return distributed.PerReplica(found, self._topology)
+        # An array across workers needs the same shape on every one of them.
         if even and len({x.shape for x in column}) == 1:
             whole = self._transfers.stacked([x[None] for x in column])
             return distributed.PerReplica.from_stacked(whole, self._topology.replicas)
+        # Parts of different shapes cannot be one array, so each is put by itself.
         placed = jax.device_put(list(column), list(self._topology.local_devices))
         return distributed.PerReplica(placed, self._topology)
 
-    def _owned(self, x: Any) -> np.ndarray:
-        """The array in memory that no one else will change, in a type JAX holds."""
+    def _to_own_memory(self, x: Any) -> np.ndarray:
+        """Returns the array in a type that JAX holds and memory that no one changes."""
         array = x if type(x) is np.ndarray else elements.as_array(x)
         if array.dtype.kind == "O":
             return array
@@ -184,6 +196,8 @@ class Placed(cursors.OfSource):
                 kind = jax.dtypes.canonicalize_dtype(kind)
             self._types[array.dtype] = kind
         is_fresh = self._fresh and kind == array.dtype
+        # A small array is copied by NumPy, which is cheaper than finding a buffer. JAX
+        # reads a CPU array in place, so memory that others may change must be copied.
         if array.nbytes < host_buffers.SMALL:
             is_own = is_fresh and array.base is None
             return array if is_own else np.array(array, kind, order="C")
@@ -193,7 +207,7 @@ class Placed(cursors.OfSource):
 
 
 def _even_rows(rows: int, bounds: Sequence[tuple[int, int]]) -> int:
-    """How many rows each replica gets, if all get as many and none is left; else 0."""
+    """Returns how many rows each replica gets, if all get as many; else 0."""
     size = bounds[0][1]
     if any(place != (i * size, (i + 1) * size) for i, place in enumerate(bounds)):
         return 0

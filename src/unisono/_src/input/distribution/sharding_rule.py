@@ -1,4 +1,4 @@
-"""How a dataset is distributed: the rule that splits it, the files of a worker."""
+"""Decides how a dataset is split, and which files each worker reads."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from unisono._src.input.stages import (
     windowing,
 )
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 Policy = dataset_options.AutoShardPolicy
 
 _FILES = file_listing.FILES
+# The nodes that make batches.
 BATCHES = (batching.Batching, batching.Rebatch)
+# The nodes that pass elements on unchanged: a batch before them is still a batch.
 _SEES_THROUGH = (
     filtering.Filter,
     selecting.Take,
@@ -46,6 +48,7 @@ _SEES_THROUGH = (
     asserting.AssertCardinality,
     cache_files.FileCache,
 )
+# The nodes behind which the files of their source can still be dealt to workers.
 _FILES_SEEN_THROUGH = (
     *_SEES_THROUGH,
     mapping.Map,
@@ -59,38 +62,38 @@ _FILES_SEEN_THROUGH = (
 
 
 def batch_size(node: nodes.Node) -> int | None:
-    """The number of examples in a full batch, if the plan tells it.
+    """Returns the number of examples in a full batch; None if the plan does not tell.
 
-    TensorFlow's rule: the first axis if it is fixed in every component, else what the
-    last `batch` says, unless a transformation such as `map` stands behind it.
+    TensorFlow's rule: the first axis if it is fixed in every component, else the size
+    of the last `batch`, unless a transformation such as `map` comes after it.
     """
-    walked = walked_batch_size(node)
-    if walked is not None or not _may_be_static(node):
-        return walked
+    declared = declared_batch_size(node)
+    if declared is not None or not _may_spec_tell_more(node):
+        return declared
     sizes = {s.shape[0] if s.shape else None for s in elements.leaves(node.spec)}
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _may_be_static(node: nodes.Node) -> bool:
-    """Whether asking for the spec can tell more; it may call a user's function."""
+def _may_spec_tell_more(node: nodes.Node) -> bool:
+    """Whether the spec can tell more; asking for it may call a user's function."""
     last = next((n for n in nodes.walk(node) if isinstance(n, BATCHES)), None)
     return last is None or last.drop
 
 
 def before_selection(node: nodes.Node) -> nodes.Node:
-    """The node whose elements a plan gives, where it only selects some at its end."""
+    """Returns the node before the selections at the end of a plan."""
     while isinstance(node, _SEES_THROUGH):
         node = node.parents[0]
     return node
 
 
-def walked_batch_size(node: nodes.Node) -> int | None:
-    """What the last `batch` says, if nothing stands behind it that may change it."""
+def declared_batch_size(node: nodes.Node) -> int | None:
+    """Returns the size of the last `batch`, unless something may change it later."""
     node = before_selection(node)
     if isinstance(node, batching.Batching):
         return node.size
     if isinstance(node, (mixing.Zip, mixing.Concatenate)):
-        sizes = {walked_batch_size(n) for n in node.inputs}
+        sizes = {declared_batch_size(n) for n in node.inputs}
         return sizes.pop() if len(sizes) == 1 else None
     return None
 
@@ -113,7 +116,7 @@ def is_fixed(node: nodes.Node, look: bool) -> bool | None:
 
 
 def is_constant(node: nodes.Node) -> bool:
-    """Whether the plan promises elements of one shape without end."""
+    """Whether the plan promises endless elements of one shape."""
     if node.cardinality != nodes.INFINITE or not nodes.tells_spec(node):
         return False
     last = node
@@ -121,7 +124,7 @@ def is_constant(node: nodes.Node) -> bool:
         last = last.parents[0]
     inner = node.spec
     if isinstance(last, batching.Batch) and last.parent.cardinality == nodes.INFINITE:
-        # Batches of something endless are all full.
+        # Every batch of an endless dataset is full.
         inner = last.parent.spec
     return all(
         s.shape is not None and None not in s.shape for s in elements.leaves(inner)
@@ -129,10 +132,10 @@ def is_constant(node: nodes.Node) -> bool:
 
 
 def file_nodes(node: nodes.Node) -> list[nodes.Node]:
-    """The nodes whose files are dealt to workers; empty if data must be dealt.
+    """Returns the nodes whose files are dealt to workers; [] if data must be dealt.
 
-    They are sources of files, and `interleave` or `flat_map` whose function reads
-    some: then what it is applied to is dealt.
+    These are sources of files. An `interleave` or `flat_map` whose function reads files
+    counts as well: the elements that it is applied to are dealt.
     """
     if isinstance(node, _FILES):
         return [node]
@@ -147,6 +150,7 @@ def file_nodes(node: nodes.Node) -> list[nodes.Node]:
 
 
 def _reads_files(node: mixing.Interleave) -> bool:
+    """Whether the datasets that a function makes read files."""
     return any(isinstance(n, _FILES) for n in nodes.walk(node.sample()))
 
 
@@ -156,8 +160,8 @@ class Decision:
     """How a dataset is split.
 
     Attributes:
-        policy: what the options asked for.
-        kind: what it came to: FILE, DATA, OFF or HINT.
+        policy: the policy that the options asked for.
+        kind: the policy that applies: FILE, DATA, OFF or HINT.
         size: examples in a full batch, if the parts have fixed sizes that are filled
             in order (rule B); None cuts chunks of equal size (rule A).
     """
@@ -168,7 +172,7 @@ class Decision:
 
 
 def decide(node: nodes.Node, policy: Policy) -> Decision:
-    """Which rule and which sharding a dataset gets."""
+    """Returns the rule and the sharding that a dataset gets."""
     kind = policy
     if policy == Policy.AUTO:
         kind = Policy.FILE if file_nodes(node) else Policy.DATA
@@ -177,7 +181,7 @@ def decide(node: nodes.Node, policy: Policy) -> Decision:
 
 
 def shard_files(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
-    """The plan of one worker when files are dealt.
+    """Returns the plan of one worker when files are dealt.
 
     Raises:
         NotFoundError: nothing in the plan reads files.
@@ -193,13 +197,13 @@ def shard_files(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
     chosen = {id(n) for n in found}
 
     def change(n: nodes.Node) -> nodes.Node | None:
-        return _dealt(n, workers, worker) if id(n) in chosen else None
+        return _deal_files(n, workers, worker) if id(n) in chosen else None
 
     return _rewrite_first(node, change)
 
 
 def _rewrite_first(node: nodes.Node, change: Any) -> nodes.Node:
-    """Like `nodes.rewrite`, but a changed node is not looked into."""
+    """Does what `nodes.rewrite` does, but does not look into a changed node."""
     replacement: nodes.Node | None = change(node)
     if replacement is not None:
         return replacement
@@ -213,30 +217,33 @@ def _rewrite_first(node: nodes.Node, change: Any) -> nodes.Node:
     return dataclasses.replace(node, **fields) if fields else node
 
 
-def _dealt(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
+def _deal_files(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
+    """Returns a node with only this worker's files."""
     if isinstance(node, mixing.Interleave):
-        # Behind a shuffle of the names: the same deal on every worker.
+        # The names are dealt before they are shuffled, so that the workers deal alike.
         return dataclasses.replace(
             node, parent=_shard_names(node.parent, workers, worker)
         )
+    # `file_nodes` has found a source of files, whose classes share no base class.
     total = len(node.files)  # type: ignore[attr-defined]
     if total < workers:
-        raise too_few_files(total, workers)
+        raise too_few_files_error(total, workers)
     mine = node.files[worker::workers]  # type: ignore[attr-defined]
     return dataclasses.replace(node, files=mine)  # type: ignore[call-arg]
 
 
 def _shard_names(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
+    """Returns a plan with only this worker's file names."""
     if isinstance(node, shuffling.Shuffle):
         inner = _shard_names(node.parent, workers, worker)
         return dataclasses.replace(node, parent=inner)
     if 0 <= node.cardinality < workers:
-        raise too_few_files(node.cardinality, workers)
+        raise too_few_files_error(node.cardinality, workers)
     return selecting.Shard(node, workers, worker)
 
 
-def too_few_files(count: int, workers: int) -> Exception:
-    """Some worker would have nothing to read."""
+def too_few_files_error(count: int, workers: int) -> Exception:
+    """Returns the error for fewer files than workers."""
     return errors.InvalidArgumentError(
         "Could not apply FILE based sharding: the dataset only has "
         f"{count} file(s), which is not enough for the required {workers} shards/"
@@ -248,7 +255,7 @@ def too_few_files(count: int, workers: int) -> Exception:
 
 
 def shard_hints(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
-    """The plan of one worker when the user marked where to shard.
+    """Returns the plan of one worker when the user marked where to shard.
 
     With another policy than HINT the mark means nothing: it is one shard of one.
     """
@@ -264,20 +271,23 @@ def shard_hints(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
 def for_worker(
     node: nodes.Node, decision: Decision, workers: int, worker: int
 ) -> nodes.Node:
-    """The plan that one of several workers runs; DATA and OFF change nothing."""
+    """Returns the plan that one of several workers runs.
+
+    DATA and OFF change nothing. A warning says so if AUTO has become DATA.
+    """
     if workers > 1 and (decision.policy, decision.kind) == (Policy.AUTO, Policy.DATA):
-        _LOG.warning(
+        _log.warning(
             "AutoShardPolicy.AUTO: the dataset reads no files, so each of the %d "
             "workers runs the whole pipeline and keeps its share of every batch.",
             workers,
         )
-    return share_of(node, decision, workers, worker)
+    return shard_for_worker(node, decision, workers, worker)
 
 
-def share_of(
+def shard_for_worker(
     node: nodes.Node, decision: Decision, workers: int, worker: int
 ) -> nodes.Node:
-    """The same, for whoever only wants to know."""
+    """Returns what `for_worker` returns, without a warning."""
     hinted = decision.kind == Policy.HINT
     node = shard_hints(node, *((workers, worker) if hinted else (1, 0)))
     if workers > 1 and decision.kind == Policy.FILE:
@@ -286,7 +296,7 @@ def share_of(
 
 
 def hints(node: nodes.Node) -> list[selecting.Shard]:
-    """Where the user marked a plan to be sharded."""
+    """Returns the nodes that the user marked to be sharded."""
     return [
         n
         for n in nodes.walk(node)
@@ -295,15 +305,15 @@ def hints(node: nodes.Node) -> list[selecting.Shard]:
 
 
 def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
-    """The spec of what each replica gets of a batch.
+    """Returns the spec of the part of a batch that each replica gets.
 
     Args:
-        spec: of a batch.
-        replicas: how many share it.
-        dynamic: whether some may get less.
+        spec: the spec of a batch.
+        replicas: how many replicas share it.
+        dynamic: whether some may get fewer rows.
     """
 
-    def one(s: Any) -> Any:
+    def divide_leaf(s: Any) -> Any:
         if not s.shape:
             return s
         first = s.shape[0]
@@ -311,31 +321,31 @@ def divided_spec(spec: Any, replicas: int, dynamic: bool = False) -> Any:
         shape = (first // replicas if fixed else None, *s.shape[1:])
         return specs.TensorSpec(shape, s.dtype)
 
-    return elements.map_leaves(one, spec)
+    return elements.map_leaves(divide_leaf, spec)
 
 
 def empty_part(node: nodes.Node, workers: int, drops: bool, other: Any) -> Any:
-    """What a replica gets after the last element; None if the step is dropped.
+    """Returns what a replica gets after the last element; None drops the step.
 
     TensorFlow's rule: if any size in the spec is not fixed, it becomes zero, and the
     arrays of fixed size are zeros; if all are fixed, one worker drops the step.
 
     Args:
         node: the dataset.
-        workers: how many there are.
+        workers: how many workers there are.
         drops: whether such a step is dropped in any case.
         other: the element of a replica that has one.
     """
     spec = node.spec
     if not nodes.tells_spec(node):
-        # The spec is that of a first element, and this one may be of another size.
+        # The spec is only that of the first element; this one may have another size.
         spec = mixing.joined_spec(spec, elements.spec_of(other))
     leaves = list(elements.leaves(spec))
     fixed = all(s.shape is not None and None not in s.shape for s in leaves)
     if drops or (fixed and workers == 1):
         return None
 
-    def one(s: Any) -> np.ndarray:
+    def make_leaf(s: Any) -> np.ndarray:
         shape = [0 if size is None else size for size in s.shape or ()]
         if fixed and shape:
             shape[0] = 0
@@ -343,4 +353,4 @@ def empty_part(node: nodes.Node, workers: int, drops: bool, other: Any) -> Any:
             return np.full(shape, b"", object)
         return np.zeros(shape, s.dtype)
 
-    return elements.map_leaves(one, spec)
+    return elements.map_leaves(make_leaf, spec)

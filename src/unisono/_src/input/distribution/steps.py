@@ -1,4 +1,4 @@
-"""Steps: what the replicas of one worker get at a time, still on the host."""
+"""Makes steps of batches: what the replicas of a worker get at a time, on the host."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Bounds = list[tuple[int, int]]
 
 @final
 class Share(NamedTuple):
-    """One worker's share of the replicas.
+    """The replicas of one worker, among those of all workers.
 
     Attributes:
-        replicas: how many there are on all workers.
+        replicas: how many replicas there are on all workers.
         workers: how many workers there are.
-        worker: the number of this one.
+        worker: the number of this worker.
     """
 
     replicas: int
@@ -29,7 +29,7 @@ class Share(NamedTuple):
 
     @property
     def local(self) -> int:
-        """How many replicas this worker has."""
+        """Returns how many replicas this worker has."""
         return self.replicas // self.workers
 
     @property
@@ -40,12 +40,12 @@ class Share(NamedTuple):
 
 @final
 class Step(NamedTuple):
-    """What the local replicas get.
+    """What the local replicas get in one step.
 
     Attributes:
         batch: the rows, or a list with an element for each replica.
         bounds: the rows of each replica; None if `batch` is a list.
-        units: how far this moves the position.
+        units: how far this step moves the position.
         even: whether the parts of all workers have the same shapes; None if that is
             not known beyond this worker.
     """
@@ -56,7 +56,7 @@ class Step(NamedTuple):
     even: bool | None = None
 
     def parts(self) -> list[Any]:
-        """The part of each replica."""
+        """Returns the part of each replica."""
         if self.bounds is None:
             each: list[Any] = self.batch
             return each
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 
 def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bounds]:
-    """The steps in which a worker takes a batch; see `Cut`."""
+    """Returns the steps in which a worker takes a batch, as bounds; see `Cut`."""
     if size is not None:
         return chunks.fills_of_worker(rows, size, *share)
     if is_common:
@@ -74,18 +74,18 @@ def cuts(rows: int, share: Share, size: int | None, is_common: bool) -> list[Bou
 
 @final
 class Cut(cursors.Cursor):
-    """Steps made of global batches, each batch cut by itself.
+    """The steps made of global batches; each batch is cut by itself.
 
-    The position is a batch. It is the same for any number of replicas; only several
-    workers that read a batch in more than one step stop within one as well.
+    The position is a batch, so it is the same for any number of replicas. Only where
+    several workers read a batch in more than one step can it be within a batch.
 
     Args:
         source: gives the batches.
-        share: whose replicas take them.
+        share: the replicas that take them.
         size: the declared size of a batch, if the parts have fixed sizes (rule B);
             None cuts chunks of the actual size (rule A).
-        is_common: whether all workers read the same batches, of which each takes its
-            chunks; else it takes all of them, in several steps.
+        is_common: whether all workers read the same batches, and each takes its chunks
+            of them; else each takes all chunks of its own batches, in several steps.
     """
 
     def __init__(
@@ -98,19 +98,20 @@ class Cut(cursors.Cursor):
         self._source, self._share, self._size = source, share, size
         self._is_common = is_common
         self._has_turns = share.workers > 1 and not (is_common and size is None)
-        # Where the present batch began; None where each is one step, and no position
-        # is within it.
+        # The position before the present batch; None if each batch is one step, because
+        # then no position is within a batch.
         self._before: dict[str, Any] | None = None
         self._batch: Any = None
+        # The steps of the present batch that are still to come.
         self._left: list[Bounds] = []
         self._even: bool | None = None
         self._turn = 0
-        # The size of the batch before, and how it was cut: most are of one size.
+        # The size of the last batch, and how it was cut: most batches have one size.
         self._rows_before = -1
         self._cuts_before: list[Bounds] = []
 
     def read(self, count: int) -> list[Step]:
-        """As many rows as the local replicas take."""
+        """Returns the next steps."""
         found: list[Step] = []
         while len(found) < count and (self._left or self._next_batch()):
             found.append(Step(self._batch, self._left.pop(0), 1, self._even))
@@ -118,6 +119,7 @@ class Cut(cursors.Cursor):
         return found
 
     def _next_batch(self) -> bool:
+        """Reads and cuts the next batch; returns False at the end."""
         if self._has_turns:
             self._before = self._source.get_state()
         self._turn = 0
@@ -126,13 +128,14 @@ class Cut(cursors.Cursor):
             return False
         self._batch = block[0]
         batch = self._batch
+        # The most frequent batch, a single array, needs no walk over its structure.
         is_array = type(batch) is np.ndarray and batch.ndim
         rows = len(batch) if is_array else elements.length(batch)
         if rows != self._rows_before:
             self._cuts_before = self._cuts(rows)
             self._rows_before = rows
         self._left = self._cuts_before.copy()
-        # By rule A all workers see the batch, so each knows the parts of the others.
+        # By rule A all workers read the batch, so each knows the parts of the others.
         is_seen = self._size is None and self._is_common
         self._even = rows % self._share.replicas == 0 if is_seen else None
         return True
@@ -141,41 +144,43 @@ class Cut(cursors.Cursor):
         return cuts(rows, self._share, self._size, self._is_common)
 
     def units(self, found: Sequence[Step]) -> int:
-        """Steps."""
+        """Returns the number of steps."""
         return len(found)
 
     def skip(self, count: int) -> int:
-        """Steps; batches are passed over unread where each is one step."""
+        """Skips steps; batches are skipped unread where each is one step."""
         if not self._has_turns:
             return self._source.skip(count)
         return super().skip(count)
 
     def get_state(self) -> dict[str, Any]:
-        """A batch, and how many steps of it were read."""
+        """Returns the position of a batch, and how many steps of it were read."""
         if not self._left or self._before is None:
             return {"turn": 0, "source": self._source.get_state()}
         return {"turn": self._turn, "source": self._before}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at a step of a batch.
+        """Continues at a step of a batch.
 
         Raises:
             ValueError: the position is within a batch that several workers shared.
         """
         if state["turn"] and self._share.workers == 1:
-            raise _within_a_batch()
+            raise _within_batch_error()
         self._source.set_state(state["source"])
         self._left = []
+        # The batch is read and cut again, without the steps that were taken.
         if state["turn"] and self._next_batch():
             del self._left[: state["turn"]]
             self._turn = state["turn"]
 
     def close(self) -> None:
-        """Close the source."""
+        """Closes the source."""
         self._source.close()
 
 
-def _within_a_batch() -> ValueError:
+def _within_batch_error() -> ValueError:
+    """Returns the error for a position that only several workers can continue at."""
     return ValueError(
         "The position is within a global batch that several workers had begun to read. "
         "Continue on as many workers, or save after whole batches."
@@ -184,40 +189,40 @@ def _within_a_batch() -> ValueError:
 
 @final
 class Whole(cursors.OfSource):
-    """One replica: every element as it is, batched or not."""
+    """The steps of a single replica: every element as it is, batched or not."""
 
     def read(self, count: int) -> list[Step]:
-        """Element by element."""
+        """Returns one step for each element."""
         return [Step([element], None, 1) for element in self._source.read(count)]
 
     def skip(self, count: int) -> int:
-        """Elements."""
+        """Skips elements."""
         return self._source.skip(count)
 
     def get_state(self) -> dict[str, Any]:
-        """An element; for one replica as for many."""
+        """Returns the position, in the form that several replicas have as well."""
         return {"turn": 0, "source": self._source.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at an element.
+        """Continues at an element.
 
         Raises:
             ValueError: the position is within a batch that several workers shared.
         """
         if state["turn"]:
-            raise _within_a_batch()
+            raise _within_batch_error()
         self._source.set_state(state["source"])
 
 
 @final
 class Dealt(cursors.Cursor):
-    """Each replica takes the next element of the worker's dataset.
+    """The steps in which each replica takes the next element of the worker's dataset.
 
     Args:
         source: gives the elements.
-        share: whose replicas take them.
-        missing: makes what a replica gets that finds no element any more, of what
-            another one has; None if such a step is dropped. Asked only when it happens.
+        share: the replicas that take them.
+        missing: returns the part of a replica that finds no more element, given the
+            element of another replica; None drops the step. Called only when needed.
     """
 
     def __init__(
@@ -229,7 +234,7 @@ class Dealt(cursors.Cursor):
         self._source, self._share, self._missing = source, share, missing
 
     def read(self, count: int) -> list[Step]:
-        """One element per replica."""
+        """Returns the next steps, each with one element per replica."""
         found: list[Step] = []
         while len(found) < count:
             parts = list(self._source.read(self._share.local))
@@ -243,29 +248,34 @@ class Dealt(cursors.Cursor):
         return found
 
     def units(self, found: Sequence[Step]) -> int:
-        """Elements."""
+        """Returns the number of elements in the steps."""
         return sum(step.units for step in found)
 
     def skip(self, count: int) -> int:
-        """Elements."""
+        """Skips elements."""
         return self._source.skip(count)
 
     def get_state(self) -> dict[str, Any]:
-        """The position in the dataset."""
+        """Returns the position in the dataset."""
         return {"source": self._source.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at an element."""
+        """Continues at an element."""
         self._source.set_state(state["source"])
 
     def close(self) -> None:
-        """Close the source."""
+        """Closes the source."""
         self._source.close()
 
 
 @final
 class Separate(cursors.Cursor):
-    """Each replica has a dataset of its own."""
+    """The steps in which each replica takes an element of its own dataset.
+
+    Args:
+        sources: the elements of each replica.
+        missing: as for `Dealt`.
+    """
 
     def __init__(
         self, sources: Sequence[cursors.Cursor], missing: Callable[[Any], Any]
@@ -273,7 +283,7 @@ class Separate(cursors.Cursor):
         self._sources, self._missing = list(sources), missing
 
     def read(self, count: int) -> list[Step]:
-        """One element of each."""
+        """Returns the next steps, each with one element of every dataset."""
         found: list[Step] = []
         while len(found) < count:
             blocks = [source.read(1) for source in self._sources]
@@ -281,6 +291,7 @@ class Separate(cursors.Cursor):
             if not there:
                 break
             is_whole = len(there) == len(blocks)
+            # `missing` may look at a spec, which can cost a read: only if it is needed.
             empty = None if is_whole else self._missing(there[0])
             if empty is None and not is_whole:
                 break
@@ -289,11 +300,11 @@ class Separate(cursors.Cursor):
         return found
 
     def get_state(self) -> dict[str, Any]:
-        """The position in each."""
+        """Returns the position in each dataset."""
         return {"sources": [s.get_state() for s in self._sources]}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue in each.
+        """Continues at a position in each dataset.
 
         Raises:
             ValueError: the position is of another number of replicas.
@@ -309,6 +320,6 @@ class Separate(cursors.Cursor):
             source.set_state(inner)
 
     def close(self) -> None:
-        """Close each."""
+        """Closes each source."""
         for source in self._sources:
             source.close()

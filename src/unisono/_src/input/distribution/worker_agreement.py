@@ -1,4 +1,4 @@
-"""Workers agree, step by step, who still has data and whether their parts are alike."""
+"""Lets workers agree on each step: who still has data, and whether parts match."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ from unisono._src.input.distribution import sharding_rule, steps
 from unisono._src.input.plan import cursors, elements, nodes, seeds
 from unisono._src.workers import worker_notes
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
+# The first character of a note with which a worker says that it failed; no JSON begins
+# with it.
 _FAILED = "!"
+# Characters of a traceback that are sent to the others; its end says what went wrong.
 _LARGEST_REPORT = 4000
 
 
 @final
 class Together(cursors.OfSource):
-    """Steps of several workers, as many for each as the one with the most data has.
+    """The steps of several workers: as many for each as the one with the most data has.
 
-    A worker without data gets empty parts, so that all make the same steps. What each
-    one has is told ahead of the step that uses it, by the thread that reads.
+    A worker without data gets empty parts, so that all workers make the same steps. The
+    thread that reads tells the others what this worker has, ahead of the step that uses
+    it.
 
     Args:
         source: the steps of this worker.
         node: its plan, which tells the structure of an element.
-        share: how many replicas this worker has.
-        notes: where the workers meet.
+        share: the replicas of this worker.
+        notes: the board on which the workers exchange notes.
         is_whole: whether the steps end when one worker has no more data.
     """
 
@@ -48,71 +52,77 @@ class Together(cursors.OfSource):
         self._node, self._share, self._board = node, share, notes
         self._settled: bool | None = None
 
-    def _settle(self) -> bool:
-        """Whether nothing needs to be said: all have endless steps of one shape."""
+    def _is_settled(self) -> bool:
+        """Whether no notes are needed: all workers have endless steps of one shape."""
         if self._settled is None:
             own = str(self._node.spec) if sharding_rule.is_constant(self._node) else ""
+            # Every worker posts here once, also one that has nothing to say: a round
+            # ends when all have posted.
             told = self._board.post(own)
             self._settled = bool(own) and len(set(told)) == 1
         return self._settled
 
     def read(self, count: int) -> list[steps.Step]:
-        """Agree on each step."""
-        if self._settle():
+        """Returns the next steps, on each of which the workers agree."""
+        if self._is_settled():
             return [s._replace(even=True) for s in self._source.read(count)]
         found: list[steps.Step] = []
         while len(found) < count:
-            own = self._own()
-            told = self._board.post(_note(own[0]) if own else "")
-            _check(told)
+            own = self._read_own()
+            told = self._board.post(_make_note(own[0]) if own else "")
+            _check_failures(told)
             if not self._enough(told):
                 break
-            shapes = {json.dumps(part) for note in told for part in _parts(note)}
+            # Empty notes are of workers without data.
+            shapes = {json.dumps(part) for note in told for part in _parse_note(note)}
             even = all(told) and len(shapes) == 1
-            step = own[0] if own else self._without_data(told)
+            step = own[0] if own else self._make_empty_step(told)
             found.append(step._replace(even=even))
         return found
 
-    def _own(self) -> Sequence[steps.Step]:
+    def _read_own(self) -> Sequence[steps.Step]:
+        """Reads a step of this worker; if that raises, tells the others first."""
         try:
             return self._source.read(1)
         except Exception:
-            # The others would wait for this worker's part.
+            # The others wait for a note of this worker, so it tells them first.
             report = traceback.format_exc()[-_LARGEST_REPORT:]
             self._board.post(_FAILED + report)
             raise
 
-    def _without_data(self, told: Sequence[str]) -> steps.Step:
-        like = iter(_parts(next(note for note in told if note))[0])
-        empty = elements.map_leaves(lambda _: _empty(*next(like)), self._node.spec)
+    def _make_empty_step(self, told: Sequence[str]) -> steps.Step:
+        """Returns a step of empty parts, like those of a worker with data."""
+        like = iter(_parse_note(next(note for note in told if note))[0])
+        empty = elements.map_leaves(lambda _: _make_empty(*next(like)), self._node.spec)
         return steps.Step([empty] * self._share.local, None, 0)
 
     def units(self, found: Sequence[steps.Step]) -> int:
-        """Those of the source."""
+        """Returns the units of the source."""
         return self._source.units(found)
 
     def skip(self, count: int) -> int:
-        """In the units of the source; each worker by itself."""
+        """Skips in the units of the source; each worker does so by itself."""
         return self._source.skip(count)
 
     def get_state(self) -> dict[str, Any]:
-        """The position in the source."""
+        """Returns the position in the source."""
         return self._source.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Set the position in the source, on all workers."""
-        # Those of the others may have read further ahead than this one, or less far.
+        """Sets the position in the source; all workers must do so."""
+        # The workers may have read ahead by different numbers of steps, so their notes
+        # no longer match: all begin anew on a fresh board.
         self._board = self._board.renewed()
         self._source.set_state(state)
 
     def cancel(self) -> None:
-        """Wait no more for the others."""
+        """Stops waiting for the other workers."""
         self._board.cancel()
         super().cancel()
 
 
-def _note(step: steps.Step) -> str:
-    """Shape and type of every array of every part."""
+def _make_note(step: steps.Step) -> str:
+    """Returns the shape and type of every array of every part, as JSON."""
     return json.dumps(
         [
             [[list(np.shape(x)), elements.as_array(x).dtype.str] for x in leaves]
@@ -121,11 +131,17 @@ def _note(step: steps.Step) -> str:
     )
 
 
-def _parts(note: str) -> list[Any]:
+def _parse_note(note: str) -> list[Any]:
+    """Returns the parts that a note describes."""
     return json.loads(note) if note else []
 
 
-def _check(told: Sequence[str]) -> None:
+def _check_failures(told: Sequence[str]) -> None:
+    """Raises if a worker has told that it failed.
+
+    Raises:
+        WorkerFailedError: with the report of that worker.
+    """
     for worker, note in enumerate(told):
         if note.startswith(_FAILED):
             raise errors.WorkerFailedError(
@@ -133,7 +149,8 @@ def _check(told: Sequence[str]) -> None:
             )
 
 
-def _empty(shape: list[int], kind: str) -> np.ndarray:
+def _make_empty(shape: list[int], kind: str) -> np.ndarray:
+    """Returns an array of no rows."""
     dtype = np.dtype(kind)
     if shape:
         shape = [0, *shape[1:]]
@@ -141,13 +158,13 @@ def _empty(shape: list[int], kind: str) -> np.ndarray:
 
 
 def share_seeds(node: nodes.Node, notes: worker_notes.Board) -> None:
-    """Give every worker the seeds of worker 0.
+    """Gives every worker the seeds of worker 0.
 
     Workers that keep their share of every batch, or of a list of files, must have it in
     the same order, or examples are lost and others come twice.
     """
     if any(getattr(n, "is_random", False) for n in nodes.walk(node)):
-        _LOG.warning(
+        _log.warning(
             "Every worker reads the whole loader and keeps its share of each batch, "
             "but this one shuffles by itself, so workers would read different batches, "
             "and examples would be lost and others come twice. Give it a generator "

@@ -1,1 +1,1 @@
-"""Other people's loaders, as sources of a dataset."""
+"""Loaders of other libraries, as sources of a plan."""

@@ -1,7 +1,7 @@
-"""Loaders that a user has already, as the source of a plan.
+"""Makes a plan from whatever loader, arrays or iterable a user has.
 
-None of their packages is imported here: what the user's program has not loaded, the
-object that it gave us cannot be made of.
+The libraries of the loaders are not imported here: an object of a library that the
+program has not loaded cannot exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unisono._src.input.sources import arrays, iterables
 
 
 def to_node(loader: Any) -> nodes.Node:
-    """The plan of a dataset, or of whatever else can be iterated.
+    """Returns the plan of a dataset, a loader, arrays, or anything iterable.
 
     Raises:
         TypeError: it cannot be iterated.
@@ -23,8 +23,8 @@ def to_node(loader: Any) -> nodes.Node:
     node = getattr(loader, "_node", None)
     if isinstance(node, nodes.Node):
         return node
-    for known in _KNOWN:
-        node = known(loader)
+    for convert in _CONVERTERS:
+        node = convert(loader)
         if node is not None:
             return node
     by_number = hasattr(type(loader), "__getitem__")
@@ -44,8 +44,14 @@ def to_node(loader: Any) -> nodes.Node:
     return iterables.Plain(loader)
 
 
-def _arrays(loader: Any) -> nodes.Node | None:
-    """Arrays whose rows are the elements; in a dict, lists as well."""
+def _arrays_to_node(loader: Any) -> nodes.Node | None:
+    """Returns a source of the rows of arrays; None if `loader` is no arrays.
+
+    In a dict, lists count as arrays as well.
+
+    Raises:
+        TypeError: it is a dict of something else.
+    """
     is_dict = isinstance(loader, Mapping)
     if elements.is_structure(loader):
         leaves = list(elements.leaves(loader))
@@ -54,7 +60,9 @@ def _arrays(loader: Any) -> nodes.Node | None:
     if leaves and all(
         hasattr(x, "__array__") or (is_dict and isinstance(x, list)) for x in leaves
     ):
-        return arrays.Slices.of(elements.map_leaves(loader_structures.tensor, loader))
+        return arrays.Slices.of(
+            elements.map_leaves(loader_structures.convert_tensor, loader)
+        )
     if is_dict:
         raise TypeError(
             "Expected a dict of arrays or lists with one row per example, as "
@@ -66,13 +74,16 @@ def _arrays(loader: Any) -> nodes.Node | None:
 
 
 def _types_of(leaves: list[Any]) -> str:
+    """Returns the names of the types of some objects, for an error."""
     return ", ".join(sorted({type(x).__name__ for x in leaves})) or "nothing"
 
 
-_KNOWN = (
+# Each returns None for what it does not know. Arrays come last: loaders may look like
+# mappings or arrays.
+_CONVERTERS = (
     grain.to_node,
     torch.to_node,
     hugging_face.to_node,
     keras.to_node,
-    _arrays,
+    _arrays_to_node,
 )

@@ -1,4 +1,4 @@
-"""Pipelines of Grain's, as the source of a plan."""
+"""Makes a plan from Grain's pipelines."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from unisono._src.input.sources import columnar, iterables
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class GrainLoader(iterables.Loader):
-    """A pipeline of Grain's; its iterators know their position."""
+    """A source that reads a Grain pipeline; its iterators tell their position."""
 
-    # Not copied yet.
+    # Elements are passed on as Grain returns them, without a copy.
     makes_new = False
 
     def cursor(self) -> cursors.Cursor:
-        """Grain's iterator."""
+        """Returns a cursor over Grain's iterator."""
         columnar.allow_flags()
         return columnar.Wrapped(iter(self.source))
 
     @property
     def cardinality(self) -> int:
-        """Its length, if it has one."""
+        """Returns the length of the pipeline, if it has one."""
         return iterables.length(self.source)
 
 
 @final
-class _Numbered(columnar.OfGrain):
+class _MapDatasetElements(columnar.OfGrain):
     """The elements of a `MapDataset`, which Grain reads in threads."""
 
     def __init__(self, source: Any) -> None:
@@ -43,15 +43,21 @@ class _Numbered(columnar.OfGrain):
         except Exception:
             self._pass_over()
             raise
+        # Grain takes a user's StopIteration for the end; the next index tells it apart.
         if len(found) < count and self._last is None:
             index = self._iterator.get_state()["next_index"]
             if index < self._total:
                 self._pass_over()
-                raise iterables.stopped(f"Making element {index} of the MapDataset")
+                raise iterables.stop_iteration_error(
+                    f"Making element {index} of the MapDataset"
+                )
         return found
 
     def _pass_over(self) -> None:
-        """Go on behind an element that could not be made; Grain stays where it is."""
+        """Moves past an element that could not be made.
+
+        Grain itself would stay there, and raise at every read.
+        """
         index = self._iterator.get_state()["next_index"]
         self._iterator.set_state({"next_index": index + 1})
 
@@ -59,34 +65,35 @@ class _Numbered(columnar.OfGrain):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class GrainTable(iterables.Loader):
-    """A `MapDataset`: it knows how many elements there are."""
+    """A source that reads a `MapDataset`, which knows its number of elements."""
 
-    # Not copied yet.
+    # Elements are passed on as Grain returns them, without a copy.
     makes_new = False
 
     def cursor(self) -> cursors.Cursor:
-        """From the beginning."""
+        """Returns a cursor that starts from the beginning."""
         columnar.allow_flags()
-        return _Numbered(self.source)
+        return _MapDatasetElements(self.source)
 
     @property
     def cardinality(self) -> int:
-        """Its length, unless it leaves out some."""
+        """Returns the length; unknown if a filter leaves some elements out."""
         total = len(self.source)
+        # Grain gives an endless dataset the largest length that Python allows.
         if total >= sys.maxsize:
             return nodes.INFINITE
         return nodes.UNKNOWN if _is_filtered(self.source) else total
 
 
 def _is_filtered(dataset: Any) -> bool:
-    # Its length counts elements that it will not give.
+    """Whether the length counts elements that a filter leaves out."""
     return "Filter" in type(dataset).__name__ or any(
         map(_is_filtered, getattr(dataset, "parents", ()))
     )
 
 
 def to_node(loader: Any) -> nodes.Node | None:
-    """The plan of what Grain has made; None for anything else."""
+    """Returns the plan of one of Grain's objects; None for anything else."""
     grain = sys.modules.get("grain")
     if grain is None:
         return None

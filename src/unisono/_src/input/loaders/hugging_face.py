@@ -1,4 +1,4 @@
-"""Tables and streams of Hugging Face `datasets`, as the source of a plan."""
+"""Makes a plan from tables and streams of Hugging Face `datasets`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from unisono._src.input.loaders import hugging_face_columns
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.sources import iterables
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 
 
 @final
-class _Table:
-    """A `datasets.Dataset`: rows by number."""
+class _TableRows:
+    """The rows of a `datasets.Dataset`."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
         self._names = table.format["columns"]
-        # With a format, the values have types already.
+        # If the user has set a format, the values have their types already.
         is_plain = table.format["type"] is None
         kinds = hugging_face_columns.types(table.features) if is_plain else {}
+        # Columns that `datasets` decodes, such as images, have no Arrow type to go by.
+        # They are read apart from the others, as Python values.
         typed = [name for name in self._names if name in kinds]
         others = [name for name in self._names if name not in kinds]
         self._arrow = table.with_format("arrow", columns=typed) if typed else None
@@ -58,10 +60,11 @@ class _Table:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class HuggingFaceTable(nodes.Indexed):
-    """A `datasets.Dataset`: examples, to be batched."""
+    """A source of the examples of a `datasets.Dataset`, to be batched."""
 
     source: Any
 
+    # A property in place of the base class's constant, as only the instance knows.
     @functools.cached_property
     def samples_spec(self) -> bool:  # type: ignore[override]
         """Whether rows may differ in shape."""
@@ -70,20 +73,20 @@ class HuggingFaceTable(nodes.Indexed):
         return is_decoded or any(s.shape for s in elements.leaves(self._empty_spec()))
 
     def cursor(self) -> cursors.Cursor:
-        """Example after example."""
+        """Returns a cursor over the examples, in order."""
         return nodes.Lookup(self.rows(), self.indices())
 
-    def rows(self) -> _Table:
-        """By number."""
-        return _Table(self.source)
+    def rows(self) -> _TableRows:
+        """Returns the examples as rows."""
+        return _TableRows(self.source)
 
     def indices(self) -> cursors.Cursor:
-        """Every one."""
+        """Returns a cursor over the numbers of all rows."""
         return cursors.Count(len(self.source))
 
     @property
     def cardinality(self) -> int:
-        """How many examples."""
+        """Returns how many examples there are."""
         return len(self.source)
 
     def _spec(self) -> Any:
@@ -100,31 +103,31 @@ class HuggingFaceTable(nodes.Indexed):
 
 @final
 class _Start:
-    """Begins an iteration over a stream of its own.
+    """Begins an iteration over a copy of the stream.
 
-    The one that the user has would tell the position of its last iteration, whichever
-    that was.
+    The position that a stream tells is that of its last iteration, so iterations over
+    the user's own stream would disturb each other.
     """
 
     def __init__(self, node: HuggingFaceStream) -> None:
         self._node = node
         self.stream: Any = None
-        # Where, if not at the first example of the present epoch.
+        # The position to begin at; None begins at the first example of the epoch.
         self.position: Any = None
         self.epoch: int | None = None
 
     def __call__(self) -> Iterator[Any]:
-        self.stream = _own(self._node.source)
+        self.stream = _copy_stream(self._node.source)
         if self.epoch is not None:
             self.stream.set_epoch(self.epoch)
         if self.position is not None:
             self.stream.load_state_dict(self.position)
-        return iterables.Elements(iter(self.stream), self._node._converted)
+        return iterables.Elements(iter(self.stream), self._node.convert)
 
 
 @final
-class _Stream(cursors.Iterated):
-    """A `datasets.IterableDataset`, which knows its position itself.
+class _StreamExamples(cursors.Iterated):
+    """The examples of a `datasets.IterableDataset`, which tells its position itself.
 
     With a shuffle buffer it does not; then it is read again from the beginning.
     """
@@ -135,12 +138,14 @@ class _Stream(cursors.Iterated):
 
     def get_state(self) -> dict[str, Any]:
         start = self._start
+        # Nothing was read since `set_state`: the position is still the one it got.
         if self._iterator is None and start.position is not None:
             return {"passed": self._passed, "stream": start.position}
         if self._iterator is None or not self._node.tells_position:
             source = self._node.source
             epoch = source.epoch if start.epoch is None else start.epoch
-            return {"epoch": epoch, "order": _order(source), **super().get_state()}
+            # Without a position of the stream: a count, in this epoch and order.
+            return {"epoch": epoch, "order": _order_key(source), **super().get_state()}
         return {"passed": self._passed, "stream": start.stream.state_dict()}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -148,12 +153,13 @@ class _Stream(cursors.Iterated):
         start = self._start
         start.position, start.epoch = state.get("stream"), state.get("epoch")
         if start.position is not None:
-            # In another epoch it would begin anew without a word.
+            # A stream in another epoch ignores the position and starts from the
+            # beginning, without an error.
             start.epoch = start.position["epoch"]
             self._passed, self._failed = state["passed"], 0
             return
-        if state["order"] != _order(self._node.source):
-            _LOG.warning(
+        if state["order"] != _order_key(self._node.source):
+            _log.warning(
                 "Continuing in a Hugging Face stream that shuffles without a seed: its "
                 "order is another one than before, so examples will be repeated and "
                 "missed. Give shuffle(seed=...)."
@@ -161,33 +167,37 @@ class _Stream(cursors.Iterated):
         super().set_state(state)
 
 
-def _own(stream: Any) -> Any:
-    """A stream over the same data, with a position and an epoch of its own."""
+def _copy_stream(stream: Any) -> Any:
+    """Returns a stream over the same data, with a position and an epoch of its own."""
     own = object.__new__(type(stream))
-    # Not `copy.copy`: the copy would have the same dict.
+    # `copy.copy` will not do: the copy of a stream would share its `__dict__`. The
+    # private attributes are the only access to what holds position and epoch.
     own.__dict__.update(stream.__dict__)
-    own._ex_iterable = _own_part(stream._ex_iterable)
-    own._epoch = copy.deepcopy(stream._epoch)
+    own._ex_iterable = _copy_part(stream._ex_iterable)  # noqa: SLF001
+    own._epoch = copy.deepcopy(stream._epoch)  # noqa: SLF001
     return own
 
 
 def _is_part(x: Any) -> bool:
+    """Whether an object is one of the nested iterables that a stream consists of."""
+    # All of them have this method; their base class is private.
     return hasattr(x, "_init_state_dict")
 
 
-def _own_part(part: Any) -> Any:
+def _copy_part(part: Any) -> Any:
+    """Returns a copy of a part and of all parts within it."""
     own = object.__new__(type(part))
     own.__dict__.update(part.__dict__)
     for name, value in part.__dict__.items():
         if _is_part(value):
-            own.__dict__[name] = _own_part(value)
+            own.__dict__[name] = _copy_part(value)
         elif isinstance(value, list) and value and all(map(_is_part, value)):
-            own.__dict__[name] = [_own_part(v) for v in value]
+            own.__dict__[name] = [_copy_part(v) for v in value]
     return own
 
 
 def _parts(part: Any) -> Iterator[Any]:
-    """What a stream is made of, from its end to its sources."""
+    """Yields the parts of a stream, from its end to its sources."""
     yield part
     for value in part.__dict__.values():
         for inner in value if isinstance(value, list) else [value]:
@@ -195,12 +205,12 @@ def _parts(part: Any) -> Iterator[Any]:
                 yield from _parts(inner)
 
 
-def _order(stream: Any) -> str | None:
-    """Tells apart orders that were drawn; None if there is none."""
+def _order_key(stream: Any) -> str | None:
+    """Returns a text that differs between shuffled orders; None without a shuffle."""
     drawn = [
         repr(part.generator.bit_generator.state)
-        for part in _parts(stream._ex_iterable)
-        if hasattr(part, "buffer_size")
+        for part in _parts(stream._ex_iterable)  # noqa: SLF001
+        if hasattr(part, "buffer_size")  # A shuffle buffer.
     ]
     return hashlib.sha256("".join(drawn).encode()).hexdigest()[:16] if drawn else None
 
@@ -208,42 +218,51 @@ def _order(stream: Any) -> str | None:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class HuggingFaceStream(iterables.Loader):
-    """A `datasets.IterableDataset`: examples, to be batched."""
+    """A source of the examples of a `datasets.IterableDataset`, to be batched."""
 
     cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
-        """From the beginning."""
-        return _Stream(self)
+        """Returns a cursor that starts from the beginning."""
+        return _StreamExamples(self)
 
     @functools.cached_property
     def _kinds(self) -> dict[str, Any]:
-        # With a format, the values have types already. Each look makes a copy.
-        features = None if self.source._formatting else self.source.features
+        # If the user has set a format, the values have their types already. This is
+        # cached because `features` makes a copy each time.
+        is_formatted = self.source._formatting  # noqa: SLF001
+        features = None if is_formatted else self.source.features
         return hugging_face_columns.types(features) if features else {}
 
-    def _converted(self, element: Any) -> Any:
+    def convert(self, element: Any) -> Any:
+        """Returns an example as arrays that no one else will change."""
         found = hugging_face_columns.row(element, self._kinds)
         return elements.map_leaves(elements.owned, found)
 
     @property
     def tells_position(self) -> bool:
-        """Whether its own positions are exact."""
-        return hasattr(self.source, "state_dict") and _order(self.source) is None
+        """Whether the stream tells its own position exactly."""
+        return hasattr(self.source, "state_dict") and _order_key(self.source) is None
 
     @property
     def is_batched(self) -> bool:
-        """Whether `IterableDataset.batch` has made the rows."""
-        return any(map(_is_batching, _parts(self.source._ex_iterable)))
+        """Whether the rows are batches that `IterableDataset.batch` made."""
+        parts = _parts(self.source._ex_iterable)  # noqa: SLF001
+        return any(map(_is_batching, parts))
 
     def _spec(self) -> Any:
         element = nodes.first(self)
         if element is None:
-            raise ValueError("Cannot tell the element_spec of an empty stream.")
+            raise ValueError(
+                "Cannot tell the element_spec of an empty stream: it has no examples. "
+                "Give one that has at least one."
+            )
         return elements.spec_of(element)
 
 
 def _is_batching(part: Any) -> bool:
+    """Whether a part is what `IterableDataset.batch` adds to a stream."""
+    # `batch` maps a private function of `datasets`, which only its name gives away.
     fn = getattr(part, "function", None)
     fn = getattr(fn, "func", fn)
     name, module = getattr(fn, "__name__", ""), getattr(fn, "__module__", "")
@@ -251,14 +270,14 @@ def _is_batching(part: Any) -> bool:
 
 
 def holds_examples(node: nodes.Node) -> bool:
-    """Whether the elements of a source are rows of a table, each one example."""
+    """Whether each element of a source is one example: a row of a table."""
     if isinstance(node, HuggingFaceStream):
         return not node.is_batched
     return isinstance(node, HuggingFaceTable)
 
 
 def to_node(loader: Any) -> nodes.Node | None:
-    """The plan of a table or a stream; None for anything else.
+    """Returns the plan of a table or a stream; None for anything else.
 
     Raises:
         TypeError: it is a dict of several.

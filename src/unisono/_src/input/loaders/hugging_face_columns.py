@@ -1,8 +1,8 @@
-"""Columns of a Hugging Face table as arrays, in the types that its features declare.
+"""Converts columns of a Hugging Face table to arrays of the types that it declares.
 
-The tables consist of Arrow's arrays, which know their types, lengths and gaps. The
-format "numpy" of `datasets` forgets some: it makes numbers of gaps, and cuts text at
-zero bytes.
+The tables consist of Arrow arrays, which know their types, lengths and nulls. The
+format "numpy" of `datasets` loses some of that: it makes numbers of nulls, and cuts
+text at zero bytes.
 """
 
 from __future__ import annotations
@@ -17,63 +17,69 @@ from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import elements, loader_structures
 
-_NAMED = (TypeError, ValueError, errors.InvalidArgumentError)
+# Errors that `_convert_column` raises again with another message. A subclass may take
+# other arguments than a message, as UnicodeDecodeError does; it becomes a ValueError.
+_RERAISED_TYPES = (TypeError, ValueError, errors.InvalidArgumentError)
 
 
 def types(features: Any) -> dict[str, Any]:
-    """Arrow's type of each column, but for those that `datasets` decodes, as images."""
+    """Returns the Arrow type of each column, without those that `datasets` decodes."""
     kinds = {field.name: field.type for field in features.arrow_schema}
     return {name: kinds[name] for name in features if not _is_decoded(features[name])}
 
 
 def row(given: Any, kinds: Mapping[str, Any]) -> Any:
-    """One example, of Python's values.
+    """Returns one example, made of Python values.
 
     Args:
-        given: what `datasets` gave.
-        kinds: Arrow's types of those columns that have one.
+        given: the example as `datasets` returns it.
+        kinds: the Arrow types of the columns that have one.
 
     Raises:
-        ValueError: a value is missing, or no array.
+        ValueError: a value is missing, or is no array.
     """
     if not isinstance(given, Mapping):
-        return _any_value(given)
+        return _convert_value(given)
     return {name: _value(v, repr(name), kinds.get(name)) for name, v in given.items()}
 
 
 def _value(value: Any, name: str, kind: Any) -> Any:
+    """Returns one value of an example as an array, in its Arrow type if it has one."""
     if kind is None:
-        return _named(name, value, _any_value)
+        return _convert_column(name, value, _convert_value)
     pyarrow = sys.modules["pyarrow"]  # `datasets` has loaded it.
-    column = _named(name, [value], lambda v: pyarrow.array(v, kind))
+    column = _convert_column(name, [value], lambda v: pyarrow.array(v, kind))
     return elements.map_leaves(lambda x: x[0], _array(column, name))
 
 
 def batch(given: Any) -> Any:
-    """Several examples, whose columns have types that only the values tell.
+    """Returns several examples whose columns have types that only the values tell.
 
     Raises:
         ValueError: a value is no array.
         InvalidArgumentError: the examples have different shapes.
     """
     if not isinstance(given, Mapping):
-        return _any_value(given)
-    return {name: _named(repr(name), v, _any_column) for name, v in given.items()}
+        return _convert_value(given)
+    return {
+        name: _convert_column(repr(name), v, _convert_values)
+        for name, v in given.items()
+    }
 
 
 def arrays(table: Any) -> dict[str, Any]:
-    """Several examples, of a table of Arrow's.
+    """Returns the rows of an Arrow table as one array per column.
 
     Raises:
-        ValueError: a value is missing, or no array.
-        InvalidArgumentError: the examples have different shapes.
+        ValueError: a value is missing, or is no array.
+        InvalidArgumentError: the rows have different shapes.
     """
     found = zip(table.column_names, table.columns, strict=True)
     return {name: _array(c.combine_chunks(), repr(name)) for name, c in found}
 
 
 def spec(table: Any) -> dict[str, Any]:
-    """What the examples of a table of Arrow's look like; no size of a list is told."""
+    """Returns the specs of the rows of an Arrow table; the sizes of lists are None."""
     made: dict[str, Any] = elements.map_leaves(
         lambda x: specs.TensorSpec((None,) * (x.ndim - 1), x.dtype), arrays(table[:0])
     )
@@ -81,6 +87,7 @@ def spec(table: Any) -> dict[str, Any]:
 
 
 def _is_decoded(feature: Any) -> bool:
+    """Whether `datasets` decodes a feature when it is read, as it does images."""
     if isinstance(feature, Mapping):
         return any(map(_is_decoded, feature.values()))
     inner = (
@@ -92,23 +99,25 @@ def _is_decoded(feature: Any) -> bool:
 
 
 class _Uneven(Exception):
-    """Lists of different lengths make no array."""
+    """Raised for lists of different lengths, which make no array."""
 
 
 def _array(column: Any, name: str, is_whole: bool = True) -> Any:
-    """A column of Arrow's as one array, or as a dict of arrays.
+    """Returns an Arrow column as one array, or as a dict of arrays.
 
     Args:
         column: the values.
-        name: of the column, for errors.
-        is_whole: whether it has one value for each row, and not for parts of rows.
+        name: the name of the column, for errors.
+        is_whole: whether each value is a row, and not a part of one.
     """
+    # An extension type, such as `Array2D`, wraps an ordinary column.
     column = getattr(column, "storage", column)
     if column.null_count:
         raise ValueError(
             f"The column {name} has a row without a value (null), which no array can "
             "hold. Fill it with table.map, or leave such rows out with table.filter."
         )
+    # Only arrays of lists have `value_lengths`, and only arrays of structs `field`.
     if hasattr(column, "value_lengths"):
         return _lists(column, name, is_whole)
     if hasattr(column, "field"):
@@ -118,12 +127,13 @@ def _array(column: Any, name: str, is_whole: bool = True) -> Any:
         }
     found = column.to_numpy(zero_copy_only=False)
     if found.dtype.kind in "mM":  # Dates, which no device has.
-        return _named(name, column.to_pylist(), _any_column)
-    # Arrow's memory is the table, which no one may write into.
-    return _named(name, np.array(found), elements.convert)
+        return _convert_column(name, column.to_pylist(), _convert_values)
+    # A copy: the memory of Arrow's array is the table itself.
+    return _convert_column(name, np.array(found), elements.convert)
 
 
 def _lists(column: Any, name: str, is_whole: bool) -> Any:
+    """Returns a column of lists as one array."""
     sizes = set(column.value_lengths().to_pylist())
     try:
         if len(sizes) > 1:
@@ -132,15 +142,15 @@ def _lists(column: Any, name: str, is_whole: bool) -> Any:
     except _Uneven:
         if not is_whole:
             raise
-        raise _explained(column, name) from None
+        raise _uneven_error(column, name) from None
     size = sizes.pop() if sizes else 0
     return elements.map_leaves(
         lambda x: x.reshape(len(column), size, *x.shape[1:]), inner
     )
 
 
-def _explained(column: Any, name: str) -> Exception:
-    """The error for lists that do not fit together: in a row, or from row to row."""
+def _uneven_error(column: Any, name: str) -> Exception:
+    """Returns the error for uneven lists: within a row, or from row to row."""
     shapes: set[tuple[int, ...]] = set()
     for index in range(len(column)):
         try:
@@ -158,23 +168,24 @@ def _explained(column: Any, name: str) -> Exception:
     )
 
 
-def _any_value(value: Any) -> Any:
-    return elements.convert(loader_structures.structured(value))
+def _convert_value(value: Any) -> Any:
+    """Returns a value of a type that only the value tells, as an element."""
+    return elements.convert(loader_structures.to_structure(value))
 
 
-def _any_column(values: Any) -> Any:
-    """A column of a type that only the values tell."""
+def _convert_values(values: Any) -> Any:
+    """Returns a column of a type that only the values tell."""
     if isinstance(values, np.ndarray) and values.dtype.kind == "O":
         values = list(values)
     if isinstance(values, list):
-        return elements.stack([_any_value(v) for v in values])
-    return _any_value(values)
+        return elements.stack([_convert_value(v) for v in values])
+    return _convert_value(values)
 
 
-def _named(name: str, value: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert, and name the column in what that raises."""
+def _convert_column(name: str, value: Any, convert: Callable[[Any], Any]) -> Any:
+    """Converts a value, and names the column in the error if that fails."""
     try:
         return convert(value)
     except (TypeError, ValueError) as e:
-        kind = type(e) if type(e) in _NAMED else ValueError
+        kind = type(e) if type(e) in _RERAISED_TYPES else ValueError
         raise kind(f"In the column {name}: {e}") from e

@@ -1,4 +1,4 @@
-"""Keras' `PyDataset`, as the source of a plan."""
+"""Makes a plan from Keras' `PyDataset`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from unisono._src.input.sources import iterables
 
 
 def _count(source: Any) -> int:
+    """Returns the number of batches, `INFINITE` or `UNKNOWN`."""
     try:
         count = source.num_batches
     except NotImplementedError:
-        # Keras has it that one must be told.
+        # Keras raises this if the dataset does not define its number of batches.
         return nodes.UNKNOWN
     return nodes.INFINITE if count is None else count
 
 
 @final
-class _Batches(cursors.Cursor):
+class _PyDatasetBatches(cursors.Cursor):
     """The batches of a `PyDataset`, by number.
 
     Args:
         source: the dataset.
-        is_pass: whether it is told that an epoch begins and ends.
+        is_pass: whether to tell it that an epoch begins and ends.
     """
 
     def __init__(self, source: Any, is_pass: bool = True) -> None:
@@ -39,12 +40,14 @@ class _Batches(cursors.Cursor):
             self._tell("on_epoch_begin")
         total = _count(self._source)
         found: list[Any] = []
+        # Negative is unknown or infinite.
         while len(found) < count and (total < 0 or self._next < total):
-            # One that cannot be made is passed over.
+            # The count moves first, so that a batch that raises is not tried again.
             self._next += 1
             try:
-                found.append(self._made(self._next - 1))
+                found.append(self._make(self._next - 1))
             except IndexError:
+                # The end, but only for a dataset that does not tell its length.
                 if total != nodes.UNKNOWN:
                     raise
                 self._next -= 1
@@ -55,20 +58,25 @@ class _Batches(cursors.Cursor):
                     self._end()
         return found
 
-    def _made(self, number: int) -> Any:
+    def _make(self, number: int) -> Any:
+        """Returns one batch as arrays that no one else will change."""
         try:
-            batch = elements.convert(loader_structures.structured(self._source[number]))
+            batch = elements.convert(
+                loader_structures.to_structure(self._source[number])
+            )
         except StopIteration as e:
             name = f"{type(self._source).__name__}.__getitem__({number})"
-            raise iterables.stopped(name) from e
+            raise iterables.stop_iteration_error(name) from e
         return elements.map_leaves(elements.owned, batch)
 
     def _end(self) -> None:
+        """Tells the dataset, once, that the epoch has ended."""
         if self._is_pass:
             self._is_pass = False
             self._tell("on_epoch_end")
 
     def _tell(self, event: str) -> None:
+        """Calls a method of the dataset, if it has one of that name."""
         told = getattr(self._source, event, None)
         if told is not None:
             told()
@@ -86,35 +94,36 @@ class _Batches(cursors.Cursor):
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._next = state["next"]
+        # The end of the epoch lies ahead again, even if it was told before.
         self._is_pass = True
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: there is nothing to release."""
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class KerasBatches(iterables.Loader, nodes.Disturbed):
-    """A Keras `PyDataset`: batches by number. Its own workers are not started."""
+    """A source of the batches of a `PyDataset`, whose own workers do not start."""
 
     is_pass: bool = True
 
     def cursor(self) -> cursors.Cursor:
-        """Batch after batch, between `on_epoch_begin` and `on_epoch_end`."""
-        return _Batches(self.source, self.is_pass)
+        """Returns a cursor between `on_epoch_begin` and `on_epoch_end`."""
+        return _PyDatasetBatches(self.source, self.is_pass)
 
     def sampled(self) -> nodes.Node:
-        """A look at a batch is no epoch."""
+        """Returns a source that looks at a batch without beginning an epoch."""
         return KerasBatches(self.source, is_pass=False)
 
     @property
     def cardinality(self) -> int:
-        """How many batches it says."""
+        """Returns the number of batches that the dataset claims."""
         return _count(self.source)
 
 
 def to_node(loader: Any) -> nodes.Node | None:
-    """The plan of a `PyDataset`; None for anything else."""
+    """Returns the plan of a `PyDataset`; None for anything else."""
     keras = sys.modules.get("keras")
     if keras is None or not isinstance(loader, keras.utils.PyDataset):
         return None

@@ -1,4 +1,4 @@
-"""PyTorch's `DataLoader`, as the source of a plan."""
+"""Makes a plan from PyTorch's `DataLoader`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from unisono._src.input.plan import cursors, elements, loader_structures, nodes
 from unisono._src.input.sources import iterables
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 
 
 def to_node(loader: Any) -> nodes.Node | None:
-    """The plan of a `DataLoader`; None for anything else.
+    """Returns the plan of a `DataLoader`; None for anything else.
 
     Raises:
         TypeError: it is a PyTorch dataset, which has no batches.
@@ -42,69 +42,72 @@ def to_node(loader: Any) -> nodes.Node | None:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class TorchLoader(iterables.Repeatable):
-    """A `torch.utils.data.DataLoader`."""
+    """A source of the batches of a `torch.utils.data.DataLoader`."""
 
     def cursor(self) -> cursors.Cursor:
-        """From the beginning; shuffled anew if the loader shuffles."""
+        """Returns a cursor from the beginning; the loader may shuffle again."""
         check_processes(self.source)
         return _Replayed(self)
 
     @property
     def is_random(self) -> bool:
-        """Whether its order is another one in every program."""
+        """Whether the order is another one in every run."""
         return any(map(_is_random, _samplers(self.source)))
 
     def _is_exact(self) -> bool:
-        # PyTorch's own samplers count; those of a user, and iterables, may guess.
+        # PyTorch's own samplers know their length; a user's samplers and iterable
+        # datasets may guess.
         data = sys.modules["torch"].utils.data
         return not isinstance(self.source.dataset, data.IterableDataset) and all(
             type(sampler).__module__.startswith("torch.")
             for sampler in _samplers(self.source)
         )
 
-    def _converted(self, element: Any) -> Any:
-        found = elements.convert(loader_structures.collated(element))
+    def _convert(self, element: Any) -> Any:
+        found = elements.convert(loader_structures.from_collated(element))
         return elements.map_leaves(elements.owned, found)
 
 
 @final
 class _Replayed(cursors.Iterated):
-    """A loader that starts again to find a position, which needs a fixed order.
+    """The batches of a loader, which is read again to get to a position.
 
-    The order comes from generators, so the position tells how those were when the
-    pass began.
+    That needs the same order. It comes from random generators, so a position holds the
+    state that these had when the pass began.
     """
 
     def __init__(self, node: TorchLoader) -> None:
-        super().__init__(node._elements)
+        super().__init__(node.iterate)
         samplers = list(_samplers(node.source))
         owners = [node.source, *samplers]
         found: list[Any] = [getattr(owner, "generator", None) for owner in owners]
-        # The same one often belongs to the loader and to its sampler.
+        # The loader and its sampler often share a generator.
         unique = {id(g): g for g in found if hasattr(g, "get_state")}
         self._generators = list(unique.values())
         self._is_random = node.is_random
         self._begin: list[str] = []
         self._is_lost = False
 
-    def _now(self) -> list[str]:
+    def _get_generator_states(self) -> list[str]:
+        """Returns the states of the generators."""
         return [g.get_state().numpy().tobytes().hex() for g in self._generators]
 
     def read(self, count: int) -> list[Any]:
         if self._iterator is None:
-            self._begin = self._now()
-        self._tell(self._passed)
+            self._begin = self._get_generator_states()
+        self._warn_if_lost(self._passed)
         self._is_lost = False
         return super().read(count)
 
     def skip(self, count: int) -> int:
-        self._tell(self._passed + count)
+        self._warn_if_lost(self._passed + count)
         return super().skip(count)
 
-    def _tell(self, number: int) -> None:
+    def _warn_if_lost(self, number: int) -> None:
+        """Warns, once, if reading continues in an order that is lost."""
         if self._is_lost and number:
             self._is_lost = False
-            _LOG.warning(
+            _log.warning(
                 "Continuing at batch %d of a PyTorch DataLoader that shuffles without "
                 "a generator: its order is another one than before, so examples will "
                 "be repeated and missed. Give generator=torch.Generator() with a seed "
@@ -113,7 +116,7 @@ class _Replayed(cursors.Iterated):
             )
 
     def get_state(self) -> dict[str, Any]:
-        begin = self._now() if self._iterator is None else self._begin
+        begin = self._get_generator_states() if self._iterator is None else self._begin
         return {"begin": begin, **super().get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -122,19 +125,21 @@ class _Replayed(cursors.Iterated):
                 f"The position was saved from a PyTorch DataLoader with "
                 f"{len(state['begin'])} random generators, and this one has "
                 f"{len(self._generators)}. Make the loader as the program did that "
-                "saved it."
+                "saved the position."
             )
         for generator, begin in zip(self._generators, state["begin"], strict=True):
             was = np.frombuffer(bytes.fromhex(begin), np.uint8)
+            # A copy: PyTorch warns of arrays that it cannot write to.
             generator.set_state(sys.modules["torch"].from_numpy(was.copy()))
+        # The base class gets to the position by `read`, which must not warn on the way.
         self._is_lost = False
         super().set_state(state)
-        # Told when it is known how many more are passed over.
+        # The warning waits for the first read, which knows the number of the batch.
         self._is_lost = self._is_random
 
 
 def _samplers(loader: Any) -> Iterator[Any]:
-    """What decides on the order: a sampler may draw from another one."""
+    """Yields the samplers that decide the order; one may draw from another."""
     given = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
     seen: list[Any] = []
     while given:
@@ -147,16 +152,16 @@ def _samplers(loader: Any) -> Iterator[Any]:
 
 
 def _is_random(sampler: Any) -> bool:
-    """Whether it draws numbers that no one can draw again."""
+    """Whether a sampler draws numbers that cannot be drawn again."""
     data = sys.modules["torch"].utils.data
     kinds = (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)
     return isinstance(sampler, kinds) and sampler.generator is None
 
 
 def check_processes(loader: Any) -> None:
-    """Raise before a loader forks a process that runs JAX.
+    """Raises if a loader would fork processes while JAX is running.
 
-    JAX has threads. A forked child has none of them but every lock that they held,
+    JAX has threads. A forked child has none of them, but all the locks that they held,
     and waits for one for ever.
 
     Raises:
@@ -169,7 +174,7 @@ def check_processes(loader: Any) -> None:
     if not makers & {"torch", "torchdata"}:
         return
     context = getattr(loader, "multiprocessing_context", None)
-    # PyTorch has loaded it, and loading it costs time.
+    # PyTorch has loaded multiprocessing; importing it here would cost every program.
     context = context or sys.modules["multiprocessing"].get_context()
     method = context.get_start_method()
     if method == "fork":

@@ -1,1 +1,1 @@
-"""The tree of a dataset, and the protocol of reading from it."""
+"""The plan of a dataset, and the cursors that read from it."""

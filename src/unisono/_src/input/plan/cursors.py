@@ -1,4 +1,4 @@
-"""Positions in a stream that can be saved: what a dataset becomes when iterated."""
+"""Cursors: streams of elements whose position can be saved and set again."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, final
 
-# How many elements are read at once where nothing else says.
+# The number of elements to read at once where nothing else decides it.
 BLOCK = 256
 
 
 class Cursor(abc.ABC):
-    """A stream of elements, with a position that can be saved and set; abstract.
+    """A stream of elements whose position can be saved and set; abstract.
 
     The methods `get_state`, `set_state` and `close` are those of Grain's iterators.
     A state is plain data: dicts, lists, numbers, text, None.
@@ -21,10 +21,10 @@ class Cursor(abc.ABC):
 
     @abc.abstractmethod
     def read(self, count: int) -> Sequence[Any]:
-        """The next `count` elements; fewer only when the stream is over."""
+        """Returns the next `count` elements; fewer only at the end of the stream."""
 
     def skip(self, count: int) -> int:
-        """Pass over `count` elements; returns how many there were."""
+        """Skips up to `count` elements and returns how many it skipped."""
         passed = 0
         while passed < count:
             wanted = min(BLOCK, count - passed)
@@ -35,23 +35,23 @@ class Cursor(abc.ABC):
         return passed
 
     def units(self, found: Sequence[Any]) -> int:
-        """How far reading `found` moved the position, in what `skip` counts."""
+        """Returns how far reading `found` moved the position, as `skip` counts."""
         return len(found)
 
     @abc.abstractmethod
     def get_state(self) -> dict[str, Any]:
-        """The position, as plain data."""
+        """Returns the position as plain data."""
 
     @abc.abstractmethod
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a position that `get_state` gave."""
+        """Continues from a position that `get_state` returned."""
 
     def cancel(self) -> None:  # noqa: B027
-        """Wait for no one any more. Another thread may be reading."""
+        """Stops waiting for other workers; another thread may be reading meanwhile."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give back threads, processes and files; no reading afterwards."""
+        """Releases threads, processes and files; nothing can be read afterwards."""
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -60,7 +60,7 @@ class Cursor(abc.ABC):
         try:
             found = self.read(1)
         except StopIteration as e:
-            raise no_end("What is read") from e
+            raise no_end("The source") from e
         if not found:
             raise StopIteration
         return found[0]
@@ -68,32 +68,32 @@ class Cursor(abc.ABC):
 
 @final
 class Count(Cursor):
-    """The integers from 0 to `length`."""
+    """The integers from 0 up to `length`, without `length` itself."""
 
     def __init__(self, length: int) -> None:
         self.length = length
         self._next = 0
 
     def read(self, count: int) -> range:
-        """A range, so that a reader can see that it has no gaps."""
+        """Returns a range, so that a reader can see that it has no gaps."""
         start = self._next
         self._next = min(start + count, self.length)
         return range(start, self._next)
 
     def skip(self, count: int) -> int:
-        """Costs nothing."""
+        """Skips integers at no cost."""
         return len(self.read(count))
 
     def get_state(self) -> dict[str, Any]:
-        """The next integer."""
+        """Returns the next integer and the length."""
         return {"next": self._next, "of": self.length}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at an integer.
+        """Continues at the saved integer.
 
         Raises:
-            ValueError: there were more when the position was saved. Streams that read
-                from this one may hold integers that do not exist.
+            ValueError: the saved stream was longer. Streams that read from this one may
+                hold integers that do not exist here.
         """
         if state["of"] > self.length:
             raise ValueError(
@@ -103,50 +103,53 @@ class Count(Cursor):
         self._next = state["next"]
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: there is nothing to release."""
 
 
 class OfSource(Cursor, abc.ABC):
-    """A stream made from one other; abstract."""
+    """A stream that reads from one other stream; abstract."""
 
     def __init__(self, source: Cursor) -> None:
         self._source = source
 
     def cancel(self) -> None:
-        """Cancel the source."""
+        """Cancels the source."""
         self._source.cancel()
 
     def close(self) -> None:
-        """Close the source."""
+        """Closes the source."""
         self._source.close()
 
 
 class Derived(OfSource, abc.ABC):
-    """A stream whose position is that of its source, and a few values; abstract.
+    """A stream whose state is that of its source and a few values; abstract.
 
     Attributes:
-        kept: the names of these values, which are attributes with an underscore.
+        kept: the names of these values. Each is an attribute with a leading underscore.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
 
     def get_state(self) -> dict[str, Any]:
-        """The position in the source, and what is kept."""
+        """Returns the position in the source and the values named in `kept`."""
         own = {name: getattr(self, f"_{name}") for name in self.kept}
         return {**own, "source": self._source.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Set the position in the source, and what is kept."""
+        """Sets the position in the source and the values named in `kept`."""
         self._source.set_state(state["source"])
         for name in self.kept:
             setattr(self, f"_{name}", state[name])
 
 
 class Iterated(Cursor):
-    """Any Python iterator; its position is a count, and going back is not possible.
+    """The elements of any Python iterator.
+
+    The position is a count of elements. To go to a position, the stream starts a new
+    iterator and reads up to there.
 
     Args:
-        elements: gives an iterator over the elements, from the first on.
+        elements: returns a new iterator over the elements, from the first on.
     """
 
     def __init__(self, elements: Any) -> None:
@@ -155,11 +158,13 @@ class Iterated(Cursor):
         self._passed = self._failed = 0
 
     def read(self, count: int) -> list[Any]:
-        """The next elements."""
+        """Returns the next elements."""
         if self._iterator is None:
             self._iterator = iter(self._elements())
         found: list[Any] = []
         try:
+            # `extend` keeps the elements that came before an exception, so they are
+            # counted even though this call raises.
             found.extend(itertools.islice(self._iterator, count))
         except Exception:
             self._failed += 1
@@ -169,12 +174,16 @@ class Iterated(Cursor):
         return found
 
     def get_state(self) -> dict[str, Any]:
-        """How many elements were read, and how often there was an exception."""
+        """Returns how many elements were read, and how many reads raised."""
         failed = {"failed": self._failed} if self._failed else {}
         return {"passed": self._passed, **failed}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Start again and read up to the position."""
+        """Starts a new iterator and reads up to the position.
+
+        Raises:
+            ValueError: the iterator ends before the position.
+        """
         self.close()
         self._passed = self._failed = 0
         failed = state.get("failed", 0)
@@ -184,14 +193,16 @@ class Iterated(Cursor):
                 if not self.read(min(wanted, BLOCK)):
                     break
             except Exception:
-                # Only as often as the first time, and only those of elements.
+                # An element that raised before the position was saved raises again
+                # here. Anything beyond that is a new failure, or one that is not of
+                # an element: `read` counts only those.
                 if not met < self._failed <= failed:
                     raise
         if self._passed < state["passed"]:
-            raise _fewer(state["passed"], self._passed)
+            raise _too_few_error(state["passed"], self._passed)
 
     def close(self) -> None:
-        """Close the iterator, if it can be closed."""
+        """Closes the iterator, if it has a `close`."""
         iterator, self._iterator = self._iterator, None
         close = getattr(iterator, "close", None)
         if close is not None:
@@ -199,23 +210,25 @@ class Iterated(Cursor):
 
 
 def at(state: Any) -> dict[str, Any]:
-    """What a trail would say of a position that its source gave."""
+    """Returns the state of a `Trail` that is exactly at a position of its source."""
     return {"source": state, "pass": 0, "index": 0}
 
 
-# So many exceptions in a row are met when elements are read again.
-_FAILURES = 1000
+# Reading elements again gives up after this many exceptions in a row: a source that
+# raises for ever would otherwise be read for ever.
+_MOST_FAILURES = 1000
 
 
-def _fewer(wanted: int, found: int) -> ValueError:
+def _too_few_error(wanted: int, found: int) -> ValueError:
+    """Returns the error for a position behind the end of the data."""
     return ValueError(
         "The position was saved from a dataset with more elements than this one has: "
-        f"{wanted} were read, here are {found}."
+        f"{wanted} were read, here are {found}. Continue with the same data."
     )
 
 
 def no_end(who: str) -> RuntimeError:
-    """For a `StopIteration` that is no end of the data, but would be taken for it."""
+    """Returns the error for a user's `StopIteration`, which must not end the data."""
     return RuntimeError(
         f"{who} raised StopIteration, as `next` does on an iterator without more "
         "elements. It does not end a dataset."
@@ -223,8 +236,8 @@ def no_end(who: str) -> RuntimeError:
 
 
 @final
-class _Untold:
-    """Stands for a position that a source could not tell."""
+class _UnknownPosition:
+    """Takes the place of a position when the source raised instead of telling it."""
 
     def __init__(self, exception: Exception) -> None:
         self.exception = exception
@@ -234,13 +247,13 @@ class _Untold:
 class Trail:
     """Remembers positions of a source, to tell where any recent element began.
 
-    Some streams read ahead of what they give out: a shuffle buffer, a thread. Their
-    state is a position of the source a little further back, and how many elements to
-    pass over from there.
+    Some streams read ahead of what they return: a shuffle buffer, a thread. Their
+    state is an earlier position of the source, and how many elements to skip from
+    there.
 
     Args:
-        source: what is read.
-        every: a position is remembered at this distance; can be changed.
+        source: the stream to read.
+        every: remember a position after this many elements; can be changed later.
     """
 
     def __init__(self, source: Cursor, every: int) -> None:
@@ -250,52 +263,58 @@ class Trail:
         self.read_so_far = 0
 
     def read(self, count: int) -> Sequence[Any]:
-        """Read from the source."""
+        """Reads from the source, and remembers its position now and then."""
         if not self._marks or self.read_so_far - self._marks[-1][0] >= self.every:
             self._mark()
         try:
             found = self._source.read(count)
         except BaseException as e:
-            # It may have passed over something that was not counted.
+            # The source may have moved past elements that were never counted, so
+            # counting from an earlier mark would be wrong from here on.
             self._mark()
             if isinstance(e, StopIteration):
-                raise no_end("What is read") from e
+                raise no_end("The source") from e
             raise
         self.read_so_far += self._source.units(found)
         return found
 
     def _mark(self) -> None:
+        """Remembers the present position of the source."""
         try:
             state: Any = self._source.get_state()
         except Exception as e:
-            # Reading is possible all the same.
-            state = _Untold(e)
+            # The elements can be read all the same. The error comes up only if this
+            # position is asked for.
+            state = _UnknownPosition(e)
         self._marks.append((self.read_so_far, state))
 
     @property
     def has_marks(self) -> bool:
-        """Whether some position is remembered."""
+        """Whether any position is remembered."""
         return bool(self._marks)
 
     def skip(self, count: int) -> int:
-        """Pass over elements of the source; returns how many there were."""
+        """Skips elements of the source and returns how many it skipped."""
         passed = self._source.skip(count)
         self.read_so_far += passed
         return passed
 
     def forget_failure(self) -> Any:
-        """Take back the position behind an exception, until someone has seen that."""
+        """Takes back the position behind an exception, and returns it.
+
+        It stays out until the exception has reached the reader; see `remember`.
+        """
         return self._marks.pop()
 
     def remember(self, mark: Any) -> None:
-        """Put back what `forget_failure` took."""
+        """Puts back the position that `forget_failure` returned."""
         self._marks.append(mark)
 
     def read_again(self, end: int) -> Iterator[tuple[int, Any]]:
-        """The elements up to number `end`, which were read before, with their numbers.
+        """Yields the elements up to number `end` once more, with their numbers.
 
         Raises:
-            ValueError: there are fewer.
+            ValueError: the source has fewer elements than the first time.
         """
         failed = 0
         while self.read_so_far < end:
@@ -303,88 +322,106 @@ class Trail:
             try:
                 found = self.read(1)
             except Exception:
-                # It did so the first time, and was not counted.
+                # It raised the first time as well, and was not counted.
                 failed += 1
-                if failed > _FAILURES:
+                if failed > _MOST_FAILURES:
                     raise
                 continue
             if not len(found):
-                raise _fewer(end, number)
+                raise _too_few_error(end, number)
             failed = 0
             yield number, found[0]
 
     def before(self, index: int) -> dict[str, Any]:
-        """The position before the element that was read as number `index`."""
+        """Returns the position before the element that was read as number `index`.
+
+        Raises:
+            RuntimeError: that position is forgotten, or the source could not tell it.
+        """
         if index == self.read_so_far:
             return {"source": self._source.get_state(), "pass": 0, "index": index}
         return self.remembered(index)
 
     def remembered(self, index: int) -> dict[str, Any]:
-        """As `before`, without a look at the source, which another thread may read."""
+        """Returns what `before` returns, without asking the source.
+
+        Another thread may be reading the source.
+        """
+        # The copy keeps the list whole while another thread adds marks.
         marks = [m for m in list(self._marks) if m[0] <= index]
         if not marks:
-            raise RuntimeError("This position is too far back to be told any more.")
+            raise RuntimeError("This position is too far back: it has been forgotten.")
         start, state = marks[-1]
-        if isinstance(state, _Untold):
+        if isinstance(state, _UnknownPosition):
             raise RuntimeError(
-                "The position cannot be told: what is read does not tell its own."
+                "The position cannot be told, because the source did not tell its own."
             ) from state.exception
         return {"source": state, "pass": index - start, "index": index}
 
     def forget_before(self, index: int) -> None:
-        """Elements before `index` will not be asked for any more."""
+        """Forgets the positions that only elements before `index` need."""
+        # The last mark at or before `index` stays: it is what `index` counts from.
         while len(self._marks) > 1 and self._marks[1][0] <= index:
             self._marks.popleft()
 
     def return_to(self, state: dict[str, Any]) -> None:
-        """Continue at a position that `before` gave."""
+        """Continues at a position that `before` returned.
+
+        Raises:
+            ValueError: the source ends before that position.
+        """
         self._marks.clear()
         self._source.set_state(state["source"])
         self.read_so_far = state["index"] - state["pass"]
         passed = self._source.skip(state["pass"])
         if passed < state["pass"]:
-            raise _fewer(state["index"], self.read_so_far + passed)
+            raise _too_few_error(state["index"], self.read_so_far + passed)
         self.read_so_far += passed
         self._mark()
 
 
-# A position is remembered every so many elements, in case a function raises.
-_CALLS = 4096
+# `Called` remembers a position after this many elements, in case a function raises.
+_CALLS_PER_MARK = 4096
 
 
 class Called(Cursor, abc.ABC):
-    """Calls a user's function with elements of a source; abstract.
+    """A stream that calls a user's function with elements of a source; abstract.
 
-    Elements are read in blocks. When the function raises, those of the block that it
-    did not see are kept for the next read, so that only what raised is missing.
+    Elements are read in blocks. When the function raises, the elements of the block
+    that it has not seen are kept for the next read, so that only the one that raised
+    is lost.
 
     Attributes:
-        sees_all: whether the function must see also what is passed over.
+        sees_all: whether the function must also see the elements that are skipped.
     """
 
     sees_all: ClassVar[bool] = False
 
     def __init__(self, source: Cursor) -> None:
         self._source = source
-        self._trail = Trail(source, _CALLS)
+        self._trail = Trail(source, _CALLS_PER_MARK)
         self._unseen: Sequence[Any] = ()
 
     def _block(self, count: int) -> Iterator[Any]:
-        """Up to `count` elements. Give what is left of it to `_keep` if one raises."""
+        """Returns up to `count` elements.
+
+        If the function raises for one of them, pass the rest to `_keep`.
+        """
         unseen = self._unseen
         if not unseen:
             self._trail.forget_before(self._trail.read_so_far)
             return iter(self._trail.read(count))
         more = self._trail.read(count - len(unseen)) if len(unseen) < count else ()
+        # Only after the read: if that raises, the unseen elements must stay.
         self._unseen = unseen[count:]
         return itertools.chain(unseen[:count], more)
 
     def _keep(self, left: Iterator[Any]) -> None:
-        """Elements that were not seen."""
+        """Keeps the elements that the function has not seen for the next read."""
         self._unseen = [*left, *self._unseen]
 
     def skip(self, count: int) -> int:
-        """Without a call, unless the function must see all."""
+        """Skips without a call, unless the function must see every element."""
         if self.sees_all:
             return super().skip(count)
         passed = min(count, len(self._unseen))
@@ -392,17 +429,17 @@ class Called(Cursor, abc.ABC):
         return passed + self._trail.skip(count - passed) if passed < count else passed
 
     def get_state(self) -> dict[str, Any]:
-        """The position in the source."""
+        """Returns the position of the next element that the function has not seen."""
         if not self._unseen:
             return {"source": self._source.get_state()}
         first = self._trail.read_so_far - len(self._unseen)
         return {"trail": self._trail.before(first)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Set the position in the source."""
+        """Sets the position in the source."""
         self._unseen = ()
         self._trail.return_to(state.get("trail") or at(state["source"]))
 
     def close(self) -> None:
-        """Close the source."""
+        """Closes the source."""
         self._source.close()

@@ -1,9 +1,9 @@
 """Elements of a dataset: nested structures of host arrays.
 
 Tuples, named tuples and mappings are structure; a list is an array, as in tf.data. A
-None in a structure stays None.
-Arrays are NumPy's, with TensorFlow's element types: a Python integer is int32, a
-Python float is float32, and text is `bytes`, or an array of `bytes` objects.
+None in a structure stays None. The leaves are NumPy arrays with TensorFlow's element
+types: a Python integer is int32, a Python float is float32, and text is `bytes`, or an
+array of `bytes` objects.
 """
 
 from __future__ import annotations
@@ -19,23 +19,28 @@ from unisono._src.foundation import errors, nest
 
 _INT32 = np.iinfo(np.int32)
 _TEXT = np.dtype(object)
+# NumPy's letters for bool, signed, unsigned, float and complex.
+_NUMBER_KINDS = "biufc"
 
 
 @final
 class HostArray(np.ndarray):
-    """What iterating over a dataset gives: a NumPy array with TensorFlow's `numpy`.
+    """An element's array as the user gets it: NumPy's, with TensorFlow's `numpy`.
 
     >>> present(np.arange(3)).numpy().tolist()
     [0, 1, 2]
     """
 
     def numpy(self) -> Any:
-        """The plain NumPy value; a scalar for shape ()."""
+        """Returns the plain NumPy array, or a scalar for shape ()."""
         return plain(self)
 
 
 def as_array(x: Any) -> np.ndarray:
-    """A part of an element as an array; NumPy would cut text at zero bytes."""
+    """Returns a leaf of an element as an array.
+
+    `bytes` become an array of one object, because NumPy would cut them at zero bytes.
+    """
     if isinstance(x, bytes):
         array = np.empty((), object)
         array[()] = x
@@ -44,26 +49,27 @@ def as_array(x: Any) -> np.ndarray:
 
 
 def plain(x: Any) -> Any:
-    """A NumPy array, or a NumPy scalar or `bytes` for shape ()."""
+    """Returns a NumPy array, or a NumPy scalar or `bytes` for shape ()."""
     array = as_array(x)
     return array[()] if array.ndim == 0 else array
 
 
 def is_dataset(x: object) -> bool:
-    """Whether a part of an element is itself a dataset, as of `window`."""
+    """Whether a leaf of an element is itself a dataset, as `window` makes them."""
     return hasattr(type(x), "_unisono_dataset")
 
 
 def is_structure(x: object) -> bool:
-    """Whether `x` has components; a list is one array."""
+    """Whether `x` has components. A list has none: it is one array."""
     kind = type(x)
     if kind is np.ndarray:
         return False
+    # The exact types first: `isinstance` of an abstract class such as Mapping is slow.
     return kind is tuple or kind is dict or isinstance(x, (tuple, Mapping))
 
 
 def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:
-    """Apply `fn` to every array of an element.
+    """Applies `fn` to every leaf of an element, and returns the same structure.
 
     >>> map_leaves(lambda x: x + 1, {"a": 1, "b": (2, 3)})
     {'a': 2, 'b': (3, 4)}
@@ -75,7 +81,7 @@ def map_leaves(fn: Callable[[Any], Any], element: Any) -> Any:
 
 
 def leaves(element: Any) -> Iterator[Any]:
-    """Every array of an element, depth first."""
+    """Yields every leaf of an element, depth first."""
     if is_structure(element):
         for child in nest.children(element):
             yield from leaves(child)
@@ -84,7 +90,7 @@ def leaves(element: Any) -> Iterator[Any]:
 
 
 def paths(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every array of an element with its place in the structure.
+    """Yields every leaf of an element after its path in the structure.
 
     >>> list(paths({"a": 1, "b": (2, 3)}))
     [("['a']", 1), ("['b'][0]", 2), ("['b'][1]", 3)]
@@ -100,19 +106,25 @@ def paths(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def present(element: Any) -> Any:
-    """An element as the user sees it."""
+    """Returns an element as the user sees it: its arrays have `numpy`."""
+    # The most frequent case is answered first: this runs for every element.
     if type(element) is np.ndarray:
         return element.view(HostArray)
-    return map_leaves(_presented, element)
+    return map_leaves(_present_leaf, element)
 
 
-def _presented(x: Any) -> Any:
+def _present_leaf(x: Any) -> Any:
+    """Returns one leaf as the user sees it."""
     return x if is_dataset(x) else as_array(x).view(HostArray)
 
 
 def convert(element: Any) -> Any:
-    """Any structure as an element; see the module for the types."""
-    if type(element) is np.ndarray and element.dtype.kind in "biufc":
+    """Returns any structure as an element; the module lists the types.
+
+    Raises:
+        TypeError: it is None, or holds something that is no array.
+    """
+    if type(element) is np.ndarray and element.dtype.kind in _NUMBER_KINDS:
         return element
     if element is None:
         raise TypeError(
@@ -123,44 +135,51 @@ def convert(element: Any) -> Any:
 
 
 def to_array(x: Any) -> Any:
-    """One array, with TensorFlow's element type.
+    """Returns one leaf as an array with TensorFlow's element type, or as `bytes`.
+
+    Raises:
+        TypeError: it is None, or an object that is neither a number nor text.
+        ValueError: it is a list whose parts differ in shape.
 
     >>> [str(to_array(v).dtype) for v in (1, 2.0, True, np.float64(3), [4, 5])]
     ['int32', 'float32', 'bool', 'float64', 'int32']
     """
     if isinstance(x, (np.ndarray, np.generic)):
-        return x if x.dtype.kind in "biufc" else _encoded(np.asarray(x))
+        return x if x.dtype.kind in _NUMBER_KINDS else _encode_text(np.asarray(x))
     if isinstance(x, (str, bytes)):
         return x.encode() if isinstance(x, str) else bytes(x)
     if isinstance(x, (bool, int, float, complex)):
         return np.asarray(x, _type_of_python(np.asarray(x)))
     if isinstance(x, (list, tuple)):
-        return _from_sequence(x)
+        return _convert_sequence(x)
     if x is None:
         raise TypeError("Expected an array as a part of an element, received None.")
     if is_dataset(x):
         return x
     array = np.asarray(x)
-    return array if array.dtype.kind in "biufc" else _other(array, x)
+    return array if array.dtype.kind in _NUMBER_KINDS else _convert_other(array, x)
 
 
-def _other(array: np.ndarray, given: Any) -> Any:
-    if array.dtype.kind == "V":  # bfloat16 and its like
+def _convert_other(array: np.ndarray, given: Any) -> Any:
+    """Returns an array that is neither of numbers nor of NumPy text."""
+    if array.dtype.kind == "V":  # NumPy sees bfloat16 and its like as raw bytes.
         return array
     if array.dtype.kind == "O" and array.ndim == 0:
         raise TypeError(
             f"Cannot convert {type(given).__name__} to an array: {given!r}. Elements "
             "consist of numbers, text, arrays of them, tuples and dicts."
         )
-    return _encoded(array)
+    return _encode_text(array)
 
 
-def _from_sequence(x: Sequence[Any]) -> Any:
+def _convert_sequence(x: Sequence[Any]) -> Any:
+    """Returns a list as one array with TensorFlow's type."""
     first: Any = x
+    # A list that holds itself must not loop for ever.
     while isinstance(first, (list, tuple)) and len(first) and first[0] is not first:
         first = first[0]
     if isinstance(first, (str, bytes)):
-        return _encoded(np.array(x, _TEXT))
+        return _encode_text(np.array(x, _TEXT))
     try:
         array = np.array([to_array(v) for v in x] if _has_arrays(x) else x)
     except ValueError as e:
@@ -169,31 +188,35 @@ def _from_sequence(x: Sequence[Any]) -> Any:
             "tuple for an element of several arrays."
         ) from e
     if array.dtype.kind == "O":
-        return _encoded(array)
+        return _encode_text(array)
     return array.astype(_type_of_list(x, first, array), copy=False)
 
 
 def _type_of_list(x: Sequence[Any], first: Any, array: np.ndarray) -> Any:
-    """TensorFlow's type of a list, by that of its first number or array.
+    """Returns TensorFlow's type of a list, which its first number or array decides.
 
     Args:
         x: the list.
         first: its first number or array.
-        array: the list in the type that NumPy takes.
+        array: the list in the type that NumPy chooses.
     """
     told = getattr(first, "dtype", None)
+    # The list holds Python numbers only: int32 or float32, as in TensorFlow.
     if told is None:
         return _type_of_python(array)
     if array.dtype.kind != "f" or all(getattr(v, "dtype", None) == told for v in x):
         return array.dtype
+    # NumPy widens a list of mixed types to float64, TensorFlow does not.
     return told if told.kind == "f" else np.float32
 
 
 def _has_arrays(x: Sequence[Any]) -> bool:
+    """Whether a list holds arrays; a NumPy scalar does not count as one."""
     return any(hasattr(v, "__array__") and not isinstance(v, np.generic) for v in x)
 
 
 def _type_of_python(array: np.ndarray) -> Any:
+    """Returns TensorFlow's type for Python numbers that NumPy has made an array of."""
     if array.dtype.kind == "f":
         return np.float32
     if array.dtype.kind in "iu" and array.size:
@@ -202,14 +225,15 @@ def _type_of_python(array: np.ndarray) -> Any:
     return array.dtype
 
 
-def _encoded(array: np.ndarray) -> Any:
-    """Text as `bytes` objects."""
+def _encode_text(array: np.ndarray) -> Any:
+    """Returns an array whose text is `bytes` objects."""
     if array.ndim == 0 and isinstance(array.item(), (str, bytes)):
         return to_array(array.item())
     if array.dtype.kind in "US":
         array = array.astype(_TEXT)
     if array.dtype.kind != "O":
         return array
+    # Filled one by one: NumPy's own text types would cut text at zero bytes.
     out = np.empty(array.shape, _TEXT)
     for index in np.ndindex(array.shape):
         value = array[index]
@@ -223,18 +247,19 @@ def _encoded(array: np.ndarray) -> Any:
 
 
 def spec_of(element: Any) -> Any:
-    """The exact shape and type of every array."""
+    """Returns the exact shape and type of every array of an element."""
     return map_leaves(_spec_of, element)
 
 
 def _spec_of(x: Any) -> specs.TypeSpec:
+    """Returns the spec of one leaf."""
     if is_dataset(x):
         return specs.DatasetSpec(x.element_spec)
     return specs.TensorSpec(np.shape(x), as_array(x).dtype)
 
 
 def check_same_structure(first: Any, other: Any, what: str) -> None:
-    """Raise `TypeError` unless two elements have the same components."""
+    """Raises `TypeError` unless two elements have the same components."""
     here = [path for path, _ in paths(first)]
     there = [path for path, _ in paths(other)]
     if here != there:
@@ -246,7 +271,7 @@ def check_same_structure(first: Any, other: Any, what: str) -> None:
 
 
 def check_same_types(first: Any, other: Any, what: str) -> None:
-    """Raise `TypeError` unless two elements have the same components and types."""
+    """Raises `TypeError` unless two elements have the same components and types."""
     check_same_structure(first, other, what)
     for (path, a), b in zip(paths(first), leaves(other), strict=True):
         if as_array(a).dtype != as_array(b).dtype:
@@ -258,12 +283,13 @@ def check_same_types(first: Any, other: Any, what: str) -> None:
 
 
 def _columns(elements: Sequence[Any]) -> Any:
-    """One element whose leaves are lists: the column of each component."""
+    """Returns one element whose leaves are lists: one column per component."""
     first = elements[0]
     if first is None:
         return None
     if not is_structure(first):
         return list(elements)
+    # The cheap comparison decides; `check_same_structure` then raises with the names.
     if isinstance(first, Mapping):
         for e in elements:
             if not isinstance(e, Mapping) or e.keys() != first.keys():
@@ -278,7 +304,11 @@ def _columns(elements: Sequence[Any]) -> Any:
 
 
 def stack(elements: Sequence[Any], blank: Callable[..., np.ndarray] = np.empty) -> Any:
-    """Elements as one batch, in arrays that `blank` makes of a shape and type.
+    """Returns elements as one batch.
+
+    Args:
+        elements: what to stack; not empty.
+        blank: makes an array of a shape and type, to be filled.
 
     Raises:
         InvalidArgumentError: the shapes or types of a component differ.
@@ -288,14 +318,16 @@ def stack(elements: Sequence[Any], blank: Callable[..., np.ndarray] = np.empty) 
 
 
 def _stack_column(column: list[Any], blank: Callable[..., np.ndarray]) -> np.ndarray:
+    """Returns the arrays of one component as one array."""
     if is_dataset(column[0]):
         raise TypeError(
             "Elements that are datasets cannot be batched. Batch what they hold: "
             "flat_map(lambda window: window.batch(size))."
         )
     first = as_array(column[0])
-    if first.ndim == 0 and first.dtype.kind in "biufc":
-        # Much faster than `np.stack` on scalars.
+    if first.ndim == 0 and first.dtype.kind in _NUMBER_KINDS:
+        # Much faster on scalars than filling row by row. NumPy may choose a wider
+        # type for a mixed column; the check below then names the types.
         with contextlib.suppress(ValueError):
             array = np.array(column)
             if array.ndim == 1 and array.dtype == first.dtype:
@@ -308,7 +340,8 @@ def _stack_column(column: list[Any], blank: Callable[..., np.ndarray]) -> np.nda
 
 
 def _check_column(column: list[Any]) -> None:
-    """Raise unless arrays can be stacked without changing any."""
+    """Raises unless the arrays can be stacked without changing any."""
+    # One look per type, not per element: a batch is large and of few types.
     if any(issubclass(kind, (tuple, Mapping)) for kind in set(map(type, column))):
         for x in column:
             check_same_structure(column[0], x, "The elements of a batch")
@@ -328,7 +361,7 @@ def _check_column(column: list[Any]) -> None:
 
 
 def frozen(x: Any) -> Any:
-    """An array through which its memory cannot be changed."""
+    """Returns a read-only view of an array."""
     if not isinstance(x, np.ndarray):
         return x
     view = x.view()
@@ -337,17 +370,18 @@ def frozen(x: Any) -> Any:
 
 
 def owned(x: Any) -> Any:
-    """An array in memory that whoever gave it will not use again."""
+    """Returns a copy of an array, so that changes to the original do not show."""
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
 def length(batch: Any) -> int:
-    """The common size of the first axis of every array.
+    """Returns the size of the first axis, which all arrays of a batch share.
 
     Raises:
         ValueError: an array has no axis, or there is no array.
         InvalidArgumentError: the sizes differ.
     """
+    # Nearly all batches pass here; the rest of the function finds what is wrong.
     try:
         found: set[int] = {x.shape[0] for x in leaves(batch)}
     except (AttributeError, IndexError):
@@ -370,17 +404,17 @@ def length(batch: Any) -> int:
             f"({told}). Every component needs one row per example."
         )
     if not sizes:
-        raise ValueError(f"A batch has no arrays: {batch!r}.")
+        raise ValueError(f"A batch has no arrays: {batch!r}. It needs at least one.")
     return next(iter(sizes))
 
 
 def rows(batch: Any, start: int, stop: int) -> Any:
-    """A range of rows of a batch."""
+    """Returns the rows from `start` to `stop` of every array of a batch."""
     return map_leaves(lambda x: x[start:stop], batch)
 
 
 def concatenate(batches: Sequence[Any]) -> Any:
-    """Batches joined along the first axis."""
+    """Returns batches joined along the first axis."""
     if len(batches) == 1:
         return batches[0]
     return map_leaves(np.concatenate, _columns(batches))

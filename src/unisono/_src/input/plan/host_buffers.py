@@ -1,4 +1,4 @@
-"""Memory for batches: where CPU devices can read it in place, and used again."""
+"""Memory for batches that CPU devices can read in place, and that is used again."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from typing import Any, final
 
 import numpy as np
 
-# CPU devices read an array where it is if it begins at such an address, and copy it
-# otherwise.
+# JAX's CPU devices read an array in place if its address is a multiple of this, and
+# copy it otherwise.
 _ALIGNMENT = 64
-# Arrays that are smaller are NumPy's business.
+# Arrays of fewer bytes come from NumPy: for them, reuse costs more than it saves.
 SMALL = 1 << 14
-# When more than this is held, memory that no one uses is given back.
-_HELD = 1 << 28
-# So many arrays are watched; who keeps more than that has the others for good.
-_WATCHED = 64
+# Above this many bytes in total, unused memory goes back to the operating system.
+_MOST_BYTES = 1 << 28
+# At most this many arrays are watched. Beyond it the oldest are forgotten: their memory
+# is freed by Python, and not used again.
+_MOST_WATCHED = 64
 
 
 @final
 class _Block(np.ndarray):
-    """The memory of one array; an array over it tells by its `base` that it is ours."""
+    """The memory of one array.
+
+    It is a class of its own so that the `base` of an array tells where its memory comes
+    from, and so that the `base` of a view is the array: NumPy would skip the array if
+    both were of one type.
+    """
 
     offset: int
 
 
 @final
 class Buffers:
-    """Gives out memory for arrays, and takes it back when no one has the array.
+    """Gives out memory for arrays, and reuses it once the array is gone.
 
     Memory that is fresh from the operating system costs more to touch for the first
     time than a batch costs to copy.
@@ -45,42 +51,44 @@ class Buffers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Memory, and whether the array over it is still there. No callback tells that:
-        # an interrupt that meets one would be swallowed.
+        # Pairs of a weak reference to an array and its memory. The reference is polled,
+        # not given a callback: Python swallows a KeyboardInterrupt inside a callback.
         self._blocks: list[tuple[Any, _Block]] = []
 
     def blank(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """An array to be filled."""
+        """Returns an array to be filled; its contents are arbitrary."""
         kind = np.dtype(dtype)
         size = kind.itemsize * math.prod(shape)
         if size < SMALL or kind.hasobject:
             return np.empty(shape, kind)
         with self._lock:
-            block = self._block(size + _ALIGNMENT)
+            block = self._take_block(size + _ALIGNMENT)
             array: np.ndarray = np.ndarray(tuple(shape), kind, block, block.offset)
-            # Every view of it holds the array, and so do JAX's arrays that read it.
+            # Views of the array, and JAX arrays that read it in place, keep the array
+            # alive. So a dead reference means that no one reads the memory.
             self._blocks.append((weakref.ref(array), block))
         return array
 
     def copy(self, array: np.ndarray, dtype: Any = None) -> np.ndarray:
-        """A copy, of another type if one is given."""
+        """Returns a copy of an array, in another type if one is given."""
         made = self.blank(array.shape, array.dtype if dtype is None else dtype)
         np.copyto(made, array, casting="unsafe")
         return made
 
-    def _block(self, size: int) -> _Block:
+    def _take_block(self, size: int) -> _Block:
+        """Returns memory of `size` bytes that no array uses; needs the lock."""
         for place, (array, block) in enumerate(self._blocks):
             if block.nbytes == size and array() is None:
                 del self._blocks[place]
                 return block
-        if size + sum(block.nbytes for _, block in self._blocks) > _HELD:
+        if size + sum(block.nbytes for _, block in self._blocks) > _MOST_BYTES:
             self._blocks = [pair for pair in self._blocks if pair[0]() is not None]
-        del self._blocks[: max(0, len(self._blocks) - _WATCHED + 1)]
+        del self._blocks[: max(0, len(self._blocks) - _MOST_WATCHED + 1)]
         block = _Block(size, np.uint8)
         block.offset = -block.ctypes.data % _ALIGNMENT
         return block
 
 
 def is_own(array: np.ndarray) -> bool:
-    """Whether no one else can have the memory of a fresh array."""
+    """Whether no one else can hold the memory of an array that was just made."""
     return array.base is None or type(array.base) is _Block

@@ -1,8 +1,8 @@
-"""What loaders mean by lists, tuples, mappings and tensors.
+"""The structures that loaders return, as elements of a dataset.
 
 A list of numbers or of text is one array, however deep; a list that holds an array,
-or both numbers and text, means several components. PyTorch joins the texts of a batch
-in a tuple, so in its batches a tuple of plain values is one component as well.
+or both numbers and text, means several components. PyTorch collates the texts of a
+batch into a tuple, so in its batches a tuple of plain values is one component as well.
 """
 
 from __future__ import annotations
@@ -19,60 +19,63 @@ _NUMBERS = (bool, int, float, complex, np.number, np.bool_)
 _TEXT = (str, bytes)
 
 
-def structured(element: Any) -> Any:
-    """An element whose tuples and dicts are components, and whose lists are arrays.
+def to_structure(element: Any) -> Any:
+    """Returns an element whose tuples and dicts are components, and lists arrays.
 
-    >>> structured([[1, 2], [3, 4]]), structured([np.int8([1, 2]), [3, 4]])
+    >>> to_structure([[1, 2], [3, 4]]), to_structure([np.int8([1, 2]), [3, 4]])
     ([[1, 2], [3, 4]], (array([1, 2], dtype=int8), [3, 4]))
     """
-    if isinstance(element, list) and _kind(element) == "parts":
-        return tuple(map(structured, element))
+    if isinstance(element, list) and _content_kind(element) == "parts":
+        return tuple(map(to_structure, element))
     if isinstance(element, Mapping):
-        return {k: structured(v) for k, v in element.items()}
+        return {k: to_structure(v) for k, v in element.items()}
     if isinstance(element, tuple):
-        return nest.rebuild(element, [structured(v) for v in element])
-    return tensor(element)
+        return nest.rebuild(element, [to_structure(v) for v in element])
+    return convert_tensor(element)
 
 
-def collated(batch: Any) -> Any:
-    """A batch of PyTorch's, as `structured` would have it.
+def from_collated(batch: Any) -> Any:
+    """Returns a batch that PyTorch collated, in the form that `to_structure` returns.
 
-    >>> collated([("a", "b"), ("c", "d")])
+    >>> from_collated([("a", "b"), ("c", "d")])
     (['a', 'b'], ['c', 'd'])
     """
     if isinstance(batch, tuple):
-        return nest.rebuild(batch, [_component(v) for v in batch])
+        return nest.rebuild(batch, [_convert_component(v) for v in batch])
     if isinstance(batch, Mapping):
-        return {k: _component(v) for k, v in batch.items()}
+        return {k: _convert_component(v) for k, v in batch.items()}
     if isinstance(batch, list) and (
-        _kind(batch) == "parts" or any(isinstance(v, tuple) for v in batch)
+        _content_kind(batch) == "parts" or any(isinstance(v, tuple) for v in batch)
     ):
-        return tuple(map(_component, batch))
-    return tensor(batch)
+        return tuple(map(_convert_component, batch))
+    return convert_tensor(batch)
 
 
-def _component(part: Any) -> Any:
-    if type(part) is tuple and _kind(part) in ("numbers", "text"):
+def _convert_component(part: Any) -> Any:
+    if type(part) is tuple and _content_kind(part) in ("numbers", "text"):
         return list(part)
-    return collated(part)
+    return from_collated(part)
 
 
-def _kind(x: Any) -> str:
-    """What a list consists of: "numbers", "text" or "parts"; "" if that is open."""
+def _content_kind(x: Any) -> str:
+    """Returns the contents of a list: "numbers", "text", "parts", or "" if unclear."""
     if isinstance(x, _TEXT):
         return "text"
     if isinstance(x, _NUMBERS):
         return "numbers"
     if isinstance(x, (list, tuple)):
         of_each_type = {type(v): v for v in x}
+        # In a flat list, one value of each type tells as much as all of them.
         is_deep = any(issubclass(kind, (list, tuple)) for kind in of_each_type)
-        kinds = {_kind(v) for v in (x if is_deep else of_each_type.values())} - {""}
+        kinds = {
+            _content_kind(v) for v in (x if is_deep else of_each_type.values())
+        } - {""}
         return "parts" if len(kinds) > 1 else "".join(kinds)
     return "parts" if hasattr(x, "__array__") or isinstance(x, Mapping) else ""
 
 
-def tensor(x: Any) -> Any:
-    """An array, if `x` is a tensor of PyTorch's that NumPy would refuse."""
+def convert_tensor(x: Any) -> Any:
+    """Returns `x`, as an array if it is a PyTorch tensor that NumPy would refuse."""
     torch: Any = sys.modules.get("torch")
     kind: Any = getattr(torch, "Tensor", None)
     if kind is None or not isinstance(x, kind):
@@ -81,6 +84,7 @@ def tensor(x: Any) -> Any:
     name = str(x.dtype).removeprefix("torch.")
     if name != "bfloat16" and not name.startswith("float8"):
         return x
-    # NumPy knows these types only from JAX, and PyTorch gives it only their bytes.
+    # PyTorch cannot hand these types to NumPy, which knows them only from JAX. So the
+    # bytes go over as integers, and get their type there.
     raw = x.contiguous().view(torch.int16 if x.element_size() == 2 else torch.uint8)
     return raw.numpy().view(np.dtype(name))

@@ -1,8 +1,8 @@
-"""The plan of a dataset: what it reads and what is done to it, before anything runs.
+"""The plan of a dataset: what it reads, and what it does to the elements.
 
-A dataset is a tree of nodes. Because the plan is known before it runs, a batch of rows
-of an array is taken with one indexing operation, and sharding can see the files, the
-batches and what stands between them.
+A plan is a tree of nodes. Because it is known before it runs, a batch of rows of an
+array is taken with one indexing operation, and sharding can see the files, the batches
+and what stands between them.
 """
 
 from __future__ import annotations
@@ -17,35 +17,41 @@ import numpy as np
 
 from unisono._src.input.plan import cursors, elements
 
-# Makes an array of a shape and type, to be filled.
+# A function that makes an array of a shape and type, to be filled.
 Blank = Callable[[Sequence[int], Any], np.ndarray]
+# TensorFlow's values, which a user sees as `dataset.cardinality()`.
 INFINITE = -1
 UNKNOWN = -2
 
 
 class Rows(Protocol):
-    """Elements that can be had in any order, many at a time."""
+    """Elements that can be read in any order, many at a time."""
 
     @abc.abstractmethod
     def at(self, index: int) -> Any:
-        """One element."""
+        """Returns one element."""
 
     @abc.abstractmethod
     def take(self, indices: np.ndarray, blank: Blank) -> Any:
-        """A batch of the elements at `indices`, in new memory or that of `blank`."""
+        """Returns the elements at `indices` as a batch.
+
+        The memory is new, or comes from `blank`.
+        """
 
     @abc.abstractmethod
     def slice(self, start: int, stop: int) -> Any:
-        """A batch of neighbours; may share memory with the source."""
+        """Returns consecutive elements as a batch; may share memory with the source."""
 
 
+# Without `eq`, nodes are equal only if they are the same, and can be dict keys although
+# their fields, such as arrays, cannot.
 @dataclasses.dataclass(frozen=True, eq=False)
 class Node(abc.ABC):
     """A step of a plan; abstract.
 
     Attributes:
-        keeps_spec: whether an element of the parent is like one of this node, so that
-            one may be taken from there.
+        keeps_spec: whether the elements of the parent look like those of this node, so
+            that a sample may be taken from the parent.
         samples_spec: whether the spec is found by looking at one element, which costs
             a call or a read, and says nothing about the sizes of the others.
         makes_new: whether the arrays of an element are new and belong to no one else;
@@ -58,7 +64,7 @@ class Node(abc.ABC):
 
     @functools.cached_property
     def parents(self) -> tuple[Node, ...]:
-        """The nodes that this one reads, in the order of its fields."""
+        """Returns the nodes that this one reads, in the order of its fields."""
         found: list[Node] = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -71,24 +77,24 @@ class Node(abc.ABC):
 
     @abc.abstractmethod
     def cursor(self) -> cursors.Cursor:
-        """The elements, from the first on."""
+        """Returns a cursor over the elements, at the first one."""
 
     @property
     @abc.abstractmethod
     def cardinality(self) -> int:
-        """How many elements there are, `INFINITE` or `UNKNOWN`."""
+        """Returns the number of elements, `INFINITE` or `UNKNOWN`."""
 
     @functools.cached_property
     def spec(self) -> Any:
-        """Shape and type of an element; None for a size that is not fixed."""
+        """Returns the shape and type of an element; a size that varies is None."""
         return self._spec()
 
     @abc.abstractmethod
     def _spec(self) -> Any:
-        """What `spec` keeps."""
+        """Computes `spec`, which keeps the result."""
 
     def example(self) -> Any:
-        """What an element could be, for a dataset that has none."""
+        """Returns a made-up element that fits the spec, for a dataset without any."""
         return zeros(self.spec)
 
     @property
@@ -103,24 +109,27 @@ class Node(abc.ABC):
 
 
 class Disturbed(abc.ABC):
-    """A node that is changed by taking an element: a pass counts, a process starts."""
+    """A node that reading even one element changes; abstract.
+
+    Reading one may count as a pass, or start a process.
+    """
 
     @abc.abstractmethod
     def sampled(self) -> Node:
-        """A node with the same first element, of which taking it disturbs nothing."""
+        """Returns a node with the same first element, which may be read freely."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Indexed(Node, abc.ABC):
-    """A node whose elements may be a choice of rows, by number; abstract."""
+    """A node whose elements may be a selection of numbered rows; abstract."""
 
     @abc.abstractmethod
     def rows(self) -> Rows | None:
-        """Rows of which the elements are a choice, where the plan allows that."""
+        """Returns the rows to select the elements from; None if there are none."""
 
     @abc.abstractmethod
     def indices(self) -> cursors.Cursor:
-        """Which rows are the elements; only where there are `rows`."""
+        """Returns a cursor over the numbers of the selected rows; needs `rows`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -132,7 +141,7 @@ class Unary(Node, abc.ABC):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Passing(Unary, abc.ABC):
-    """Gives elements of its parent as they are, perhaps not all of them; abstract."""
+    """A node that returns elements of its parent unchanged, maybe not all; abstract."""
 
     def _spec(self) -> Any:
         return self.parent.spec
@@ -140,9 +149,9 @@ class Passing(Unary, abc.ABC):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Selecting(Passing, Indexed, abc.ABC):
-    """Chooses and orders elements without looking at them; abstract.
+    """A node that selects and orders elements without looking at them; abstract.
 
-    It works on elements and on indices alike, so that rows of arrays are touched only
+    It works on elements and on row numbers alike, so that rows of arrays are read only
     when they are needed.
     """
 
@@ -150,71 +159,77 @@ class Selecting(Passing, Indexed, abc.ABC):
 
     @abc.abstractmethod
     def selecting(self, make: Callable[[], cursors.Cursor]) -> cursors.Cursor:
-        """The chosen among what `make` gives, which can be asked again."""
+        """Returns a cursor over the selected elements.
+
+        Args:
+            make: returns a cursor to select from; may be called several times.
+        """
 
     def cursor(self) -> cursors.Cursor:
-        """The chosen elements."""
+        """Returns a cursor over the selected elements."""
+        # With rows, the selection runs over cheap numbers, and only the selected rows
+        # are read.
         rows = self.rows()
         if rows is not None:
             return Lookup(rows, self.indices())
         return self.selecting(self.parent.cursor)
 
     def example(self) -> Any:
-        """One of the parent."""
+        """Returns an example of the parent."""
         return self.parent.example()
 
     def rows(self) -> Rows | None:
-        """Those of the parent."""
+        """Returns the rows of the parent."""
         return self.parent.rows() if isinstance(self.parent, Indexed) else None
 
     def indices(self) -> cursors.Cursor:
-        """The chosen indices."""
+        """Returns a cursor over the selected row numbers."""
         assert isinstance(self.parent, Indexed)
         return self.selecting(self.parent.indices)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Keeping(Selecting, abc.ABC):
-    """Gives all elements of its parent, in whatever order; abstract."""
+    """A node that returns all elements of its parent, in any order; abstract."""
 
     keeps_spec = True
 
     @property
     def cardinality(self) -> int:
-        """That of the parent."""
+        """Returns the cardinality of the parent."""
         return self.parent.cardinality
 
 
 @final
 class Lookup(cursors.Derived):
-    """The elements at a stream of indices."""
+    """The rows at a stream of row numbers."""
 
     def __init__(self, rows: Rows, indices: cursors.Cursor) -> None:
         super().__init__(indices)
         self._at = rows.at
 
     def read(self, count: int) -> list[Any]:
-        """Look up one by one."""
+        """Reads the rows one by one."""
         return [self._at(i) for i in self._source.read(count)]
 
     def skip(self, count: int) -> int:
-        """Costs no look-up."""
+        """Skips row numbers; no row is read."""
         return self._source.skip(count)
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """A node and everything that it reads, from the end to the sources."""
+    """Yields a node and all nodes that it reads, from the end to the sources."""
     yield node
     for parent in node.parents:
         yield from walk(parent)
 
 
 def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
-    """A plan in which each node may be replaced; sources are visited first.
+    """Returns a plan in which `change` has replaced some nodes, sources first.
 
     Args:
         node: the end of the plan.
-        change: gives the replacement of a node, or None to keep it.
+        change: returns the replacement of a node, or None to keep it.
     """
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(node):
@@ -224,6 +239,8 @@ def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
         elif isinstance(value, tuple) and value and isinstance(value[0], Node):
             fields[field.name] = tuple(rewrite(v, change) for v in value)
     if any(getattr(node, k) is not v for k, v in fields.items()):
+        # A tuple is always rebuilt, so its nodes are compared one by one. A node that
+        # has not changed stays the same object, and keeps the spec that it has found.
         changed = any(
             a is not b
             for k, v in fields.items()
@@ -235,11 +252,12 @@ def rewrite(node: Node, change: Callable[[Node], Node | None]) -> Node:
 
 
 def _pairs(old: Any, new: Any) -> Any:
+    """Returns the old and new nodes of a field, which holds one or a tuple of them."""
     return zip(old, new, strict=True) if isinstance(old, tuple) else [(old, new)]
 
 
 def minimum(cardinalities: list[int]) -> int:
-    """The cardinality of what ends with its shortest part.
+    """Returns the cardinality of a dataset that ends with its shortest part.
 
     >>> minimum([3, INFINITE]), minimum([3, UNKNOWN]), minimum([INFINITE])
     (3, -2, -1)
@@ -251,7 +269,7 @@ def minimum(cardinalities: list[int]) -> int:
 
 
 def known_length(count: int) -> int:
-    """A cardinality, if it is a number.
+    """Returns a cardinality that is a number.
 
     Raises:
         TypeError: it is infinite or unknown.
@@ -269,11 +287,11 @@ def tells_spec(node: Node) -> bool:
 
 
 def first(node: Node) -> Any:
-    """Some element, or None if there is none.
+    """Returns one element, or None if there is none.
 
-    It disturbs nothing: no pass over a shuffled dataset is counted, no thread starts.
+    Nothing changes by it: no pass over a shuffled dataset is counted, no thread starts.
     """
-    plain = rewrite(node, _undisturbed)
+    plain = rewrite(node, _skip_disturbance)
     cursor = plain.cursor()
     try:
         found = cursor.read(1)
@@ -282,19 +300,21 @@ def first(node: Node) -> Any:
         cursor.close()
 
 
-def _undisturbed(node: Node) -> Node | None:
+def _skip_disturbance(node: Node) -> Node | None:
+    """Returns what to read in place of a node when only a sample is wanted."""
     if isinstance(node, Disturbed):
         return node.sampled()
+    # An element of the parent looks alike, and needs no buffer and no thread.
     return node.parents[0] if node.keeps_spec else None
 
 
 def zeros(spec: Any) -> Any:
-    """An element that fits a spec; unknown sizes are 1."""
+    """Returns an element of zeros that fits a spec; unknown sizes are 1."""
 
-    def one(s: Any) -> np.ndarray:
+    def make_leaf(s: Any) -> np.ndarray:
         shape = [1 if size is None else size for size in s.shape or ()]
         if s.dtype.kind == "O":
             return np.full(shape, b"", object)
         return np.zeros(shape, s.dtype)
 
-    return elements.map_leaves(one, spec)
+    return elements.map_leaves(make_leaf, spec)

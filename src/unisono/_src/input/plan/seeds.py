@@ -1,4 +1,4 @@
-"""Seeds of random orders: one per dataset, another order for each pass."""
+"""Seeds of random orders: one per dataset, and another order for each pass."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from unisono._src.input.plan import nodes
 
 @final
 class Order:
-    """Numbers the passes over a shuffled dataset and seeds each of them.
+    """Numbers the passes over a shuffled dataset, and holds the seed.
 
     It belongs to the dataset, not to an iterator: every new iterator is another pass.
 
     Args:
-        seed: None draws one.
+        seed: the seed; None draws one.
         changes: whether each pass has another order.
     """
 
@@ -32,7 +32,7 @@ class Order:
         self._lock = threading.Lock()
 
     def __getstate__(self) -> tuple[int, bool, bool, int]:
-        # For worker processes.
+        # A lock cannot be pickled, and worker processes get a copy of the plan.
         return (self.seed, self.is_drawn, self.changes, self._passes)
 
     def __setstate__(self, state: tuple[int, bool, bool, int]) -> None:
@@ -40,33 +40,36 @@ class Order:
         self._lock = threading.Lock()
 
     def begin(self) -> int:
-        """The number of the pass that begins now."""
+        """Begins a pass and returns its number."""
         with self._lock:
             number = self._passes
+            # If the order never changes, all passes have the number 0.
             self._passes += 1 if self.changes else 0
         return number
 
     @property
     def passes(self) -> int:
-        """The number of the pass that begins next."""
+        """Returns the number that the next pass will have."""
         return self._passes
 
     def apart(self) -> Order:
-        """The same order for someone whose passes are not counted."""
+        """Returns an order with the same seed, whose passes are counted separately."""
         return Order(self.seed, self.changes)
 
     def resume(self, seed: int, passes: int) -> None:
-        """Continue another program's run, in which `passes` had begun."""
+        """Continues another program's run, in which `passes` passes had begun."""
         with self._lock:
             self.seed, self._passes = seed, passes
 
 
 @final
 class Orders:
-    """The orders of plans of which not all are being read, and so tell no position.
+    """The orders in several plans, of which only some are read at a time.
+
+    A plan that is not being read has no cursor to save its order with.
 
     Args:
-        plans: where to look for them.
+        plans: the plans to search.
     """
 
     def __init__(self, plans: Sequence[nodes.Node]) -> None:
@@ -74,34 +77,35 @@ class Orders:
         self._found = [order for order in found if isinstance(order, Order)]
 
     def get_state(self) -> list[Any]:
-        """The seed and the next pass of each."""
+        """Returns the seed and the number of the next pass of each order."""
         return [[order.seed, order.passes] for order in self._found]
 
     def set_state(self, state: list[Any]) -> None:
-        """Continue with the seeds and passes of another run."""
+        """Continues with the seeds and passes of another run."""
         for order, (seed, passes) in zip(self._found, state, strict=True):
             order.resume(seed, passes)
 
 
 def drawn() -> Order:
-    """An order for a node that makes datasets while it is read."""
+    """Returns an order with a drawn seed, for a node that makes datasets."""
     return Order(None, changes=True)
 
 
 def reseeded(plan: nodes.Node, seed: int, number: int, place: int) -> nodes.Node:
-    """A plan that a function made, with seeds that are the same in every run.
+    """Returns a plan that a function made, with seeds that are the same in every run.
 
-    Seeds that were drawn by themselves would differ between workers, who must read the
-    same, and after a resume. What keeps its order from pass to pass has one for all
-    places.
+    Seeds that were drawn would differ between workers, which must read the same, and
+    after a resume. An order that does not change from pass to pass gets one seed for
+    all the datasets that the function makes.
 
     Args:
         plan: the dataset that was made.
-        seed: that of the node which called the function.
-        number: which pass over it this is.
-        place: how many datasets it had made before.
+        seed: the seed of the node that called the function.
+        number: the number of the pass over that node.
+        place: how many datasets the pass had made before.
     """
     found = [getattr(n, "order", None) for n in nodes.walk(plan)]
+    # A dict, to have each order once and in the order of the plan.
     own = dict.fromkeys(o for o in found if isinstance(o, Order) and o.is_drawn)
     if not own:
         return plan
@@ -109,12 +113,14 @@ def reseeded(plan: nodes.Node, seed: int, number: int, place: int) -> nodes.Node
     for index, order in enumerate(own):
         key = [seed, index, number, place] if order.changes else [seed, index]
         derived = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
+        # 63 bits, as a drawn seed has.
         made[order] = Order(derived >> 1, order.changes)
 
     def change(node: nodes.Node) -> nodes.Node | None:
         order = getattr(node, "order", None)
         if order not in made:
             return None
+        # Nodes with an order share no base class that declares it.
         return dataclasses.replace(node, order=made[order])  # type: ignore[call-arg]
 
     return nodes.rewrite(plan, change)

@@ -1,4 +1,4 @@
-"""The structure of elements as JSON data."""
+"""Converts the structure of elements to JSON data and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unisono._src.input.plan import elements
 
 
 def layout(element: Any, leaf: Callable[[Any], Any] = lambda _: None) -> Any:
-    """The structure of an element; where its arrays are, what `leaf` makes of them.
+    """Returns the structure of an element, with `leaf(x)` in place of each leaf.
 
     >>> layout({"a": 1, "b": (2, 3)})
     {'dict': [['a', None], ['b', {'tuple': [None, None]}]]}
@@ -24,6 +24,7 @@ def layout(element: Any, leaf: Callable[[Any], Any] = lambda _: None) -> Any:
         return {"none": True}
     if not elements.is_structure(element):
         return leaf(element)
+    # Pairs, not an object: JSON would make text of keys that are numbers.
     if isinstance(element, Mapping):
         return {"dict": [[k, layout(v, leaf)] for k, v in element.items()]}
     parts = [layout(v, leaf) for v in nest.children(element)]
@@ -34,7 +35,7 @@ def layout(element: Any, leaf: Callable[[Any], Any] = lambda _: None) -> Any:
 
 
 def filled(made: Any, leaf: Callable[[Any], Any]) -> Any:
-    """The reverse.
+    """Returns the structure that `layout` described, with `leaf(x)` for each leaf.
 
     >>> filled({"dict": [["a", 1], ["b", {"tuple": [2]}]]}, lambda n: n * 10)
     {'a': 10, 'b': (20,)}
@@ -47,37 +48,43 @@ def filled(made: Any, leaf: Callable[[Any], Any]) -> Any:
         like = dict(made["dict"])
         return nest.rebuild(like, [filled(v, leaf) for v in nest.children(like)])
     parts = [filled(v, leaf) for v in made["tuple"]]
-    return _named(*made["names"])(*parts) if "names" in made else tuple(parts)
+    return (
+        _named_tuple_type(*made["names"])(*parts) if "names" in made else tuple(parts)
+    )
 
 
+# Cached, so that equal names give the same type: elements of one dataset must agree.
 @functools.cache
-def _named(name: str, *fields: str) -> Any:
+def _named_tuple_type(name: str, *fields: str) -> Any:
     return collections.namedtuple(name, fields)
 
 
 def of_spec(spec: Any) -> Any:
-    """The specs of an element as JSON data.
+    """Returns the specs of an element as JSON data.
 
     Raises:
         TypeError: one of them does not describe an array.
     """
 
-    def one(s: Any) -> Any:
+    def convert_leaf(s: Any) -> Any:
         if not isinstance(s, specs.TensorSpec):
-            raise TypeError(f"Only arrays can be written; the dataset has {s}.")
+            raise TypeError(
+                f"Only arrays can be written, and the dataset has {s}. Make arrays "
+                "of it with map."
+            )
         shape = None if s.shape is None else list(s.shape)
         return {
             "shape": shape,
             "dtype": "string" if s.dtype.kind == "O" else s.dtype.name,
         }
 
-    return layout(spec, one)
+    return layout(spec, convert_leaf)
 
 
 def to_spec(made: Any) -> Any:
-    """The reverse."""
-    return filled(made, lambda s: specs.TensorSpec(s["shape"], _type(s["dtype"])))
+    """Returns the specs that `of_spec` made JSON data of."""
+    return filled(made, lambda s: specs.TensorSpec(s["shape"], _dtype(s["dtype"])))
 
 
-def _type(name: str) -> Any:
+def _dtype(name: str) -> Any:
     return object if name == "string" else np.dtype(name)

@@ -1,1 +1,1 @@
-"""Where the elements of a dataset come from."""
+"""The sources of a plan: arrays, files and Python iterables."""

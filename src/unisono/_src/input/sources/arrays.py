@@ -1,4 +1,4 @@
-"""Where elements come from: arrays, ranges and Python generators."""
+"""Sources that hold or compute their elements: arrays, ranges, Python generators."""
 
 from __future__ import annotations
 
@@ -15,43 +15,53 @@ from unisono._src.execution import specs
 from unisono._src.foundation import errors, nest
 from unisono._src.input.plan import cursors, elements, nodes
 
-_HELPERS = 3
-_WORTH_A_THREAD = 4 << 20
+# At most this many threads help to copy the rows of a batch.
+_MOST_HELPERS = 3
+# A thread helps only with this many bytes: for fewer, starting it costs more than it
+# saves.
+_BYTES_PER_HELPER = 4 << 20
 _CORES = os.cpu_count() or 1
 
 
 @final
 class Table(nodes.Rows):
-    """Arrays whose first axis counts the elements; through rows none can be changed."""
+    """Rows of arrays whose first axis counts the elements.
+
+    The rows are read-only, so that no one can change the arrays through them.
+    """
 
     def __init__(self, arrays: Any) -> None:
         self._arrays = elements.map_leaves(elements.frozen, arrays)
-        # The array, where there is one and no structure around it.
+        # The array itself, if there is only one without a structure around it.
         self.only = self._arrays if type(self._arrays) is np.ndarray else None
 
     def at(self, index: int) -> Any:
-        """One element: a row of each array."""
+        """Returns one element: a row of each array."""
         return elements.map_leaves(lambda x: x[index], self._arrays)
 
     def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
-        """Rows gathered into new arrays; the indices must be valid."""
-        return elements.map_leaves(lambda x: _gathered(x, indices, blank), self._arrays)
+        """Returns rows as a batch in new arrays; the indices must be valid."""
+        return elements.map_leaves(
+            lambda x: _gather_rows(x, indices, blank), self._arrays
+        )
 
     def slice(self, start: int, stop: int) -> Any:
-        """Views of neighbouring rows."""
+        """Returns views of consecutive rows."""
         return elements.map_leaves(lambda x: x[start:stop], self._arrays)
 
 
-def _gathered(x: np.ndarray, indices: np.ndarray, blank: nodes.Blank) -> np.ndarray:
-    """Rows in other memory; large ones by several threads."""
+def _gather_rows(x: np.ndarray, indices: np.ndarray, blank: nodes.Blank) -> np.ndarray:
+    """Returns rows in other memory; several threads copy large ones."""
     out = blank((len(indices), *x.shape[1:]), x.dtype)
-    helpers = min(_HELPERS, _CORES - 1, out.nbytes // _WORTH_A_THREAD)
+    helpers = min(_MOST_HELPERS, _CORES - 1, out.nbytes // _BYTES_PER_HELPER)
+    # Threads do not help with objects: copying those needs Python's lock.
     if helpers < 1 or x.dtype.kind == "O":
         return x.take(indices, 0, out, "clip")
     edges = np.linspace(0, len(indices), helpers + 2).astype(int).tolist()
 
     def fill(start: int, stop: int) -> None:
-        # With "clip" NumPy writes to `out` directly; the indices are valid.
+        # With "raise", the default, NumPy would fill a copy of `out` first. The indices
+        # are valid, so "clip" never clips.
         x.take(indices[start:stop], 0, out[start:stop], "clip")
 
     parts = list(itertools.pairwise(edges))
@@ -67,23 +77,23 @@ def _gathered(x: np.ndarray, indices: np.ndarray, blank: nodes.Blank) -> np.ndar
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tensors(nodes.Indexed):
-    """One element."""
+    """A source of one element."""
 
     element: Any
     cardinality = 1
 
     def cursor(self) -> cursors.Cursor:
-        """The one element."""
+        """Returns a cursor over the one element."""
         return nodes.Lookup(self.rows(), self.indices())
 
     def rows(self) -> Table:
-        """One row."""
+        """Returns the element as a table of one row."""
         return Table(
             elements.map_leaves(lambda x: elements.as_array(x)[None], self.element)
         )
 
     def indices(self) -> cursors.Cursor:
-        """The one row."""
+        """Returns a cursor over the number of the one row."""
         return cursors.Count(1)
 
     def _spec(self) -> Any:
@@ -93,17 +103,17 @@ class Tensors(nodes.Indexed):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Slices(nodes.Indexed):
-    """The rows of arrays."""
+    """A source whose elements are the rows of arrays."""
 
     arrays: Any
     size: int
 
     @classmethod
     def of(cls, tensors: Any) -> Slices:
-        """Check and convert what the user gave.
+        """Returns the source for arrays that a user gave, after checking them.
 
         Raises:
-            ValueError: an array has no first axis, or the sizes differ.
+            ValueError: an array has no first axis, sizes differ, or there is no array.
         """
         arrays = elements.map_leaves(elements.to_array, tensors)
         found: dict[int, str] = {}
@@ -126,20 +136,20 @@ class Slices(nodes.Indexed):
         return cls(arrays, next(iter(found)))
 
     def cursor(self) -> cursors.Cursor:
-        """Row after row."""
+        """Returns a cursor over the rows, in order."""
         return nodes.Lookup(self.rows(), self.indices())
 
     def rows(self) -> Table:
-        """The arrays."""
+        """Returns the arrays as a table."""
         return Table(self.arrays)
 
     def indices(self) -> cursors.Cursor:
-        """Every row."""
+        """Returns a cursor over the numbers of all rows."""
         return cursors.Count(self.size)
 
     @property
     def cardinality(self) -> int:
-        """The number of rows."""
+        """Returns the number of rows."""
         return self.size
 
     def _spec(self) -> Any:
@@ -153,7 +163,7 @@ class Slices(nodes.Indexed):
 
 @final
 class _Steps:
-    """An arithmetic progression as rows."""
+    """The rows of an arithmetic progression."""
 
     def __init__(self, start: int, step: int, dtype: np.dtype) -> None:
         self._start, self._step, self._dtype = start, step, dtype
@@ -171,11 +181,11 @@ class _Steps:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Range(nodes.Indexed):
-    """An arithmetic progression of integers.
+    """A source of integers in an arithmetic progression.
 
     Attributes:
-        is_endless: whether it is as long as whatever it is paired with; `stop` is then
-            so large that no one counts to it.
+        is_endless: whether it is as long as the dataset that it is zipped with; `stop`
+            is then so large that no one counts to it.
     """
 
     start: int
@@ -185,20 +195,20 @@ class Range(nodes.Indexed):
     is_endless: bool = False
 
     def cursor(self) -> cursors.Cursor:
-        """Number after number."""
+        """Returns a cursor over the numbers, in order."""
         return nodes.Lookup(self.rows(), self.indices())
 
     def rows(self) -> _Steps:
-        """The numbers, computed when asked for."""
+        """Returns the numbers as rows, computed when they are read."""
         return _Steps(self.start, self.step, self.dtype)
 
     def indices(self) -> cursors.Cursor:
-        """Every number."""
+        """Returns a cursor over the numbers of all rows."""
         return cursors.Count(self.stop if self.is_endless else self.cardinality)
 
     @property
     def cardinality(self) -> int:
-        """How many numbers."""
+        """Returns how many numbers there are."""
         if self.is_endless:
             return nodes.INFINITE
         return len(range(self.start, self.stop, self.step))
@@ -213,17 +223,17 @@ class Range(nodes.Indexed):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Listed(nodes.Node):
-    """Elements that are there already, in a tuple."""
+    """A source of elements that are already in a tuple."""
 
     items: tuple[Any, ...]
 
     def cursor(self) -> cursors.Cursor:
-        """One after the other."""
+        """Returns a cursor over the elements, in order."""
         return cursors.Iterated(self.items.__iter__)
 
     @property
     def cardinality(self) -> int:
-        """How many there are."""
+        """Returns the length of the tuple."""
         return len(self.items)
 
     def _spec(self) -> Any:
@@ -233,26 +243,28 @@ class Listed(nodes.Node):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Generated(nodes.Node):
-    """What a Python generator yields.
+    """A source of the elements that a Python generator yields.
 
     Attributes:
-        make: called for every iteration; gives an iterable.
-        signature: the spec of an element, or None to take what comes.
+        make: called for every iteration; returns an iterable.
+        signature: the spec of an element, or None to accept any.
+        size: the number of elements, if the user gave it.
     """
 
     make: Callable[[], Iterable[Any]]
     signature: Any = None
     size: int = nodes.UNKNOWN
-    # Copied: a generator may fill the same array again and again.
+    # Elements are copied, because a generator may fill one array again and again.
     makes_new = True
 
+    # A property in place of the base class's constant, as only the instance knows.
     @property
     def samples_spec(self) -> bool:  # type: ignore[override]
         """Whether no signature was given."""
         return self.signature is None
 
     def cursor(self) -> cursors.Cursor:
-        """Start the generator again."""
+        """Returns a cursor that calls the generator again."""
         return cursors.Iterated(self._elements)
 
     def _elements(self) -> Iterator[Any]:
@@ -265,7 +277,7 @@ class Generated(nodes.Node):
 
     @property
     def cardinality(self) -> int:
-        """Unknown unless the source told it."""
+        """Returns `size`: unknown unless it was given."""
         return self.size
 
     def _spec(self) -> Any:
@@ -273,7 +285,7 @@ class Generated(nodes.Node):
 
 
 def first_spec(node: nodes.Node) -> Any:
-    """The spec of the first element.
+    """Returns the spec of the first element.
 
     Raises:
         ValueError: there is none.
@@ -288,13 +300,14 @@ def first_spec(node: nodes.Node) -> Any:
 
 
 def conform(element: Any, signature: Any) -> Any:
-    """An element that a generator yielded, converted to its declared types.
+    """Returns an element that a generator yielded, converted to its declared types.
 
     Raises:
         InvalidArgumentError: it has another structure, type or shape.
     """
     if elements.is_structure(signature):
         given = element
+        # As in TensorFlow, a generator may yield a list for a tuple.
         if isinstance(signature, tuple) and isinstance(given, list):
             given = tuple(given)
         wanted = [path for path, _ in elements.paths(signature)]

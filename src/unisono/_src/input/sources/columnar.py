@@ -1,4 +1,4 @@
-"""Parquet and ArrayRecord files, read by Grain."""
+"""Sources that read Parquet and ArrayRecord files with Grain."""
 
 from __future__ import annotations
 
@@ -20,39 +20,40 @@ from unisono._src.input.plan import cursors, elements, loader_structures, nodes
 
 
 def allow_flags() -> None:
-    """Let Grain ask for its flags in a program that does not use absl's."""
+    """Lets Grain read its flags in a program that does not parse absl's."""
     flags = sys.modules["absl.flags"].FLAGS  # Grain has loaded it.
     if not flags.is_parsed():
         flags.mark_as_parsed()
 
 
 def read(iterator: Iterator[Any], count: int) -> list[Any]:
-    """The next elements of an iterator of Grain's, fewer at its end."""
+    """Returns the next elements of one of Grain's iterators; fewer at its end."""
     return [
-        elements.convert(loader_structures.structured(element))
+        elements.convert(loader_structures.to_structure(element))
         for element in itertools.islice(iterator, count)
     ]
 
 
 class OfGrain(cursors.Cursor, abc.ABC):
-    """An iterator of Grain's, which has positions of its own; abstract."""
+    """A stream over one of Grain's iterators, which tell their position; abstract."""
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
-        # Where a closed one was.
+        # The position at which the iterator was closed; None while it is open.
         self._last: dict[str, Any] | None = None
 
     def get_state(self) -> dict[str, Any]:
-        """Grain's, which may be bytes."""
+        """Returns Grain's state; bytes become text, since a state is plain data."""
         if self._last is not None:
             return self._last
         state = self._iterator.get_state()
         if isinstance(state, bytes):
+            # Latin-1 has a character for every byte, so none is lost.
             return {"grain-bytes": state.decode("latin-1")}
         return {"grain": state}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Grain's."""
+        """Sets Grain's state."""
         if self._last is not None:
             self._last = state
         elif "grain-bytes" in state:
@@ -61,11 +62,12 @@ class OfGrain(cursors.Cursor, abc.ABC):
             self._iterator.set_state(state["grain"])
 
     def close(self) -> None:
-        """Grain's threads and processes end."""
-        # A broken one tells no position, and is closed all the same.
+        """Ends Grain's threads and processes; the position can still be asked for."""
+        # An iterator that failed may not tell its position; it must close all the same.
         with contextlib.suppress(Exception):
             self._last = self.get_state()
-        # Some have no `close`; their processes end with the last reference.
+        # Some iterators have no `close`: their processes end with the last reference.
+        # The empty one in its place makes a read after closing end at once.
         iterator, self._iterator = self._iterator, iter(())
         close = getattr(iterator, "close", None)
         if close is not None:
@@ -74,15 +76,15 @@ class OfGrain(cursors.Cursor, abc.ABC):
 
 @final
 class Wrapped(OfGrain):
-    """The elements of an iterator of Grain's."""
+    """The elements of one of Grain's iterators."""
 
     def read(self, count: int) -> list[Any]:
-        """Element by element."""
+        """Returns the next elements."""
         return read(self._iterator, count)
 
 
-def _unreadable(paths: Sequence[str], kind: str, reason: Exception) -> Exception:
-    """The error that names the files which a library cannot read."""
+def _unreadable_error(paths: Sequence[str], kind: str, reason: Exception) -> Exception:
+    """Returns the error that names the files which a library cannot read."""
     missing = [path for path in paths if not os.path.exists(path)]
     if missing:
         return errors.NotFoundError(f"{missing[0]}: No such file or directory.")
@@ -93,8 +95,8 @@ def _unreadable(paths: Sequence[str], kind: str, reason: Exception) -> Exception
 
 
 @final
-class _Chained(cursors.Cursor):
-    """Parquet files one after the other."""
+class _ParquetRows(cursors.Cursor):
+    """The rows of several Parquet files, one file after the other."""
 
     def __init__(self, files: tuple[str, ...]) -> None:
         self._files = files
@@ -113,9 +115,10 @@ class _Chained(cursors.Cursor):
         try:
             return self._open().read(count)
         except Exception as e:
+            # Arrow's exceptions are told by their module: pyarrow is not imported here.
             if not isinstance(e, OSError) and type(e).__module__ != "pyarrow.lib":
                 raise
-            raise _unreadable([self._files[self._file]], "Parquet", e) from e
+            raise _unreadable_error([self._files[self._file]], "Parquet", e) from e
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -147,7 +150,7 @@ class _Chained(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parquet(nodes.Node):
-    """The rows of Parquet files, each a dict of columns."""
+    """A source of the rows of Parquet files; each row is a dict of columns."""
 
     files: tuple[str, ...]
     kind = "Parquet"
@@ -155,15 +158,15 @@ class Parquet(nodes.Node):
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
-        """Row after row, file after file."""
-        return _Chained(self.files)
+        """Returns a cursor over the rows, file after file."""
+        return _ParquetRows(self.files)
 
     def _spec(self) -> Any:
         element = nodes.first(self)
         if element is None:
             raise ValueError(
                 f"Cannot tell the element_spec of Parquet files without rows: "
-                f"{', '.join(self.files)}."
+                f"{', '.join(self.files)}. Give files with at least one row."
             )
         return elements.spec_of(element)
 
@@ -173,23 +176,23 @@ class Parquet(nodes.Node):
 
 @final
 class _Records:
-    """Records that can be read in any order."""
+    """The records of ArrayRecord files, which can be read in any order."""
 
     def __init__(self, source: Any, paths: Sequence[str]) -> None:
         self._source, self._paths = source, paths
 
     def at(self, index: int) -> Any:
-        return self._found([int(index)])[0]
+        return self._read([int(index)])[0]
 
-    def _found(self, indices: list[int]) -> list[bytes]:
+    def _read(self, indices: list[int]) -> list[bytes]:
         try:
             found: list[bytes] = self._source.__getitems__(indices)
             return found
         except RuntimeError as e:
-            raise _unreadable(self._paths, "ArrayRecord", e) from e
+            raise _unreadable_error(self._paths, "ArrayRecord", e) from e
 
     def take(self, indices: np.ndarray, blank: nodes.Blank = np.empty) -> Any:
-        found = self._found([int(i) for i in indices])
+        found = self._read([int(i) for i in indices])
         out = np.empty(len(found), object)
         out[:] = found
         return out
@@ -198,20 +201,20 @@ class _Records:
         return self.take(np.arange(start, stop))
 
 
-def _check_alone(path: str) -> None:
-    """Raise if it is this file that cannot be read."""
+def _check_readable(path: str) -> None:
+    """Raises if this file cannot be read by itself."""
     import grain
 
     try:
         grain.sources.ArrayRecordDataSource([path])
     except RuntimeError as e:
-        raise _unreadable([path], "ArrayRecord", e) from e
+        raise _unreadable_error([path], "ArrayRecord", e) from e
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArrayRecord(nodes.Indexed):
-    """The records of ArrayRecord files, in any order at the price of none."""
+    """A source of the records of ArrayRecord files, which are cheap in any order."""
 
     files: tuple[str, ...]
     kind = "ArrayRecord"
@@ -223,25 +226,26 @@ class ArrayRecord(nodes.Indexed):
         try:
             return grain.sources.ArrayRecordDataSource(list(self.files))
         except RuntimeError as e:
+            # Grain does not say which file is broken, so each is tried by itself.
             for path in self.files:
-                _check_alone(path)
-            raise _unreadable(self.files, "ArrayRecord", e) from e
+                _check_readable(path)
+            raise _unreadable_error(self.files, "ArrayRecord", e) from e
 
     def cursor(self) -> cursors.Cursor:
-        """Record after record."""
+        """Returns a cursor over the records, in order."""
         return nodes.Lookup(self.rows(), self.indices())
 
     def rows(self) -> _Records:
-        """Grain's source."""
+        """Returns the records as rows."""
         return _Records(self._source, self.files)
 
     def indices(self) -> cursors.Cursor:
-        """Every record."""
+        """Returns a cursor over the numbers of all records."""
         return cursors.Count(len(self._source))
 
     @property
     def cardinality(self) -> int:
-        """How many records the files have."""
+        """Returns how many records the files have."""
         return len(self._source)
 
     def _spec(self) -> Any:

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 
 
-def masked(records: Iterable[bytes]) -> np.ndarray:
-    """The checksum of each record as TFRecord files store it.
+def masked_checksums(records: Iterable[bytes]) -> np.ndarray:
+    """Returns the checksum of each record as TFRecord files store it.
 
-    They rotate it and add a constant.
+    A TFRecord file holds the checksum rotated by 15 bits and with a constant added, so
+    that a checksum over data which itself contains checksums stays meaningful.
 
-    >>> [hex(c) for c in masked([b"123456789", b""])]
+    >>> [hex(c) for c in masked_checksums([b"123456789", b""])]
     ['0xc78ab0e5', '0xa282ead8']
     """
     import google_crc32c

@@ -17,13 +17,14 @@ from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.sources import crc32c
 
+# Bytes to read from a file at a time.
 _CHUNK = 1 << 20
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 
 
 @final
 class _Inflated:
-    """One or several zlib streams as a file that is read from the beginning."""
+    """Reads one or several zlib streams as an uncompressed file, front to back."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -33,6 +34,7 @@ class _Inflated:
 
     def read(self, count: int) -> bytes:
         while len(self._rest) < count:
+            # Behind the end of one stream another may begin.
             chunk = self._inflate.unused_data or self._file.read(_CHUNK)
             if not chunk:
                 break
@@ -50,7 +52,7 @@ class _Inflated:
 
 
 def open_file(path: str, compression: str | None) -> Any:
-    """A file to read from, uncompressed.
+    """Returns a file to read from, uncompressed.
 
     Raises:
         NotFoundError: there is no such file.
@@ -66,10 +68,10 @@ def open_file(path: str, compression: str | None) -> Any:
 
 @final
 class Buffered:
-    """A file with a window of bytes that were read and not yet used.
+    """A file with a window of bytes that were read and are not yet used.
 
     Attributes:
-        offset: where the window begins in the uncompressed file.
+        offset: the position of the window in the uncompressed file.
         window: the bytes.
     """
 
@@ -82,20 +84,27 @@ class Buffered:
         self._seek(offset, compression)
 
     def _seek(self, offset: int, compression: str | None) -> None:
+        """Moves to an offset; a compressed file is read up to there."""
         if not compression and offset:
             self._file.seek(offset)
             self.offset = offset
             return
         while self.offset < offset:
-            chunk = self.raw(min(_CHUNK, offset - self.offset))
+            chunk = self.read_bytes(min(_CHUNK, offset - self.offset))
             if not chunk:
                 raise errors.DataLossError(
                     f"{self.path} is shorter than the position {offset} at which "
-                    "reading shall go on. Was it replaced?"
+                    "reading is to continue. Was it replaced? Continue with the same "
+                    "file."
                 )
             self.offset += len(chunk)
 
-    def raw(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
+        """Returns up to `count` bytes of the uncompressed file.
+
+        Raises:
+            DataLossError: the file is damaged.
+        """
         try:
             found: bytes = self._file.read(count)
             return found
@@ -105,24 +114,26 @@ class Buffered:
             ) from e
 
     def extend(self, needed: int = 0) -> bool:
-        """Read more; False when nothing was left to read."""
+        """Reads more into the window; returns False at the end of the file."""
         if self._ended:
             return False
-        chunk = self.raw(max(_CHUNK, needed))
+        chunk = self.read_bytes(max(_CHUNK, needed))
         self._ended = not chunk
         self.window += chunk
         return bool(chunk)
 
     def use(self, count: int) -> None:
-        """Drop bytes from the front of the window."""
+        """Drops bytes from the front of the window."""
         self.window = self.window[count:]
         self.offset += count
 
     def close(self) -> None:
+        """Closes the file."""
         self._file.close()
 
     def __del__(self) -> None:
-        # An iterator that is dropped in the middle of a file.
+        # An iterator may be dropped in the middle of a file. There is no `_file` if
+        # opening it raised.
         if hasattr(self, "_file"):
             self.close()
 
@@ -134,17 +145,20 @@ class Reader(cursors.Cursor):
         self._node = node
         self._file = 0
         self._buffered: Buffered | None = None
+        # Records that were parsed, the offset behind each of them, and how many of them
+        # were returned.
         self._ready: list[bytes] = []
         self._ends: list[int] = []
         self._given = 0
+        # The offset of the first of these records.
         self._begin = 0
 
     @abc.abstractmethod
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
-        """Some records at the front of the window, and the offset behind each."""
+        """Takes some records off the window; returns them and the ends of each."""
 
     def read(self, count: int) -> list[Any]:
-        """The next records."""
+        """Returns the next records."""
         found: list[Any] = []
         while len(found) < count and self._refill():
             stop = self._given + count - len(found)
@@ -153,7 +167,7 @@ class Reader(cursors.Cursor):
         return found
 
     def skip(self, count: int) -> int:
-        """Pass over records without making elements of them."""
+        """Skips records, which are parsed but not returned."""
         passed = 0
         while passed < count and self._refill():
             step = min(count - passed, len(self._ready) - self._given)
@@ -162,6 +176,7 @@ class Reader(cursors.Cursor):
         return passed
 
     def _refill(self) -> bool:
+        """Parses more records if none is left; returns False after the last file."""
         while self._given >= len(self._ready):
             if self._file >= len(self._node.files):
                 return False
@@ -175,11 +190,13 @@ class Reader(cursors.Cursor):
         return True
 
     def _open(self, offset: int) -> None:
+        """Opens the present file at an offset."""
         path = self._node.files[self._file]
         self._buffered = Buffered(path, self._node.compression, offset)
         self._begin = offset
 
     def _leave(self) -> None:
+        """Closes the present file and moves to the next."""
         if self._buffered is not None:
             self._buffered.close()
         self._buffered = None
@@ -187,17 +204,18 @@ class Reader(cursors.Cursor):
         self._begin = 0
 
     def get_state(self) -> dict[str, Any]:
-        """The file and the offset in it."""
+        """Returns the number of the file and the offset in it."""
         offset = self._ends[self._given - 1] if self._given else self._first_offset()
         return {"file": self._file, "offset": offset}
 
     def _first_offset(self) -> int:
+        """Returns the offset of the first record that was parsed."""
         if self._ready:
             return self._begin
         return self._buffered.offset if self._buffered is not None else 0
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue in a file at an offset."""
+        """Continues in a file at an offset."""
         self.close()
         self._ready, self._ends, self._given = [], [], 0
         self._file = state["file"]
@@ -205,40 +223,51 @@ class Reader(cursors.Cursor):
             self._open(state["offset"])
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         if self._buffered is not None:
             self._buffered.close()
             self._buffered = None
 
-    def _took(self, file: Buffered, ends: list[int]) -> list[int]:
-        """Note where this run of records began; offsets of the ends in the file."""
+    def _note_begin(self, file: Buffered, ends: list[int]) -> list[int]:
+        """Notes where this run of records begins; returns their ends in the file."""
         self._begin = file.offset
         return [file.offset + end for end in ends]
 
 
 @final
-class _Lines(Reader):
+class _TextLines(Reader):
+    """The lines of text files, without their line ends."""
+
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
         while b"\n" not in file.window and file.extend():
             pass
+        # The last line of a file may lack its line feed.
         cut = file.window.rfind(b"\n") + 1 or len(file.window)
         lines = file.window[:cut].split(b"\n")
         if file.window[:cut].endswith(b"\n"):
             lines.pop()
         elif not cut:
             lines = []
-        ends = self._took(file, _ends_of_lines(lines, cut))
+        ends = self._note_begin(file, _ends_of_lines(lines, cut))
         file.use(cut)
+        # TensorFlow removes every carriage return, not only one before a line feed.
         return [line.replace(b"\r", b"") for line in lines], ends
 
 
 def _ends_of_lines(lines: list[bytes], cut: int) -> list[int]:
+    """Returns the offset behind each line; the last line may lack its line feed."""
     ends = np.cumsum([len(line) + 1 for line in lines]).tolist()
     return [min(end, cut) for end in ends]
 
 
 @final
 class _TFRecords(Reader):
+    """The records of TFRecord files.
+
+    A record is its length (8 bytes), the checksum of the length (4), the data, and the
+    checksum of the data (4).
+    """
+
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
         if not file.window:
             file.extend()
@@ -251,12 +280,15 @@ class _TFRecords(Reader):
                     f"{file.path}: truncated record at byte {file.offset}: the file "
                     f"ends {needed} bytes before the record does."
                 )
-        found = self._took(file, ends)
+        found = self._note_begin(file, ends)
         file.use(ends[-1] if ends else 0)
         return records, found
 
     def _parse(self, file: Buffered) -> tuple[list[bytes], list[int], int]:
-        """Whole records in the window; else how many bytes are missing."""
+        """Returns the complete records of the window, their ends, and missing bytes.
+
+        The number of missing bytes is that of the first record, if it is incomplete.
+        """
         window, at = file.window, 0
         headers: list[bytes] = []
         starts: list[int] = []
@@ -274,14 +306,16 @@ class _TFRecords(Reader):
             sizes.append(size)
             at = end
         if not headers and needed and len(window) >= 12:
-            # A damaged length must not make us read to the end of the disk.
+            # Check the length before reading that far: a damaged one may be huge.
             self._check(file, [window[:12]], [0], [window[:8]], "length")
         if not headers:
             return [], [], needed
         good = self._check(file, headers, starts, [h[:8] for h in headers], "length")
         starts, sizes = starts[:good], sizes[:good]
+        # Not `strict`: this runs for every record, and the lists have one length.
         records = [window[s + 12 : s + 12 + n] for s, n in zip(starts, sizes)]  # noqa: B905
         tails = [window[s + 12 + n : s + 16 + n] for s, n in zip(starts, sizes)]  # noqa: B905
+        # `_check` takes the checksum from behind eight bytes, as in a header.
         guards = [b"\0" * 8 + t for t in tails]
         good = self._check(file, guards, starts, records, "data")
         ends = [s + 16 + n for s, n in zip(starts, sizes)]  # noqa: B905
@@ -290,9 +324,14 @@ class _TFRecords(Reader):
     def _check(
         self, file: Buffered, headers: Any, starts: Any, guarded: Any, what: str
     ) -> int:
-        """How many are right before the first that is not, which must not be first."""
+        """Returns how many records have the right checksum before the first wrong one.
+
+        Raises:
+            DataLossError: the first record is wrong. If a later one is, those before it
+                are returned first, and the wrong one raises at the next call.
+        """
         told = np.frombuffer(b"".join(h[8:12] for h in headers), "<u4")
-        wrong = crc32c.masked(guarded) != told
+        wrong = crc32c.masked_checksums(guarded) != told
         if not wrong.any():
             return len(wrong)
         number = int(np.argmax(wrong))
@@ -307,6 +346,8 @@ class _TFRecords(Reader):
 
 @final
 class _Fixed(Reader):
+    """The records of files in which all records have the same length."""
+
     def _records(self, file: Buffered) -> tuple[list[bytes], list[int]]:
         node = self._node
         size, header, footer = node.layout
@@ -316,26 +357,28 @@ class _Fixed(Reader):
             if len(file.window) < header:
                 raise errors.InvalidArgumentError(
                     f"{file.path} has {len(file.window)} bytes, which is less than its "
-                    f"header of {header} bytes."
+                    f"header of {header} bytes. Check header_bytes."
                 )
             file.use(header)
         while len(file.window) < size + footer and file.extend():
             pass
+        # The last bytes of the window may be the footer, which is no record.
         count = max(0, len(file.window) - footer) // size
         if not count and len(file.window) > footer:
             raise errors.InvalidArgumentError(
                 f"{file.path}: excess of {len(file.window) - footer} bytes at byte "
-                f"{file.offset}: records have {size} bytes."
+                f"{file.offset}: records have {size} bytes. Check record_bytes, "
+                "header_bytes and footer_bytes."
             )
         ends = [size * (i + 1) for i in range(count)]
         records = [file.window[e - size : e] for e in ends]
-        found = self._took(file, ends)
+        found = self._note_begin(file, ends)
         file.use(size * count)
         return records, found
 
 
 _READERS: dict[str, Callable[[Files], Reader]] = {
-    "TextLine": _Lines,
+    "TextLine": _TextLines,
     "TFRecord": _TFRecords,
     "FixedLengthRecord": _Fixed,
 }
@@ -344,13 +387,14 @@ _READERS: dict[str, Callable[[Files], Reader]] = {
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Files(nodes.Node):
-    """The records of files.
+    """A source of the records of files.
 
     Attributes:
-        kind: how they are read: "TextLine", "TFRecord" or "FixedLengthRecord".
+        kind: the format: "TextLine", "TFRecord" or "FixedLengthRecord".
         files: the paths.
         compression: "GZIP", "ZLIB" or None.
-        layout: bytes per record, of the header and of the footer, of fixed length.
+        layout: for records of fixed length, the bytes of a record, of the header and of
+            the footer.
     """
 
     kind: str
@@ -358,11 +402,11 @@ class Files(nodes.Node):
     compression: str | None = None
     layout: tuple[int, int, int] = (0, 0, 0)
     cardinality = nodes.UNKNOWN
-    # Text cannot be changed.
+    # `bytes` cannot be changed, so it does not matter who else holds them.
     makes_new = True
 
     def cursor(self) -> cursors.Cursor:
-        """Record after record, file after file."""
+        """Returns a cursor over the records, file after file."""
         return _READERS[self.kind](self)
 
     def _spec(self) -> Any:
@@ -373,17 +417,17 @@ class Files(nodes.Node):
 
 
 def path_of(name: Any) -> str:
-    """A path from text, bytes, an array of one of them, or a path object."""
+    """Returns a path from text, bytes, an array of one of them, or a path object."""
     if isinstance(name, (np.ndarray, np.generic)):
         name = name.item()
     return os.fsdecode(name)
 
 
 def check_compression(kind: Any) -> str | None:
-    """The compression type, or None.
+    """Returns the compression type, or None for no compression.
 
     Raises:
-        ValueError: it is none of those that are known.
+        ValueError: the type is unknown.
     """
     if kind not in COMPRESSIONS:
         raise ValueError(

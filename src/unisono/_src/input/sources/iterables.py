@@ -1,4 +1,4 @@
-"""Anything that can be iterated, as the source of a plan."""
+"""Sources that read from any Python iterable or iterator."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from unisono._src.input.sources import arrays
 
 @final
 class Elements(Iterator[Any]):
-    """The elements of an iterator, converted; goes on after an exception if that does.
+    """The converted elements of an iterator.
+
+    After an exception it continues, if the iterator can.
 
     Args:
-        iterator: what is gone through.
-        convert: called with each element.
-        total: how many there are, if that is known.
-        is_exact: whether an earlier end can only be a mistake.
+        iterator: the iterator to read.
+        convert: converts an element.
+        total: the number of elements, if it is known.
+        is_exact: whether ending before `total` can only be a mistake.
     """
 
     def __init__(
@@ -34,7 +36,7 @@ class Elements(Iterator[Any]):
         self._iterator, self._convert = iterator, convert
         self._total, self._is_exact = total, is_exact
         self._taken = 0
-        # What the iterator raised, if nothing came since.
+        # The exception of the last call, as text; None if it gave an element.
         self._failure: str | None = None
 
     def __next__(self) -> Any:
@@ -42,14 +44,16 @@ class Elements(Iterator[Any]):
         try:
             element = next(self._iterator)
         except StopIteration as e:
+            # The data ends where it should, too early, or with an exception before.
             if self._taken == self._total:
                 raise
             if self._is_exact:
+                # Counted, so that the next call continues with the batch after it.
                 self._taken += 1
-                raise stopped(f"Making batch {self._taken - 1}") from e
+                raise stop_iteration_error(f"Making batch {self._taken - 1}") from e
             if failure is None:
                 raise
-            raise _ended(failure) from None
+            raise _ended_error(failure) from None
         except Exception as e:
             self._taken += 1
             self._failure = f"{type(e).__name__}: {e}"
@@ -58,51 +62,53 @@ class Elements(Iterator[Any]):
         return self._convert(element)
 
 
-def _ended(failure: str) -> RuntimeError:
+def _ended_error(failure: str) -> RuntimeError:
+    """Returns the error for an iterator that ended because it had raised."""
     return RuntimeError(
         f"The iterable raised an exception before ({failure}) and ended with it, so "
-        "all that should have come behind is missing: a generator cannot go on after "
-        "an exception. Catch the exception inside of it, or give an iterator whose "
+        "the elements after it are missing: a generator cannot continue after an "
+        "exception. Catch the exception inside of it, or give an iterator whose "
         "__next__ can be called again."
     )
 
 
 @final
 class Once:
-    """An iterator that can be used a single time."""
+    """A function that returns an iterator, and can be called a single time."""
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator: Iterator[Any] | None = iterator
         self._first: list[Any] = []
 
     def peek(self) -> list[Any]:
-        """The first element, which is not used up; nothing if there is none."""
+        """Returns a list of the first element, which stays; [] if there is none."""
         if self._iterator is not None and not self._first:
             self._first = list(itertools.islice(self._iterator, 1))
             self._iterator = itertools.chain(self._first, self._iterator)
         return self._first
 
     def __call__(self) -> Iterator[Any]:
-        """The iterator, the first time.
+        """Returns the iterator, the first time.
 
         Raises:
-            RuntimeError: the second time; it would be empty.
+            RuntimeError: it was called before; the iterator would be empty.
         """
         iterator, self._iterator = self._iterator, None
         if iterator is None:
             raise RuntimeError(
-                "The dataset was made of an iterator, which can be gone through only "
+                "The dataset was made from an iterator, which can be read only "
                 "once. To iterate again, or to continue from a saved position, pass "
-                "something that can be iterated anew: a list, a loader, or "
+                "something that can be iterated again: a list, a loader, or "
                 "Dataset.from_generator(function)."
             )
-        return Elements(iterator, self._converted)
+        return Elements(iterator, self._convert)
 
-    def _converted(self, element: Any) -> Any:
-        found = elements.convert(loader_structures.structured(element))
+    def _convert(self, element: Any) -> Any:
+        found = elements.convert(loader_structures.to_structure(element))
         found = elements.map_leaves(elements.owned, found)
         if not self._first:
-            # Remembered, to tell later what the elements look like.
+            # Kept for the spec: once the iterator is in use, `peek` cannot read it. A
+            # copy, because the caller may change the element.
             self._first = [elements.map_leaves(elements.owned, found)]
         return found
 
@@ -110,7 +116,7 @@ class Once:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class OneShot(nodes.Node, nodes.Disturbed):
-    """The elements of an iterator."""
+    """A source of the elements of an iterator, which can be read once."""
 
     make: Once
     samples_spec = True
@@ -118,23 +124,27 @@ class OneShot(nodes.Node, nodes.Disturbed):
     cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
-        """The iterator, once."""
+        """Returns a cursor over the iterator."""
         return cursors.Iterated(self.make)
 
     def sampled(self) -> nodes.Node:
-        """The first element, without taking it away."""
+        """Returns a source of the first element, which stays in the iterator."""
         first = [
-            elements.convert(loader_structures.structured(e)) for e in self.make.peek()
+            elements.convert(loader_structures.to_structure(e))
+            for e in self.make.peek()
         ]
         return arrays.Listed(tuple(first))
 
     def _spec(self) -> Any:
-        return unfixed(arrays.first_spec(self))
+        return relax_batch_size(arrays.first_spec(self))
 
 
 @final
 class Numbered:
-    """What can only be had by number, to be iterated: to its length, if it has one."""
+    """Makes an object iterable that has only `__getitem__`.
+
+    The iteration ends at its length, or at the first IndexError if it has none.
+    """
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -146,7 +156,7 @@ class Numbered:
         try:
             total = len(self._source)
         except (TypeError, NotImplementedError):
-            # As Python would: up to the first IndexError.
+            # Python's own protocol: up to the first IndexError.
             return iter(self._source)
         return map(self._at, range(total))
 
@@ -154,34 +164,37 @@ class Numbered:
         try:
             return self._source[index]
         except StopIteration as e:
-            raise stopped(f"{type(self._source).__name__}[{index}]") from e
+            raise stop_iteration_error(f"{type(self._source).__name__}[{index}]") from e
 
     def __str__(self) -> str:
         return type(self._source).__name__
 
 
-def stopped(what: str) -> RuntimeError:
-    """A user's function raised what Python takes for the end of the data."""
+def stop_iteration_error(what: str) -> RuntimeError:
+    """Returns the error for a user's `StopIteration`, which would end the data."""
     return RuntimeError(
-        f"{what} raised StopIteration, which would end the data without a word. Does "
-        "it call next() of an iterator that is over?"
+        f"{what} raised StopIteration, which would end the data without an error. "
+        "Does it call next() on an iterator that has no more elements?"
     )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loader(nodes.Node, abc.ABC):
-    """Something of another library that gives elements; abstract."""
+    """A source that reads another library's loader; abstract."""
 
     source: Any
     samples_spec = True
-    # Copied: a loader may fill the same array again and again.
+    # Elements are copied, because a loader may fill one array again and again.
     makes_new = True
 
     def _spec(self) -> Any:
         element = nodes.first(self)
         if element is None:
-            raise ValueError("Cannot tell the element_spec of an empty loader.")
-        return unfixed(elements.spec_of(element))
+            raise ValueError(
+                f"Cannot tell the element_spec of an empty loader: {self} has no "
+                "elements. Give one that has at least one."
+            )
+        return relax_batch_size(elements.spec_of(element))
 
     def __str__(self) -> str:
         if isinstance(self.source, Numbered):
@@ -191,55 +204,59 @@ class Loader(nodes.Node, abc.ABC):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Repeatable(Loader, abc.ABC):
-    """What Python can iterate over again and again; abstract."""
+    """A loader that Python can iterate over again and again; abstract."""
 
-    def _elements(self) -> Iterator[Any]:
+    def iterate(self) -> Iterator[Any]:
+        """Returns a new iterator over the converted elements."""
         count = self.cardinality
         total = None if count == nodes.UNKNOWN else count
         exact = total is not None and self._is_exact()
-        return Elements(iter(self.source), self._converted, total, exact)
+        return Elements(iter(self.source), self._convert, total, exact)
 
     @abc.abstractmethod
     def _is_exact(self) -> bool:
-        """Whether its length is a promise."""
+        """Whether the loader always gives as many elements as its length says."""
 
     @abc.abstractmethod
-    def _converted(self, element: Any) -> Any:
-        """An element as arrays that no one else will change."""
+    def _convert(self, element: Any) -> Any:
+        """Returns an element as arrays that no one else will change."""
 
     @property
     def cardinality(self) -> int:
-        """Its length, if it has one."""
+        """Returns the length of the loader, if it has one."""
         return length(self.source)
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plain(Repeatable):
-    """An object of no library that is known here."""
+    """An iterable that is not from a library known here."""
 
     def cursor(self) -> cursors.Cursor:
-        """From the beginning."""
-        return cursors.Iterated(self._elements)
+        """Returns a cursor that starts from the beginning."""
+        return cursors.Iterated(self.iterate)
 
     def _is_exact(self) -> bool:
         return False
 
-    def _converted(self, element: Any) -> Any:
-        found = elements.convert(loader_structures.structured(element))
+    def _convert(self, element: Any) -> Any:
+        found = elements.convert(loader_structures.to_structure(element))
         return elements.map_leaves(elements.owned, found)
 
 
 def length(source: Any) -> int:
-    """How many elements something says it has, or `nodes.UNKNOWN`."""
+    """Returns the number of elements that an object claims, or `nodes.UNKNOWN`."""
     try:
         return len(source)
     except (TypeError, NotImplementedError):
         return nodes.UNKNOWN
 
 
-def unfixed(spec: Any) -> Any:
-    """A spec in which the number of examples may vary: no loader promises it."""
+def relax_batch_size(spec: Any) -> Any:
+    """Returns a spec in which the number of examples may vary.
+
+    No loader promises that all its batches have the same size.
+    """
     return elements.map_leaves(
         lambda s: specs.TensorSpec(
             (None, *s.shape[1:]) if s.shape else s.shape, s.dtype

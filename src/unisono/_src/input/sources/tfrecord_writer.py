@@ -1,4 +1,4 @@
-"""`TFRecordWriter`: files that `TFRecordDataset` reads."""
+"""`TFRecordWriter`, which writes the files that `TFRecordDataset` reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unisono._src.input.sources import crc32c, files
 
 @final
 class _Deflated:
-    """A file whose content is compressed by zlib."""
+    """A file to write to whose content zlib compresses."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._deflate = file, zlib.compressobj()
@@ -33,11 +33,22 @@ class _Deflated:
 
 
 class TFRecordWriter:
-    """Writes records to a TFRecord file; a context manager.
+    """Writes records to a TFRecord file; a context manager that closes the file.
 
     Args:
-        path: the file; one that is there is replaced.
+        path: the file; an existing one is replaced.
         options: the compression: None, "", "GZIP" or "ZLIB".
+
+    Raises:
+        ValueError: `options` is another compression.
+
+    >>> import os, tempfile, unisono
+    >>> path = os.path.join(tempfile.mkdtemp(), "records")
+    >>> with unisono.io.TFRecordWriter(path) as writer:
+    ...     writer.write(b"first")
+    ...     writer.write(b"second")
+    >>> [record.numpy() for record in unisono.data.TFRecordDataset(path)]
+    [b'first', b'second']
     """
 
     def __init__(
@@ -55,23 +66,57 @@ class TFRecordWriter:
             self._file = _Deflated(raw)
 
     def write(self, record: bytes) -> None:
-        """Append one record."""
+        """Appends one record.
+
+        Args:
+            record: the bytes of the record.
+
+        Raises:
+            TypeError: `record` is not bytes.
+
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "records")
+        >>> with TFRecordWriter(path) as writer:
+        ...     writer.write(b"abc")
+        >>> os.path.getsize(path)  # The length, the data and two checksums.
+        19
+        """
         if not isinstance(record, (bytes, bytearray, memoryview)):
             raise TypeError(
                 f"A record is bytes, received {type(record).__name__}. Encode it first."
             )
         record = bytes(record)
         length = len(record).to_bytes(8, "little")
-        guards = crc32c.masked([length, record])
+        guards = crc32c.masked_checksums([length, record])
         first, second = (np.uint32(g).tobytes() for g in guards)
         self._file.write(b"".join((length, first, record, second)))
 
     def flush(self) -> None:
-        """Hand everything to the operating system."""
+        """Hands everything that was written to the operating system.
+
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "records")
+        >>> writer = TFRecordWriter(path)
+        >>> writer.write(b"abc")
+        >>> writer.flush()
+        >>> os.path.getsize(path)
+        19
+        >>> writer.close()
+        """
         self._file.flush()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Completes and closes the file; nothing can be written afterwards.
+
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "records")
+        >>> writer = TFRecordWriter(path, "GZIP")
+        >>> writer.write(b"abc" * 1000)
+        >>> writer.close()
+        >>> os.path.getsize(path) < 200
+        True
+        """
+        # `GzipFile` writes its end when it closes, and leaves the file below open.
         self._file.close()
         self._raw.close()
 
