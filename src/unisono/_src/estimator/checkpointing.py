@@ -175,7 +175,7 @@ class Saver:
         self._position: _Position | None = None
         self._saved_step: int | None = None
         self._saved_at = time.monotonic()
-        self._is_between = False
+        self._is_mid_training = False
 
     def restore(self, path: str | None, iterator: Any) -> None:
         """Restores the variables and, if training was interrupted, the input position.
@@ -191,8 +191,8 @@ class Saver:
         keys = {key for key, _ in reading.list_variables(path)}
         # A checkpoint with a position was saved in mid-training. `end` then saves again
         # without the position, even if no step was left to make.
-        self._is_between = _INPUT in keys
-        if self._is_between:
+        self._is_mid_training = _INPUT in keys
+        if self._is_mid_training:
             self._checkpoint.input = self._position
         with _explain_errors(path, self._directory):
             found = self._checkpoint.restore(path).expect_partial()
@@ -208,7 +208,7 @@ class Saver:
         for listener in self._listeners:
             listener.begin()
         if path is None:
-            self.save(step, is_between=True)
+            self.save(step, is_mid_training=True)
         self._saved_step, self._saved_at = step, time.monotonic()
 
     def is_due(self, step: int) -> bool:
@@ -227,32 +227,32 @@ class Saver:
             return is_late
         return step % _ASK_EVERY == 0 and ask_chief(is_late, "save a checkpoint")
 
-    def save(self, step: int, is_between: bool) -> bool:
+    def save(self, step: int, is_mid_training: bool) -> bool:
         """Saves a checkpoint unless the last one has the same content.
 
         Args:
             step: the number of the checkpoint.
-            is_between: whether training continues with the next batch of this data;
-                the checkpoint then has the position in the data.
+            is_mid_training: whether training continues with the next batch of this
+                data; the checkpoint then has the position in the data.
 
         Returns:
             Whether a listener asks to end training.
         """
-        if step == self._saved_step and self._is_between == is_between:
+        if step == self._saved_step and self._is_mid_training == is_mid_training:
             return False
         for listener in self._listeners:
             listener.before_save(None, step)
-        self._checkpoint.input = self._position if is_between else None
+        self._checkpoint.input = self._position if is_mid_training else None
         path = self._manager.save(checkpoint_number=step)
         _log.info("Saved checkpoint for step %d: %s.", step, path)
         self._saved_step, self._saved_at = step, time.monotonic()
-        self._is_between = is_between
+        self._is_mid_training = is_mid_training
         # A list, not a generator: `any` would not call the listeners after a True.
         return any([bool(x.after_save(None, step)) for x in self._listeners])
 
     def end(self, step: int) -> None:
         """Saves the last checkpoint, without a position, and calls the listeners."""
-        self.save(step, is_between=False)
+        self.save(step, is_mid_training=False)
         for listener in self._listeners:
             listener.end(None, step)
 

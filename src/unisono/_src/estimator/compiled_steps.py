@@ -22,7 +22,7 @@ ModelCall = Callable[[Any], EstimatorSpec]
 
 
 class ModelSteps(abc.ABC):
-    """A model function with its variables and its compiled step; abstract.
+    """Holds a model function, its variables and its compiled step; abstract.
 
     Args:
         call: calls the model function for a batch, in replica context.
@@ -57,7 +57,9 @@ class ModelSteps(abc.ABC):
         if self.is_built:
             return
         if has_values:
-            self.store.is_awaited = lambda given: is_checkpointed(self.mode, given)
+            self.store.will_be_restored = lambda given: is_checkpointed(
+                self.mode, given
+            )
 
         def build(batch: Any) -> None:
             self.strategy.run(self._build, args=(batch,))
@@ -186,6 +188,7 @@ class Evaluation(ModelSteps):
                 found[name] = given
                 continue
             value = jnp.asarray(given)
+            # Made again on every call, but the store finds its variables by this name.
             found[name] = metrics.Mean(name=f"evaluation/{name}")
             if has_examples and value.size:
                 found[name].update_state(value.astype(jnp.float32))
@@ -234,6 +237,7 @@ class Prediction(ModelSteps):
 
         A signature whose output is not a dict returns it under the name ``output``.
         """
+        # Without `strategy.run`: an exported model runs on one device.
         with self.store.call_scope():
             spec = self._call(features)
         outputs = dict(spec.export_outputs or {})

@@ -111,12 +111,25 @@ class Estimator:
 
     @property
     def config(self) -> RunConfig:
-        """The `RunConfig` of the estimator, with its `model_dir`."""
+        """The `RunConfig` of the estimator, with its `model_dir`.
+
+        >>> import unisono as uni
+        >>> estimator = uni.estimator.Estimator(lambda features: None, "runs")
+        >>> estimator.config.model_dir, estimator.config.keep_checkpoint_max
+        ('runs', 5)
+        """
         return self._config
 
     @property
     def params(self) -> dict[str, Any]:
-        """A copy of the parameters of the estimator."""
+        """A copy of the parameters of the estimator.
+
+        >>> import unisono as uni
+        >>> def model_fn(features, params): ...
+        >>> estimator = uni.estimator.Estimator(model_fn, "runs", params={"units": 8})
+        >>> estimator.params
+        {'units': 8}
+        """
         return dict(self._params)
 
     @property
@@ -124,6 +137,14 @@ class Estimator:
         """The model function with the parameters of the estimator bound.
 
         It is called as ``model_fn(features, labels, mode, config)``.
+
+        >>> import unisono as uni
+        >>> def model_fn(features, mode, params):
+        ...     found = features * params["factor"]
+        ...     return uni.estimator.EstimatorSpec(mode, predictions=found)
+        >>> estimator = uni.estimator.Estimator(model_fn, "runs", params={"factor": 3})
+        >>> estimator.model_fn(2, None, "infer", estimator.config).predictions
+        6
         """
 
         def public_model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
@@ -295,6 +316,7 @@ class Estimator:
         latest: str | None,
         until: tuple[int | None, float],
     ) -> None:
+        """Makes the steps of `train`; `until` has the number of steps and the last."""
         # In this order: the variables are made, restored and saved for the first time
         # before `after_create_session` shows them to hooks.
         if not self._begin(built, iterator, loop, latest):
@@ -514,6 +536,7 @@ class Estimator:
             self._built[mode] = made
 
     def _make_steps(self, mode: str) -> Any:
+        """Returns new `ModelSteps` for a mode, under the strategy for that mode."""
         strategy = {
             ModeKeys.TRAIN: self._config.train_distribute,
             ModeKeys.EVAL: self._config.eval_distribute,
@@ -531,6 +554,8 @@ class Estimator:
 
     @contextlib.contextmanager
     def _open_iterator(self, built: Any, input_fn: Any, mode: str) -> Iterator[Any]:
+        """Yields an iterator over the batches of all replicas, and closes it."""
+
         def dataset_fn(context: Any) -> Any:
             return calling.call_input_fn(
                 input_fn, mode, self._params, self._config, context
@@ -570,11 +595,13 @@ class Estimator:
         return True
 
     def _checkpoint_or_latest(self, given: Any) -> str | None:
+        """Returns a given path, or that of the newest checkpoint, as a string."""
         if given is not None:
             return str(os.fspath(given))
         return checkpointing.latest_of_chief(self.model_dir)
 
     def _restore(self, built: Any, path: str | None) -> None:
+        """Restores a checkpoint; without one, warm-starts the initial values."""
         if path is not None:
             checkpointing.restore(built, path, self.model_dir)
             return

@@ -73,7 +73,7 @@ class TrainingLoop:
             # The last step is not saved here: `Saver.end` saves it without a position.
             if step < last and not wants_end and self._saver.is_due(step):
                 self.check_loss()
-                wants_end = self._saver.save(step, is_between=True)
+                wants_end = self._saver.save(step, is_mid_training=True)
             if wants_end:
                 break
         self.check_loss()

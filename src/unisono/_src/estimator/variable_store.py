@@ -33,13 +33,13 @@ class VariableStore:
 
     Attributes:
         variables: every variable of the model function, by its numbered name.
-        is_awaited: tells from the arguments of a new variable whether a checkpoint will
-            give it its value; its initial value is then not computed.
+        will_be_restored: tells from the arguments of a new variable whether a
+            checkpoint will give it its value; its initial value is then not computed.
     """
 
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
-        self.is_awaited: Callable[[dict[str, Any]], bool] = lambda _: False
+        self.will_be_restored: Callable[[dict[str, Any]], bool] = lambda _: False
 
     def make_global_step(self) -> Variable:
         """Makes and returns the variable that counts steps, in the current scope."""
@@ -54,17 +54,17 @@ class VariableStore:
 
     @property
     def global_step(self) -> Variable:
-        """Returns the variable that counts steps."""
+        """The variable that counts steps."""
         return self.variables[GLOBAL_STEP]
 
     @property
     def trainable(self) -> list[Variable]:
-        """Returns the trainable variables in the order of their creation."""
+        """The trainable variables in the order of their creation."""
         return [v for v in self.variables.values() if v.trainable]
 
     @contextlib.contextmanager
     def call_scope(self) -> Iterator[Call]:
-        """Makes or finds the variables of one call of the model function in a block."""
+        """Lets one call of the model function in this block find its variables."""
         call = Call(self)
         with contextlib.ExitStack() as stack:
             if "keras" in sys.modules:
@@ -79,7 +79,13 @@ class VariableStore:
 
 @final
 class Call:
-    """Creates or finds the variables of one call of a model function."""
+    """Creates or finds the variables of one call of a model function.
+
+    It is a variable creator, as `variable_creator_scope` takes it.
+
+    Args:
+        store: the variables of all calls.
+    """
 
     def __init__(self, store: VariableStore) -> None:
         self.store = store
@@ -88,12 +94,13 @@ class Call:
     def __call__(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         """Returns the variable of this name from an earlier call, or makes it."""
         name = kwargs.get("name") or "Variable"
+        # A model function may make the global step itself; there is only one.
         if name == GLOBAL_STEP:
             return self.store.global_step
         key = self._key(name)
         known = self.store.variables.get(key)
         if known is None:
-            if self.store.is_awaited(kwargs):
+            if self.store.will_be_restored(kwargs):
                 kwargs["initial_value"] = _make_zeros(kwargs["initial_value"])
             known = self.store.variables[key] = next_creator(**kwargs)
         else:
@@ -109,8 +116,8 @@ class Call:
 
 def _make_zeros(value: Any) -> Any:
     """Returns zeros with the shape and type of an initial value."""
-    # While a step is traced, the compiler drops what the initializer computes here,
-    # because only its shape and type are used.
+    # Variables are made while the model function is traced, so the initializer is only
+    # traced here, and never runs.
     found = value() if callable(value) else value
     return jnp.zeros(jnp.shape(found), jnp.result_type(found))
 
