@@ -1,11 +1,11 @@
-"""Checkpoints against bare Orbax, and steps while one is saved in the background.
+"""Measures checkpoints against bare Orbax, and steps during a background save.
 
-usage: python benchmarks/checkpoints.py [--mb 512] [--rounds 5] [--no-steps]
+usage: python benchmarks/checkpoints.py [--mb 512] [--rounds 5] [--steps]
 
-Both sides take turns in one process. Bare Orbax is what a JAX user writes:
+Both sides take turns in one process. Bare Orbax is the code that a JAX user writes:
 `StandardCheckpointer`, which compresses, flushes files, and checks nothing when it
-reads. Unisono stores arrays as they are, reads back what it wrote for the checksums,
-and verifies every file before it restores.
+reads. Unisono stores arrays uncompressed, reads the files back for the checksums, and
+verifies every file before it restores.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _arrays(mb: int) -> list[np.ndarray]:
 
 
 class _Bare:
-    """What a JAX user writes."""
+    """Saves and restores with Orbax, as a JAX user writes it."""
 
     def __init__(self, arrays: list[np.ndarray], directory: pathlib.Path) -> None:
         import orbax.checkpoint as ocp
@@ -66,7 +66,7 @@ class _Bare:
 
 
 class _Ours:
-    """The same with unisono."""
+    """Saves and restores the same arrays with unisono."""
 
     def __init__(self, arrays: list[np.ndarray], directory: pathlib.Path) -> None:
         self.variables = [uni.Variable(a) for a in arrays]
@@ -83,7 +83,11 @@ class _Ours:
 
 
 def measure_io(mb: int, rounds: int) -> dict[str, Any]:
-    """Seconds of saving and restoring, bare and ours, and the ratios of neighbours."""
+    """Returns median seconds of saving and restoring, and the ratios.
+
+    A ratio is the median over the rounds, because within a round both sides run one
+    after the other and meet the same load of the machine.
+    """
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         arrays = _arrays(mb)
@@ -108,7 +112,10 @@ def measure_io(mb: int, rounds: int) -> dict[str, Any]:
 
 
 def measure_peak(mb: int, whose: str) -> dict[str, float]:
-    """Peak memory of one save and restore in this fresh process, in units of state."""
+    """Returns the peak memory of one save and restore, in GB, with their seconds.
+
+    The process must be fresh: the peak counts from its start.
+    """
     side: Any
     with tempfile.TemporaryDirectory() as name:
         arrays = _arrays(mb)
@@ -134,9 +141,10 @@ def _peak() -> int:
 
 
 def measure_steps(seconds: float, rounds: int) -> dict[str, float]:
-    """Time of a training step while nothing is saved, and while a save runs.
+    """Returns the time of a training step without a save and during saves.
 
-    A step of an MLP and 100 MB of state; the background saves without a pause.
+    The step is that of an MLP with 100 MB of state. The background saves without a
+    pause.
     """
     rng = np.random.default_rng(0)
     layers = [uni.Variable(rng.standard_normal((1024, 1024), np.float32) * 0.02)
@@ -195,12 +203,13 @@ def measure_steps(seconds: float, rounds: int) -> dict[str, float]:
 
 
 def _is_busy(checkpoint: Any) -> bool:
-    thread = checkpoint._background._thread
+    # There is no public way to ask without waiting, and `write` would wait.
+    thread = checkpoint._background._thread  # noqa: SLF001
     return isinstance(thread, threading.Thread) and thread.is_alive()
 
 
 def main() -> None:
-    """Print the figures as JSON."""
+    """Prints the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=5)

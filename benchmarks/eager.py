@@ -1,8 +1,9 @@
-"""What an eager step costs: `run` with one `assign_add`, and with one `all_reduce`.
+"""Measures an eager `run` with one `assign_add` and with one `all_reduce`.
 
-Next to it the same by hand in JAX, and in TensorFlow if a Python is named that has it:
+usage: python benchmarks/eager.py [--tensorflow path/to/python]
 
-    python benchmarks/eager.py --tensorflow path/to/python
+The same is measured by hand in JAX and, if a Python that has TensorFlow is named, in
+TensorFlow.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import unisono as uni
 
 REPLICAS, CALLS, ROUNDS = 2, 200, 25
 
-# Run by the other Python; the loops are those of `measure`.
+# The other Python runs this text. Its loops are the same as those of `measure`.
 TENSORFLOW = """
 import json, time
 import tensorflow as tf
@@ -55,7 +56,7 @@ print(json.dumps(found))
 
 
 def measure(call: Callable[[], Any], wait: Callable[[], Any]) -> float:
-    """The least time of one call, in seconds, of several rounds of many calls."""
+    """Returns the seconds of one call, in the fastest of several rounds."""
     for _ in range(20):
         call()
     best = float("inf")
@@ -69,7 +70,7 @@ def measure(call: Callable[[], Any], wait: Callable[[], Any]) -> float:
 
 
 def ours() -> dict[str, float]:
-    """With a strategy."""
+    """Returns the times under a strategy, by operation."""
     strategy = uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(REPLICAS)])
     with strategy.scope():
         v = uni.Variable(jnp.zeros(2), aggregation=uni.VariableAggregation.MEAN)
@@ -88,7 +89,10 @@ def ours() -> dict[str, float]:
 
 
 def by_hand() -> dict[str, float]:
-    """With arrays on two devices, each operation by itself."""
+    """Returns the times with JAX arrays on two devices, by operation.
+
+    Each JAX operation is dispatched by itself, as in an eager step.
+    """
     devices = jax.devices("cpu")[:REPLICAS]
     mesh = Mesh(np.array(devices, dtype=object), ("replica",))
     same = NamedSharding(mesh, PartitionSpec())
@@ -112,7 +116,7 @@ def by_hand() -> dict[str, float]:
 
 
 def tensorflow(python: str) -> dict[str, float]:
-    """With TensorFlow, in a process of its own."""
+    """Returns the times in TensorFlow, which runs in its own process."""
     code = TENSORFLOW.format(calls=CALLS, rounds=ROUNDS, replicas=REPLICAS)
     done = subprocess.run(
         [python, "-c", textwrap.dedent(code)],
@@ -124,7 +128,7 @@ def tensorflow(python: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measures and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tensorflow", metavar="PYTHON", help="a Python that has it")
     asked = parser.parse_args()

@@ -1,9 +1,9 @@
-"""One GPU: unisono against hand-written JAX, and a step that is fed against one not.
+"""Measures steps on one GPU: unisono against hand-written JAX, and the cost of input.
 
 usage: python benchmarks/gpu.py [--device GPU:0] [--small]
 
-The two programs of a row take turns in one process: hand-written JAX and unisono, or
-unisono on resident data and with a dataset.
+The two programs of a row take turns in one process. They are hand-written JAX and
+unisono, or unisono on one batch that stays on the device and unisono with a dataset.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VOCABULARY, WIDTH, HEADS, LAYERS = 50304, 768, 12, 12
 
 
 def initial(layers: int, width: int, vocabulary: int, length: int) -> dict[str, Any]:
-    """Parameters of a GPT-2-shaped model, as NumPy arrays."""
+    """Returns the parameters of a model of GPT-2's shape, as NumPy arrays."""
     rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> np.ndarray:
@@ -69,7 +69,7 @@ def _block(x: Any, layer: dict[str, Any]) -> Any:
 
 
 def loss(params: dict[str, Any], tokens: Any) -> Any:
-    """Mean next-token cross-entropy, computed in bfloat16."""
+    """Returns the mean next-token cross-entropy, computed in bfloat16."""
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
     table = params["tokens"].astype(jnp.bfloat16)
     x = table[inputs] + params["positions"][: inputs.shape[1]].astype(jnp.bfloat16)
@@ -80,7 +80,7 @@ def loss(params: dict[str, Any], tokens: Any) -> Any:
 
 
 def gpt2(device: str, batch: int, length: int, layers: int) -> tuple[Any, Any]:
-    """The two programs of a GPT-2-small training step with Adam."""
+    """Returns a training step of GPT-2 small with Adam: in JAX, and in unisono."""
     start = initial(layers, WIDTH, VOCABULARY, length)
     rng = np.random.default_rng(1)
     tokens = rng.integers(0, 50257, (batch, length + 1)).astype(np.int32)
@@ -93,6 +93,7 @@ def gpt2(device: str, batch: int, length: int, layers: int) -> tuple[Any, Any]:
         return (optax.apply_updates(params, changes), slots), value
 
     raw_step = jax.jit(step, donate_argnums=0)
+    # `jnp.array` copies: the step donates its state, and `start` is used below.
     params = jax.tree.map(jnp.array, start)
     held = (params, tx.init(params))
     raw_tokens = jnp.asarray(tokens)
@@ -125,7 +126,7 @@ def gpt2(device: str, batch: int, length: int, layers: int) -> tuple[Any, Any]:
 
 
 def one_variable(device: str) -> tuple[Any, Any]:
-    """The two programs of a step that adds a number to one variable."""
+    """Returns a step that adds a number to a variable: in JAX, and in unisono."""
     raw_step = jax.jit(lambda v, x: (v + x, (v + x) * 1.0), donate_argnums=0)
     held, x = jnp.zeros(()), jnp.ones(())
 
@@ -147,7 +148,10 @@ def one_variable(device: str) -> tuple[Any, Any]:
 
 
 def fed(device: str, batch: int, side: int) -> tuple[Any, Any]:
-    """A small convolution on images: resident on the device, and fed in each step."""
+    """Returns a step on images: with one resident batch, and with a dataset.
+
+    The model is a small convolutional network.
+    """
     rng = np.random.default_rng(2)
     images = rng.integers(0, 256, (8 * batch, side, side, 3), np.uint8)
     labels = rng.integers(0, 10, 8 * batch).astype(np.int32)
@@ -197,7 +201,7 @@ def fed(device: str, batch: int, side: int) -> tuple[Any, Any]:
 
 
 def compare(name: str, pair: tuple[Any, Any], count: int, rounds: int) -> None:
-    """Print the median time of a step of each program and their ratio."""
+    """Prints the median time of a step of each program and their ratio."""
     begin = time.perf_counter()
     first: list[float] = []
     for step in pair:
@@ -208,6 +212,7 @@ def compare(name: str, pair: tuple[Any, Any], count: int, rounds: int) -> None:
     times: list[list[float]] = [[], []]
     outputs: list[Any] = [None, None]
     for i in range(rounds):
+        # The order alternates, so that neither program always runs on a warm cache.
         for k in (0, 1) if i % 2 else (1, 0):
             begin = time.perf_counter()
             for _ in range(count):
@@ -225,7 +230,7 @@ def compare(name: str, pair: tuple[Any, Any], count: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Print the rows."""
+    """Prints the rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="GPU:0")
     parser.add_argument("--small", action="store_true", help="a model for CPU")

@@ -1,9 +1,9 @@
-"""Input pipelines: examples per second, and what feeding costs a step.
+"""Measures input pipelines: examples per second, and the cost of feeding a step.
 
 usage: python benchmarks/input.py
 
-Each figure compares programs that take turns in one process. Rates are of whole
-epochs, without a training step.
+Each figure compares programs that take turns in one process. Rates are those of whole
+epochs without a training step.
 """
 
 from __future__ import annotations
@@ -22,24 +22,28 @@ import rich.table
 
 EXAMPLES, FEATURES, BATCH, REPLICAS = 65_536, 64, 256, 2
 ROUNDS = 7
-# Long enough that neither a filled buffer nor an idle beginning counts.
+# Many steps, so that neither a buffer that is full at the beginning nor one that is
+# empty changes the mean.
 FEEDING_ROUNDS, FEEDING_STEPS = 22, 64
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
-    """Features and labels."""
+    """Returns features and labels."""
     rng = np.random.default_rng(0)
     features = rng.normal(size=(EXAMPLES, FEATURES)).astype("f4")
     return features, rng.integers(0, 10, EXAMPLES).astype("i4")
 
 
 def standardised(x: Any, y: Any) -> Any:
-    """A map on a batch."""
+    """Returns the batch with standardised features."""
     return (x - 0.5) / 2, y
 
 
 def ours(strategy: Any, arrays: Any, mapped: bool) -> Callable[[], int]:
-    """A distributed dataset: shuffled, batched, on the devices."""
+    """Returns a function that reads an epoch of a distributed dataset.
+
+    The dataset is shuffled and batched, and its batches are on the devices.
+    """
     import jax
 
     import unisono as uni
@@ -73,7 +77,7 @@ class _Rows:
 
 
 def bare_grain(arrays: Any, mapped: bool) -> Callable[[], int]:
-    """The same pipeline in Grain alone; batches stay on the host."""
+    """Returns a function that reads an epoch in Grain; batches stay on the host."""
     import grain
 
     made = grain.MapDataset.source(_Rows(arrays)).shuffle(seed=1).batch(BATCH)
@@ -87,12 +91,12 @@ def bare_grain(arrays: Any, mapped: bool) -> Callable[[], int]:
 
 
 def tf_data(arrays: Any, mapped: bool) -> Callable[[], int]:
-    """The same in TensorFlow: tf.data and its own distributed dataset."""
+    """Returns a function that reads an epoch of TensorFlow's distributed dataset."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
     if not tf.config.list_logical_devices("GPU"):
-        # The second call finds them set.
+        # On the second call of this function the devices are already set.
         with contextlib.suppress(RuntimeError):
             tf.config.set_logical_device_configuration(
                 cpu, [tf.config.LogicalDeviceConfiguration()] * REPLICAS
@@ -111,14 +115,14 @@ def tf_data(arrays: Any, mapped: bool) -> Callable[[], int]:
 
 
 def rate(epoch: Callable[[], int]) -> float:
-    """Examples per second of one epoch."""
+    """Returns the examples per second of one epoch."""
     begin = time.perf_counter()
     assert epoch() == EXAMPLES // BATCH
     return EXAMPLES / (time.perf_counter() - begin)
 
 
 def rates_table(console: rich.console.Console, strategy: Any) -> None:
-    """Examples per second against the bare pipelines."""
+    """Prints examples per second, against Grain and tf.data."""
     table = rich.table.Table(
         title="Thousands of examples per second, shuffled and batched"
     )
@@ -160,7 +164,7 @@ def rates_table(console: rich.console.Console, strategy: Any) -> None:
 
 
 def hand_fed(mapped: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """The step by hand, on one batch again and again, and fed as one writes it."""
+    """Returns a hand-written step on one resident batch, and the same with input."""
     import jax
     import steps
 
@@ -184,7 +188,7 @@ def hand_fed(mapped: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
 
 
 def feeding_data() -> tuple[np.ndarray, np.ndarray]:
-    """Examples for the classifier, enough for 64 steps."""
+    """Returns examples for 64 steps of the classifier."""
     import steps
 
     rng = np.random.default_rng(0)
@@ -196,7 +200,12 @@ def feeding_data() -> tuple[np.ndarray, np.ndarray]:
 def ours_fed(
     strategy: Any, mapped: bool
 ) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], None]]:
-    """The same with a strategy and a dataset; and what ends it."""
+    """Returns the two steps of `hand_fed` under a strategy, with a dataset.
+
+    Returns:
+        The step on one resident batch, the step with input, and a function that closes
+        the input.
+    """
     import steps
 
     import unisono as uni
@@ -214,7 +223,7 @@ def ours_fed(
 
 
 def feeding_table(console: rich.console.Console, strategy: Any) -> None:
-    """The time of a step with input against the step on data that is there."""
+    """Prints the time of a step with input against the step on a resident batch."""
     table = rich.table.Table(title="One MLP step, fed and on resident data")
     for head in ("input", "resident ms", "fed ms", "ratio", "reach", "by hand"):
         table.add_column(head, justify="right")
@@ -250,8 +259,8 @@ def feeding_table(console: rich.console.Console, strategy: Any) -> None:
 
 
 def main() -> None:
-    """Print the tables."""
-    # TensorFlow brings Keras along, which strategies then find on its own backend.
+    """Prints the tables."""
+    # Importing TensorFlow imports Keras, and strategies need Keras on the JAX backend.
     os.environ.setdefault("KERAS_BACKEND", "jax")
     import unisono as uni
 

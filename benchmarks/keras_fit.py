@@ -1,9 +1,10 @@
-"""Keras' `fit` under a strategy against plain Keras, from one interleaved run.
+"""Measures Keras' `fit` under a strategy against plain Keras.
 
 usage: python benchmarks/keras_fit.py [--quick]
 
-On one device against plain `fit`, on several against `keras.distribution.DataParallel`.
-The programs take turns in one process per number of devices; what counts is the ratio.
+On one device it is compared with plain `fit`, on several devices with
+`keras.distribution.DataParallel`. Both programs take turns in one process, one process
+for each number of devices. The figure to look at is the ratio.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _model() -> Any:
 
 
 def _plain(devices: int) -> Any:
-    """A function that fits one epoch by Keras alone."""
+    """Returns a function that fits one epoch with Keras alone."""
     import contextlib
 
     import keras
@@ -67,7 +68,7 @@ def _plain(devices: int) -> Any:
 
 
 def _ours(devices: int) -> Any:
-    """A function that fits one epoch under a strategy."""
+    """Returns a function that fits one epoch under a strategy."""
     import unisono as uni
 
     strategy = uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(devices)])
@@ -83,10 +84,10 @@ def _ours(devices: int) -> Any:
 
 
 def measure(devices: int, rounds: int) -> dict[str, Any]:
-    """Median time of an epoch of each program and the median ratio of neighbours."""
+    """Returns the median time of an epoch of each program and their median ratio."""
     import unisono as uni
 
-    # The pool of threads that virtual devices need is made for both alike.
+    # Virtual devices change the threads that JAX uses, so both programs get them.
     uni.config.set_virtual_devices(max(devices, 1))
     ours, plain = _ours(devices), _plain(devices)
     losses = [(ours(), plain()) for _ in range(2)]
@@ -108,7 +109,7 @@ def measure(devices: int, rounds: int) -> dict[str, Any]:
 
 
 def _apart(devices: int, rounds: int) -> dict[str, Any]:
-    """Measure in a process of its own: the number of devices is fixed in one."""
+    """Measures in a new process, because a process cannot change its devices."""
     command = [sys.executable, __file__, "--devices", str(devices)]
     command += ["--rounds", str(rounds)]
     environment = {**os.environ, "KERAS_BACKEND": "jax"}

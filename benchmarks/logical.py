@@ -1,12 +1,12 @@
-"""Split state and split work against the same by hand with `jit` and `NamedSharding`.
+"""Measures split state and split work against JAX with `jit` and `NamedSharding`.
 
 usage: python benchmarks/logical.py [--quick] [--devices 1 2 8] [--kind CPU]
 
-Three cases, each a 784-512-512-10 classifier with Adam. *Sharded state*: a replica on
-every device; weights and slots above 65,536 elements are split over them. *Logical
-split*: one replica on all devices, whose hidden layers are split by annotation. *Both*:
-such a replica, with weights and slots split over its devices. The two programs of a row
-take turns in one process.
+There are three cases, each a 784-512-512-10 classifier with Adam. *Sharded state*: each
+device has a replica, and weights and slots of 65,536 elements or more are split over
+the devices. *Logical split*: one replica spans all devices, and annotations split its
+hidden layers. *Both*: one replica spans all devices, and its weights and slots are also
+split. The two programs of a row take turns in one process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ import rich.table
 
 CASES = ("sharded state", "logical split", "both")
 STEPS = 12
-# Hand-written JAX deadlocks on virtual CPU devices when it never waits.
+# Wait after so many steps: hand-written JAX deadlocks on virtual CPU devices if it
+# never waits (docs/decisions/0005).
 BURST = 4
 REACH = "≤ 1.03×"
 
@@ -50,7 +51,7 @@ def _loss(params: Any, x: Any, y: Any, total: int, hint: Callable[[Any], Any]) -
 
 
 class Hand:
-    """What a JAX user writes: `jit`, a mesh, a sharding for each array."""
+    """Trains as a JAX user writes it: with `jit`, a mesh and a sharding per array."""
 
     def __init__(self, case: str, devices: int, kind: str, total: int) -> None:
         import jax
@@ -88,19 +89,19 @@ class Hand:
         self.step = jax.jit(step, donate_argnums=0, out_shardings=(placed, same))
 
     def __call__(self) -> Any:
-        """One step."""
+        """Makes one step and returns its loss."""
         self.held, loss = self.step(self.held, self.batch)
         return loss
 
     def state(self) -> list[Any]:
-        """The arrays of weights and slots."""
+        """Returns the arrays of weights and slots."""
         import jax
 
         return jax.tree.leaves(self.held)
 
 
 class Ours:
-    """The same under a strategy."""
+    """Trains the same model under a strategy."""
 
     def __init__(self, case: str, devices: int, kind: str, total: int) -> None:
         import numpy as np
@@ -143,17 +144,18 @@ class Ours:
         self.step = step
 
     def __call__(self) -> Any:
-        """One step."""
+        """Makes one step and returns its loss."""
         return self.step(*self.batch)
 
     def state(self) -> list[Any]:
-        """The arrays of weights and slots."""
-        kept = [*self.weights, *self.optimizer.variables]
-        return [v._cell.array for v in kept]
+        """Returns the arrays of weights and slots."""
+        variables = [*self.weights, *self.optimizer.variables]
+        # The stored arrays, as they are split; reading a variable would join its parts.
+        return [v._cell.array for v in variables]
 
 
 def _logical(devices: int, state: str) -> Any:
-    """One replica that spans all devices."""
+    """Returns a strategy with one replica that spans all devices."""
     import unisono as uni
 
     grid = uni.tpu.experimental.initialize_tpu_system()
@@ -165,7 +167,7 @@ def _logical(devices: int, state: str) -> Any:
 
 
 def _bytes(arrays: list[Any]) -> int:
-    """What the first device holds of some arrays."""
+    """Returns the bytes of arrays that are on the first device."""
     found = [s for a in arrays for s in a.addressable_shards]
     first = found[0].device
     return sum(s.data.nbytes for s in found if s.device == first)
@@ -182,7 +184,7 @@ def _burst(step: Callable[[], Any]) -> float:
 
 
 def measure(case: str, devices: int, kind: str, rounds: int) -> dict[str, Any]:
-    """Median times, the median ratio of neighbours, and bytes on a device."""
+    """Returns the median times, their median ratio, and the bytes on a device."""
     import steps
 
     total = steps.PER_REPLICA * devices
@@ -233,7 +235,7 @@ def _table(devices: list[int], kind: str, rounds: int) -> None:
 
 
 def main() -> None:
-    """Print the table, or one figure when called for it."""
+    """Prints the table, or with ``--measure`` the figures of one row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--devices", nargs="+", type=int, default=[1, 2, 8])

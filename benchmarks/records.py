@@ -1,4 +1,4 @@
-"""Gigabytes of TFRecords through a distributed dataset, with the memory it takes.
+"""Reads gigabytes of TFRecords through a distributed dataset and prints the memory.
 
 usage: python benchmarks/records.py [gigabytes] [replicas]
 
@@ -22,7 +22,7 @@ RECORD, FILES, BATCH = 16_384, 8, 128
 
 
 def write(folder: pathlib.Path, gigabytes: float) -> list[str]:
-    """Files of records; each begins with its number."""
+    """Writes files of records, each of which begins with its number."""
     count = int(gigabytes * 2**30 / RECORD)
     body = hashlib.shake_256(b"unisono").digest(RECORD - 8)
     paths = [str(folder / f"part-{i}.tfrecord") for i in range(FILES)]
@@ -34,18 +34,18 @@ def write(folder: pathlib.Path, gigabytes: float) -> list[str]:
 
 
 def parse(record: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """The number of a record, and the rest of it."""
+    """Returns the number of a record and the rest of it."""
     number = np.frombuffer(record, "<i8", 1)[0].astype("i4")
     return number, np.frombuffer(record, np.uint8, offset=8)
 
 
 def peak() -> int:
-    """The most memory this process ever had, in MiB."""
+    """Returns the peak memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def main() -> None:
-    """Write, read, check that every record came once, and print the figures."""
+    """Writes and reads, checks that every record came once, and prints the figures."""
     gigabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
     replicas = int(sys.argv[2]) if len(sys.argv) > 2 else 2
     strategy = uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])

@@ -1,9 +1,9 @@
-"""Ratios of unisono to hand-written JAX, from one interleaved run.
+"""Measures unisono against hand-written JAX and prints the ratios.
 
 usage: python benchmarks/run.py [--quick]
 
 Every figure compares two programs that take turns in one process, so that a busy
-machine slows both alike. Absolute times are shown only to make the ratios readable.
+machine slows both alike. Absolute times only make the ratios readable.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ import rich.table
 
 CASES = ("1 variable", "100 variables", "MLP")
 STEPS = {"1 variable": 300, "100 variables": 60, "MLP": 12}
-# Hand-written JAX deadlocks on virtual CPU devices when it never waits.
+# Wait after so many steps: hand-written JAX deadlocks on virtual CPU devices if it
+# never waits (docs/decisions/0005).
 BURST = 8
+# The figures to reach by case and number of replicas; 0 stands for any number.
 REACH = {
     ("1 variable", 1): "≤ 8 more",
     ("1 variable", 2): "≤ 1.15×",
@@ -53,7 +55,7 @@ def _burst(step: Callable[[], Any], count: int) -> float:
 
 
 def measure(case: str, replicas: int, rounds: int) -> dict[str, Any]:
-    """Median time of a step of each program and the median ratio of neighbours."""
+    """Returns the median time of a step of each program and their median ratio."""
     pair = _pair(case, replicas)
     count = STEPS[case]
     for step in (pair.raw, pair.ours):
@@ -84,9 +86,9 @@ def _collectives(pair: Any) -> list[int]:
 
 
 def first_call(case: str, replicas: int, whose: str) -> float:
-    """Seconds of tracing and compiling, in this fresh process.
+    """Returns the seconds of tracing and compiling a step, in this fresh process.
 
-    That is the first call less a later one, which runs the step alone.
+    They are the time of the first call less that of a later one, which only runs.
     """
     step = getattr(_pair(case, replicas), whose)
     times = []
@@ -189,7 +191,7 @@ def _checkpoint_tables(console: rich.console.Console, rounds: int) -> None:
 
 
 def main() -> None:
-    """Print the tables, or one figure when called for it."""
+    """Prints the tables, or with ``--measure`` or ``--first`` one figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)

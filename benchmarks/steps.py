@@ -1,6 +1,6 @@
-"""Training steps written twice: by hand in JAX, and with unisono.
+"""Defines training steps twice: by hand in JAX, and with unisono.
 
-Each case gives a pair of functions without arguments that dispatch one step.
+Each case is a pair of functions without arguments that dispatch one step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ import unisono as uni
 
 @dataclasses.dataclass
 class Pair:
-    """One step, twice; `lowered` gives the two programs for inspection."""
+    """Holds the two versions of a step.
+
+    Attributes:
+        raw: makes a step in JAX.
+        ours: makes a step in unisono.
+        lowered: returns the two programs for inspection.
+    """
 
     raw: Callable[[], Any]
     ours: Callable[[], Any]
@@ -29,12 +35,12 @@ class Pair:
 
 
 def names(replicas: int, kind: str = "CPU") -> list[str]:
-    """Device names of the first replicas."""
+    """Returns the names of the first devices of a kind."""
     return [f"{kind}:{i}" for i in range(replicas)]
 
 
 class Hand:
-    """What a JAX user writes: jit, shard_map over the batch, donated state."""
+    """Makes steps as a JAX user writes them: `jit`, `shard_map` and donated state."""
 
     def __init__(self, replicas: int, platform: str = "cpu") -> None:
         devices = np.array(jax.devices(platform)[:replicas], dtype=object)
@@ -44,7 +50,12 @@ class Hand:
         self.replicas = replicas
 
     def step(self, body: Callable[..., Any]) -> Any:
-        """`body(state, batch)` gives `(state, output)`, both equal on all devices."""
+        """Returns a compiled step.
+
+        Args:
+            body: called as ``body(state, batch)``; returns the new state and an output,
+                both equal on all devices.
+        """
         if self.replicas == 1:
             return jax.jit(body, donate_argnums=0)
         mapped = jax.shard_map(
@@ -57,12 +68,12 @@ class Hand:
         return jax.jit(mapped, donate_argnums=0)
 
     def psum(self, x: Any) -> Any:
-        """Sum over the devices."""
+        """Returns the sum over the devices."""
         return jax.lax.psum(x, "batch") if self.replicas > 1 else x
 
 
 def variables_step(replicas: int, count: int) -> Pair:
-    """`count` scalar variables, each moved by one all-reduced number."""
+    """Returns a step that adds an all-reduced number to each of `count` variables."""
     hand = Hand(replicas)
     batch = np.arange(replicas, dtype=np.float32)
     raw_batch = jax.device_put(batch, hand.split)
@@ -78,6 +89,7 @@ def variables_step(replicas: int, count: int) -> Pair:
 
     raw_step = hand.step(body)
     held = [jax.device_put(jnp.zeros(()), hand.same) for _ in range(count)]
+    # The step donates its state; a copy makes sure that each array owns its buffer.
     held = [jnp.copy(h) for h in held]
 
     def raw() -> Any:
@@ -116,6 +128,7 @@ PER_REPLICA = 64
 
 
 def initial(rng: np.random.Generator) -> list[np.ndarray]:
+    """Returns the initial weights and biases of the classifier, layer by layer."""
     out = []
     for i, o in itertools.pairwise(SIZES):
         out.append((rng.normal(size=(i, o)) / np.sqrt(i)).astype(np.float32))
@@ -124,6 +137,7 @@ def initial(rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def loss_of(params: Any, x: Any, y: Any, total: int) -> Any:
+    """Returns the cross-entropy of a replica's batch, divided by the global size."""
     for i in range(0, len(params) - 2, 2):
         x = jax.nn.relu(x @ params[i] + params[i + 1])
     logits = x @ params[-2] + params[-1]
@@ -131,7 +145,7 @@ def loss_of(params: Any, x: Any, y: Any, total: int) -> Any:
 
 
 class HandMLP:
-    """A 784-512-512-10 classifier with Adam, by hand: call it with a batch."""
+    """Trains a 784-512-512-10 classifier with Adam in JAX; call it with a batch."""
 
     def __init__(self, hand: Hand, total: int) -> None:
         tx = optax.adam(1e-3)
@@ -149,17 +163,17 @@ class HandMLP:
         self._held = jax.tree.map(jnp.copy, held)
 
     def __call__(self, batch: Any) -> Any:
-        """One step; gives the loss."""
+        """Makes one step and returns the loss."""
         self._held, loss = self._step(self._held, batch)
         return loss
 
     def lower(self, batch: Any) -> Any:
-        """The program, for inspection."""
+        """Returns the lowered program for inspection."""
         return self._step.lower(self._held, batch)
 
 
 def mlp_step(replicas: int, per_replica: int = PER_REPLICA) -> Pair:
-    """The classifier on a batch that is there."""
+    """Returns a step of the classifier on one batch that stays on the devices."""
     hand = Hand(replicas)
     rng = np.random.default_rng(0)
     total = per_replica * replicas
@@ -184,7 +198,10 @@ def mlp_step(replicas: int, per_replica: int = PER_REPLICA) -> Pair:
 
 
 def fed_step(strategy: Any, per_replica: int = PER_REPLICA) -> Any:
-    """The same classifier under a strategy: features and labels in, the loss out."""
+    """Returns a compiled step of the classifier under a strategy.
+
+    It takes features and labels and returns the loss.
+    """
     total = per_replica * strategy.num_replicas_in_sync
     with strategy.scope():
         made = [uni.Variable(p) for p in initial(np.random.default_rng(0))]

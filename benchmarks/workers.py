@@ -1,10 +1,11 @@
-"""Two processes, an MLP with Adam: unisono, hand-written JAX and PyTorch DDP.
+"""Measures a step on two processes: unisono, hand-written JAX and PyTorch DDP.
 
 usage: python benchmarks/workers.py
 
-unisono and hand-written JAX take turns in the same two processes; PyTorch, if it is
-installed, runs in two more before them. What the guard costs is measured piece by
-piece, since one per cent of a step is less than this comparison can tell.
+The step is that of an MLP with Adam. Unisono and hand-written JAX take turns in the
+same two processes. PyTorch, if it is installed, runs before them in two other
+processes. The cost of the guard is measured by itself, because one per cent of a step
+is less than this comparison can resolve.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _data(worker: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def jax_pair() -> dict[str, list[float]]:
-    """A worker: the times of both programs, in turns."""
+    """Returns the step times of JAX and unisono on this worker, by program."""
     import jax
     import optax
     import steps
@@ -110,7 +111,7 @@ def jax_pair() -> dict[str, list[float]]:
 
 
 def _guard_costs(watching: Any) -> dict[str, list[float]]:
-    """Seconds of the guard's work in each step, and in each second."""
+    """Returns the seconds that the guard works in each step and in each second."""
     count, label = 2000, ("step", [(PER_REPLICA, 784), (PER_REPLICA,)])
     begin = time.perf_counter()
     for _ in range(count):
@@ -119,14 +120,15 @@ def _guard_costs(watching: Any) -> dict[str, list[float]]:
     for _ in range(count):
         watching.leave()
     begin = time.thread_time()
+    # The guard's thread does this once per tick; here it is called to be measured.
     for _ in range(100):
-        watching._look()
-    looking = (time.thread_time() - begin) / 100 / watching._tick
+        watching._look()  # noqa: SLF001
+    looking = (time.thread_time() - begin) / 100 / watching._tick  # noqa: SLF001
     return {"noting": [noting], "looking": [looking]}
 
 
 def torch_ddp(port: int) -> dict[str, list[float]]:
-    """A worker: the same step in PyTorch, over Gloo."""
+    """Returns the step times of PyTorch on this worker, over Gloo."""
     import torch
     import torch.distributed as dist
 
@@ -160,7 +162,7 @@ def torch_ddp(port: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Prints the table."""
     import socket
 
     import unisono as uni

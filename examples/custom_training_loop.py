@@ -1,4 +1,4 @@
-"""Trains by a loop of one's own: metrics, an uneven last batch, checkpoints.
+"""Trains with a custom loop: metrics, an uneven last batch, checkpoints.
 
 usage: python examples/custom_training_loop.py [--replicas 4] [--epochs 3]
 
@@ -13,7 +13,7 @@ What changed from tf.distribute:
 | `tf.nn.compute_average_loss`                 | `uni.nn.compute_average_loss`         |
 | `strategy.run`, `strategy.reduce`, metrics   | the same                              |
 | `tf.train.Checkpoint`, `CheckpointManager`   | the same under `uni.train`            |
-| the position in the data starts anew         | it is saved and restored as well      |
+| a restart reads the data from its beginning  | an iterator can be in the checkpoint  |
 | progress is printed by hand                  | `uni.train.Progress`                  |
 """
 
@@ -33,7 +33,7 @@ GLOBAL_BATCH = 64
 
 
 class Classifier(uni.Module):
-    """A perceptron with one hidden layer."""
+    """Scores images with a perceptron that has one hidden layer."""
 
     def __init__(self):
         super().__init__()
@@ -49,7 +49,13 @@ class Classifier(uni.Module):
 
 
 class Training:
-    """A model with all that its training needs, under a strategy."""
+    """Trains and tests a model under a strategy.
+
+    Args:
+        strategy: the strategy.
+        data: the images and labels to train and to test on.
+        directory: the directory for checkpoints.
+    """
 
     def __init__(self, strategy, data, directory):
         self.strategy = strategy
@@ -62,7 +68,8 @@ class Training:
             self.test_accuracy = uni.metrics.SparseCategoricalAccuracy("test")
             self.test_loss = uni.metrics.Mean("test_loss")
         dataset = uni.data.Dataset.from_tensor_slices(data.train)
-        # The last batch of an epoch is smaller, and its parts may be uneven.
+        # The last batch of an epoch is smaller, and replicas may get parts of different
+        # sizes. No example is dropped.
         dataset = dataset.shuffle(len(data.train[0]), seed=0).batch(GLOBAL_BATCH)
         self.batches = strategy.experimental_distribute_dataset(dataset)
         dataset = uni.data.Dataset.from_tensor_slices(data.test).batch(GLOBAL_BATCH)
@@ -74,7 +81,7 @@ class Training:
 
     @uni.function
     def train_step(self, batch):
-        """Returns the loss of a global batch."""
+        """Updates the model with a global batch and returns its loss."""
 
         def replica_step(batch):
             images, labels = batch
@@ -82,7 +89,8 @@ class Training:
             def loss_fn():
                 scores = self.model(images)
                 losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels)
-                # By the size of the whole batch: replicas add up, not average.
+                # Divided by the size of the global batch, because the gradients and the
+                # losses of the replicas are summed.
                 mean = uni.nn.compute_average_loss(
                     losses, global_batch_size=GLOBAL_BATCH
                 )
@@ -101,7 +109,7 @@ class Training:
 
     @uni.function
     def test_step(self, batch):
-        """Adds a global batch to the metrics."""
+        """Updates the test metrics with a global batch."""
 
         def replica_step(batch):
             images, labels = batch
@@ -113,7 +121,7 @@ class Training:
         self.strategy.run(replica_step, args=(batch,))
 
     def train_epoch(self):
-        """Returns the sum of the losses of the steps of one epoch."""
+        """Trains for one epoch and returns the sum of the losses of its steps."""
         self.train_accuracy.reset_state()
         number = self.checkpoint.epoch + 1
         progress = uni.train.Progress(self.batches, description=f"epoch {number}")
@@ -126,7 +134,7 @@ class Training:
         return float(np.sum(losses))
 
     def test(self):
-        """Returns loss and accuracy on new images."""
+        """Returns the loss and the accuracy on images that were not trained on."""
         self.test_loss.reset_state()
         self.test_accuracy.reset_state()
         for batch in self.test_batches:
@@ -154,7 +162,7 @@ def main():
             assert np.isclose(*losses, rtol=1e-3), losses
         wanted = many.test()
         print(f"new images: loss {wanted[0]:.4f}, accuracy {wanted[1]:.4f}")
-        # What several replicas have saved, one device goes on with.
+        # A checkpoint that several replicas saved is restored on one device.
         again = Training(
             uni.distribute.OneDeviceStrategy("CPU:0"), data, folder / "many"
         )

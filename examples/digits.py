@@ -33,7 +33,7 @@ HIDDEN = 64
 
 @dataclasses.dataclass(frozen=True)
 class Digits:
-    """The data set, in two parts."""
+    """Holds the images and labels to train on and to test on."""
 
     train: tuple[np.ndarray, np.ndarray]
     test: tuple[np.ndarray, np.ndarray]
@@ -41,7 +41,16 @@ class Digits:
 
 @dataclasses.dataclass
 class History:
-    """What one training run leaves behind."""
+    """Holds the results of one training run.
+
+    Attributes:
+        replicas: the number of replicas.
+        losses: the mean training loss of each epoch.
+        accuracies: the training accuracy of each epoch.
+        seconds: the time of each epoch.
+        test_accuracy: the accuracy on images that were not trained on.
+        placement: the table of where each variable is.
+    """
 
     replicas: int
     losses: list[float]
@@ -52,7 +61,7 @@ class History:
 
     @property
     def images_per_second(self):
-        """Throughput after the first epoch, which compiles."""
+        """Throughput without the first epoch, in which the step is compiled."""
         return TRAINING_IMAGES * (len(self.seconds) - 1) / sum(self.seconds[1:])
 
 
@@ -68,7 +77,7 @@ def load_digits():
 
 
 class Classifier:
-    """A perceptron with one hidden layer, its optimizer and its metric."""
+    """Holds a perceptron with one hidden layer, its optimizer and its metric."""
 
     def __init__(self):
         first, second = jax.random.split(jax.random.key(0))
@@ -87,7 +96,7 @@ class Classifier:
 
     @property
     def variables(self):
-        """All state: weights, the optimizer's slots, the metric's counters."""
+        """All variables: weights, slots of the optimizer, counters of the metric."""
         return [*self.weights, *self.optimizer.variables, *self.accuracy.variables]
 
     def __call__(self, images):
@@ -97,7 +106,7 @@ class Classifier:
 
 
 def make_train_step(strategy, model):
-    """Returns the compiled step: one global batch in, its loss out."""
+    """Returns a compiled step that takes a global batch and returns its loss."""
 
     def replica_fn(images, labels):
         def loss_fn():
@@ -123,14 +132,18 @@ def make_train_step(strategy, model):
 
 
 def make_batches(strategy, digits):
-    """Returns the global batches, split over the replicas, the uneven last one too."""
+    """Returns the global batches, split over the replicas, with the small last one."""
     dataset = uni.data.Dataset.from_tensor_slices(digits.train)
     dataset = dataset.shuffle(TRAINING_IMAGES, seed=0).batch(GLOBAL_BATCH)
     return strategy.experimental_distribute_dataset(dataset)
 
 
 def train(strategy, digits, epochs, advance):
-    """Trains for some epochs; calls `advance(epoch, loss)` after each."""
+    """Trains a new model, calls `advance(epoch, loss)` after each epoch, and reports.
+
+    Returns:
+        The `History` of the run.
+    """
     with strategy.scope():
         model = Classifier()
     train_step = make_train_step(strategy, model)
@@ -139,9 +152,11 @@ def train(strategy, digits, epochs, advance):
     for epoch in range(epochs):
         model.accuracy.reset_state()
         start = time.perf_counter()
+        # All steps are started before the first loss is read, which waits for its step.
         total = sum(float(loss) for loss in [train_step(*batch) for batch in batches])
         seconds.append(time.perf_counter() - start)
-        # Every step divides by the full batch, so this is the mean over all images.
+        # Every step divides by the size of a full batch, also the last, smaller one.
+        # This makes the sum the mean over all images.
         losses.append(total * GLOBAL_BATCH / TRAINING_IMAGES)
         accuracies.append(float(model.accuracy.result()))
         advance(epoch, losses[-1])
@@ -157,7 +172,7 @@ def train(strategy, digits, epochs, advance):
 
 
 def train_with_progress(strategy, digits, epochs, console):
-    """Trains behind a progress bar."""
+    """Trains with a progress bar and returns the `History`."""
     replicas = strategy.num_replicas_in_sync
     columns = (
         TextColumn("{task.description}"),
@@ -177,7 +192,7 @@ def train_with_progress(strategy, digits, epochs, console):
 
 
 def loss_table(one, many):
-    """Returns the two loss curves side by side."""
+    """Returns a table of the losses of two runs and their differences."""
     table = Table(title="Training loss")
     headers = ("epoch", "1 replica", f"{many.replicas} replicas", "difference")
     for header in headers:
@@ -191,7 +206,7 @@ def loss_table(one, many):
 
 
 def run_table(*histories):
-    """Returns throughput and accuracy of each run."""
+    """Returns a table of the throughput and the accuracy of each run."""
     table = Table(title="Runs")
     for header in ("replicas", "images/s", "first epoch", "accuracy", "on new images"):
         table.add_column(header, justify="right")

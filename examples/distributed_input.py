@@ -1,4 +1,4 @@
-"""Distributes input in every way there is, and shows who gets what.
+"""Distributes input in every way, and shows which replica gets which examples.
 
 usage: python examples/distributed_input.py [--replicas 4]
 
@@ -13,7 +13,7 @@ What changed from tf.distribute:
 | `element_spec` as `input_signature`               | the same                     |
 | `get_next_as_optional`                            | the same                     |
 | a dataset is all that can be distributed          | also loaders and arrays      |
-| who gets what is hard to find out                 | `describe()`                 |
+| no report of which replica gets what              | `describe()`                 |
 | the position in the data is lost                  | `get_state`, `set_state`     |
 """
 
@@ -27,12 +27,12 @@ import unisono as uni
 
 
 def sizes(strategy, value):
-    """Returns how many examples each replica has."""
+    """Returns the number of examples on each replica."""
     return [len(part) for part in strategy.experimental_local_results(value)]
 
 
 def global_batches(strategy):
-    """Batches of the global size are split; the last one is uneven, and counts."""
+    """Splits batches of the global size over the replicas, with the uneven last one."""
     dataset = uni.data.Dataset.range(22).map(lambda x: x * 1.0).batch(8)
     distributed = strategy.experimental_distribute_dataset(dataset)
 
@@ -50,7 +50,7 @@ def global_batches(strategy):
 
 
 def batches_of_each_replica(strategy):
-    """A function makes the dataset of a worker: it batches and shards by itself."""
+    """Makes the dataset of each worker with a function, which batches and shards it."""
 
     def dataset_fn(context):
         size = context.get_per_replica_batch_size(8)
@@ -72,7 +72,7 @@ def batches_of_each_replica(strategy):
 
 
 def next_like(strategy):
-    """Returns a value with as many examples on each replica."""
+    """Returns a value with equally many examples on each replica, 8 in all."""
     each = 8 // strategy.num_replicas_in_sync
     return strategy.experimental_distribute_values_from_function(
         lambda context: np.full(each, context.replica_id_in_sync_group)
@@ -80,7 +80,7 @@ def next_like(strategy):
 
 
 def files(strategy, directory):
-    """Several files are read; with several workers they would be dealt out."""
+    """Reads several files, which would be divided among several workers."""
     for number in range(4):
         with uni.io.TFRecordWriter(f"{directory}/part-{number}") as writer:
             for i in range(5):
@@ -100,7 +100,7 @@ def files(strategy, directory):
 
 
 def stop_and_go_on(strategy):
-    """An epoch that was left in the middle goes on, on any number of replicas."""
+    """Stops in the middle of an epoch and continues on another number of replicas."""
     dataset = uni.data.Dataset.range(40).shuffle(40, seed=1).batch(8)
     iterator = iter(strategy.experimental_distribute_dataset(dataset))
     for _ in range(2):

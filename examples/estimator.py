@@ -1,4 +1,4 @@
-"""Trains and evaluates by an estimator: a model function, ported from TensorFlow.
+"""Trains and evaluates a model function with an estimator, ported from TensorFlow.
 
 usage: python examples/estimator.py [--replicas 4] [--steps 60] [--images 500]
 
@@ -15,7 +15,7 @@ What changed from tf.estimator:
 | `tf.compat.v1.metrics.accuracy(labels, found)`  | an array to average, or a metric   |
 | `input_fn` batches for one replica              | the same                           |
 | `RunConfig(train_distribute=strategy)`          | the same                           |
-| a run that was cut short reads its data anew    | it goes on where its data stood    |
+| an interrupted run reads its data again         | it continues where it stopped      |
 """
 
 import argparse
@@ -34,7 +34,10 @@ ModeKeys = uni.estimator.ModeKeys
 
 
 def model_fn(features, labels, mode, params):
-    """A perceptron with one hidden layer; called once per replica and mode."""
+    """Describes a perceptron with one hidden layer.
+
+    The estimator calls it once per replica and mode, while it compiles a step.
+    """
     get_variable = uni.compat.v1.get_variable
     units = params["units"]
     w1 = get_variable("hidden/kernel", (64, units))
@@ -58,7 +61,7 @@ def model_fn(features, labels, mode, params):
 
 
 def make_input_fn(data, repeat):
-    """Returns a function that makes the dataset of a worker."""
+    """Returns an input function, which makes the dataset of a worker."""
 
     def input_fn(input_context):
         images, labels = data
@@ -74,7 +77,7 @@ def make_input_fn(data, repeat):
 
 
 def run(strategy, train, test, steps, directory):
-    """Returns the last metrics, and what the model says of a few images."""
+    """Trains and evaluates; returns the last metrics and the classes of ten images."""
     config = uni.estimator.RunConfig(
         train_distribute=strategy,
         eval_distribute=strategy,

@@ -1,4 +1,4 @@
-"""Trains a Keras model by a loop of one's own: distributed input, metrics, a schedule.
+"""Trains a Keras model with a custom loop: distributed input, metrics, a schedule.
 
 usage: python examples/keras_custom_loop.py [--replicas 4] [--epochs 3] [--images 1500]
 
@@ -29,7 +29,7 @@ GLOBAL_BATCH = common.GLOBAL_BATCH
 
 
 def train(strategy, keras, data, epochs):
-    """Returns the mean loss of each epoch and the accuracy of the last."""
+    """Trains a model; returns the mean loss of each epoch and the last accuracy."""
     with strategy.scope():
         keras.utils.set_random_seed(0)
         layers = keras.layers

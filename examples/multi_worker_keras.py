@@ -1,10 +1,10 @@
-"""Fits a Keras model on several workers, which may fail and are started again.
+"""Fits a Keras model on several workers, and continues after a worker has failed.
 
 usage: unisono launch -n 2 --restarts 2 examples/multi_worker_keras.py [--fail-at 20]
 
 Every worker runs this program. With ``--fail-at`` one of them ends without warning
-after so many steps. The launcher starts all of them again, and training goes on from
-the last backup, within the epoch, to the weights that it would have had anyway.
+after so many steps. The launcher starts all of them again. Training continues from the
+last backup, in the middle of an epoch, and ends with the weights of an undisturbed run.
 
 What changed from tf.distribute:
 
@@ -14,8 +14,8 @@ What changed from tf.distribute:
 | `tf.distribute.MultiWorkerMirroredStrategy` | `uni.distribute.…`, at the start, too  |
 | `tf.data.Dataset` in `fit`, sharded by DATA | `uni.data.Dataset`, or arrays          |
 | `tf.keras.callbacks.BackupAndRestore`       | `uni.keras.callbacks.BackupAndRestore` |
-| weights go on, the data begins anew         | the data goes on as well               |
-| every worker saves, all but one to nowhere  | the chief saves                        |
+| a restart reads the epoch's data again      | the data continues where it stopped    |
+| all workers save, all but one delete it     | only the chief saves                   |
 """
 
 import argparse
@@ -61,7 +61,10 @@ def make_model(keras):
 
 
 def failing(keras, steps, worker):
-    """Returns a callback that ends the second worker, the first time it runs."""
+    """Returns a callback that ends the second worker after some steps, but only once.
+
+    The workers that the launcher starts again do not fail.
+    """
     is_first = os.environ.get("UNISONO_RESTART", "0") == "0"
 
     class Failing(keras.callbacks.Callback):
@@ -84,7 +87,7 @@ def main():
     parser.add_argument("--directory", default=None, help="of backups and the model")
     given = parser.parse_args()
 
-    # Before anything else: it connects the workers.
+    # This must come before any use of JAX, because it connects the workers.
     strategy = uni.distribute.MultiWorkerMirroredStrategy()
     worker = strategy.cluster_resolver.task_id or 0
     workers = len(strategy.cluster_resolver.cluster_spec().as_dict().get("worker", [0]))
@@ -95,7 +98,7 @@ def main():
     x, y = load_digits(given.images)
     test = (x[-200:], y[-200:])
     train = uni.data.Dataset.from_tensor_slices((x[:-200], y[:-200]))
-    # Batches are global: each worker takes its part of every one.
+    # Batches have the global size: each worker takes its part of every batch.
     train = train.shuffle(1000, seed=1).batch(BATCH_PER_WORKER * workers)
 
     with strategy.scope():
@@ -103,7 +106,7 @@ def main():
     model.fit(
         train,
         epochs=given.epochs,
-        verbose=2,  # Seen on the chief.
+        verbose=2,  # Only the chief prints.
         callbacks=[
             uni.keras.callbacks.BackupAndRestore(folder / "backup", save_freq=5),
             failing(keras, given.fail_at, worker),

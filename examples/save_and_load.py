@@ -1,4 +1,4 @@
-"""Saves a model under one strategy and loads it under others, and without any.
+"""Saves a model under one strategy; loads it under others and without a strategy.
 
 usage: python examples/save_and_load.py [--replicas 4] [--images 500]
 
@@ -12,7 +12,7 @@ What changed from tf.distribute:
 | loading inside a scope distributes the variables | the same                          |
 | a loaded function inside `strategy.run`          | the same                          |
 | `tf.train.Checkpoint`                            | the same under `uni.train`        |
-| a SavedModel runs what its file says             | programs of XLA and arrays only   |
+| a SavedModel can run any operation of its graph  | only XLA programs and arrays      |
 """
 
 import argparse
@@ -31,7 +31,7 @@ GLOBAL_BATCH = 64
 
 
 class Classifier(uni.Module):
-    """A linear classifier that knows how to be exported."""
+    """Scores images linearly; its input signature lets it be exported."""
 
     def __init__(self):
         super().__init__()
@@ -45,7 +45,7 @@ class Classifier(uni.Module):
 
 
 def train(strategy, model, images, labels):
-    """Trains for one epoch."""
+    """Trains the model for one epoch."""
     with strategy.scope():
         optimizer = uni.optimizers.Optimizer(optax.adam(0.03), model.variables)
 
@@ -77,7 +77,7 @@ def predict(strategy, model, images):
     """Returns the scores of all images, computed on all replicas."""
     dataset = uni.data.Dataset.from_tensor_slices(images).batch(GLOBAL_BATCH)
     batches = strategy.experimental_distribute_dataset(dataset)
-    # A function that was loaded can be used in `run` like one's own.
+    # `run` takes a loaded function as it takes any other.
     found = [
         strategy.gather(strategy.run(model, args=(batch,)), axis=0) for batch in batches
     ]

@@ -1,4 +1,4 @@
-"""Which public parameters and results are annotated `Any`.
+"""Finds the public parameters and results that are annotated `Any`.
 
 `python -m tests.architecture.annotations` lists them.
 """
@@ -15,10 +15,16 @@ from unisono._src.foundation import public_names
 
 @dataclasses.dataclass
 class Unknown:
-    """What is `Any`, and how much there is in all.
+    """Holds the results and parameters that are `Any`, and the number of all.
 
-    A method that several public classes inherit counts once. With overloads, what is
-    `Any` in all of them counts.
+    A method that several public classes inherit counts once. If a function has
+    overloads, a parameter counts if it is `Any` in all of them.
+
+    Attributes:
+        callables: the number of public functions and methods.
+        results: the functions whose result is `Any`.
+        parameters: the number of public parameters.
+        arguments: the parameters that are `Any`.
     """
 
     callables: int = 0
@@ -47,7 +53,11 @@ def find():
 
 
 def _overloads(function):
-    """Python keeps them under the names that the function had when it was made."""
+    """Returns the overloads of a function.
+
+    Python stores them under the module and name that the function had when it was
+    defined, before it was published.
+    """
     home, name = public_names.homes.get(function), function.__code__.co_name
     if home is None:
         return typing.get_overloads(function)

@@ -1,6 +1,6 @@
-"""The public names and signatures as text, to be compared with a checked-in copy.
+"""Renders the public names and signatures as text, to compare with a stored copy.
 
-`python -m tests.architecture.snapshot` writes the copy anew after a meant change.
+`python -m tests.architecture.snapshot` writes the copy again after an intended change.
 """
 
 import enum
@@ -17,8 +17,8 @@ import unisono
 
 SNAPSHOT = pathlib.Path(__file__).with_name("public_api.txt")
 
-# What needs a library that is not there is left out. One that is there is loaded now:
-# it changes environment variables, which a test must not.
+# Modules that need a library that is not installed are left out. An installed library
+# is loaded now, because loading changes environment variables, which no test may do.
 NEEDED = {"unisono.keras.callbacks": "keras"}
 ABSENT = [n for n, needs in NEEDED.items() if not importlib.util.find_spec(needs)]
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -46,7 +46,7 @@ def public_names():
 
 
 def stored():
-    """Returns the lines of the copy, but not those of what cannot be loaded here."""
+    """Returns the lines of the copy without those of modules that are left out."""
     lines, is_there = [], True
     for line in SNAPSHOT.read_text(encoding="utf-8").splitlines():
         if not line.startswith(" "):
@@ -56,7 +56,7 @@ def stored():
 
 
 def render():
-    """Returns the whole public surface, one name per line."""
+    """Returns all public names with their signatures, one per line."""
     lines = []
     for name, value in public_names():
         lines += _render_name(name, value)
@@ -99,7 +99,10 @@ def _render_member(cls, member):
 
 
 def _signature(value):
-    """Returns names, kinds and defaults; annotations differ between Pythons."""
+    """Returns the names, kinds and defaults of parameters.
+
+    Annotations are left out, because versions of Python print them differently.
+    """
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):

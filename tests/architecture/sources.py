@@ -1,4 +1,4 @@
-"""The package's source files and their syntax trees, for the tests of its layout."""
+"""Reads the package's source files and syntax trees, for the tests of its layout."""
 
 import ast
 import dataclasses
@@ -11,18 +11,18 @@ PACKAGE = ROOT / "src" / "unisono"
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """One file of the package."""
+    """Holds one file of the package."""
 
     path: pathlib.Path
 
     @property
     def name(self):
-        """The path as a reader would type it."""
+        """The path relative to the repository."""
         return self.path.relative_to(ROOT).as_posix()
 
     @property
     def is_facade(self):
-        """Whether the file is public: it may hold re-exports only."""
+        """Whether the file is a public module, which may only re-export names."""
         return "_src" not in self.path.relative_to(PACKAGE).parts
 
     @functools.cached_property
@@ -50,7 +50,7 @@ def functions_of(tree):
 
 
 def count_lines(function):
-    """Returns a function's lines from `def` to its end, its docstring left out."""
+    """Returns the number of lines of a function without its docstring."""
     total = function.end_lineno - function.lineno + 1
     first = function.body[0]
     if ast.get_docstring(function, clean=False) is not None:

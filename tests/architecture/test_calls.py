@@ -1,7 +1,7 @@
-"""Calls go the way imports go, and a step makes few of them.
+"""Calls go in the direction of imports, and a step makes few of them.
 
-Import-linter sees imports only; a callback handed down would escape it. Here real work
-runs under a profiler (`walks`).
+Import-linter sees only imports, not a callback that is passed to a lower layer. Here
+real programs run under a profiler (`walks`).
 """
 
 import json
@@ -14,13 +14,14 @@ import pytest
 
 from tests.architecture import sources, walks
 
-# Their trade is to apply a function to every leaf of a structure, or node of a plan.
+# These modules apply any given function to every leaf of a structure or node of a plan,
+# so they call functions of every room.
 APPLIERS = {"foundation/nest.py", "input/plan/elements.py"}
 APPLYING = "rewrite -> "
 
 
 def heights():
-    """Returns how high above the ground each room is."""
+    """Returns the height of each room, counted from the lowest layer."""
     text = (sources.ROOT / "pyproject.toml").read_text(encoding="utf-8")
     contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
     found = {}
@@ -33,7 +34,10 @@ def heights():
 
 
 def room_of(module, other):
-    """Returns the room of a module; that inside `input` if the other is there too."""
+    """Returns the room of a module.
+
+    If both modules are in `input`, it is the room inside `input`.
+    """
     first, second, *_ = (*pathlib.PurePath(module).parts, "")
     is_inside = first == "input" and other.startswith("input/")
     return f"input/{second}" if is_inside else first
@@ -54,7 +58,7 @@ def upward(edges):
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """What the profiler saw of training, reading and saving on two replicas."""
+    """Returns the calls of training, reading and saving on two replicas."""
     strategy = walks.mirrored(2)
     with walks.watching() as found:
         walks.train(walks.mirrored(1))
@@ -72,16 +76,16 @@ def test_a_lower_room_never_calls_a_higher_one(seen):
     )
 
 
-# Modules that call each other, and why that is meant.
+# Modules that call each other on purpose, and why.
 MUTUAL = {
     ("execution/profile_names.py", "execution/programs.py"): (
         "JAX calls a program through a function that bears its name."
     ),
     ("saving/checkpoint/checkpoint.py", "saving/checkpoint/snapshot.py"): (
-        "What has to be tidied is known above; when, to whoever commits."
+        "The checkpoint knows which files to remove, the snapshot knows when."
     ),
     ("saving/checkpoint/checkpoint.py", "saving/checkpoint/state_slots.py"): (
-        "A checkpoint can be part of another one: it tells its state as objects do."
+        "A checkpoint can be part of another one, and then is asked for its state."
     ),
 }
 
@@ -106,8 +110,8 @@ def test_no_two_modules_call_each_other(seen):
     )
 
 
-# What every further one costs: calls of the library's functions, and modules entered.
-# These may only fall. "scope" is taken away from what is measured inside one.
+# The cost of each repetition: calls of the library's functions, and modules entered.
+# Lower these numbers if the cost falls; never raise them.
 BUDGETS = {
     "compiled step": (6, 6),
     "run of a compiled function": (21, 9),
@@ -119,7 +123,7 @@ BUDGETS = {
 
 @pytest.fixture(scope="module")
 def costs():
-    """Calls, modules and the most frequent calls of what users do all the time."""
+    """Returns the calls, the modules and the most frequent calls of each walk."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.architecture.walks"],
         cwd=sources.ROOT,

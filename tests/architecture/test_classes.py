@@ -1,8 +1,9 @@
-"""Classes are abstract or final: nothing that works is replaced further down.
+"""Classes are abstract or final, and no class replaces a method that works.
 
-Who finds a method knows that it is the one that runs: a class implements what its bases
-leave open, and replaces nothing that they do. What varies is a field, or an object
-handed in. A constructor may add to that of its parent, and calls it.
+A reader who finds a method thus knows that it is the one that runs. A class implements
+the abstract members of its bases and replaces no other. Behaviour that varies is a
+field, or an object that is passed in. A constructor may extend that of its base, which
+it calls.
 """
 
 import abc
@@ -23,10 +24,10 @@ FOLDER = str(pathlib.Path(unisono.__file__).parent)
 OPTIONAL = ("flax", "keras", "ray")
 
 _CONTRACT = "TensorFlow's contract: a program's own subclass may leave it out."
-_EXTRA = "An object adds what it keeps besides to the position of its base."
-_PROGRAM = "Only the frame of a program has something to do here."
+_EXTRA = "A subclass adds its own state to the position of its base."
+_PROGRAM = "Only the frame of a program does something here."
 
-# Members that subclasses replace all the same, and why.
+# Members that subclasses replace nevertheless, and why.
 REPLACED = {
     "cluster.resolvers.base.ClusterResolver._answer": _CONTRACT,
     "cluster.resolvers.base.ClusterResolver._sources": _CONTRACT,
@@ -42,15 +43,15 @@ REPLACED = {
     "foundation.library_hooks.Keeper.watch": "Flax's objects are complete when made.",
     "input.plan.cursors.Called.get_state": _EXTRA,
     "input.plan.cursors.Called.set_state": _EXTRA,
-    "input.plan.cursors.Cursor.cancel": "Most streams wait for no one.",
+    "input.plan.cursors.Cursor.cancel": "Most streams never wait.",
     "input.plan.cursors.Cursor.skip": "Reading is always right; a shortcut is faster.",
     "input.plan.cursors.Cursor.units": "Most streams count elements, a few count rows.",
     "input.plan.cursors.Iterated.get_state": _EXTRA,
-    "input.plan.cursors.Iterated.read": "PyTorch's generators are looked at before.",
+    "input.plan.cursors.Iterated.read": "PyTorch's generators are checked first.",
     "input.plan.cursors.Iterated.set_state": _EXTRA,
     "input.plan.cursors.OfSource.cancel": "The other workers are told as well.",
     "input.plan.nodes.Node.__str__": "Python's own protocol, with the name as default.",
-    "input.plan.nodes.Node.example": "Of a nested dataset there are no zeros.",
+    "input.plan.nodes.Node.example": "A nested dataset has no example of zeros.",
     "input.sources.iterables.Loader._spec": "An example has no axis of examples.",
     "state.frames.StateFrame.assigned": _PROGRAM,
     "state.frames.StateFrame.cells": _PROGRAM,
@@ -60,8 +61,8 @@ REPLACED = {
     "strategies.extended.StrategyExtended._update_together": _CONTRACT,
 }
 
-_PUBLIC = "Programs make objects of it, and subclass it."
-_ROOT = "It only names what its subclasses are; TensorFlow has it."
+_PUBLIC = "Programs make objects of it and subclass it."
+_ROOT = "It only gives its subclasses a common type, as in TensorFlow."
 
 # Classes with subclasses of ours that are not abstract, and why.
 NOT_ABSTRACT = {
@@ -71,10 +72,10 @@ NOT_ABSTRACT = {
     "execution.specs.TypeSpec": _ROOT,
     "foundation.ambient.PerThread": "Python's threading.local, under a name of ours.",
     "input.api.dataset.Dataset": _PUBLIC,
-    "input.plan.cursors.Iterated": "Two libraries' streams know their order besides.",
+    "input.plan.cursors.Iterated": "Streams of two libraries also know their order.",
     "input.sources.arrays.Listed": "A list of shards is a list that can be told apart.",
-    "saving.checkpoint.deferred_restore.Noticing": "Mixed into classes of programs, "
-    "which may have a metaclass.",
+    "saving.checkpoint.deferred_restore.Noticing": "It is mixed into classes of "
+    "programs, which may have a metaclass of their own.",
     "saving.checkpoint.module.Module": _PUBLIC,
     "state.variables.Variable": "Calling it makes an object of one of its subclasses.",
     "strategies.base.Strategy": _PUBLIC,
@@ -110,7 +111,8 @@ def _name(cls):
     return f"{_home(cls)}.{cls.__qualname__}".removeprefix(PREFIX)
 
 
-# When tests are collected: what libraries set when they are loaded is no test's leak.
+# Found at collection, not in a test: loading a library changes the environment, which
+# would count as a leak of the test.
 CLASSES = _find_classes()
 PARENTS = {
     _name(base): base
@@ -129,7 +131,7 @@ def _open_members(cls):
 
 
 def _members(cls):
-    """Returns the methods and properties that people wrote into a class."""
+    """Returns the methods and properties that are written in a class."""
     slots = types.MemberDescriptorType | types.GetSetDescriptorType
     return {
         name: value
@@ -148,7 +150,7 @@ def _is_generated(value):
 
 
 def _replaced(cls):
-    """Returns the members that work and that a class replaces, by their owners."""
+    """Returns the names of the working members of bases that a class replaces."""
     found = []
     for name, value in _members(cls).items():
         above = [b for b in cls.__mro__[1:] if name in vars(b) and _name(b) in CLASSES]

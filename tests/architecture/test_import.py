@@ -1,4 +1,4 @@
-"""What `import unisono` may cost: jax, numpy, and nothing that is started."""
+"""`import unisono` loads only jax and numpy, and starts nothing."""
 
 import json
 import subprocess

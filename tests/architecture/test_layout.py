@@ -1,6 +1,6 @@
-"""The rules of the house that a syntax tree can show.
+"""The source files follow the rules that can be checked in a syntax tree.
 
-Which module may import which is checked by `make layout`; complexity by `make lint`.
+`make layout` checks which module may import which, and `make lint` checks complexity.
 """
 
 import ast
@@ -21,7 +21,7 @@ LOADED_ON_FIRST_USE = frozenset(
     | {"googleapiclient", "kubernetes", "mpi4py"}  # Clients of a cluster's services.
 )
 
-# Each is imported by its own room alone.
+# The only folders that may import these packages.
 ROOMS = {
     "flax": ("_src/integrations/",),
     "keras": ("_src/integrations/",),
@@ -44,7 +44,7 @@ def test_no_module_is_longer_than_its_budget():
     )
 
 
-# Test modules that look at a whole room, not at one module of it.
+# Test modules that test a whole room instead of one module.
 WHOLE_ROOMS = frozenset(
     {
         "cluster/resolvers/test_cloud.py",
@@ -163,7 +163,7 @@ def test_the_version_stands_in_one_place():
     assert made["project"]["dynamic"] == ["version"]
     attribute = {"attr": "unisono.__version__"}
     assert made["tool"]["setuptools"]["dynamic"]["version"] == attribute
-    # Of anything but a literal, a build would import the package, and JAX with it.
+    # If it were not a literal, a build would import the package, and with it JAX.
     tree = ast.parse((sources.PACKAGE / "__init__.py").read_text(encoding="utf-8"))
     literals = [
         node.value.value
@@ -189,7 +189,7 @@ def _is_re_export(node):
         return test == "__name__ == '__main__'"
     if isinstance(node, ast.Assign):
         if ast.unparse(node).startswith("__getattr__, __dir__ = _lazy_names.names("):
-            return True  # PEP 562: loaded on first use.
+            return True  # Names that are loaded on first use (PEP 562).
         names = [ast.unparse(target) for target in node.targets]
         is_alias = isinstance(node.value, ast.Attribute | ast.Name)
         return is_alias or all(name.startswith("_") for name in names)

@@ -1,4 +1,4 @@
-"""The public surface: documented, and changed only on purpose."""
+"""The public names are documented, and change only on purpose."""
 
 import dataclasses
 import difflib
@@ -11,8 +11,8 @@ import types
 import unisono
 from tests.architecture import annotations, snapshot
 
-# How many public results and parameters may be `Any`: values that are the user's, of
-# any kind. Lower them when there are fewer; they do not rise.
+# How many public results and parameters may be `Any`, because a user's values can have
+# any type. Lower these numbers if there are fewer; never raise them.
 MOST_UNKNOWN_RESULTS = 33
 MOST_UNKNOWN_PARAMETERS = 106
 
@@ -95,7 +95,7 @@ def test_every_name_in_all_exists_once():
 
 def _is_documented(value):
     if inspect.isclass(value):
-        # A dataclass writes its signature where its author wrote nothing.
+        # A dataclass without a docstring gets its signature as one.
         written = value.__dict__.get("__doc__") or ""
         generated = dataclasses.is_dataclass(value) and written.startswith(
             f"{value.__name__}("

@@ -1,8 +1,8 @@
-"""Walks through the library under a profiler: who calls whom, and how often.
+"""Runs small programs under a profiler and counts the calls between modules.
 
-A *walk* is a small piece of a user's program. Only calls of the library's own functions
-are counted, and only between the library's own modules are they judged: the user's
-function may re-enter at the top.
+A *walk* is a small piece of a user's program. Only calls of the library's functions are
+counted. The direction is checked only for calls from one module of the library to
+another, because a user's function may call the highest layer.
 """
 
 import collections
@@ -22,11 +22,11 @@ INTERNALS = str(sources.PACKAGE / "_src") + "/"
 
 @dataclasses.dataclass
 class Seen:
-    """What a profiler saw.
+    """Holds the calls that a profiler saw.
 
     Attributes:
         calls: how often each function of the library was called.
-        edges: how often a function of one module called a function of another.
+        edges: the calls from one module to another, by the two modules.
     """
 
     calls: collections.Counter
@@ -34,7 +34,7 @@ class Seen:
 
     @property
     def count(self):
-        """How many calls there were."""
+        """The number of calls."""
         return sum(self.calls.values())
 
     @property
@@ -44,15 +44,16 @@ class Seen:
 
 
 def module_of(frame):
-    """The module of the library that a frame belongs to, as a path, or None."""
+    """Returns the path of the library's module that a frame belongs to, or None."""
     path = frame.f_code.co_filename
     return path.removeprefix(INTERNALS) if path.startswith(INTERNALS) else None
 
 
 def declarer_of(frame):
-    """The module that declares what is called: of a method, its first base class.
+    """Returns the module that declares the function of a frame.
 
-    A cursor may read from another cursor, whatever room that one is made in.
+    For a method it is the module of the first base class that has it: a cursor may read
+    from another cursor, whichever room defines that one.
     """
     code = frame.f_code
     if not code.co_argcount or code.co_varnames[0] != "self":
@@ -68,14 +69,14 @@ def declarer_of(frame):
 
 
 def is_protocol(frame):
-    """Whether Python itself called the function: `__iter__`, `__jax_array__` …"""
+    """Whether the function belongs to a protocol, such as `__iter__`."""
     name = frame.f_code.co_name
     return name.startswith("__") and name.endswith("__")
 
 
 @contextlib.contextmanager
 def watching():
-    """Collects the calls of a block."""
+    """Yields the `Seen` of a block, which collects its calls."""
     seen = Seen(collections.Counter(), {})
 
     def notice(frame, event, _):
@@ -100,7 +101,7 @@ def watching():
 
 
 def steady(walk):
-    """Watches a walk after it was gone twice: what every later one costs."""
+    """Returns the calls of the third run of a walk, which later runs repeat."""
     walk()
     walk()
     with watching() as seen:
@@ -109,12 +110,12 @@ def steady(walk):
 
 
 def mirrored(replicas):
-    """A strategy over so many virtual devices."""
+    """Returns a strategy with this number of virtual devices."""
     return uni.distribute.MirroredStrategy([f"CPU:{i}" for i in range(replicas)])
 
 
 def train(strategy):
-    """Runs, assigns, merges, reduces and gathers, eagerly and compiled."""
+    """Runs, assigns, merges, reduces and gathers, in eager and in compiled code."""
     with strategy.scope():
         total = uni.Variable(
             jnp.zeros(2), name="m", aggregation=uni.VariableAggregation.MEAN
@@ -175,7 +176,7 @@ def save(strategy, directory):
 
 
 def everyday():
-    """Returns what users do again and again, by name: functions without arguments."""
+    """Returns the walks that users repeat, by name, as functions without arguments."""
     strategy, one = mirrored(2), jnp.ones(2)
     with strategy.scope():
         mean = uni.Variable(jnp.zeros(2), aggregation=uni.VariableAggregation.MEAN)
@@ -226,6 +227,6 @@ def count_everyday():
 
 
 if __name__ == "__main__":
-    # In a process of its own: libraries that other tests have loaded cost calls.
+    # Run in a new process, because libraries that other tests loaded add calls.
     uni.config.set_virtual_devices(2)
     print(json.dumps(count_everyday()))

@@ -530,6 +530,8 @@ def test_wrong_calls_are_refused(tmp_path):
         estimator.train(data(8), steps=0)
     with pytest.raises(TypeError, match="must return a dataset"):
         estimator.train(lambda: (X, Y))
+    with pytest.raises(TypeError, match="`input_fn` must be callable"):
+        estimator.train(data(8)())
     with pytest.raises(ValueError, match="is empty"):
         estimator.train(lambda: uni.data.Dataset.from_tensor_slices(X[:0]).batch(2))
     with pytest.raises(ValueError, match="Could not find trained model"):

@@ -1,4 +1,4 @@
-"""The `feature` marker and the `--features` report: which tests prove which row.
+"""Adds the `feature` marker and the `--features` report of which tests prove which row.
 
 `tests/features.json` lists what the library promises. A test claims rows with
 `@pytest.mark.feature("A01", "B03")`; `pytest --features` prints every row with the
@@ -19,7 +19,7 @@ PROVEN, FAILED, UNPROVEN, UNCLAIMED = "proven", "FAILED", "not run", "no test"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One row of the feature table."""
+    """Holds one row of the feature table."""
 
     id: str
     area: str
@@ -45,7 +45,7 @@ def claimed_ids(item):
 
 
 def verdict_of(outcomes):
-    """Says what a set of test outcomes means for the row or test they belong to."""
+    """Returns the verdict of a row from the outcomes of the tests that claim it."""
     if not outcomes:
         return UNCLAIMED
     if "failed" in outcomes:
@@ -54,7 +54,7 @@ def verdict_of(outcomes):
 
 
 class FeatureReport:
-    """Collects claims and outcomes during a run; prints the table at its end."""
+    """Collects claims and outcomes during a run, and prints the table at its end."""
 
     def __init__(self, rows):
         self.rows = rows
@@ -64,7 +64,7 @@ class FeatureReport:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
-        """Refuses unknown ids; notes which test claims which rows."""
+        """Records which test claims which rows, and refuses unknown ids."""
         wrong = []
         for item in items:
             ids = claimed_ids(item)
@@ -77,7 +77,7 @@ class FeatureReport:
             )
 
     def pytest_runtest_logreport(self, report):
-        """Notes the outcome of a test, or of a set-up or tear-down that went wrong."""
+        """Records the outcome of a test, or of a set-up or tear-down that failed."""
         if report.when != "call" and report.outcome == "passed":
             return
         test = report.nodeid.partition("[")[0]
@@ -130,7 +130,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Registers the marker, and the report for this run."""
+    """Registers the marker and the report of this run."""
     config.addinivalue_line(
         "markers",
         f"feature(id, ...): the rows of {TABLE.name} that this test proves",

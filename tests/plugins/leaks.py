@@ -1,4 +1,4 @@
-"""A test that leaves a thread, an environment variable or a scope behind fails."""
+"""Fails tests that leave a thread, an environment variable or a scope behind."""
 
 import os
 import threading
@@ -7,15 +7,15 @@ import pytest
 
 import unisono
 
-# Written by pytest itself between the phases of a test.
+# Pytest itself writes these between the phases of a test.
 _NOT_OURS = frozenset({"PYTEST_CURRENT_TEST", "PYTEST_VERSION"})
 
-# Time for a thread that was told to stop to be gone. Only a leak waits that long.
+# How long a thread that was told to stop may take to end. Only a leak takes that long.
 _GRACE_SECONDS = 5.0
 
 
 def environment():
-    """Returns a copy of the environment without what pytest writes to it."""
+    """Returns a copy of the environment without the variables that pytest writes."""
     return {k: v for k, v in os.environ.items() if k not in _NOT_OURS}
 
 

@@ -1,4 +1,4 @@
-"""A run that has become large lets go of what it compiled, between modules."""
+"""Drops compiled programs between test modules if the process has become large."""
 
 import ctypes
 import gc
@@ -7,13 +7,14 @@ import os
 import jax
 import pytest
 
-# Above this, compiled programs of earlier modules are dropped. Compiling what the next
-# modules share with them again costs a second or two, so it is not done every time.
+# Above so many bytes, the compiled programs of earlier modules are dropped. This does
+# not happen after every module, because compiling shared programs again takes a second
+# or two.
 LARGE = 1.5e9
 
 
 def resident_bytes():
-    """Returns how much memory this process holds; 0 where that cannot be told."""
+    """Returns the resident memory of this process; 0 on systems without `/proc`."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
@@ -22,7 +23,7 @@ def resident_bytes():
 
 
 def pytest_collection_finish():
-    """Spares the garbage collector the modules, which stay anyway."""
+    """Makes the garbage collector skip the modules, which stay anyway."""
     gc.collect()
     gc.freeze()
 
@@ -34,5 +35,5 @@ def memory():
     if resident_bytes() > LARGE:
         jax.clear_caches()
         gc.collect()
-        # XLA frees in pieces, which the C library would keep for later.
+        # XLA frees small pieces, which the C library would keep for later use.
         getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)

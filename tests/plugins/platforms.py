@@ -1,11 +1,11 @@
-"""The `--platform` option: on which devices the tests run.
+"""Adds the `--platform` option, which selects the devices that tests run on.
 
-By default that is the CPU, split into eight devices, on any machine: tests count on
-their number and names. `--platform=gpu` runs what one GPU can run. A test that needs
-several devices, or names a CPU, is skipped there; a test that passes without an array
-on the GPU has proven nothing about it, and counts as skipped too.
-`--platform=pretend-gpu` makes the same choice on a machine without one: there, a single
-CPU device goes by the name of a GPU.
+By default tests run on eight virtual CPU devices on any machine, because they rely on
+the number and the names of the devices. `--platform=gpu` runs the tests that one GPU
+can run. It skips a test that needs several devices or names a CPU. A test that passes
+without an array on the GPU has proven nothing about it, and counts as skipped too.
+`--platform=pretend-gpu` selects the same tests on a machine without a GPU: there, a
+single CPU device has the name of a GPU.
 """
 
 import collections
@@ -25,7 +25,12 @@ from unisono._src.machines import devices
 
 @dataclasses.dataclass(frozen=True)
 class Platform:
-    """Which backends JAX starts, the first of them for the tests, on how many CPUs."""
+    """Holds the devices of a platform.
+
+    Attributes:
+        backends: the backends that JAX starts; tests run on the first one.
+        cpus: the number of virtual CPU devices.
+    """
 
     backends: str
     cpus: int
@@ -52,7 +57,7 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    """Tells JAX, here and in processes that tests start, which devices to use."""
+    """Sets the devices of JAX, here and in the processes that tests start."""
     name = config.getoption("--platform")
     platform = PLATFORMS[name]
     os.environ["JAX_PLATFORMS"] = platform.backends
@@ -70,7 +75,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what is worth running on an accelerator only."""
+    """Deselects on the CPU the tests that are marked `accelerator`."""
     if config.getoption("--platform") == "cpu":
         left_out = [i for i in items if i.get_closest_marker("accelerator")]
         items[:] = [i for i in items if not i.get_closest_marker("accelerator")]
@@ -78,7 +83,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 class Gpus:
-    """Runs what the GPUs can run, and watches that arrays are made on them."""
+    """Runs the tests that the GPUs can run, and checks that they use the GPUs."""
 
     def __init__(self, backend):
         self.backend = backend
@@ -87,10 +92,11 @@ class Gpus:
         self._read = False  # whether the running test read an array of the device
 
     def pytest_sessionstart(self):
-        """Starts the backend, and has every name of a device checked."""
+        """Starts the backend, and checks every device name from now on."""
         # Processes that tests start share the device's memory with this one.
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-        # Tests compare with NumPy: no matrix product in fewer bits than its operands.
+        # Tests compare with NumPy, but GPUs multiply float32 matrices in fewer bits by
+        # default.
         jax.config.update("jax_default_matmul_precision", "highest")
         if jax.default_backend() != self.backend:
             raise pytest.UsageError(
@@ -104,7 +110,10 @@ class Gpus:
         self._watch_reads()
 
     def _pretend(self):
-        """Names the CPU a GPU, into whose memory NumPy cannot look by itself."""
+        """Gives the CPU the name of a GPU.
+
+        NumPy reads a CPU array without calling `_value`, so `np.asarray` is watched.
+        """
         xla_bridge._backends["cuda"] = jax.devices()[0].client
         devices.kind_of = lambda device: "GPU"
         asarray = np.asarray
@@ -126,7 +135,8 @@ class Gpus:
         devices.resolve = resolve_ours
 
     def _watch_reads(self):
-        # Compiled code makes its arrays without Python; reading them goes through here.
+        # Compiled code makes arrays without calling Python, but reading one calls
+        # `_value`.
         value = array.ArrayImpl._value
 
         def read(this):

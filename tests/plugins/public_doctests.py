@@ -1,7 +1,7 @@
-"""Lets doctest find the examples of public names where they are written.
+"""Lets doctest find the examples of public names in the modules that define them.
 
-Doctest looks at what says that it comes from the module at hand; a public class says
-that it comes from a public module.
+Doctest takes the objects whose `__module__` is the module that it searches. The
+`__module__` of a public class is a public module, not the one that defines it.
 """
 
 import doctest
@@ -9,6 +9,7 @@ import inspect
 
 from unisono._src.foundation import public_names
 
+# There is no public way to tell doctest where an object comes from.
 _from_module = doctest.DocTestFinder._from_module
 
 

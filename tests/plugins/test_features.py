@@ -1,4 +1,4 @@
-"""The feature report tells the truth about which rows are proven."""
+"""The feature report says correctly which rows are proven."""
 
 import pytest
 

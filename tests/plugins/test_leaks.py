@@ -1,4 +1,4 @@
-"""The leak check notices what a test leaves behind."""
+"""The leak check finds the threads and variables that a test leaves behind."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The suite's devices do not depend on the machine; a run on a GPU tells the truth."""
+"""Tests see the same devices on every machine, and a GPU run reports what it ran."""
 
 import os
 
@@ -60,7 +60,7 @@ def test_every_test_sees_eight_cpu_devices_here_and_in_processes():
 
 @pytest.fixture
 def run(pytester, monkeypatch):
-    """Returns a function that runs the tests above in a process of their own."""
+    """Returns a function that runs the tests above in a new process."""
     monkeypatch.setenv("PYTHONPATH", f"{machine.ROOT}:{machine.ROOT / 'src'}")
     pytester.makepyfile(TESTS)
     return lambda option: pytester.runpytest_subprocess(*PLUGIN, option)

@@ -1,4 +1,4 @@
-"""The examples of public names are collected once, in the module that has them."""
+"""The examples of public names are collected once, in the module that defines them."""
 
 import doctest
 

@@ -1,4 +1,4 @@
-"""Settings of hypothesis and pytest-timeout, where they are installed."""
+"""Configures hypothesis and pytest-timeout if they are installed."""
 
 import importlib.util
 
@@ -21,12 +21,15 @@ else:
 
 
 def pytest_addoption(parser):
-    """Knows pytest-timeout's setting without it; then a test may hang."""
+    """Accepts the setting of pytest-timeout if it is not installed.
+
+    A test may then hang.
+    """
     if not HAS_TIMEOUT:
         parser.addini("timeout", "seconds after which pytest-timeout fails a test")
 
 
 def pytest_configure(config):
-    """Knows pytest-timeout's marker without it."""
+    """Accepts the marker of pytest-timeout if it is not installed."""
     if not HAS_TIMEOUT:
         config.addinivalue_line("markers", "timeout(seconds): see pytest-timeout")

@@ -1,1 +1,1 @@
-"""`unisono.estimator`: a model function, trained, evaluated and used by an object."""
+"""Trains, evaluates and uses model functions: the estimators of TensorFlow."""

@@ -1,4 +1,4 @@
-"""Calling the user's functions with the arguments that they take."""
+"""Calls the user's functions with those of the arguments that they take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _MODEL_ARGUMENTS = ("features", "labels", "mode", "params", "config")
 
 
 def argument_names(fn: Callable[..., Any]) -> set[str]:
-    """The names of a function's parameters; those of a partial are bound."""
+    """Returns the names of a function's parameters.
+
+    Arguments that a `functools.partial` has bound by name are left out.
+    """
     bound = fn.keywords if isinstance(fn, functools.partial) else {}
     return {
         name
@@ -24,10 +27,12 @@ def argument_names(fn: Callable[..., Any]) -> set[str]:
 
 
 def check_model_fn(model_fn: Any, params: Any) -> None:
-    """Raise unless a model function can be called.
+    """Raises unless `model_fn` is a function that an estimator can call.
 
     Raises:
-        ValueError: it is none, or takes other arguments.
+        ValueError: `model_fn` is not a function, takes no ``features``, takes an
+            argument that an estimator does not pass, or takes no ``params`` although
+            `params` are given.
     """
     if not callable(model_fn):
         raise ValueError(f"model_fn must be a function, received {model_fn!r}.")
@@ -55,19 +60,20 @@ def call_model_fn(
     config: RunConfig,
     has_labels: bool,
 ) -> EstimatorSpec:
-    """What a model function says of a batch.
+    """Calls a model function for one batch and returns its `EstimatorSpec`.
 
     Args:
-        model_fn: the function.
+        model_fn: the model function.
         batch: an element of the input function's dataset.
         mode: one of `ModeKeys`.
-        params: the estimator's.
-        config: the estimator's.
-        has_labels: whether labels are given to it, if there are any.
+        params: the parameters of the estimator.
+        config: the configuration of the estimator.
+        has_labels: whether to pass the labels of the batch; if not, the model function
+            gets None in their place.
 
     Raises:
-        ValueError: it takes no labels, but there are some; or it returns something
-            else than an `EstimatorSpec` of the mode.
+        ValueError: the batch has labels and the model function takes none, or the model
+            function does not return an `EstimatorSpec` of this mode.
     """
     features, labels = features_and_labels(batch)
     names = argument_names(model_fn)
@@ -77,7 +83,8 @@ def call_model_fn(
         given["labels"] = labels if has_labels else None
     elif labels is not None and has_labels:
         raise ValueError(
-            f"model_fn ({model_fn}) does not take labels, but input_fn returns labels."
+            f"model_fn ({model_fn}) does not take labels, but input_fn returns labels. "
+            "Give model_fn an argument `labels`, or let input_fn return features alone."
         )
     spec = model_fn(features=features, **given)
     if not isinstance(spec, EstimatorSpec):
@@ -87,16 +94,19 @@ def call_model_fn(
     if spec.mode != mode:
         raise ValueError(
             f"model_fn was called for the mode {mode!r} and returned an EstimatorSpec "
-            f"of {spec.mode!r}."
+            f"of {spec.mode!r}. Pass the mode on: EstimatorSpec(mode, …)."
         )
     return spec
 
 
 def features_and_labels(batch: Any) -> tuple[Any, Any]:
-    """The two parts of an element; labels may be missing.
+    """Splits an element of a dataset into features and labels.
+
+    Returns:
+        The features and the labels; the labels are None if the element has none.
 
     Raises:
-        ValueError: a tuple of another length.
+        ValueError: the element is a tuple that does not have two parts.
     """
     if isinstance(batch, tuple | list):
         if len(batch) != 2:
@@ -111,12 +121,13 @@ def features_and_labels(batch: Any) -> tuple[Any, Any]:
 def call_input_fn(
     input_fn: Any, mode: str, params: Any, config: RunConfig, input_context: Any
 ) -> Any:
-    """The dataset of an input function.
+    """Calls an input function and returns its dataset.
 
     Raises:
-        ValueError: it is no function.
-        TypeError: it returns no dataset.
+        TypeError: the input function is not callable or does not return a dataset.
     """
+    if not callable(input_fn):
+        raise TypeError(f"`input_fn` must be callable, given: {input_fn!r}.")
     names = argument_names(input_fn)
     given = {
         "mode": mode,
@@ -125,6 +136,7 @@ def call_input_fn(
         "input_context": input_context,
     }
     made = input_fn(**{k: v for k, v in given.items() if k in names})
+    # A tuple or an array can be iterated over too, but its rows are not batches.
     if isinstance(made, tuple | dict | list) or hasattr(made, "shape"):
         raise TypeError(
             "input_fn must return a dataset or a loader, whose elements are batches; "

@@ -1,4 +1,4 @@
-"""The checkpoints of an estimator: what is in them, and when they are saved."""
+"""Saves and restores the checkpoints of an estimator."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from typing import Any, final
 
 from unisono._src.estimator import compiled_steps, hooks
 from unisono._src.estimator.config import RunConfig
-from unisono._src.estimator.variable_store import GLOBAL_STEP, Store
+from unisono._src.estimator.variable_store import GLOBAL_STEP, VariableStore
 from unisono._src.foundation import errors
 from unisono._src.saving.checkpoint import reading, worker_meeting
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint
 from unisono._src.saving.checkpoint.manager import CheckpointManager
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 _NAME = "model.ckpt"
+# `Checkpoint(variables={name: variable}, input=position)` stores its values under
+# these keys; a "/" or "." in a name is escaped as TensorFlow escapes it.
 _PREFIX, _SUFFIX = "variables/", "/.ATTRIBUTES/VARIABLE_VALUE"
 _INPUT = "input/.ATTRIBUTES/PYTHON_STATE"
-# Workers cannot each look at their own clock; they ask the chief for its, so often.
+# Saving is collective, so workers may not decide by their own clocks: every so many
+# steps they ask the chief. Asking costs a round trip between workers, so not each step.
 _ASK_EVERY = 20
 
 
 def key_of(name: str) -> str:
-    """Where a checkpoint has the variable of a name."""
+    """Returns the key under which a checkpoint stores the variable of this name."""
     return f"{_PREFIX}{name.replace('.', '..').replace('/', '.S')}{_SUFFIX}"
 
 
 def name_of(key: str) -> str | None:
-    """The name of a variable in a checkpoint; None if the key is another one's."""
+    """Returns the name of the variable stored under a key of a checkpoint.
+
+    Returns:
+        The name, or None if the key does not belong to a variable.
+    """
     if not key.startswith(_PREFIX) or not key.endswith(_SUFFIX):
         return None
     name = key.removeprefix(_PREFIX).removesuffix(_SUFFIX)
@@ -38,21 +45,26 @@ def name_of(key: str) -> str | None:
     return ".".join(parts)
 
 
-def restore(built: compiled_steps.Built, path: str, model_dir: str) -> None:
-    """Give the variables their values of a checkpoint.
+def restore(built: compiled_steps.ModelSteps, path: str, model_dir: str) -> None:
+    """Restores the variables of a model from a checkpoint.
+
+    Args:
+        built: the steps of the model.
+        path: the checkpoint.
+        model_dir: the directory that an error names.
 
     Raises:
         NotFoundError: the checkpoint lacks a variable.
-        ValueError: it has one of another shape or type.
+        ValueError: the checkpoint has a variable with another shape or type.
     """
-    wanted = compiled_steps.kept(built)
-    with _explained(path, model_dir):
+    wanted = compiled_steps.checkpointed_variables(built)
+    with _explain_errors(path, model_dir):
         found = Checkpoint(variables=wanted).read(path).expect_partial()
     _check_matched(found, path, model_dir)
 
 
-def warm_start(store: Store, path: str) -> None:
-    """Give the trainable variables their values of a checkpoint of another model."""
+def warm_start(store: VariableStore, path: str) -> None:
+    """Restores the trainable variables from a checkpoint of another model."""
     wanted = {k: v for k, v in store.variables.items() if v.trainable}
     found = Checkpoint(variables=wanted).read(path).expect_partial()
     _check_matched(found, path, path)
@@ -76,21 +88,26 @@ def _advice(model_dir: str) -> str:
 
 
 class _PositionError(ValueError):
-    """The input function's data has no such position; tells it from other errors."""
+    """Raised if the data of the input function does not have the saved position.
+
+    It tells this failure from the errors that restoring variables raises.
+    """
 
 
 @contextlib.contextmanager
-def _explained(path: str, model_dir: str) -> Iterator[None]:
-    """A block whose errors about variables say what may have led to them."""
+def _explain_errors(path: str, model_dir: str) -> Iterator[None]:
+    """Adds the likely cause to errors that restoring raises in this block."""
     try:
         yield
     except errors.DataLossError:
+        # It is a `ValueError` too, but about a damaged file, not about the model.
         raise
     except _PositionError as error:
         raise ValueError(str(error)) from error.__cause__
     except ValueError as error:
+        # Errors about one value name its key; this one is about the position.
         if _INPUT in str(error):
-            raise ValueError(_of_position(error)) from error
+            raise ValueError(_position_message(error)) from error
         is_ours = isinstance(error, errors.InvalidArgumentError)
         kind = errors.InvalidArgumentError if is_ours else ValueError
         raise kind(
@@ -99,25 +116,26 @@ def _explained(path: str, model_dir: str) -> Iterator[None]:
         ) from error
 
 
-def _of_position(error: ValueError) -> str:
+def _position_message(error: ValueError) -> str:
     return (
-        "The training that is to go on was cut short, and the input_fn has no place in "
-        "its data where that training stood. Give the input_fn it had; or pass "
-        "RunConfig(keep_input_position=False), to go on with this one from its "
-        f"beginning. {error}"
+        "This training continues one that was interrupted, but the dataset of the "
+        "input_fn cannot continue from the position that was saved. Pass the input_fn "
+        "of the interrupted training, or pass RunConfig(keep_input_position=False) to "
+        f"read this one from its beginning. {error}"
     )
 
 
 @final
 class _Position:
-    """The position of an iterator, as a checkpoint keeps it.
+    """Saves and restores the position of an iterator as part of a checkpoint.
 
     Args:
-        iterator: the iterator.
+        iterator: the iterator over the batches of training.
     """
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
+        # A checkpoint recognizes an object with `get_state` and `set_state`.
         self.get_state = iterator.get_state
 
     @property
@@ -128,20 +146,20 @@ class _Position:
         try:
             self._iterator.set_state(state)
         except ValueError as error:
-            raise _PositionError(_of_position(error)) from error
+            raise _PositionError(_position_message(error)) from error
 
 
 @final
 class Saver:
-    """Saves a training: at its beginning, now and then, and at its end.
+    """Saves checkpoints at the beginning of a training, in between and at its end.
 
     Args:
-        store: the variables.
-        config: where, and how often.
-        listeners: whom to tell.
+        store: the variables to save.
+        config: says where to save and how often.
+        listeners: `CheckpointSaverListener`s to call around each save.
     """
 
-    def __init__(self, store: Store, config: RunConfig, listeners: Any) -> None:
+    def __init__(self, store: VariableStore, config: RunConfig, listeners: Any) -> None:
         assert config.model_dir is not None
         self._config = config
         self._directory = config.model_dir
@@ -153,42 +171,48 @@ class Saver:
             keep_checkpoint_every_n_hours=config.keep_checkpoint_every_n_hours,
             checkpoint_name=_NAME,
         )
-        self._listeners = hooks.checked(listeners, hooks.CheckpointSaverListener)
+        self._listeners = hooks.check_kind(listeners, hooks.CheckpointSaverListener)
         self._position: _Position | None = None
         self._saved_step: int | None = None
         self._saved_at = time.monotonic()
-        self._is_between = False
+        self._is_mid_training = False
 
     def restore(self, path: str | None, iterator: Any) -> None:
-        """Restore the newest checkpoint, if there is one.
+        """Restores the variables and, if training was interrupted, the input position.
 
         Args:
-            path: where it is.
-            iterator: gives the batches; goes on where a training was cut short.
+            path: the newest checkpoint; None if there is none.
+            iterator: the iterator over the batches of this training.
         """
         if self._config.keep_input_position:
             self._position = _Position(iterator)
         if path is None:
             return
         keys = {key for key, _ in reading.list_variables(path)}
-        # Then the last save takes the position away, even if no step was left to make.
-        self._is_between = _INPUT in keys
-        if self._is_between:
+        # A checkpoint with a position was saved in mid-training. `end` then saves again
+        # without the position, even if no step was left to make.
+        self._is_mid_training = _INPUT in keys
+        if self._is_mid_training:
             self._checkpoint.input = self._position
-        with _explained(path, self._directory):
+        with _explain_errors(path, self._directory):
             found = self._checkpoint.restore(path).expect_partial()
         _check_matched(found, path, self._directory)
 
     def begin(self, step: int, path: str | None) -> None:
-        """Before the first step; saves if there is no checkpoint yet."""
+        """Calls the listeners before the first step and saves the first checkpoint.
+
+        Args:
+            step: the global step at which training begins.
+            path: the checkpoint that was restored; if None, one is saved.
+        """
         for listener in self._listeners:
             listener.begin()
         if path is None:
-            self.save(step, is_between=True)
+            self.save(step, is_mid_training=True)
         self._saved_step, self._saved_at = step, time.monotonic()
 
     def is_due(self, step: int) -> bool:
-        """Whether it is time to save; the same on every worker."""
+        """Whether to save after this step; every worker gets the same answer."""
         every, seconds = (
             self._config.save_checkpoints_steps,
             self._config.save_checkpoints_secs,
@@ -201,43 +225,51 @@ class Saver:
         is_late = time.monotonic() >= self._saved_at + seconds
         if self._config.num_worker_replicas == 1:
             return is_late
-        return step % _ASK_EVERY == 0 and chief_says(is_late, "save a checkpoint")
+        return step % _ASK_EVERY == 0 and ask_chief(is_late, "save a checkpoint")
 
-    def save(self, step: int, is_between: bool) -> bool:
-        """Save; returns whether a listener wants training to end.
+    def save(self, step: int, is_mid_training: bool) -> bool:
+        """Saves a checkpoint unless the last one has the same content.
 
         Args:
             step: the number of the checkpoint.
-            is_between: whether training goes on, with the next batch of this data.
+            is_mid_training: whether training continues with the next batch of this
+                data; the checkpoint then has the position in the data.
+
+        Returns:
+            Whether a listener asks to end training.
         """
-        if step == self._saved_step and self._is_between == is_between:
+        if step == self._saved_step and self._is_mid_training == is_mid_training:
             return False
         for listener in self._listeners:
             listener.before_save(None, step)
-        self._checkpoint.input = self._position if is_between else None
+        self._checkpoint.input = self._position if is_mid_training else None
         path = self._manager.save(checkpoint_number=step)
-        _LOG.info("Saved checkpoint for step %d: %s.", step, path)
+        _log.info("Saved checkpoint for step %d: %s.", step, path)
         self._saved_step, self._saved_at = step, time.monotonic()
-        self._is_between = is_between
-        # All of them are told, whatever one of them wants.
+        self._is_mid_training = is_mid_training
+        # A list, not a generator: `any` would not call the listeners after a True.
         return any([bool(x.after_save(None, step)) for x in self._listeners])
 
     def end(self, step: int) -> None:
-        """Save for the last time."""
-        self.save(step, is_between=False)
+        """Saves the last checkpoint, without a position, and calls the listeners."""
+        self.save(step, is_mid_training=False)
         for listener in self._listeners:
             listener.end(None, step)
 
 
 def step_of(path: str | None) -> int:
-    """The global step of a checkpoint; 0 without one."""
+    """Returns the global step of a checkpoint, or 0 if `path` is None."""
     if path is None:
         return 0
     return int(reading.load_variable(path, key_of(GLOBAL_STEP)))
 
 
-def agreed_latest(directory: str) -> str | None:
-    """The newest checkpoint of a directory, as the chief sees it."""
+def latest_of_chief(directory: str) -> str | None:
+    """Returns the newest checkpoint that the chief finds in a directory, or None.
+
+    Every worker must call this and gets the same path, even if a file system shows new
+    files to some workers later than to others.
+    """
     meeting = worker_meeting.Meeting("a look for the latest checkpoint of a model_dir")
     with meeting.telling():
         own = (
@@ -248,8 +280,13 @@ def agreed_latest(directory: str) -> str | None:
     return path or None
 
 
-def chief_says(answer: bool, what: str) -> bool:
-    """What the chief answers; every worker must ask."""
+def ask_chief(answer: bool, what: str) -> bool:
+    """Returns the answer of the chief to a question; every worker must ask it.
+
+    Args:
+        answer: the answer of this worker; only that of the chief counts.
+        what: the action that is decided, for error messages.
+    """
     meeting = worker_meeting.Meeting(f"a question: {what}?")
     said = meeting.from_chief("yes" if answer else "no")
     meeting.end()

@@ -1,4 +1,4 @@
-"""The compiled steps of a model function, for one mode and one strategy."""
+"""Compiles the steps of a model function, for one mode and one strategy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from unisono._src.estimator import estimator_spec as spec_lib
 from unisono._src.estimator.estimator_spec import EstimatorSpec, ModeKeys, TrainOp
-from unisono._src.estimator.variable_store import Store
+from unisono._src.estimator.variable_store import VariableStore
 from unisono._src.execution import function, gradients
 from unisono._src.foundation import options
 from unisono._src.training import metrics
@@ -21,17 +21,18 @@ from unisono._src.workers import process_group
 ModelCall = Callable[[Any], EstimatorSpec]
 
 
-class Built(abc.ABC):
-    """A model function whose variables exist; abstract.
+class ModelSteps(abc.ABC):
+    """Holds a model function, its variables and its compiled step; abstract.
 
     Args:
         call: calls the model function for a batch, in replica context.
-        strategy: runs it.
+        strategy: the strategy that runs the model function.
 
     Attributes:
-        mode: what it is called for.
-        store: its variables.
-        hooks: those that it has given.
+        mode: the mode that the model function is called with.
+        store: the variables of the model function.
+        hooks: the hooks that the model function returned for this mode.
+        is_built: whether the variables exist.
     """
 
     mode: str
@@ -39,44 +40,49 @@ class Built(abc.ABC):
     def __init__(self, call: ModelCall, strategy: Any) -> None:
         self._call = call
         self.strategy = strategy
-        self.store = Store()
+        self.store = VariableStore()
         self.hooks: tuple[Any, ...] = ()
         self.is_built = False
         with strategy.scope():
             self.store.make_global_step()
 
     def build(self, batch: Any, has_values: bool) -> None:
-        """Make the variables; nothing is computed with the batch but its shapes.
+        """Makes the variables by tracing the model function once.
 
         Args:
-            batch: any batch.
-            has_values: whether a checkpoint will give the variables their values.
+            batch: any batch; only its shapes and types are used.
+            has_values: whether a checkpoint will give the variables their values; their
+                initial values are then not computed.
         """
         if self.is_built:
             return
         if has_values:
-            self.store.is_awaited = lambda given: is_kept(self.mode, given)
+            self.store.will_be_restored = lambda given: is_checkpointed(
+                self.mode, given
+            )
 
         def build(batch: Any) -> None:
             self.strategy.run(self._build, args=(batch,))
 
+        # Lowering traces the function and makes its variables, but runs nothing
+        # (docs/decisions/0018).
         function.Function(build).lowered(batch)
         self.is_built = True
 
     def _build(self, batch: Any) -> None:
-        with self.store.called():
-            self._look(self._call(batch))
+        with self.store.call_scope():
+            self._read_spec(self._call(batch))
 
     @abc.abstractmethod
-    def _look(self, spec: EstimatorSpec) -> None:
-        """Take from the first spec what does not depend on a batch."""
+    def _read_spec(self, spec: EstimatorSpec) -> None:
+        """Takes the parts of the first spec that do not depend on the batch."""
 
 
 @final
-class Training(Built):
-    """Updates variables, batch by batch.
+class Training(ModelSteps):
+    """Updates the variables batch by batch.
 
-    The gradient is that of the mean, over the replicas, of the losses they give.
+    The gradient is that of the mean of the replicas' losses.
     """
 
     mode = ModeKeys.TRAIN
@@ -86,23 +92,26 @@ class Training(Built):
         self._variables: list[Any] | None = None
         self.step = function.Function(self._step, name="train_step")
 
-    def _look(self, spec: EstimatorSpec) -> None:
+    def _read_spec(self, spec: EstimatorSpec) -> None:
         self.hooks = (*(spec.training_hooks or ()), *_chief_hooks(spec))
         if isinstance(spec.train_op, TrainOp):
             self._variables = spec.train_op.variables(self.store)
+            # Without gradients this only makes the variables of the optimizer, so that
+            # a checkpoint can restore them before the first step.
             spec.train_op.update(None, self.store)
         else:
             spec.train_op()
 
     def _step(self, batch: Any) -> Any:
         done = self.store.global_step.value()
-        losses = self.strategy.run(self._replica, args=(batch,))
-        # Not added: a model function that counts by itself has done so already.
+        losses = self.strategy.run(self._run_replica, args=(batch,))
+        # Assigned, not added: a model function that counts the step itself has already
+        # added one.
         self.store.global_step.assign(done + 1, read_value=False)
         return self.strategy.reduce(options.ReduceOp.MEAN, losses, axis=None)
 
-    def _replica(self, batch: Any) -> Any:
-        with self.store.called():
+    def _run_replica(self, batch: Any) -> Any:
+        with self.store.call_scope():
             if self._variables is not None:
                 return self._descend(batch, self._variables)
             spec = self._call(batch)
@@ -110,11 +119,14 @@ class Training(Built):
             return spec.loss
 
     def _descend(self, batch: Any, variables: list[Any]) -> Any:
-        """One step against the gradient of the mean over the replicas."""
-        # Optimizers add up what the replicas give.
+        """Applies the gradients of one batch and returns the loss of this replica."""
+        # Optimizers sum the gradients of the replicas. With each loss divided by their
+        # number, the sum is the gradient of the mean.
         share = 1.0 / self.strategy.num_replicas_in_sync
         seen: list[TrainOp] = []
 
+        # The train_op is taken from this call: its optimizer may hold a learning rate
+        # that this trace computed from the global step.
         def forward() -> tuple[Any, Any]:
             spec = self._call(batch)
             seen.append(spec.train_op)
@@ -132,11 +144,11 @@ def _chief_hooks(spec: EstimatorSpec) -> tuple[Any, ...]:
 
 
 @final
-class Evaluation(Built):
-    """Adds batches up in metrics.
+class Evaluation(ModelSteps):
+    """Updates the metrics batch by batch.
 
     Attributes:
-        metrics: by name, those of the model function and the mean loss.
+        metrics: by name, the metrics of the model function and the mean loss.
     """
 
     mode = ModeKeys.EVAL
@@ -146,48 +158,60 @@ class Evaluation(Built):
         self.metrics: dict[str, Any] = {}
         self.step = function.Function(self._step, name="evaluation_step")
 
-    def _look(self, spec: EstimatorSpec) -> None:
+    def _read_spec(self, spec: EstimatorSpec) -> None:
         self.hooks = tuple(spec.evaluation_hooks or ())
-        self.metrics = self._counted(spec, is_there=False)
+        self.metrics = self._update_metrics(spec, has_examples=False)
 
     def _step(self, batch: Any) -> None:
-        self.strategy.run(self._replica, args=(batch,))
+        self.strategy.run(self._run_replica, args=(batch,))
 
-    def _replica(self, batch: Any) -> None:
-        with self.store.called():
-            self._counted(self._call(batch), spec_lib.rows_of(batch) > 0)
+    def _run_replica(self, batch: Any) -> None:
+        with self.store.call_scope():
+            self._update_metrics(self._call(batch), spec_lib.rows_of(batch) > 0)
 
-    def _counted(self, spec: EstimatorSpec, is_there: bool) -> dict[str, Any]:
-        """Add what the model function has left to us; every metric by name."""
+    def _update_metrics(
+        self, spec: EstimatorSpec, has_examples: bool
+    ) -> dict[str, Any]:
+        """Updates a mean for the loss and for each array in `eval_metric_ops`.
+
+        Args:
+            spec: the spec of one batch.
+            has_examples: whether the batch has examples; in the last step some replicas
+                get empty batches, whose loss would count as 0 or NaN.
+
+        Returns:
+            All metrics by name, with those that the model function updates itself.
+        """
         found: dict[str, Any] = {}
         for name, given in {"loss": spec.loss, **spec.metrics}.items():
             if hasattr(given, "result"):
                 found[name] = given
                 continue
             value = jnp.asarray(given)
+            # Made again on every call, but the store finds its variables by this name.
             found[name] = metrics.Mean(name=f"evaluation/{name}")
-            if is_there and value.size:
+            if has_examples and value.size:
                 found[name].update_state(value.astype(jnp.float32))
         return found
 
     def reset(self) -> None:
-        """Start from zero."""
+        """Sets all metrics back to their initial state."""
         with self.strategy.scope():
             for metric in self.metrics.values():
                 metric.reset_state()
 
     def results(self) -> dict[str, Any]:
-        """What the metrics say, as NumPy values."""
+        """Returns the results of the metrics by name, as NumPy arrays."""
         with self.strategy.scope():
             return {n: np.asarray(m.result()) for n, m in self.metrics.items()}
 
 
 @final
-class Prediction(Built):
-    """Gives predictions, batch by batch, on one device.
+class Prediction(ModelSteps):
+    """Computes predictions batch by batch, on one device.
 
     Attributes:
-        outputs: names of what an exported model returns.
+        outputs: the names of the signatures of an exported model.
     """
 
     mode = ModeKeys.PREDICT
@@ -197,20 +221,24 @@ class Prediction(Built):
         self.outputs: tuple[str, ...] = ()
         self.step = function.Function(self._step, name="prediction_step")
 
-    def _look(self, spec: EstimatorSpec) -> None:
+    def _read_spec(self, spec: EstimatorSpec) -> None:
         self.hooks = tuple(spec.prediction_hooks or ())
         self.outputs = ("serving_default", *(spec.export_outputs or ()))
 
     def _step(self, batch: Any) -> Any:
-        return self.strategy.run(self._replica, args=(batch,))
+        return self.strategy.run(self._run_replica, args=(batch,))
 
-    def _replica(self, batch: Any) -> Any:
-        with self.store.called():
+    def _run_replica(self, batch: Any) -> Any:
+        with self.store.call_scope():
             return self._call(batch).predictions
 
-    def exported(self, features: Any) -> dict[str, Any]:
-        """What an exported model returns for each of its signatures."""
-        with self.store.called():
+    def signature_outputs(self, features: Any) -> dict[str, Any]:
+        """Returns the outputs of each signature of an exported model.
+
+        A signature whose output is not a dict returns it under the name ``output``.
+        """
+        # Without `strategy.run`: an exported model runs on one device.
+        with self.store.call_scope():
             spec = self._call(features)
         outputs = dict(spec.export_outputs or {})
         outputs.setdefault("serving_default", spec.predictions)
@@ -221,26 +249,31 @@ def _as_dict(value: Any) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {"output": value}
 
 
-def is_kept(mode: str, given: dict[str, Any]) -> bool:
-    """Whether a variable of some arguments comes from checkpoints in a mode.
+def is_checkpointed(mode: str, given: dict[str, Any]) -> bool:
+    """Whether checkpoints have the values of a variable in a mode.
 
-    In training all do; else not those that count per replica, which metrics have.
+    In training they have all variables. In other modes they lack those with one value
+    per replica: these belong to metrics, which training does not make.
+
+    Args:
+        mode: one of `ModeKeys`.
+        given: the arguments that the variable is made with.
     """
     on_read = options.VariableSynchronization.ON_READ
     return mode == ModeKeys.TRAIN or given["synchronization"] is not on_read
 
 
-def kept(built: Built) -> dict[str, Any]:
-    """The variables that come from checkpoints."""
+def checkpointed_variables(built: ModelSteps) -> dict[str, Any]:
+    """Returns the variables whose values come from checkpoints, by name."""
     return {
         name: v
         for name, v in built.store.variables.items()
-        if is_kept(built.mode, {"synchronization": v.synchronization})
+        if is_checkpointed(built.mode, {"synchronization": v.synchronization})
     }
 
 
-def zeros(features: Any) -> Any:
-    """A batch of one example, or of the sizes that specs have."""
+def zero_batch(features: Any) -> Any:
+    """Returns a batch of zeros for the specs of features; unknown sizes become 1."""
 
     def leaf(s: Any) -> np.ndarray:
         return np.zeros([1 if n is None else n for n in s.shape], s.dtype)

@@ -1,4 +1,4 @@
-"""`RunConfig`: where and how an estimator runs."""
+"""Defines `RunConfig`, which says where and how an estimator runs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from unisono._src.strategies.base import Strategy
 from unisono._src.workers import process_group
 
 _DEFAULT_SECONDS = 600
+# None means "never", so another value must say that an argument was not given.
 _UNSET: Any = "default"
 _POSITIVE = (
     "save_summary_steps",
@@ -23,26 +24,42 @@ _POSITIVE = (
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """Where and how an estimator runs.
+    """Says where and how an estimator runs.
 
     Args:
-        model_dir: where checkpoints go.
-        tf_random_seed: for the model function, which finds it in its `config`.
-        save_summary_steps: how often the loss goes to TensorBoard; None for never.
-        save_checkpoints_steps: save after so many steps. Neither this nor the next is
-            set: every 600 seconds; both None: only before and after training.
-        save_checkpoints_secs: save after so many seconds.
-        session_config: accepted; there are no sessions.
+        model_dir: the directory for checkpoints.
+        tf_random_seed: a seed that the model function can read from its `config`.
+        save_summary_steps: write the loss for TensorBoard every so many steps; None
+            writes nothing.
+        save_checkpoints_steps: save a checkpoint every so many steps.
+        save_checkpoints_secs: save a checkpoint every so many seconds; 600 if neither
+            this nor `save_checkpoints_steps` is given. If both are None, checkpoints
+            are saved only before and after training.
+        session_config: accepted and ignored; there are no sessions.
         keep_checkpoint_max: how many checkpoints to keep; None or 0 keeps all.
-        keep_checkpoint_every_n_hours: of the others, keep one for good so often.
-        log_step_count_steps: how often loss and speed are logged; None for never.
-        train_distribute: the strategy to train under; default one device.
-        eval_distribute: the strategy to evaluate under; default one device.
+        keep_checkpoint_every_n_hours: of the checkpoints that would be removed, keep
+            one every so many hours.
+        log_step_count_steps: log the loss and the speed every so many steps; None logs
+            nothing.
+        train_distribute: the strategy to train under; by default one device.
+        eval_distribute: the strategy to evaluate under; by default one device.
         keep_input_position: whether a checkpoint in mid-training has the position in
-            the data, from which a training that was cut short goes on.
+            the data, so that an interrupted training continues from there.
 
     Raises:
-        ValueError: a number that is not positive, or two that contradict each other.
+        ValueError: a number is not positive, or both `save_checkpoints_steps` and
+            `save_checkpoints_secs` are given.
+        TypeError: `train_distribute` or `eval_distribute` is not a strategy.
+
+    >>> import unisono as uni
+    >>> strategy = uni.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> config = uni.estimator.RunConfig(
+    ...     save_checkpoints_steps=50, train_distribute=strategy
+    ... )
+    >>> config.save_checkpoints_steps, config.save_checkpoints_secs
+    (50, None)
+    >>> config.train_distribute.num_replicas_in_sync
+    2
     """
 
     model_dir: str | None = None
@@ -59,7 +76,8 @@ class RunConfig:
     keep_input_position: bool = True
 
     def __post_init__(self) -> None:
-        self._settle_saving()
+        # The class is frozen, so defaults are filled in past its `__setattr__`.
+        self._resolve_saving()
         if self.keep_checkpoint_max == 0:
             object.__setattr__(self, "keep_checkpoint_max", None)
         for name in _POSITIVE:
@@ -73,7 +91,7 @@ class RunConfig:
         if self.model_dir is not None:
             object.__setattr__(self, "model_dir", os.fspath(self.model_dir))
 
-    def _settle_saving(self) -> None:
+    def _resolve_saving(self) -> None:
         steps, seconds = self.save_checkpoints_steps, self.save_checkpoints_secs
         is_given = [x is not _UNSET and x is not None for x in (steps, seconds)]
         if all(is_given):
@@ -89,11 +107,32 @@ class RunConfig:
             object.__setattr__(self, "save_checkpoints_steps", None)
 
     def replace(self, **kwargs: Any) -> RunConfig:
-        """A copy with some properties changed; one way of saving replaces the other."""
+        """Returns a copy with some properties changed.
+
+        Setting `save_checkpoints_steps` unsets `save_checkpoints_secs`, and the other
+        way round.
+
+        Args:
+            **kwargs: the new values by the names of the properties.
+
+        Raises:
+            ValueError: there is no property of that name, or its value is not allowed.
+
+        >>> import unisono as uni
+        >>> config = uni.estimator.RunConfig(save_checkpoints_secs=60)
+        >>> changed = config.replace(save_checkpoints_steps=10, model_dir="runs")
+        >>> changed.save_checkpoints_steps, changed.save_checkpoints_secs
+        (10, None)
+        >>> changed.model_dir, config.model_dir
+        ('runs', None)
+        """
         known = {f.name for f in dataclasses.fields(self)}
         unknown = sorted(set(kwargs) - known)
         if unknown:
-            raise ValueError(f"Replacing {unknown} is not supported: no such property.")
+            raise ValueError(
+                f"Replacing {unknown} is not supported: a RunConfig has the properties "
+                f"{sorted(known)}."
+            )
         steps, seconds = "save_checkpoints_steps", "save_checkpoints_secs"
         if kwargs.get(steps) is not None and seconds not in kwargs:
             kwargs[seconds] = None
@@ -110,19 +149,19 @@ class RunConfig:
 
     @property
     def task_type(self) -> str:
-        """The job of this worker."""
+        """The job of this worker in the cluster, such as ``worker``."""
         group = process_group.current()
         return group.tasks[group.index][0]
 
     @property
     def task_id(self) -> int:
-        """The number of this worker in its job."""
+        """The index of this worker in its job."""
         group = process_group.current()
         return group.tasks[group.index][1]
 
     @property
     def num_worker_replicas(self) -> int:
-        """How many workers there are."""
+        """The number of workers in the cluster."""
         return process_group.current().size
 
 

@@ -1,4 +1,4 @@
-"""`Estimator`: trains, evaluates and uses a model function."""
+"""Defines `Estimator`, which trains, evaluates and uses a model function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from unisono._src.saving.checkpoint import reading
 from unisono._src.strategies import current, one_device
 from unisono._src.workers import process_group
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 _KINDS: dict[str, Any] = {
     ModeKeys.TRAIN: steps_lib.Training,
     ModeKeys.EVAL: steps_lib.Evaluation,
@@ -36,25 +36,47 @@ _KINDS: dict[str, Any] = {
 
 
 class Estimator:
-    """Trains, evaluates and uses the model that a function describes.
+    """Trains, evaluates and uses the model that a model function describes.
 
-    State is in the checkpoints of `model_dir`: every call of `train`, `evaluate` or
-    `predict` starts from the newest. With several workers each of them makes the
+    The state is in the checkpoints of `model_dir`: every call of `train`, `evaluate` or
+    `predict` starts from the newest one. With several workers, each of them makes the
     estimator and calls the same methods.
 
     Args:
-        model_fn: called as ``model_fn(features, labels, mode, params, config)``, with
-            those of the arguments that it has, once per replica in replica context,
-            while a step is compiled. It makes its variables and returns an
-            `EstimatorSpec`; variables of one name are the same on every call.
-        model_dir: where checkpoints go; default that of `config`, or a new directory.
-        config: a `RunConfig`.
-        params: for `model_fn` and input functions.
-        warm_start_from: a checkpoint, or a directory of them, from which trainable
-            variables get their first values.
+        model_fn: the model function. It is called as ``model_fn(features, labels, mode,
+            params, config)``, with those of the arguments that it takes, once per
+            replica in replica context, while a step is compiled. It makes its variables
+            and returns an `EstimatorSpec`. A variable of one name is the same on every
+            call.
+        model_dir: the directory for checkpoints; by default that of `config`, or a new
+            temporary directory.
+        config: says where and how to run; by default ``RunConfig()``.
+        params: parameters that are passed to `model_fn` and to input functions.
+        warm_start_from: a checkpoint, or a directory of checkpoints, from which the
+            trainable variables get their first values.
 
     Raises:
-        ValueError: `model_fn` takes other arguments, or two directories are given.
+        ValueError: `model_fn` does not take the right arguments, `config` is not a
+            `RunConfig`, or `model_dir` and `config` name different directories.
+
+    >>> import tempfile
+    >>> import jax.numpy as jnp, numpy as np, optax
+    >>> import unisono as uni
+    >>> def model_fn(features, mode):  # Learns the mean of the features.
+    ...     mean = uni.Variable(0.0, name="mean")
+    ...     loss = jnp.mean((features - mean) ** 2)
+    ...     train_op = uni.estimator.minimize(optax.sgd(0.5), loss)
+    ...     return uni.estimator.EstimatorSpec(mode, features - mean, loss, train_op)
+    >>> def input_fn():
+    ...     return uni.data.Dataset.from_tensor_slices(np.float32([1, 3])).batch(2)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     estimator = uni.estimator.Estimator(model_fn, directory).train(input_fn)
+    ...     print(estimator.get_variable_value("mean"))
+    ...     print(estimator.evaluate(input_fn)["loss"])
+    ...     print([float(x) for x in estimator.predict(input_fn)])
+    2.0
+    1.0
+    [-1.0, 1.0]
     """
 
     def __init__(
@@ -71,34 +93,59 @@ class Estimator:
                 f"config must be an instance of `RunConfig`, received {config!r}."
             )
         self._model_fn = model_fn
-        self._config = _with_directory(config or RunConfig(), model_dir)
+        self._config = _config_with_directory(config or RunConfig(), model_dir)
         self._params = dict(params or {})
         self._warm_start = (
             None if warm_start_from is None else os.fspath(warm_start_from)
         )
+        # By mode, the steps that no call is using now; see `_borrow_steps`.
         self._built: dict[str, Any] = {}
 
-    # What it is.
+    # Properties and checkpoints.
 
     @property
     def model_dir(self) -> str:
-        """Where checkpoints go."""
+        """The directory for checkpoints."""
         assert self._config.model_dir is not None
         return self._config.model_dir
 
     @property
     def config(self) -> RunConfig:
-        """Where and how it runs."""
+        """The `RunConfig` of the estimator, with its `model_dir`.
+
+        >>> import unisono as uni
+        >>> estimator = uni.estimator.Estimator(lambda features: None, "runs")
+        >>> estimator.config.model_dir, estimator.config.keep_checkpoint_max
+        ('runs', 5)
+        """
         return self._config
 
     @property
     def params(self) -> dict[str, Any]:
-        """A copy of the parameters."""
+        """A copy of the parameters of the estimator.
+
+        >>> import unisono as uni
+        >>> def model_fn(features, params): ...
+        >>> estimator = uni.estimator.Estimator(model_fn, "runs", params={"units": 8})
+        >>> estimator.params
+        {'units': 8}
+        """
         return dict(self._params)
 
     @property
     def model_fn(self) -> Callable[..., Any]:
-        """The model function, bound to this estimator's parameters."""
+        """The model function with the parameters of the estimator bound.
+
+        It is called as ``model_fn(features, labels, mode, config)``.
+
+        >>> import unisono as uni
+        >>> def model_fn(features, mode, params):
+        ...     found = features * params["factor"]
+        ...     return uni.estimator.EstimatorSpec(mode, predictions=found)
+        >>> estimator = uni.estimator.Estimator(model_fn, "runs", params={"factor": 3})
+        >>> estimator.model_fn(2, None, "infer", estimator.config).predictions
+        6
+        """
 
         def public_model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
             batch = features if labels is None else (features, labels)
@@ -110,24 +157,76 @@ class Estimator:
         return public_model_fn
 
     def eval_dir(self, name: str | None = None) -> str:
-        """Where the summaries of an evaluation go."""
+        """Returns the directory for the summaries of an evaluation.
+
+        Args:
+            name: the name of the evaluation, as in `evaluate`.
+
+        >>> import unisono as uni
+        >>> estimator = uni.estimator.Estimator(lambda features: None, "runs")
+        >>> estimator.eval_dir(), estimator.eval_dir("test")
+        ('runs/eval', 'runs/eval_test')
+        """
         return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
 
     def latest_checkpoint(self) -> str | None:
-        """The newest checkpoint that is whole, or None."""
+        """Returns the path of the newest complete checkpoint, or None.
+
+        >>> import tempfile
+        >>> import unisono as uni
+        >>> def model_fn(features, mode):
+        ...     return uni.estimator.EstimatorSpec(mode, None, 0.0, lambda: None)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     estimator = uni.estimator.Estimator(model_fn, directory)
+        ...     print(estimator.latest_checkpoint())
+        ...     _ = estimator.train(lambda: uni.data.Dataset.range(3).batch(1))
+        ...     print(estimator.latest_checkpoint() == f"{directory}/model.ckpt-3")
+        None
+        True
+        """
         return reading.latest_checkpoint(self.model_dir)
 
     def get_variable_names(self) -> list[str]:
-        """The names of all variables in the newest checkpoint."""
+        """Returns the names of all variables in the newest checkpoint.
+
+        Raises:
+            ValueError: there is no checkpoint.
+
+        >>> import tempfile
+        >>> import unisono as uni
+        >>> def model_fn(features, mode):
+        ...     w = uni.Variable(0.0, name="w")
+        ...     return uni.estimator.EstimatorSpec(mode, None, 0.0, lambda: None)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     estimator = uni.estimator.Estimator(model_fn, directory)
+        ...     _ = estimator.train(lambda: uni.data.Dataset.range(3).batch(1))
+        ...     print(estimator.get_variable_names())
+        ['global_step', 'w']
+        """
         listed = reading.list_variables(self._required_checkpoint())
         names = (checkpointing.name_of(key) for key, _ in listed)
         return sorted(name for name in names if name is not None)
 
     def get_variable_value(self, name: str) -> np.ndarray:
-        """The value of a variable in the newest checkpoint.
+        """Returns the value of a variable in the newest checkpoint.
+
+        Args:
+            name: one of `get_variable_names`.
 
         Raises:
-            NotFoundError: there is no such variable; names those there are.
+            NotFoundError: the checkpoint has no variable of this name.
+            ValueError: there is no checkpoint.
+
+        >>> import tempfile
+        >>> import unisono as uni
+        >>> def model_fn(features, mode):
+        ...     w = uni.Variable(2.5, name="w")
+        ...     return uni.estimator.EstimatorSpec(mode, None, 0.0, lambda: None)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     estimator = uni.estimator.Estimator(model_fn, directory)
+        ...     _ = estimator.train(lambda: uni.data.Dataset.range(3).batch(1))
+        ...     print(estimator.get_variable_value("w"))
+        2.5
         """
         if name not in self.get_variable_names():
             raise errors.NotFoundError(
@@ -140,7 +239,10 @@ class Estimator:
     def _required_checkpoint(self) -> str:
         found = self.latest_checkpoint()
         if found is None:
-            raise ValueError(f"Could not find trained model in {self.model_dir}.")
+            raise ValueError(
+                f"Could not find trained model in {self.model_dir}. Call train first, "
+                "or give the Estimator the model_dir of a trained model."
+            )
         return found
 
     # Training.
@@ -153,39 +255,55 @@ class Estimator:
         max_steps: int | None = None,
         saving_listeners: Sequence[CheckpointSaverListener] | None = None,
     ) -> Estimator:
-        """Train until the data ends, or for some steps.
+        """Trains the model until the data ends or for a number of steps.
 
-        Starts from the newest checkpoint in `model_dir`, if there is one; saves before
-        the first step of all, as `config` says, and after the last.
+        Training starts from the newest checkpoint in `model_dir`, if there is one. It
+        saves a checkpoint before the very first step, as often as `config` says, and
+        after the last step.
 
         Args:
-            input_fn: returns a dataset of ``(features, labels)`` or features. Called
-                once for each worker; each replica takes a batch of its own from it, so
-                it batches by the size of a replica. May take `params`, `config`, `mode`
-                and `input_context`, an `InputContext` to shard by.
-            hooks: `SessionRunHook`s.
+            input_fn: returns a dataset of ``(features, labels)`` or of features. It is
+                called once on each worker. Each replica takes its own batch from the
+                dataset, so batch by the size for one replica. It may take `params`,
+                `config`, `mode` and `input_context`, an `InputContext` to shard by.
+            hooks: `SessionRunHook`s to call around the steps.
             steps: how many steps to make from here.
-            max_steps: at which global step to end; if it is reached, nothing is done.
-            saving_listeners: `CheckpointSaverListener`s.
+            max_steps: the global step at which to end; if the newest checkpoint has
+                reached it, nothing is done.
+            saving_listeners: `CheckpointSaverListener`s to call around each save.
 
         Returns:
             The estimator.
 
         Raises:
-            ValueError: `steps` and `max_steps` are both given, or not positive.
-            NanLossDuringTrainingError: the loss is not a number any more.
+            ValueError: `steps` and `max_steps` are both given, one is not positive, or
+                there is no batch for each replica.
+            NanLossDuringTrainingError: the loss is not finite.
+            RuntimeError: called inside a strategy's scope.
+
+        >>> import tempfile
+        >>> import optax, unisono as uni
+        >>> def model_fn(features, mode):
+        ...     loss = uni.Variable(0.0, name="w") * features.sum()
+        ...     train_op = uni.estimator.minimize(optax.sgd(1.0), loss)
+        ...     return uni.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     estimator = uni.estimator.Estimator(model_fn, directory)
+        ...     _ = estimator.train(lambda: uni.data.Dataset.range(9).batch(2), steps=2)
+        ...     print(estimator.get_variable_value("w"))  # -(0 + 1) - (2 + 3)
+        -6.0
         """
         _check_steps(steps, max_steps)
         _check_context("train")
         loop = hooks_lib.Hooks(hooks)
-        latest = checkpointing.agreed_latest(self.model_dir)
+        latest = checkpointing.latest_of_chief(self.model_dir)
         if max_steps is not None and checkpointing.step_of(latest) >= max_steps:
-            _LOG.info("Skipping training since max_steps has already been reached.")
+            _log.info("Skipping training since max_steps has already been reached.")
             return self
         last = math.inf if max_steps is None else max_steps
-        with self._built_for(ModeKeys.TRAIN, latest) as built:
+        with self._borrow_steps(ModeKeys.TRAIN, latest) as built:
             saver = checkpointing.Saver(built.store, self._config, saving_listeners)
-            with self._iterating(built, input_fn, ModeKeys.TRAIN) as iterator:
+            with self._open_iterator(built, input_fn, ModeKeys.TRAIN) as iterator:
                 self._train(built, iterator, loop, saver, latest, (steps, last))
         return self
 
@@ -198,16 +316,19 @@ class Estimator:
         latest: str | None,
         until: tuple[int | None, float],
     ) -> None:
+        """Makes the steps of `train`; `until` has the number of steps and the last."""
+        # In this order: the variables are made, restored and saved for the first time
+        # before `after_create_session` shows them to hooks.
         if not self._begin(built, iterator, loop, latest):
-            raise _no_step(built.strategy.num_replicas_in_sync)
+            raise _too_few_batches_error(built.strategy.num_replicas_in_sync)
         saver.restore(latest, iterator)
         if latest is None:
-            self._warm(built)
+            self._warm_start_variables(built)
         step = int(np.asarray(built.store.global_step))
         saver.begin(step, latest)
-        loop.ready()
+        loop.after_create_session()
         last = until[1] if until[0] is None else step + until[0]
-        training = loops.Training(built, iterator, loop, saver, self._config)
+        training = loops.TrainingLoop(built, iterator, loop, saver, self._config)
         step = training.run(step, last)
         loop.end()
         saver.end(step)
@@ -222,38 +343,53 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """Evaluate the model of a checkpoint.
+        """Evaluates the model of a checkpoint.
 
         Args:
             input_fn: as in `train`.
-            steps: how many steps to make; default all of the data.
-            hooks: `SessionRunHook`s.
-            checkpoint_path: default the newest; without any, the model is evaluated as
-                it is made.
-            name: tells several evaluations of one model apart.
+            steps: how many steps to make; by default all of the data.
+            hooks: `SessionRunHook`s to call around the steps.
+            checkpoint_path: the checkpoint; by default the newest. If there is none,
+                the model is evaluated with its initial values.
+            name: the name of the evaluation, to tell several of one model apart.
 
         Returns:
             The metrics by name, with the mean ``loss`` over the batches and the
             ``global_step`` of the checkpoint.
+
+        Raises:
+            ValueError: `steps` is not positive, or there is no batch.
+            RuntimeError: called inside a strategy's scope.
+
+        >>> import tempfile
+        >>> import unisono as uni
+        >>> def model_fn(features, mode):
+        ...     ops = {"mean": features}
+        ...     return uni.estimator.EstimatorSpec(mode, loss=0.5, eval_metric_ops=ops)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     estimator = uni.estimator.Estimator(model_fn, directory)
+        ...     found = estimator.evaluate(lambda: uni.data.Dataset.range(5).batch(2))
+        >>> {name: float(value) for name, value in found.items()}
+        {'loss': 0.5, 'mean': 2.0, 'global_step': 0.0}
         """
         _check_steps(steps, None)
         _check_context("evaluate")
         loop = hooks_lib.Hooks(hooks)
         path = self._checkpoint_or_latest(checkpoint_path)
         with (
-            self._built_for(ModeKeys.EVAL, path) as built,
-            self._iterating(built, input_fn, ModeKeys.EVAL) as iterator,
+            self._borrow_steps(ModeKeys.EVAL, path) as built,
+            self._open_iterator(built, input_fn, ModeKeys.EVAL) as iterator,
         ):
             if not self._begin(built, iterator, loop, path):
-                raise _no_step(1)
+                raise _too_few_batches_error(1)
             self._restore(built, path)
             built.reset()
-            loop.ready()
+            loop.after_create_session()
             loops.evaluate(built, itertools.islice(iterator, steps), loop)
             results = {n: v[()] for n, v in built.results().items()}
             step = int(np.asarray(built.store.global_step))
             loop.end()
-        _LOG.info("Evaluation of %s: %s.", path, results)
+        _log.info("Evaluation of %s: %s.", path, results)
         summaries = loops.Summaries(self._config, self.eval_dir(name))
         summaries.write(results, step)
         summaries.close()
@@ -269,38 +405,55 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None = None,
         yield_single_examples: bool = True,
     ) -> Iterator[Any]:
-        """Yield predictions, on one device of each worker, whatever the strategy.
+        """Yields the predictions of the model of a checkpoint.
 
-        All of them are of one checkpoint, whatever the estimator does meanwhile.
+        Each worker predicts on one of its devices, whatever the strategy. All
+        predictions come from one checkpoint, even if the estimator trains meanwhile.
 
         Args:
             input_fn: as in `train`; labels are ignored.
-            predict_keys: which of the predictions; default all.
-            hooks: `SessionRunHook`s.
-            checkpoint_path: default the newest; without any, the model predicts as it
-                is made.
-            yield_single_examples: example by example, or batch by batch.
+            predict_keys: the names of the predictions to yield; by default all.
+            hooks: `SessionRunHook`s to call around the steps.
+            checkpoint_path: the checkpoint; by default the newest. If there is none,
+                the model predicts with its initial values.
+            yield_single_examples: whether to yield example by example instead of batch
+                by batch.
 
         Yields:
-            What the `EstimatorSpec` has as predictions, as NumPy arrays.
+            The predictions of the `EstimatorSpec`, as NumPy arrays.
 
         Raises:
-            ValueError: none of the keys is there, or predictions differ in length.
+            ValueError: the predictions have none of `predict_keys`, or differ in length
+                although single examples are wanted.
+            RuntimeError: called inside a strategy's scope.
+
+        >>> import tempfile
+        >>> import unisono as uni
+        >>> def model_fn(features, mode):
+        ...     found = {"double": 2 * features, "square": features**2}
+        ...     return uni.estimator.EstimatorSpec(mode, predictions=found)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     estimator = uni.estimator.Estimator(model_fn, directory)
+        ...     input_fn = lambda: uni.data.Dataset.range(4).batch(2)
+        ...     [int(x["square"]) for x in estimator.predict(input_fn, ["square"])]
+        [0, 1, 4, 9]
         """
         _check_context("predict")
         loop = hooks_lib.Hooks(hooks)
         path = self._checkpoint_or_latest(checkpoint_path)
         with (
-            self._built_for(ModeKeys.PREDICT, path) as built,
-            self._iterating(built, input_fn, ModeKeys.PREDICT) as iterator,
+            self._borrow_steps(ModeKeys.PREDICT, path) as built,
+            self._open_iterator(built, input_fn, ModeKeys.PREDICT) as iterator,
         ):
             if not self._begin(built, iterator, loop, path):
                 return
             self._restore(built, path)
-            loop.ready()
+            loop.after_create_session()
             found = loops.predict(built, iterator, loop, predict_keys)
             for batch in found:
-                yield from loops.examples(batch) if yield_single_examples else [batch]
+                yield from (
+                    loops.split_examples(batch) if yield_single_examples else [batch]
+                )
             loop.end()
 
     # Exporting.
@@ -312,16 +465,16 @@ class Estimator:
         *,
         checkpoint_path: str | os.PathLike[str] | None = None,
     ) -> str:
-        """Export the model of a checkpoint for `unisono.saved_model.load`.
+        """Exports the model of a checkpoint for `unisono.saved_model.load`.
 
-        With several workers every one of them calls this, and one writes.
+        With several workers, all of them must call this, and the first one writes.
 
         Args:
-            export_dir_base: a directory; the model goes to one below it, named after
-                the time, by the clock of the first worker.
-            serving_input_receiver_fn: says what the exported model takes; see
+            export_dir_base: the directory of all exports. The model goes to a new
+                directory in it, which is named after the time of the first worker.
+            serving_input_receiver_fn: returns the inputs of the exported model; see
                 `unisono.estimator.export.build_raw_serving_input_receiver_fn`.
-            checkpoint_path: default the newest.
+            checkpoint_path: the checkpoint; by default the newest.
 
         Returns:
             The directory of the model. Its ``signatures`` have ``serving_default``,
@@ -329,40 +482,61 @@ class Estimator:
 
         Raises:
             ValueError: there is no checkpoint.
+            RuntimeError: called inside a strategy's scope.
+
+        >>> import tempfile
+        >>> import numpy as np, unisono as uni
+        >>> export = uni.estimator.export
+        >>> receiver_fn = export.build_raw_serving_input_receiver_fn(np.float32([0]))
+        >>> def model_fn(features, mode):
+        ...     found = {"double": 2 * features}
+        ...     return uni.estimator.EstimatorSpec(mode, found, 0.0, lambda: None)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     estimator = uni.estimator.Estimator(model_fn, directory)
+        ...     _ = estimator.train(lambda: uni.data.Dataset.range(2).batch(1))
+        ...     path = estimator.export_saved_model(f"{directory}/export", receiver_fn)
+        ...     serve = uni.saved_model.load(path).signatures["serving_default"]
+        ...     print(serve(np.float32([1, 4]))["double"])
+        [2. 8.]
         """
         _check_context("export_saved_model")
         path = self._checkpoint_or_latest(checkpoint_path)
         if path is None:
-            raise ValueError(f"Could not find trained model in {self.model_dir}.")
+            raise ValueError(
+                f"Could not find trained model in {self.model_dir}. Call train first, "
+                "or pass checkpoint_path."
+            )
         receiver = serving_input_receiver_fn()
-        with self._built_for(ModeKeys.PREDICT, path) as built:
-            built.build(steps_lib.zeros(receiver.features), has_values=True)
+        with self._borrow_steps(ModeKeys.PREDICT, path) as built:
+            built.build(steps_lib.zero_batch(receiver.features), has_values=True)
             self._restore(built, path)
             return exporting.export(built, receiver, os.fspath(export_dir_base))
 
-    # Parts.
+    # Parts of the methods above.
 
     @contextlib.contextmanager
-    def _built_for(self, mode: str, path: str | None) -> Iterator[Any]:
-        """The model function for a mode, for a block; kept, so that steps compile once.
+    def _borrow_steps(self, mode: str, path: str | None) -> Iterator[Any]:
+        """Yields the `ModelSteps` of a mode for the use of one block only.
 
-        It has variables, so nobody else gets it in the block: whoever asks meanwhile,
-        say beside a prediction that has not ended, has another one made.
+        The estimator keeps them afterwards, so that steps compile once. They hold
+        variables, so two calls cannot share them: a call that comes during the block,
+        for example while a prediction is still open, gets newly made ones.
 
         Args:
             mode: one of `ModeKeys`.
-            path: the checkpoint that its variables will be restored from; without one
-                they must be new.
+            path: the checkpoint from which the variables will be restored; if None, the
+                variables must have their initial values.
         """
         made = self._built.pop(mode, None)
         if made is None or (path is None and made.is_built):
-            made = self._make(mode)
+            made = self._make_steps(mode)
         try:
             yield made
         finally:
             self._built[mode] = made
 
-    def _make(self, mode: str) -> Any:
+    def _make_steps(self, mode: str) -> Any:
+        """Returns new `ModelSteps` for a mode, under the strategy for that mode."""
         strategy = {
             ModeKeys.TRAIN: self._config.train_distribute,
             ModeKeys.EVAL: self._config.eval_distribute,
@@ -379,7 +553,9 @@ class Estimator:
         return _KINDS[mode](call, given)
 
     @contextlib.contextmanager
-    def _iterating(self, built: Any, input_fn: Any, mode: str) -> Iterator[Any]:
+    def _open_iterator(self, built: Any, input_fn: Any, mode: str) -> Iterator[Any]:
+        """Yields an iterator over the batches of all replicas, and closes it."""
+
         def dataset_fn(context: Any) -> Any:
             return calling.call_input_fn(
                 input_fn, mode, self._params, self._config, context
@@ -387,7 +563,8 @@ class Estimator:
 
         dataset = built.strategy.distribute_datasets_from_function(dataset_fn)
         if mode == ModeKeys.TRAIN:
-            # A replica without examples has no loss; metrics count it for nothing.
+            # A replica without examples has no loss, so training ends before such a
+            # step. Evaluation need not: metrics skip an empty batch.
             dataset = dataset._with_whole_steps()
         iterator = iter(dataset)
         try:
@@ -398,37 +575,44 @@ class Estimator:
     def _begin(
         self, built: Any, iterator: Any, loop: hooks_lib.Hooks, path: str | None
     ) -> bool:
-        """Make the variables by a look at the first batch; False if there is none.
+        """Makes the variables for the first batch, and lets the hooks begin.
 
-        The hooks of the program begin before, those of the model function after it.
+        The hooks of the program begin before the variables are made, those of the model
+        function after that.
+
+        Returns:
+            Whether there is a first batch.
         """
         loop.begin()
         try:
             first = iterator.pull()
         except StopIteration:
             return False
+        # The batch goes back, so that the first step and the position count it once.
         built.build(first, has_values=path is not None)
         iterator.put_back(first)
         loop.add(built.hooks)
         return True
 
     def _checkpoint_or_latest(self, given: Any) -> str | None:
+        """Returns a given path, or that of the newest checkpoint, as a string."""
         if given is not None:
             return str(os.fspath(given))
-        return checkpointing.agreed_latest(self.model_dir)
+        return checkpointing.latest_of_chief(self.model_dir)
 
     def _restore(self, built: Any, path: str | None) -> None:
+        """Restores a checkpoint; without one, warm-starts the initial values."""
         if path is not None:
             checkpointing.restore(built, path, self.model_dir)
             return
-        _LOG.info(
-            "Could not find trained model in model_dir: %s, the model is as it was "
-            "made.",
+        _log.info(
+            "Could not find trained model in model_dir: %s, the model has its initial "
+            "values.",
             self.model_dir,
         )
-        self._warm(built)
+        self._warm_start_variables(built)
 
-    def _warm(self, built: Any) -> None:
+    def _warm_start_variables(self, built: Any) -> None:
         if self._warm_start is not None:
             checkpointing.warm_start(built.store, _checkpoint_at(self._warm_start))
 
@@ -436,7 +620,7 @@ class Estimator:
         return f"<Estimator of {self._model_fn!r} in {self.model_dir}>"
 
 
-def _with_directory(config: RunConfig, model_dir: Any) -> RunConfig:
+def _config_with_directory(config: RunConfig, model_dir: Any) -> RunConfig:
     given = None if model_dir is None else os.fspath(model_dir)
     if given is not None and config.model_dir not in (None, given):
         raise ValueError(
@@ -448,11 +632,11 @@ def _with_directory(config: RunConfig, model_dir: Any) -> RunConfig:
     if found is None:
         if process_group.current().size > 1:
             raise ValueError(
-                "Several workers need one `model_dir` that all of them see; give it "
-                "to the Estimator or to its RunConfig."
+                "Several workers need one `model_dir` that all of them can read and "
+                "write; pass it to the Estimator or to its RunConfig."
             )
         found = tempfile.mkdtemp()
-        _LOG.warning("Using temporary folder as model directory: %s", found)
+        _log.warning("Using temporary folder as model directory: %s", found)
     return config.replace(model_dir=found)
 
 
@@ -464,11 +648,11 @@ def _check_steps(steps: int | None, max_steps: int | None) -> None:
             raise ValueError(f"Must specify {name} > 0, given: {value}.")
 
 
-def _no_step(replicas: int) -> ValueError:
-    """What to raise when the data ends before the first step.
+def _too_few_batches_error(replicas: int) -> ValueError:
+    """Returns the error for data that ends before the first step.
 
     Args:
-        replicas: how many must have a batch for a step.
+        replicas: the number of replicas that need a batch for a step.
     """
     if replicas == 1:
         return ValueError("The dataset of input_fn is empty: there is no batch.")
@@ -483,13 +667,13 @@ def _check_context(method: str) -> None:
     if current.has_strategy():
         raise RuntimeError(
             f"Estimator.{method} was called inside a strategy's scope. Call it "
-            "outside; the strategy goes to RunConfig: train_distribute, "
-            "eval_distribute."
+            "outside the scope, and pass the strategy to RunConfig as train_distribute "
+            "or eval_distribute."
         )
 
 
 def _checkpoint_at(path: str) -> str:
-    """A checkpoint, or the newest of a directory of them."""
+    """Returns the newest checkpoint of a directory, or the path of a checkpoint."""
     found = reading.latest_checkpoint(path) if os.path.isdir(path) else None
     return found or path
 

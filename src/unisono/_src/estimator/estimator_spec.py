@@ -1,4 +1,4 @@
-"""`EstimatorSpec`: what a model function returns."""
+"""Defines `EstimatorSpec`, which a model function returns, and its parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.estimator import hooks as hooks_lib
-from unisono._src.estimator.variable_store import Store
+from unisono._src.estimator.variable_store import VariableStore
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.training import optimizers
@@ -18,7 +18,13 @@ from unisono._src.values import array_operators
 
 
 class ModeKeys:
-    """What a model function is called for."""
+    """Names the modes that a model function is called for.
+
+    >>> import unisono as uni
+    >>> modes = uni.estimator.ModeKeys
+    >>> modes.TRAIN, modes.EVAL, modes.PREDICT
+    ('train', 'eval', 'infer')
+    """
 
     TRAIN = "train"
     EVAL = "eval"
@@ -31,26 +37,35 @@ MODES = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
 @final
 @dataclasses.dataclass(frozen=True)
 class TrainOp:
-    """What `minimize` returns: whom to update, and by what.
+    """Describes an update of variables by an optimizer; `minimize` returns it.
+
+    It is a description because the gradient does not exist yet: the estimator traces
+    the model function under `value_and_grad` and applies the optimizer afterwards
+    (docs/decisions/0018).
 
     Attributes:
-        optimizer: Optax's, Keras' or ours.
-        loss: what it makes smaller.
-        var_list: whom it updates; None for every trainable variable.
+        optimizer: an Optax transformation, a Keras optimizer or our `Optimizer`.
+        loss: the loss to minimize.
+        var_list: the variables to update; None for every trainable variable.
     """
 
     optimizer: Any
     loss: Any
     var_list: tuple[Any, ...] | None = None
 
-    def variables(self, store: Store) -> list[Variable]:
-        """The variables it updates, as ours."""
+    def variables(self, store: VariableStore) -> list[Variable]:
+        """Returns the variables to update, as `Variable`s of this package.
+
+        Raises:
+            ValueError: the model function did not make one of `var_list`.
+        """
         if self.var_list is None:
             return store.trainable
         own = [array_operators.own(v) for v in self.var_list]
-        kept = {id(v) for v in store.variables.values()}
+        # Compared by identity: `==` between variables compares their values.
+        stored = {id(v) for v in store.variables.values()}
         for given, found in zip(self.var_list, own, strict=True):
-            if id(found) not in kept:
+            if id(found) not in stored:
                 raise ValueError(
                     f"`minimize` was given {given!r}, which the model_fn did not make. "
                     "Make every variable inside the model_fn, so that the Estimator "
@@ -58,20 +73,32 @@ class TrainOp:
                 )
         return own
 
-    def update(self, gradients: Sequence[Any] | None, store: Store) -> None:
-        """Apply gradients in replica context; None only makes the state."""
+    def update(self, gradients: Sequence[Any] | None, store: VariableStore) -> None:
+        """Applies gradients to the variables, in replica context.
+
+        Args:
+            gradients: one for each of `variables`; None only makes the variables of the
+                optimizer.
+            store: the variables of the model function.
+
+        Raises:
+            ValueError: there is no variable to update.
+        """
         variables = self.variables(store)
         if not variables:
             raise ValueError(
                 "`minimize` found nothing to update: the model_fn made no trainable "
-                "variable. Make variables or Keras layers inside the model_fn; those "
-                "of a Flax module that is made there cannot be kept."
+                "variable. Make variables or Keras layers inside the model_fn; the "
+                "variables of a Flax module that is made there are not found again on "
+                "the next call."
             )
         targets: Sequence[Any] = variables
         chosen = self.optimizer
         if hasattr(chosen, "init") and hasattr(chosen, "update"):
+            # Made again on every call; its variables come from the store by name.
             chosen = optimizers.Optimizer(chosen, variables)
         elif not isinstance(chosen, optimizers.Optimizer):
+            # A Keras optimizer knows its variables by Keras' own objects.
             assert self.var_list is not None
             targets = self.var_list
             if not chosen.built:
@@ -86,22 +113,40 @@ def minimize(
     var_list: Sequence[Any] | None = None,
     global_step: object = None,
 ) -> TrainOp:
-    """The `train_op` that makes a loss smaller, as TensorFlow 1's optimizers gave it.
+    """Returns a `train_op` that minimizes a loss.
 
-    The estimator takes the gradient of the loss on each replica, averages it over the
+    It stands for ``optimizer.minimize(loss, global_step)`` of TensorFlow 1. The
+    estimator takes the gradient of the loss on each replica, averages it over the
     replicas and lets the optimizer update every copy.
 
     Args:
         optimizer: an `optax.GradientTransformation`, a `unisono.optimizers.Optimizer`
             or a Keras optimizer.
         loss: the loss that goes into the `EstimatorSpec`.
-        var_list: whom to update; default every trainable variable that the model
-            function has made. A Keras optimizer needs it: `model.trainable_variables`.
-        global_step: accepted; the estimator counts.
+        var_list: the variables to update; by default every trainable variable that the
+            model function makes. A Keras optimizer needs it:
+            `model.trainable_variables`.
+        global_step: accepted and ignored; the estimator counts the steps.
+
+    Returns:
+        The `train_op` for the `EstimatorSpec`.
 
     Raises:
-        TypeError: it is no optimizer.
-        ValueError: a Keras optimizer without `var_list`.
+        TypeError: `optimizer` is not an optimizer.
+        ValueError: a Keras optimizer is given without `var_list`.
+
+    >>> import tempfile
+    >>> import optax
+    >>> import unisono as uni
+    >>> def model_fn(features, mode):
+    ...     w = uni.Variable(3.0, name="w")
+    ...     train_op = uni.estimator.minimize(optax.sgd(0.5), loss := w * 2.0)
+    ...     return uni.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     estimator = uni.estimator.Estimator(model_fn, directory)
+    ...     _ = estimator.train(lambda: uni.data.Dataset.range(2).batch(1))
+    ...     float(estimator.get_variable_value("w"))  # 3.0 - 2 steps * 0.5 * 2.0
+    1.0
     """
     is_optax = hasattr(optimizer, "init") and hasattr(optimizer, "update")
     is_ours = isinstance(optimizer, optimizers.Optimizer)
@@ -120,26 +165,38 @@ def minimize(
 
 @dataclasses.dataclass(frozen=True)
 class EstimatorSpec:
-    """What a model function returns; what it must hold depends on the mode.
+    """Describes a model for one mode; a model function returns it.
 
     Args:
         mode: one of `ModeKeys`.
         predictions: an array or a dict of arrays with the batch as first axis; needed
             to predict.
-        loss: a scalar, that of the replica's own batch; needed to train and evaluate.
-        train_op: what `minimize` returned, or a function without arguments that updates
-            the variables by itself, in replica context; needed to train.
-        eval_metric_ops: by name a metric object that the model function has updated,
-            or an array whose mean over all examples is wanted.
-        export_outputs: by name what an exported model returns; default `predictions`.
+        loss: the loss of the replica's own batch, a scalar; needed to train and to
+            evaluate.
+        train_op: the result of `minimize`, or a function without arguments that updates
+            the variables itself, in replica context; needed to train.
+        eval_metric_ops: by name, a metric object that the model function has updated,
+            or an array to average over all examples.
+        export_outputs: by name, the outputs of the signatures of an exported model; by
+            default `predictions`.
         training_chief_hooks: hooks for training, on the first worker only.
         training_hooks: hooks for training.
         evaluation_hooks: hooks for evaluation.
         prediction_hooks: hooks for prediction.
 
     Raises:
-        ValueError: something is missing or has the wrong shape.
-        TypeError: something is of the wrong type.
+        ValueError: a part that the mode needs is missing, or the loss is not a scalar.
+        TypeError: a part has the wrong type.
+
+    >>> import unisono as uni
+    >>> modes = uni.estimator.ModeKeys
+    >>> spec = uni.estimator.EstimatorSpec(modes.EVAL, loss=0.5)
+    >>> float(spec.loss)
+    0.5
+    >>> uni.estimator.EstimatorSpec(modes.PREDICT, loss=0.5)
+    Traceback (most recent call last):
+        ...
+    ValueError: Missing predictions...
     """
 
     mode: str
@@ -159,18 +216,23 @@ class EstimatorSpec:
         self._check_loss()
         self._check_train_op()
         if self.mode == ModeKeys.PREDICT and self.predictions is None:
-            raise ValueError("Missing predictions: an EstimatorSpec for PREDICT.")
+            raise ValueError(
+                "Missing predictions: an EstimatorSpec for the mode 'infer' needs them."
+            )
         for name in ("eval_metric_ops", "export_outputs"):
             given = getattr(self, name)
             if given is not None and not isinstance(given, Mapping):
                 raise TypeError(f"{name} must be a dict, given: {given!r}.")
         for name in _HOOKS:
-            hooks_lib.checked(getattr(self, name), hooks_lib.SessionRunHook)
+            hooks_lib.check_kind(getattr(self, name), hooks_lib.SessionRunHook)
 
     def _check_loss(self) -> None:
         if self.loss is None:
             if self.mode != ModeKeys.PREDICT:
-                raise ValueError(f"Missing loss: an EstimatorSpec for {self.mode}.")
+                raise ValueError(
+                    f"Missing loss: an EstimatorSpec for the mode {self.mode!r} needs "
+                    "it."
+                )
             return
         shape = jnp.shape(self.loss)
         if shape not in ((), (1,)):
@@ -184,7 +246,10 @@ class EstimatorSpec:
         if self.mode != ModeKeys.TRAIN:
             return
         if self.train_op is None:
-            raise ValueError("Missing train_op: an EstimatorSpec for train.")
+            raise ValueError(
+                "Missing train_op: an EstimatorSpec for the mode 'train' needs it. "
+                "Pass unisono.estimator.minimize(optimizer, loss)."
+            )
         if not isinstance(self.train_op, TrainOp) and not callable(self.train_op):
             raise TypeError(
                 "train_op must be what unisono.estimator.minimize returned, or a "
@@ -193,7 +258,7 @@ class EstimatorSpec:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The metrics of an evaluation by name."""
+        """Returns `eval_metric_ops` as a dict, which is empty if there are none."""
         return dict(self.eval_metric_ops or {})
 
 
@@ -206,7 +271,7 @@ _HOOKS = (
 
 
 def rows_of(tree: Any) -> int:
-    """How many examples a batch has; 1 if it has no first axis."""
+    """Returns the number of examples of a batch, or 1 if no array has an axis."""
     for leaf in jax.tree.leaves(tree):
         shape = jnp.shape(leaf)
         if shape:

@@ -1,4 +1,4 @@
-"""Exporting the model of an estimator."""
+"""Exports the model of an estimator."""
 
 from __future__ import annotations
 
@@ -18,11 +18,19 @@ from unisono._src.saving.export import saver
 
 @dataclasses.dataclass(frozen=True)
 class ServingInputReceiver:
-    """What an exported model takes.
+    """Describes the inputs of an exported model.
 
     Args:
-        features: a `TensorSpec`, or a dict of them.
-        receiver_tensors: accepted; the features themselves are received.
+        features: a `TensorSpec` or a dict of them.
+        receiver_tensors: accepted and ignored; the model receives the features.
+
+    Raises:
+        TypeError: a feature is not a `TensorSpec`.
+
+    >>> import unisono as uni
+    >>> features = {"x": uni.TensorSpec((None, 3), "float32")}
+    >>> uni.estimator.export.ServingInputReceiver(features).features["x"].shape
+    (None, 3)
     """
 
     features: Any
@@ -32,20 +40,21 @@ class ServingInputReceiver:
         for spec in nest.leaves(self.features):
             if not isinstance(spec, specs.TensorSpec):
                 raise TypeError(
-                    "The features of a ServingInputReceiver are TensorSpecs, received "
-                    f"{spec!r}."
+                    "The features of a ServingInputReceiver must be TensorSpecs, "
+                    f"received {spec!r}. Pass unisono.TensorSpec(shape, dtype), or "
+                    "pass arrays to build_raw_serving_input_receiver_fn."
                 )
 
 
 def build_raw_serving_input_receiver_fn(
     features: Any, default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """A `serving_input_receiver_fn` for features as the model function takes them.
+    """Returns a `serving_input_receiver_fn` for the features of a model function.
 
     Args:
-        features: arrays or `TensorSpec`s whose shapes and types are meant, or a dict of
-            them, with the batch as first axis.
-        default_batch_size: the size of a batch; default any.
+        features: an array or `TensorSpec` with the batch as first axis, or a dict of
+            them; only shapes and types are used.
+        default_batch_size: the size of a batch; by default any size.
 
     >>> import numpy as np
     >>> fn = build_raw_serving_input_receiver_fn({"x": np.zeros((1, 3), "float32")})
@@ -62,8 +71,12 @@ def build_raw_serving_input_receiver_fn(
 
 
 @final
-class Exported(Module):
-    """What is saved: the variables, by name."""
+class ExportedModel(Module):
+    """Holds the variables of an exported model by name.
+
+    Args:
+        variables: the variables by name.
+    """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         super().__init__()
@@ -71,29 +84,35 @@ class Exported(Module):
 
 
 def export(built: Any, receiver: ServingInputReceiver, base: str) -> str:
-    """Save a model for prediction; every worker calls this.
+    """Saves a model for prediction; every worker must call this.
+
+    Args:
+        built: the `compiled_steps.Prediction` of the model.
+        receiver: the inputs of the exported model.
+        base: the directory in which to make the directory of the model.
 
     Returns:
-        The directory it is in: below `base`, with the name that the chief has chosen.
+        The directory of the model, whose name the chief chooses.
     """
-    path = os.path.join(base, _agreed_name(base))
+    path = os.path.join(base, _choose_name(base))
     signatures = {
-        name: function.Function(_only(built, name), [receiver.features])
+        name: function.Function(_make_signature(built, name), [receiver.features])
+        # `serving_default` may be among the names that the model function gives.
         for name in dict.fromkeys(built.outputs)
     }
-    saver.save(Exported(built.store.variables), path, signatures)
+    saver.save(ExportedModel(built.store.variables), path, signatures)
     return path
 
 
-def _only(built: Any, name: str) -> Callable[[Any], Any]:
+def _make_signature(built: Any, name: str) -> Callable[[Any], Any]:
     def serve(features: Any) -> Any:
-        return built.exported(features)[name]
+        return built.signature_outputs(features)[name]
 
     return serve
 
 
-def _agreed_name(base: str) -> str:
-    """A name that is free in a directory of the chief's, the same on every worker."""
+def _choose_name(base: str) -> str:
+    """Returns a name that the chief finds free in a directory, to every worker."""
     meeting = worker_meeting.Meeting("a choice of the directory of an exported model")
     with meeting.telling():
         own = _free_name(base) if worker_meeting.is_writer() else ""

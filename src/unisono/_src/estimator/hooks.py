@@ -1,4 +1,4 @@
-"""What a program may do around the steps of an estimator: hooks and listeners."""
+"""Defines hooks and listeners, which an estimator calls around its steps and saves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from unisono._src.foundation.public_names import publish
 
 
 class NanLossDuringTrainingError(RuntimeError):
-    """The loss is not a number any more."""
+    """Raised if the loss of a training step is not finite.
+
+    >>> import unisono as uni
+    >>> hook = uni.estimator.NanTensorHook()
+    >>> values = uni.estimator.SessionRunValues({"loss": float("nan")})
+    >>> hook.after_run(uni.estimator.SessionRunContext(), values)
+    Traceback (most recent call last):
+        ...
+    unisono.estimator.NanLossDuringTrainingError: NaN loss during training.
+    """
 
     def __str__(self) -> str:
         return super().__str__() or "NaN loss during training."
@@ -19,45 +28,80 @@ class NanLossDuringTrainingError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class SessionRunValues:
-    """What a step has given.
+    """Holds the results of a step, for `SessionRunHook.after_run`.
 
     Attributes:
-        results: in training ``{"loss": array, "global_step": int}``; in evaluation and
-            prediction ``{}`` and the predictions. Reading an array waits for the step.
+        results: in training ``{"loss": array, "global_step": int}``, in evaluation
+            ``{}``, in prediction the predictions. Reading an array waits for the step.
+
+    >>> import unisono as uni
+    >>> uni.estimator.SessionRunValues({"loss": 0.5, "global_step": 3}).results["loss"]
+    0.5
     """
 
     results: Any
 
 
 class SessionRunContext:
-    """Lets a hook end the loop."""
+    """Lets a hook end training, evaluation or prediction.
+
+    >>> import unisono as uni
+    >>> context = uni.estimator.SessionRunContext()
+    >>> context.stop_requested
+    False
+    >>> context.request_stop()
+    >>> context.stop_requested
+    True
+    """
 
     def __init__(self) -> None:
         self._stop = False
 
     @property
     def session(self) -> None:
-        """None: there are no sessions."""
+        """Always None, because there are no sessions."""
         return None
 
     @property
     def stop_requested(self) -> bool:
-        """Whether a hook has asked to end the loop."""
+        """Whether a hook has called `request_stop`."""
         return self._stop
 
     def request_stop(self) -> None:
-        """End the loop after this step. With several workers all must ask at once."""
+        """Ends the loop after this step.
+
+        With several workers, all of them must call this after the same step.
+        """
         self._stop = True
 
 
 class SessionRunHook:
-    """Called around the steps of an estimator; override what you need.
+    """Is called around the steps of an estimator; override the methods you need.
 
-    There are no graphs and sessions: where TensorFlow passes one, None is passed.
+    There are no sessions: where TensorFlow passes one, None is passed.
+
+    >>> import tempfile
+    >>> import unisono as uni
+    >>> class LossHook(uni.estimator.SessionRunHook):
+    ...     losses = []
+    ...
+    ...     def after_run(self, run_context, run_values):
+    ...         self.losses.append(run_values.results["loss"])
+    >>> def model_fn(features, mode):
+    ...     return uni.estimator.EstimatorSpec(
+    ...         mode, loss=features.sum(), train_op=lambda: None
+    ...     )
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     estimator = uni.estimator.Estimator(model_fn, directory)
+    ...     _ = estimator.train(
+    ...         lambda: uni.data.Dataset.range(4).batch(2), [LossHook()]
+    ...     )
+    >>> [float(loss) for loss in LossHook.losses]
+    [1.0, 5.0]
     """
 
     def begin(self) -> None:
-        """Called once, before the variables have values."""
+        """Called once, before the variables get their first or restored values."""
 
     def after_create_session(self, session: None, coord: None) -> None:
         """Called once, when the variables have their first or restored values."""
@@ -68,18 +112,32 @@ class SessionRunHook:
     def after_run(
         self, run_context: SessionRunContext, run_values: SessionRunValues
     ) -> None:
-        """Called after each step has been started."""
+        """Called after each step was started; the device may still compute it."""
 
     def end(self, session: None) -> None:
         """Called once, after the last step; not after an error."""
 
 
 class StopAtStepHook(SessionRunHook):
-    """Ends training after some steps, or at some step.
+    """Ends training after a number of steps or at a global step.
 
     Args:
         num_steps: how many steps to make from where training starts.
-        last_step: at which global step to end.
+        last_step: the global step at which to end.
+
+    Raises:
+        ValueError: neither or both of the arguments are given.
+
+    >>> import unisono as uni
+    >>> hook = uni.estimator.StopAtStepHook(num_steps=2)
+    >>> context = uni.estimator.SessionRunContext()
+    >>> for step in (11, 12):  # Training starts after step 10.
+    ...     hook.after_run(
+    ...         context, uni.estimator.SessionRunValues({"global_step": step})
+    ...     )
+    ...     print(context.stop_requested)
+    False
+    True
     """
 
     def __init__(
@@ -93,7 +151,7 @@ class StopAtStepHook(SessionRunHook):
     def after_run(
         self, run_context: SessionRunContext, run_values: SessionRunValues
     ) -> None:
-        """End the loop if it is time."""
+        """Requests the end of the loop if the last step was made."""
         step = run_values.results["global_step"]
         if self._last_step is None:
             assert self._num_steps is not None
@@ -103,13 +161,23 @@ class StopAtStepHook(SessionRunHook):
 
 
 class NanTensorHook(SessionRunHook):
-    """Looks at the loss after every step, which waits for the step.
+    """Checks after every step that the loss is finite, and waits for the step.
 
-    Without it the estimator looks when it logs and before it saves.
+    Without this hook the estimator checks the loss when it logs it and before it saves.
 
     Args:
-        loss_tensor: accepted; the loss of the step is looked at.
-        fail_on_nan_loss: whether to raise, or only to end training.
+        loss_tensor: accepted and ignored; the loss of the step is checked.
+        fail_on_nan_loss: whether to raise an error or only to end training.
+
+    >>> import unisono as uni
+    >>> hook = uni.estimator.NanTensorHook(fail_on_nan_loss=False)
+    >>> context = uni.estimator.SessionRunContext()
+    >>> hook.after_run(context, uni.estimator.SessionRunValues({"loss": 0.5}))
+    >>> context.stop_requested
+    False
+    >>> hook.after_run(context, uni.estimator.SessionRunValues({"loss": float("inf")}))
+    >>> context.stop_requested
+    True
     """
 
     def __init__(
@@ -120,10 +188,10 @@ class NanTensorHook(SessionRunHook):
     def after_run(
         self, run_context: SessionRunContext, run_values: SessionRunValues
     ) -> None:
-        """Look at the loss.
+        """Checks the loss of the step.
 
         Raises:
-            NanLossDuringTrainingError: it is not a number.
+            NanLossDuringTrainingError: the loss is not finite.
         """
         if math.isfinite(float(run_values.results["loss"])):
             return
@@ -133,7 +201,24 @@ class NanTensorHook(SessionRunHook):
 
 
 class CheckpointSaverListener:
-    """Called around every save of a training; override what you need."""
+    """Is called around every save of a training; override the methods you need.
+
+    >>> import tempfile
+    >>> import unisono as uni
+    >>> class Steps(uni.estimator.CheckpointSaverListener):
+    ...     saved = []
+    ...
+    ...     def after_save(self, session, global_step_value):
+    ...         self.saved.append(global_step_value)
+    >>> def model_fn(features, mode):
+    ...     return uni.estimator.EstimatorSpec(mode, loss=0.0, train_op=lambda: None)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     estimator = uni.estimator.Estimator(model_fn, directory)
+    ...     input_fn = lambda: uni.data.Dataset.range(6).batch(2)
+    ...     _ = estimator.train(input_fn, saving_listeners=[Steps()])
+    >>> Steps.saved
+    [0, 3]
+    """
 
     def begin(self) -> None:
         """Called once, before training."""
@@ -142,22 +227,22 @@ class CheckpointSaverListener:
         """Called before a checkpoint is saved."""
 
     def after_save(self, session: None, global_step_value: int) -> bool | None:
-        """Called when a checkpoint is safe; True ends training."""
+        """Called after a checkpoint was saved; returning True ends training."""
         return None
 
     def end(self, session: None, global_step_value: int) -> None:
-        """Called once, after the last save."""
+        """Called once, after the last save of a training."""
 
 
 _Kind = TypeVar("_Kind", SessionRunHook, CheckpointSaverListener)
 _ARGUMENTS = {SessionRunHook: "All hooks", CheckpointSaverListener: "saving_listeners"}
 
 
-def checked(given: Iterable[Any] | None, kind: type[_Kind]) -> list[_Kind]:
-    """A list of what was given, all of one kind.
+def check_kind(given: Iterable[Any] | None, kind: type[_Kind]) -> list[_Kind]:
+    """Returns hooks or listeners as a list, and checks that all are of one kind.
 
     Raises:
-        TypeError: something is not of that kind.
+        TypeError: one of them is not an instance of `kind`.
     """
     found = list(given or ())
     for each in found:
@@ -171,15 +256,22 @@ def checked(given: Iterable[Any] | None, kind: type[_Kind]) -> list[_Kind]:
 
 @final
 class Hooks:
-    """The hooks of one loop, called together."""
+    """Calls all hooks of one loop.
+
+    Args:
+        hooks: the hooks that the program passed.
+
+    Raises:
+        TypeError: one of them is not a `SessionRunHook`.
+    """
 
     def __init__(self, hooks: Iterable[Any] | None) -> None:
-        self._hooks = checked(hooks, SessionRunHook)
+        self._hooks = check_kind(hooks, SessionRunHook)
         self._has_begun = False
         self.context = SessionRunContext()
 
     def add(self, more: Sequence[SessionRunHook]) -> None:
-        """Add those that the model function gave; they begin with the others."""
+        """Adds the hooks of the model function, each once, and lets them begin."""
         for hook in more:
             if hook in self._hooks:
                 continue
@@ -188,29 +280,29 @@ class Hooks:
                 hook.begin()
 
     def begin(self) -> None:
-        """Before the variables are there."""
+        """Calls `begin` of every hook."""
         self._has_begun = True
         for hook in self._hooks:
             hook.begin()
 
-    def ready(self) -> None:
-        """When they are."""
+    def after_create_session(self) -> None:
+        """Calls `after_create_session` of every hook."""
         for hook in self._hooks:
             hook.after_create_session(None, None)
 
     def before_run(self) -> None:
-        """Before a step."""
+        """Calls `before_run` of every hook."""
         for hook in self._hooks:
             hook.before_run(self.context)
 
     def after_run(self, results: Any) -> bool:
-        """After a step; returns whether one wants to stop."""
+        """Calls `after_run` of every hook, and returns whether one wants to stop."""
         for hook in self._hooks:
             hook.after_run(self.context, SessionRunValues(results))
         return self.context.stop_requested
 
     def end(self) -> None:
-        """After the last step."""
+        """Calls `end` of every hook."""
         for hook in self._hooks:
             hook.end(None)
 

@@ -1,4 +1,4 @@
-"""The loops of an estimator: over steps of training, evaluation and prediction."""
+"""Runs the steps of an estimator in training, evaluation and prediction."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.hooks import Hooks, NanLossDuringTrainingError
 from unisono._src.training.tensorboard import summary
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 
 
 @final
-class Training:
-    """Steps until the data ends, a number is reached, or someone wants to stop."""
+class TrainingLoop:
+    """Trains until the data ends, the last step is made, or a hook asks to stop.
+
+    Args:
+        built: the `compiled_steps.Training` of the model.
+        iterator: gives the batches.
+        hooks: are called around each step.
+        saver: saves checkpoints.
+        config: says how often to log and to write summaries.
+    """
 
     def __init__(
         self, built: Any, iterator: Any, hooks: Hooks, saver: Saver, config: RunConfig
@@ -36,14 +44,14 @@ class Training:
         self._summaries = Summaries(config, config.model_dir or "")
 
     def run(self, step: int, last: float) -> int:
-        """Make the steps.
+        """Makes the steps.
 
         Args:
-            step: how many were made before.
-            last: at which number to end.
+            step: the global step at which training begins.
+            last: the global step at which it ends.
 
         Returns:
-            How many were made in all.
+            The global step after the last step that was made.
         """
         self._logged = (step, time.perf_counter())
         try:
@@ -60,21 +68,22 @@ class Training:
                 break
             self._loss = self._built.step(batch)
             step += 1
-            self._log(step)
+            self._report(step)
             wants_end = self._hooks.after_run({"loss": self._loss, "global_step": step})
+            # The last step is not saved here: `Saver.end` saves it without a position.
             if step < last and not wants_end and self._saver.is_due(step):
                 self.check_loss()
-                wants_end = self._saver.save(step, is_between=True)
+                wants_end = self._saver.save(step, is_mid_training=True)
             if wants_end:
                 break
         self.check_loss()
         return step
 
     def check_loss(self) -> float | None:
-        """The loss of the last step, if there was one.
+        """Waits for the last step and returns its loss, or None before the first step.
 
         Raises:
-            NanLossDuringTrainingError: it is not a number, or infinite.
+            NanLossDuringTrainingError: the loss is not finite.
         """
         if self._loss is None:
             return None
@@ -82,26 +91,34 @@ class Training:
         if not math.isfinite(loss):
             raise NanLossDuringTrainingError(
                 f"NaN loss during training: the loss is {loss}. The checkpoints in "
-                f"{self._config.model_dir} are older than that."
+                f"{self._config.model_dir} were saved while it was finite. Look for a "
+                "learning rate that is too high or for wrong data, or add "
+                "NanTensorHook() to find the step."
             )
         return loss
 
-    def _log(self, step: int) -> None:
-        if _is_turn(step, self._config.log_step_count_steps):
+    def _report(self, step: int) -> None:
+        if _is_due(step, self._config.log_step_count_steps):
             loss, now = self.check_loss(), time.perf_counter()
             rate = (step - self._logged[0]) / max(now - self._logged[1], 1e-9)
             self._logged = (step, now)
-            _LOG.info("loss = %s, step = %d (%.3g steps/s)", loss, step, rate)
-        if _is_turn(step, self._config.save_summary_steps):
+            _log.info("loss = %s, step = %d (%.3g steps/s)", loss, step, rate)
+        if _is_due(step, self._config.save_summary_steps):
             self._summaries.write({"loss": self._loss}, step)
 
 
-def _is_turn(step: int, every: int | None) -> bool:
+def _is_due(step: int, every: int | None) -> bool:
     return every is not None and step % every == 0
 
 
 def evaluate(built: Any, batches: Iterable[Any], hooks: Hooks) -> None:
-    """Add batches up in the metrics."""
+    """Updates the metrics of an evaluation with batches.
+
+    Args:
+        built: the `compiled_steps.Evaluation` of the model.
+        batches: the batches.
+        hooks: are called around each step; a hook may end the loop.
+    """
     for batch in batches:
         hooks.before_run()
         built.step(batch)
@@ -112,22 +129,33 @@ def evaluate(built: Any, batches: Iterable[Any], hooks: Hooks) -> None:
 def predict(
     built: Any, batches: Iterable[Any], hooks: Hooks, keys: Any
 ) -> Iterator[Any]:
-    """Predictions, batch by batch, in NumPy."""
+    """Yields the predictions of each batch as NumPy arrays.
+
+    Args:
+        built: the `compiled_steps.Prediction` of the model.
+        batches: the batches.
+        hooks: are called around each step; a hook may end the loop.
+        keys: the names of the predictions to yield; None or empty yields all.
+
+    Raises:
+        ValueError: the predictions have none of the keys, or have no names.
+    """
     for batch in batches:
         hooks.before_run()
-        found = _chosen(jax.device_get(built.step(batch)), keys)
+        found = _select_keys(jax.device_get(built.step(batch)), keys)
         wants_end = hooks.after_run(found)
         yield found
         if wants_end:
             break
 
 
-def _chosen(found: Any, keys: Any) -> Any:
+def _select_keys(found: Any, keys: Any) -> Any:
     if not keys:
         return found
     if not isinstance(found, dict):
         raise ValueError(
-            "predict_keys argument is not valid in case of non-dict predictions."
+            "predict_keys argument is not valid in case of non-dict predictions. Leave "
+            "it out, or let the model_fn return a dict of predictions."
         )
     chosen = {k: v for k, v in found.items() if k in keys}
     if not chosen:
@@ -138,11 +166,11 @@ def _chosen(found: Any, keys: Any) -> Any:
     return chosen
 
 
-def examples(batch: Any) -> Iterator[Any]:
-    """The predictions of a batch one by one.
+def split_examples(batch: Any) -> Iterator[Any]:
+    """Yields the predictions of a batch example by example.
 
     Raises:
-        ValueError: they are of different lengths.
+        ValueError: the predictions differ in length, or one has no first axis.
     """
     leaves = jax.tree.leaves(batch)
     sizes = {np.shape(x)[0] if np.shape(x) else None for x in leaves}
@@ -157,11 +185,11 @@ def examples(batch: Any) -> Iterator[Any]:
 
 @final
 class Summaries:
-    """Scalars for TensorBoard, on the first worker.
+    """Writes scalars for TensorBoard, on the first worker.
 
     Args:
-        config: says whether they are wanted.
-        directory: where they go.
+        config: says whether to write summaries.
+        directory: the directory of the summaries.
     """
 
     def __init__(self, config: RunConfig, directory: str) -> None:
@@ -170,9 +198,10 @@ class Summaries:
         self._writer: summary.SummaryWriter | None = None
 
     def write(self, values: dict[str, Any], step: int) -> None:
-        """Write those of the values that are numbers."""
+        """Writes those of the values that are scalars."""
         if not self._is_wanted:
             return
+        # Made with the first value, so that a loop without any makes no file.
         if self._writer is None:
             self._writer = summary.create_file_writer(self._directory)
         for name, value in values.items():
@@ -180,6 +209,6 @@ class Summaries:
                 self._writer.write_scalar(name, float(value), step)
 
     def close(self) -> None:
-        """End the file."""
+        """Closes the file, if one was made."""
         if self._writer is not None:
             self._writer.close()

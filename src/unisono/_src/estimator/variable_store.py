@@ -1,7 +1,7 @@
-"""The variables of a model function, which is called again and again.
+"""Keeps the variables of a model function from one call to the next.
 
-A model function makes its variables anew on every call, as it did in TensorFlow, where
-each call had a graph of its own. The store gives it those of the first call.
+A model function asks for new variables on every call, because in TensorFlow each call
+had its own graph. Here it gets the variables of its first call (docs/decisions/0018).
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ GLOBAL_STEP = "global_step"
 
 
 @final
-class Store:
-    """Variables by name; names that a call uses twice are numbered.
+class VariableStore:
+    """Holds the variables of a model function by name.
+
+    A name that one call uses twice is numbered: ``w``, ``w_1``.
 
     Attributes:
-        variables: every variable that was made, by its key.
-        is_awaited: says of a new variable's arguments whether its value will come from
-            a checkpoint, so that none has to be computed.
+        variables: every variable of the model function, by its numbered name.
+        will_be_restored: tells from the arguments of a new variable whether a
+            checkpoint will give it its value; its initial value is then not computed.
     """
 
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
-        self.is_awaited: Callable[[dict[str, Any]], bool] = lambda _: False
+        self.will_be_restored: Callable[[dict[str, Any]], bool] = lambda _: False
 
     def make_global_step(self) -> Variable:
-        """The variable that counts steps; made here, in the scope in force."""
+        """Makes and returns the variable that counts steps, in the current scope."""
         made = Variable(
             jnp.zeros((), jnp.int32),
             trainable=False,
@@ -57,16 +59,18 @@ class Store:
 
     @property
     def trainable(self) -> list[Variable]:
-        """Those that optimizers should update, in the order of their creation."""
+        """The trainable variables in the order of their creation."""
         return [v for v in self.variables.values() if v.trainable]
 
     @contextlib.contextmanager
-    def called(self) -> Iterator[Call]:
-        """A block that is one call of the model function."""
+    def call_scope(self) -> Iterator[Call]:
+        """Lets one call of the model function in this block find its variables."""
         call = Call(self)
         with contextlib.ExitStack() as stack:
             if "keras" in sys.modules:
-                # Its layers number themselves, through the life of a process.
+                # Keras numbers layers without a name through the life of the process.
+                # Numbering starts again here, so every call finds `dense/kernel`. The
+                # module imports Keras, so it is imported only if the program did so.
                 names = importlib.import_module("unisono._src.integrations.keras.names")
                 stack.enter_context(names.fresh())
             stack.enter_context(creation.variable_creator_scope(call))
@@ -75,22 +79,29 @@ class Store:
 
 @final
 class Call:
-    """One call of a model function; creates variables, or finds them."""
+    """Creates or finds the variables of one call of a model function.
 
-    def __init__(self, store: Store) -> None:
+    It is a variable creator, as `variable_creator_scope` takes it.
+
+    Args:
+        store: the variables of all calls.
+    """
+
+    def __init__(self, store: VariableStore) -> None:
         self.store = store
         self._used: set[str] = set()
 
     def __call__(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        """The variable of this name: the one of an earlier call, or a new one."""
+        """Returns the variable of this name from an earlier call, or makes it."""
         name = kwargs.get("name") or "Variable"
+        # A model function may make the global step itself; there is only one.
         if name == GLOBAL_STEP:
             return self.store.global_step
         key = self._key(name)
         known = self.store.variables.get(key)
         if known is None:
-            if self.store.is_awaited(kwargs):
-                kwargs["initial_value"] = _blank(kwargs["initial_value"])
+            if self.store.will_be_restored(kwargs):
+                kwargs["initial_value"] = _make_zeros(kwargs["initial_value"])
             known = self.store.variables[key] = next_creator(**kwargs)
         else:
             _check_same(key, known, kwargs)
@@ -103,8 +114,10 @@ class Call:
         return key
 
 
-def _blank(value: Any) -> Any:
-    """Zeros like an initial value, which then is not computed in a program."""
+def _make_zeros(value: Any) -> Any:
+    """Returns zeros with the shape and type of an initial value."""
+    # Variables are made while the model function is traced, so the initializer is only
+    # traced here, and never runs.
     found = value() if callable(value) else value
     return jnp.zeros(jnp.shape(found), jnp.result_type(found))
 
@@ -117,29 +130,45 @@ def _check_same(key: str, known: Variable, wanted: dict[str, Any]) -> None:
     if shape is not None and tuple(shape) != known.shape:
         raise ValueError(
             f"The model function makes the variable '{key}' with shape {tuple(shape)}, "
-            f"but in an earlier call it had shape {known.shape}. Variables are the "
-            "same on every call and in every mode; give those that are not names of "
-            "their own."
+            f"but in an earlier call it had shape {known.shape}. A variable has the "
+            "same shape on every call and in every mode; give variables of different "
+            "shapes different names."
         )
 
 
 def get_global_step(graph: object = None) -> Variable:
-    """The variable that counts the steps of an `Estimator`, for its model function.
+    """Returns the variable that counts the steps of an `Estimator`.
 
-    The estimator counts; a model function reads it, for a schedule say.
+    A model function reads it, for example for a learning rate schedule. The estimator
+    counts; the model function need not.
 
     Args:
-        graph: accepted; there are no graphs.
+        graph: accepted and ignored; there are no graphs.
 
     Raises:
         RuntimeError: called outside a model function.
+
+    >>> import tempfile
+    >>> import unisono as uni
+    >>> def model_fn(features, mode):
+    ...     step = {"step": uni.train.get_global_step().value()}
+    ...     return uni.estimator.EstimatorSpec(
+    ...         mode, loss=0.0, train_op=lambda: None, eval_metric_ops=step
+    ...     )
+    >>> def input_fn():
+    ...     return uni.data.Dataset.range(6).batch(2)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     estimator = uni.estimator.Estimator(model_fn, directory).train(input_fn)
+    ...     int(estimator.evaluate(input_fn)["step"])
+    3
     """
+    # A model function runs inside the creator of its `VariableStore`.
     for creator in reversed(ambient.current().creators):
         if isinstance(creator, Call):
             return creator.store.global_step
     raise RuntimeError(
-        "There is a global step inside the model_fn of an Estimator only. In a loop of "
-        "your own count the steps in a variable, or read optimizer.iterations."
+        "There is a global step only inside the model_fn of an Estimator. In your own "
+        "loop, count the steps in a variable or read optimizer.iterations."
     )
 
 
