@@ -46,9 +46,6 @@ class ValueContext:
         replica_id_in_sync_group: the number of the replica, from 0.
         num_replicas_in_sync: the number of all replicas.
 
-    >>> context = ValueContext(1, 4)
-    >>> context.replica_id_in_sync_group, context.num_replicas_in_sync
-    (1, 4)
     >>> str(ValueContext(1, 4))
     'tf.distribute.ValueContext(replica id 1,  total replicas in sync: 4)'
     """
@@ -61,12 +58,20 @@ class ValueContext:
 
     @property
     def replica_id_in_sync_group(self) -> int:
-        """The number of the replica that the value is for, from 0."""
+        """The number of the replica that the value is for, from 0.
+
+        >>> ValueContext(1, 4).replica_id_in_sync_group
+        1
+        """
         return self._replica_id_in_sync_group
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """The number of all replicas."""
+        """The number of all replicas.
+
+        >>> ValueContext(1, 4).num_replicas_in_sync
+        4
+        """
         return self._num_replicas_in_sync
 
     def __str__(self) -> str:

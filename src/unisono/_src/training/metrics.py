@@ -106,7 +106,17 @@ class Metric:
 
     @abc.abstractmethod
     def update_state(self, *args: Any, **kwargs: Any) -> None:
-        """Adds to the state; a subclass says what its arguments are."""
+        """Adds to the state; a subclass says what its arguments are.
+
+        Raises:
+            NotImplementedError: the subclass does not implement it.
+
+        >>> m = Sum()
+        >>> m.update_state([1.0, 2.0])
+        >>> m.update_state(4.0)
+        >>> float(m.result())
+        7.0
+        """
         raise NotImplementedError
 
     @abc.abstractmethod
@@ -196,7 +206,11 @@ class Sum(Metric):
         self.total.assign_add(jnp.sum(values), read_value=False)
 
     def result(self) -> jax.Array:
-        """Returns the sum so far."""
+        """Returns the sum so far; 0 before the first value.
+
+        >>> float(Sum().result())
+        0.0
+        """
         return self.total.value()
 
 
@@ -300,7 +314,11 @@ class MeanMetricWrapper(Metric):
         _add_mean(self, jnp.asarray(values, self.dtype), sample_weight)
 
     def result(self) -> jax.Array:
-        """Returns the mean so far; 0 before the first example."""
+        """Returns the mean so far; 0 before the first example.
+
+        >>> float(mean_squared_error().result())
+        0.0
+        """
         return _ratio(self.total.value(), self.count.value())
 
 
@@ -479,7 +497,11 @@ class RootMeanSquaredError(Metric):
         _add_mean(self, jnp.asarray(squared, self.dtype), sample_weight)
 
     def result(self) -> jax.Array:
-        """Returns the root mean square so far; 0 before the first example."""
+        """Returns the root mean square so far; 0 before the first example.
+
+        >>> float(RootMeanSquaredError().result())
+        0.0
+        """
         return jnp.sqrt(_ratio(self.total.value(), self.count.value()))
 
 
