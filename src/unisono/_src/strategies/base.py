@@ -1,4 +1,8 @@
-"""`Strategy`: what a program calls; all work is done by its `extended`."""
+"""`Strategy`: the class that a program calls; its `extended` does the work."""
+
+# A strategy calls the methods of its `extended` whose names start with an underscore:
+# these are TensorFlow's names for what an implementation gives.
+# ruff: noqa: SLF001
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from unisono._src.values import collectives
 from unisono._src.values.distributed import DistributedValues
 
 if TYPE_CHECKING:
-    # Named in signatures only: most of it is loaded when a program reads data.
+    # Named in signatures only: the input modules are loaded when a program reads data.
     from unisono._src.cluster.resolvers.base import ClusterResolver
     from unisono._src.input.api.dataset import Dataset
     from unisono._src.input.api.distributed_dataset import DistributedDataset
@@ -34,7 +38,13 @@ _Strategy = TypeVar("_Strategy", bound="Strategy")
 
 
 class ValueContext:
-    """Passed to the function of `experimental_distribute_values_from_function`.
+    """Tells a function which replica it makes a value for.
+
+    `Strategy.experimental_distribute_values_from_function` passes one to its function.
+
+    Args:
+        replica_id_in_sync_group: the number of the replica, from 0.
+        num_replicas_in_sync: the number of all replicas.
 
     >>> str(ValueContext(1, 4))
     'tf.distribute.ValueContext(replica id 1,  total replicas in sync: 4)'
@@ -48,12 +58,20 @@ class ValueContext:
 
     @property
     def replica_id_in_sync_group(self) -> int:
-        """The replica whose value is asked for, from 0."""
+        """The number of the replica that the value is for, from 0.
+
+        >>> ValueContext(1, 4).replica_id_in_sync_group
+        1
+        """
         return self._replica_id_in_sync_group
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas there are."""
+        """The number of all replicas.
+
+        >>> ValueContext(1, 4).num_replicas_in_sync
+        4
+        """
         return self._num_replicas_in_sync
 
     def __str__(self) -> str:
@@ -66,7 +84,10 @@ class ValueContext:
 
 @final
 class _Scope(Generic[_Strategy]):
-    """The context manager of `Strategy.scope`."""
+    """The context manager that `Strategy.scope` returns.
+
+    It may be entered again inside itself, but not after it was left.
+    """
 
     def __init__(self, strategy: _Strategy) -> None:
         self._strategy = strategy
@@ -84,6 +105,7 @@ class _Scope(Generic[_Strategy]):
         with contextlib.ExitStack() as stack:
             stack.enter_context(extended_lib.scope_of(self._strategy))
             stack.enter_context(library_hooks.entered())
+            # Both were entered without an error: from now on `__exit__` leaves them.
             self._open.append(stack.pop_all())
         self._loaded = library_hooks.loaded()
         return self._strategy
@@ -95,7 +117,7 @@ class _Scope(Generic[_Strategy]):
 
 
 def check_scope(strategy: Any) -> None:
-    """Raise unless the scope of `strategy` may be entered here."""
+    """Raises unless the scope of `strategy` may be entered here."""
     frame = ambient.current()
     if strategy._is_default:
         if frame.strategy is not None:
@@ -111,10 +133,18 @@ class Strategy:
     """A policy that places state and computation on a list of devices.
 
     Make variables under `scope`, call `run` once per step, and `reduce` what the
-    replicas return. Subclasses build a `StrategyExtended` and nothing more.
+    replicas return. A subclass builds a `StrategyExtended` and does nothing more.
 
     Args:
         extended: the object that does the work.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> with strategy.scope():
+    ...     weight = unisono.Variable(2.0)
+    >>> losses = strategy.run(lambda: weight * 3.0)
+    >>> float(strategy.reduce("SUM", losses, axis=None))
+    12.0
     """
 
     _is_default = False
@@ -125,24 +155,60 @@ class Strategy:
 
     @property
     def extended(self) -> extended_lib.StrategyExtended:
-        """The lower-level methods."""
+        """The object with the lower-level methods of this strategy.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> len(strategy.extended.worker_devices)
+        2
+        """
         return self._extended
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas compute together, over all workers."""
+        """The number of replicas that compute together, over all workers.
+
+        Multiply a per-replica batch size by it to get the global batch size.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> 32 * strategy.num_replicas_in_sync
+        64
+        """
         return self._extended._num_replicas_in_sync
 
     @property
     def cluster_resolver(self) -> ClusterResolver | None:
-        """The resolver of a multi-worker strategy; None for one machine."""
+        """The resolver of a multi-worker or TPU strategy; None for all others.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MultiWorkerMirroredStrategy()
+        >>> type(strategy.cluster_resolver).__name__
+        'TFConfigClusterResolver'
+        """
         return self._resolver
 
     def scope(self) -> contextlib.AbstractContextManager[Self]:
-        """Context manager that makes this strategy current.
+        """Returns a context manager that makes this strategy current.
 
-        Variables made in it are placed by this strategy. It says nothing about
-        computation: that is distributed by `run`.
+        The strategy places the variables that are made in the block. The scope does
+        not distribute computation: `run` does.
+
+        Returns:
+            A context manager whose value is this strategy.
+
+        Raises:
+            RuntimeError: on entering, if another strategy's scope or a replica context
+                is open.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     weight = unisono.Variable(1.0)
+        >>> strategy.extended.variable_created_in_scope(weight)
+        True
+        >>> len(strategy.experimental_local_results(weight))
+        2
         """
         return _Scope(self)
 
@@ -153,18 +219,31 @@ class Strategy:
         kwargs: dict[str, Any] | None = None,
         options: options.RunOptions | None = None,
     ) -> Any:
-        """Call `fn` once per replica and merge what the replicas return.
+        """Calls `fn` once per replica and merges what the replicas return.
 
         Args:
-            fn: called in replica context. A `unisono.function` is compiled for all
-                replicas together.
-            args: positional arguments; per-replica values are passed part by part.
-            kwargs: keyword arguments, likewise.
-            options: `RunOptions`; they concern `TPUStrategy` only.
+            fn: the function to call in replica context. A `unisono.function` is
+                compiled for all replicas together.
+            args: a list or tuple of positional arguments. Each replica gets its own
+                part of a per-replica value, and other values as they are.
+            kwargs: keyword arguments, passed in the same way.
+            options: `RunOptions`; only `TPUStrategy` looks at them.
 
         Returns:
             The structure that `fn` returned; each leaf is one object if all replicas
             returned the same, else a `PerReplica`.
+
+        Raises:
+            RuntimeError: called in replica context, or in another strategy's scope.
+            ValueError: `args` is not a list or tuple.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = [np.array([1.0, 2.0, 3.0, 4.0])]
+        >>> batch = next(iter(strategy.experimental_distribute_dataset(dataset)))
+        >>> sums = strategy.run(jnp.sum, args=(batch,))
+        >>> [float(x) for x in strategy.experimental_local_results(sums)]
+        [3.0, 7.0]
         """
         extended_lib.require_cross_replica(self)
         extended_lib.check_args(args)
@@ -176,11 +255,14 @@ class Strategy:
             compiled = None if function.is_compiling() else function.compiled(fn, host)
             if compiled is not None:
                 return compiled.for_strategy(self)(*args, **kwargs)
+            # An outer program is being compiled already: `fn` becomes a part of it.
             fn = function.python_function(fn)
         return self._run(fn, tuple(args), kwargs)
 
     def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls `fn` for each replica, without the checks of `run`."""
         with extended_lib.scope_of(self):
+            # Without Keras or Flax in the process there is nothing to enter.
             if sys.modules.keys().isdisjoint(library_hooks.known):
                 return self._extended._call_for_each_replica(fn, args, kwargs)
             with library_hooks.entered():
@@ -192,7 +274,13 @@ class Strategy:
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """The old name of `run`."""
+        """Calls `run`; this is its old name.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> strategy.experimental_run_v2(lambda x: x + 1, args=(1,))
+        2
+        """
         return self.run(fn, args, kwargs)
 
     @overload
@@ -225,17 +313,36 @@ class Strategy:
         value: Any,
         axis: int | Sequence[int] | None,
     ) -> Any:
-        """Combine a per-replica value into one.
+        """Combines a per-replica value into one.
 
         Args:
-            reduce_op: `ReduceOp` or its name.
-            value: what `run` returned, or a variable.
-            axis: None combines element by element across replicas. An axis, or tuple
+            reduce_op: a `ReduceOp` or its name, ``"SUM"`` or ``"MEAN"``.
+            value: a result of `run`, or a variable.
+            axis: None combines element by element across replicas. An axis, or a tuple
                 of them, is reduced within each replica first; MEAN then divides by
                 the number of elements of all replicas, so uneven batches are right.
+
+        Returns:
+            One array for each leaf of `value`.
+
+        Raises:
+            RuntimeError: called in replica context, or in another strategy's scope.
+            ValueError: `reduce_op` is unknown, or the SUM of a value that is not
+                distributed is asked for.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> rows = strategy.experimental_distribute_values_from_function(
+        ...     lambda context: jnp.arange(3.0)[: 1 + context.replica_id_in_sync_group]
+        ... )
+        >>> float(strategy.reduce("MEAN", rows, axis=0))  # of 0, and 0 and 1
+        0.3333333432674408
+        >>> scalars = strategy.run(jnp.sum, args=(rows,))
+        >>> float(strategy.reduce("SUM", scalars, axis=None))
+        1.0
         """
         extended_lib.require_cross_replica(self)
-        op = _op(reduce_op)
+        op = _parse_op(reduce_op)
         with extended_lib.scope_of(self):
             if axis is None:
                 return self._extended._reduce(op, value)
@@ -253,33 +360,105 @@ class Strategy:
     def gather(self, value: Any, axis: int) -> Any: ...
 
     def gather(self, value: Any, axis: int) -> Any:
-        """Concatenate a per-replica value along `axis`, in replica order."""
+        """Concatenates a per-replica value along an axis, in replica order.
+
+        Args:
+            value: a result of `run`, or a variable; structures go leaf by leaf.
+            axis: the axis to concatenate along. The replicas' parts may differ in
+                length along it, but in no other axis.
+
+        Returns:
+            One array for each leaf of `value`.
+
+        Raises:
+            RuntimeError: called in replica context, or in another strategy's scope.
+            ValueError: the parts do not fit together, or are `IndexedSlices`.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> rows = strategy.experimental_distribute_values_from_function(
+        ...     lambda context: jnp.full(2, context.replica_id_in_sync_group)
+        ... )
+        >>> strategy.gather(rows, axis=0).tolist()
+        [0, 0, 1, 1]
+        """
         extended_lib.require_cross_replica(self, extended_lib.GATHER_IN_REPLICA)
         with extended_lib.scope_of(self):
             return self._extended._gather(value, axis)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
-        """The values of this process's replicas, as a tuple."""
+        """Returns the values of this process's replicas.
+
+        Args:
+            value: a result of `run`, a variable, or a structure of them.
+
+        Returns:
+            A tuple with one entry for each replica of this process; with one entry if
+            `value` is not distributed.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> ids = strategy.run(
+        ...     lambda: (
+        ...         unisono.distribute.get_replica_context().replica_id_in_sync_group
+        ...     )
+        ... )
+        >>> [int(x) for x in strategy.experimental_local_results(ids)]
+        [0, 1]
+        >>> strategy.experimental_local_results("text")
+        ('text',)
+        """
         return self._extended._local_results(value)
 
     def unwrap(self, value: Any) -> tuple[Any, ...]:
-        """The old name of `experimental_local_results`."""
+        """Returns `experimental_local_results`; this is its old name.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> strategy.unwrap(7)
+        (7,)
+        """
         return self._extended._local_results(value)
 
     def group(self, value: object, name: str | None = None) -> None:
-        """Nothing to do: in TensorFlow this groups graph operations."""
+        """Does nothing: in TensorFlow it groups operations of a graph.
+
+        Args:
+            value: accepted, no effect.
+            name: accepted, no effect.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> strategy.group(strategy.run(lambda: 1)) is None
+        True
+        """
         return None
 
     def experimental_distribute_values_from_function(
         self, value_fn: Callable[[ValueContext], Any]
     ) -> Any:
-        """A per-replica value made by calling `value_fn` once per replica."""
+        """Makes a per-replica value by calling a function once per replica.
+
+        Args:
+            value_fn: takes a `ValueContext` and returns the replica's value.
+
+        Returns:
+            A `PerReplica`, or a structure of them.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> value = strategy.experimental_distribute_values_from_function(
+        ...     lambda context: 10 * context.replica_id_in_sync_group
+        ... )
+        >>> strategy.experimental_local_results(value)
+        (0, 10)
+        """
         return self._extended._values_from_function(value_fn)
 
     def experimental_distribute_dataset(
         self, dataset: Any, options: InputOptions | None = None
     ) -> DistributedDataset:
-        """Split the global batches of a dataset over the replicas.
+        """Splits the global batches of a dataset over the replicas.
 
         Args:
             dataset: a `unisono.data.Dataset`, a loader of Grain, PyTorch, Hugging Face
@@ -290,6 +469,13 @@ class Strategy:
         Returns:
             A `DistributedDataset`: each element has a consecutive part of the batch
             for every replica; the last parts of a short batch may be smaller or empty.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = unisono.data.Dataset.range(4).batch(4)
+        >>> batch = next(iter(strategy.experimental_distribute_dataset(dataset)))
+        >>> [x.tolist() for x in strategy.experimental_local_results(batch)]
+        [[0, 1], [2, 3]]
         """
         made: DistributedDataset = self._extended._distribute_dataset(dataset, options)
         return made
@@ -297,7 +483,14 @@ class Strategy:
     def distribute_dataset(
         self, dataset: Any, options: InputOptions | None = None
     ) -> DistributedDataset:
-        """The same as `experimental_distribute_dataset`."""
+        """Calls `experimental_distribute_dataset`; both names mean the same.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = unisono.data.Dataset.range(6).batch(2)
+        >>> sum(1 for batch in strategy.distribute_dataset(dataset))
+        3
+        """
         return self.experimental_distribute_dataset(dataset, options)
 
     def distribute_datasets_from_function(
@@ -305,10 +498,10 @@ class Strategy:
         dataset_fn: Callable[[InputContext], Any],
         options: InputOptions | None = None,
     ) -> DistributedDataset:
-        """Let each replica take the elements of a dataset that a function makes.
+        """Gives each replica elements of a dataset that a function makes.
 
-        Nothing is split and nothing is sharded: the function batches by the
-        per-replica size, and shards by what its context says.
+        The strategy neither splits nor shards the dataset: the function batches it by
+        the per-replica size, and shards it by the fields of its context.
 
         Args:
             dataset_fn: takes an `InputContext`; called once for each worker.
@@ -316,7 +509,16 @@ class Strategy:
                 for each replica.
 
         Returns:
-            A `DistributedDataset`.
+            A `DistributedDataset`: each replica takes the next element in turn.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> def read(context):
+        ...     size = context.get_per_replica_batch_size(global_batch_size=4)
+        ...     return unisono.data.Dataset.range(8).batch(size)
+        >>> batches = iter(strategy.distribute_datasets_from_function(read))
+        >>> [x.tolist() for x in strategy.experimental_local_results(next(batches))]
+        [[0, 1], [2, 3]]
         """
         made: DistributedDataset = self._extended._distribute_from_function(
             dataset_fn, options
@@ -328,15 +530,37 @@ class Strategy:
         dataset_fn: Callable[[InputContext], Any],
         options: InputOptions | None = None,
     ) -> DistributedDataset:
-        """The old name of `distribute_datasets_from_function`."""
+        """Calls `distribute_datasets_from_function`; this is its old name.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> batches = strategy.experimental_distribute_datasets_from_function(
+        ...     lambda context: unisono.data.Dataset.range(8).batch(2)
+        ... )
+        >>> sum(1 for batch in batches)
+        2
+        """
         return self.distribute_datasets_from_function(dataset_fn, options)
 
     def experimental_make_numpy_dataset(self, numpy_input: Any) -> Dataset:
-        """A dataset of the rows of arrays, to be batched and distributed."""
+        """Makes a dataset of the rows of arrays, to be batched and distributed.
+
+        Args:
+            numpy_input: nested arrays with a common first axis.
+
+        Returns:
+            A `unisono.data.Dataset` with one element for each row.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = strategy.experimental_make_numpy_dataset(np.arange(6))
+        >>> int(dataset.batch(2).cardinality())
+        3
+        """
         return self._extended.experimental_make_numpy_dataset(numpy_input)
 
     def describe(self, tree: object) -> description.Description:
-        """Where each variable of `tree` lives and how many bytes it takes.
+        """Describes where each variable of `tree` lives and how many bytes it takes.
 
         Args:
             tree: a variable, a Keras model or a Flax module, or a nested structure of
@@ -344,6 +568,13 @@ class Strategy:
 
         Returns:
             A `Description`, which prints as a table.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     weight = unisono.Variable(jnp.zeros((4, 3)), name="weight")
+        >>> "weight" in str(strategy.describe(weight))
+        True
         """
         return description.describe(tree)
 
@@ -361,6 +592,7 @@ class Strategy:
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         twin.__dict__.update(self.__dict__)
+        # The twin owns variables of its own, so it needs an `extended` of its own.
         twin._extended = copy.copy(self._extended)
         twin._extended._rebind(twin)
         return twin
@@ -371,10 +603,12 @@ class Strategy:
         return f"<{type(self).__name__} of {self.num_replicas_in_sync} replicas>"
 
 
-_op = options.reduce_op
+# `options` is the name of a parameter above, so the function has a name of its own.
+_parse_op = options.reduce_op
 
 
 def _reduce_axis(strategy: Any, op: options.ReduceOp, value: Any, axis: Any) -> Any:
+    """Reduces `axis` within each replica, then the results over the replicas."""
     local = functools.partial(collectives.sum_and_count, op, axis)
     total, count = strategy._run(local, (value,), {})
     summed = strategy._extended._reduce(options.ReduceOp.SUM, total)
@@ -382,17 +616,23 @@ def _reduce_axis(strategy: Any, op: options.ReduceOp, value: Any, axis: Any) -> 
         return summed
     counted = strategy._extended._reduce(options.ReduceOp.SUM, count)
     mean = summed / counted
+    # The mean of floats keeps their type; that of integers is a float.
     is_float = jnp.issubdtype(summed.dtype, jnp.inexact)
     return mean.astype(summed.dtype) if is_float else mean
 
 
 def read_plain(value: Any) -> Any:
-    """A plain variable's value; other things themselves."""
+    """Returns the value of a variable, and anything else as it is."""
     return assignment.read(value) if hasattr(value, "_cell") else value
 
 
 def reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
-    """Reduce something that is not distributed: one object for all replicas."""
+    """Reduces a value that is not distributed: all replicas have the same object.
+
+    Raises:
+        ValueError: its SUM over several replicas is asked for.
+    """
+    # As in TensorFlow, the sum of zeros is accepted: it is zero for any number.
     is_zero = isinstance(value, np.ndarray) and not value.any()
     if op is options.ReduceOp.SUM and replicas > 1 and not is_zero:
         raise errors.not_distributed(value, op)

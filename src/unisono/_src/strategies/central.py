@@ -14,16 +14,22 @@ from unisono._src.strategies import base, replicated
 
 
 class CentralStorageStrategy(base.Strategy):
-    """Variables on one device, computation on several.
+    """Keeps variables on one device and computes on several.
 
     Args:
-        compute_devices: where replicas run; default all accelerators, else one CPU.
-        parameter_device: where variables live; default the only compute device, else
-            ``CPU:0``.
+        compute_devices: the devices of the replicas; default all accelerators, else
+            one CPU.
+        parameter_device: the device of the variables; default the only compute device,
+            else ``CPU:0``.
 
-    >>> strategy = CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
-    >>> len(strategy.extended.parameter_devices)
-    1
+    >>> import unisono
+    >>> strategy = CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:2")
+    >>> with strategy.scope():
+    ...     weight = unisono.Variable(3.0)
+    >>> weight.device[-5:], strategy.num_replicas_in_sync
+    ('CPU:2', 2)
+    >>> float(strategy.reduce("SUM", strategy.run(lambda: weight * 2.0), axis=None))
+    12.0
     """
 
     def __init__(
@@ -42,6 +48,7 @@ class CentralStorageStrategy(base.Strategy):
 
 
 def _default_devices() -> Sequence[str]:
+    """Returns all accelerators, or the first CPU device if there are none."""
     names = devices.default_names()
     return names if jax.local_devices()[0].platform != "cpu" else names[:1]
 

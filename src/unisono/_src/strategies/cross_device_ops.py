@@ -1,8 +1,8 @@
-"""`cross_device_ops`: accepted for TensorFlow's sake; XLA does the communication.
+"""The `cross_device_ops` classes, which are accepted for TensorFlow's sake.
 
 TensorFlow lets a program choose how `MirroredStrategy` adds up values. Here XLA makes
 that choice when it compiles (NCCL on GPU, its own rings on TPU, shared memory between
-virtual CPU devices), and gives the same result for each of these.
+virtual CPU devices), and gives the same result for each of these classes.
 """
 
 from __future__ import annotations
@@ -11,18 +11,28 @@ from unisono._src.foundation.public_names import publish
 
 
 class CrossDeviceOps:
-    """Base of the ways to combine values across devices."""
+    """The base class of the ways to combine values across devices.
+
+    >>> isinstance(NcclAllReduce(), CrossDeviceOps)
+    True
+    """
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
 
 class ReductionToOneDevice(CrossDeviceOps):
-    """Collect on one device, then broadcast.
+    """Asks to collect values on one device and to broadcast the result.
 
     Args:
-        reduce_to_device: where to collect; kept, not used by XLA.
-        accumulation_fn: how to add; only addition is meaningful.
+        reduce_to_device: the device to collect on; kept, but XLA does not use it.
+        accumulation_fn: the function that adds; kept, but XLA does not use it.
+
+    >>> ops = ReductionToOneDevice("CPU:0")
+    >>> ops.reduce_to_device
+    'CPU:0'
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"], ops)
     """
 
     def __init__(
@@ -33,35 +43,47 @@ class ReductionToOneDevice(CrossDeviceOps):
 
 
 class NcclAllReduce(CrossDeviceOps):
-    """All-reduce by NVIDIA's library, which XLA uses on GPU in any case.
+    """Asks for NVIDIA's library, which XLA uses on GPUs in any case.
 
     Args:
-        num_packs: how many messages to pack into; XLA packs by itself.
+        num_packs: the number of messages to pack into; kept, but XLA packs by itself.
+
+    Raises:
+        ValueError: `num_packs` is negative.
+
+    >>> NcclAllReduce(num_packs=2).num_packs
+    2
     """
 
     def __init__(self, num_packs: int = 1) -> None:
-        self.num_packs = _checked_packs("NCCL all-reduce", num_packs)
+        self.num_packs = _check_packs("NCCL all-reduce", num_packs)
 
 
 class HierarchicalCopyAllReduce(CrossDeviceOps):
-    """All-reduce in two levels; XLA chooses the levels.
+    """Asks for an all-reduce in two levels; XLA chooses the levels.
 
     Args:
-        num_packs: how many messages to pack into; XLA packs by itself.
+        num_packs: the number of messages to pack into; kept, but XLA packs by itself.
+
+    Raises:
+        ValueError: `num_packs` is negative.
+
+    >>> HierarchicalCopyAllReduce().num_packs
+    1
     """
 
     def __init__(self, num_packs: int = 1) -> None:
-        self.num_packs = _checked_packs("HierarchicalCopy", num_packs)
+        self.num_packs = _check_packs("HierarchicalCopy", num_packs)
 
 
-def _checked_packs(who: str, count: int) -> int:
+def _check_packs(who: str, count: int) -> int:
     if count < 0:
         raise ValueError(f"{who} requires num_packs >= 0, but {count} is specified")
     return count
 
 
 def check(cross_device_ops: object) -> None:
-    """Raise unless None or one of the classes above."""
+    """Raises unless the argument is None or an object of one of the classes above."""
     if cross_device_ops is not None and not isinstance(
         cross_device_ops, CrossDeviceOps
     ):

@@ -1,4 +1,4 @@
-"""Which strategy and which context the running code is in."""
+"""Functions that tell which strategy and which context the running code is in."""
 
 from __future__ import annotations
 
@@ -9,23 +9,56 @@ from unisono._src.strategies import base, default, extended
 
 
 def get_strategy() -> base.Strategy:
-    """The strategy in scope, or the default one."""
+    """Returns the strategy in scope, or the default one.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> with strategy.scope():
+    ...     get_strategy() is strategy
+    True
+    >>> get_strategy().num_replicas_in_sync  # The default strategy.
+    1
+    """
     found = ambient.current().strategy
     return default.instance() if found is None else found
 
 
 def has_strategy() -> bool:
-    """Whether a strategy other than the default one is in scope."""
+    """Whether a strategy other than the default one is in scope.
+
+    >>> import unisono
+    >>> with unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    ...     has_strategy()
+    True
+    >>> has_strategy()
+    False
+    """
     return ambient.current().strategy is not None
 
 
 def in_cross_replica_context() -> bool:
-    """Whether the running code sees all replicas: in scope, merge_call or update."""
+    """Whether the running code sees all replicas: in scope, merge_call or update.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> with strategy.scope():
+    ...     in_cross_replica_context(), strategy.run(in_cross_replica_context)
+    (True, False)
+    """
     return ambient.current().mode != ambient.REPLICA
 
 
 def get_replica_context() -> contexts.ReplicaContext | None:
-    """The context of the running replica, or None in cross-replica context."""
+    """Returns the context of the running replica, or None in cross-replica context.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> strategy.run(lambda: get_replica_context().num_replicas_in_sync)
+    2
+    >>> with strategy.scope():
+    ...     get_replica_context() is None
+    True
+    """
     frame = ambient.current()
     if frame.mode != ambient.REPLICA:
         return None
@@ -33,18 +66,32 @@ def get_replica_context() -> contexts.ReplicaContext | None:
 
 
 def experimental_set_strategy(strategy: base.Strategy | None) -> None:
-    """Enter a strategy's scope for good in this thread; None leaves it.
+    """Makes a strategy current in this thread until the next call.
+
+    Args:
+        strategy: the strategy; None is the default one.
 
     Raises:
         RuntimeError: called inside a scope.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> experimental_set_strategy(strategy)
+    >>> get_strategy() is strategy
+    True
+    >>> experimental_set_strategy(None)
+    >>> has_strategy()
+    False
     """
     if ambient.current() is not ambient.root():
         raise RuntimeError(
             "Must not be called inside a 'tf.distribute.Strategy' scope."
         )
     ambient.set_root(ambient.ROOT)
-    if strategy is None or strategy._is_default:
+    # Private: programs see the class of strategies, and TensorFlow has no such name.
+    if strategy is None or strategy._is_default:  # noqa: SLF001
         return
+    # The frame of a scope is kept as the one to start from.
     with extended.scope_of(strategy):
         frame = ambient.current()
     ambient.set_root(frame)

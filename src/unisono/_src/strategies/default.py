@@ -1,4 +1,4 @@
-"""The default strategy: what holds when no strategy is in scope."""
+"""The default strategy, which is current when no strategy is in scope."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from unisono._src.strategies import base, local
 
 @final
 class _DefaultExtended(local.SingleExtended):
-    """One replica, no placement."""
+    """The methods of one replica that leaves the placement to JAX."""
 
-    def _entered(self, **changes: Any) -> Any:
+    def _enter(self, **changes: Any) -> Any:
         return ambient.pushed(copy=0, **changes)
 
-    def _placed(self, tree: Any) -> Any:
+    def _place(self, tree: Any) -> Any:
         return tree
 
     @property
     def worker_devices(self) -> Sequence[str]:
-        """The default strategy names no devices."""
+        """Raises: the default strategy names no devices."""
         raise RuntimeError(
             "worker_devices() method unsupported by default tf.distribute.Strategy."
         )
 
     @property
     def parameter_devices(self) -> Sequence[str]:
-        """The default strategy names no devices."""
+        """Raises: the default strategy names no devices."""
         raise RuntimeError(
             "parameter_devices() method unsupported by default tf.distribute.Strategy."
         )
 
     def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
-        """The variable with the smallest name."""
+        """Returns the first of the variables by name."""
         return min(var_list, key=lambda v: v.name)
 
 
 @final
 class _DefaultDistributionStrategy(base.Strategy):
-    """The no-op strategy; there is one."""
+    """The strategy that distributes nothing; there is one object of it."""
 
     _is_default = True
 
@@ -52,11 +52,11 @@ class _DefaultDistributionStrategy(base.Strategy):
 
 @functools.cache
 def instance() -> base.Strategy:
-    """The default strategy."""
+    """Returns the default strategy, which is made at the first call."""
     return _DefaultDistributionStrategy()
 
 
 @functools.cache
 def replica_context() -> contexts.ReplicaContext:
-    """The replica context outside any strategy: replica 0 of 1."""
+    """Returns the replica context outside any strategy: replica 0 of 1."""
     return contexts.default_replica_context(instance())

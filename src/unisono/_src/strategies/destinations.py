@@ -1,4 +1,4 @@
-"""Where the result of a reduction goes."""
+"""The `destinations` of a reduction: the devices that get its result."""
 
 from __future__ import annotations
 
@@ -15,36 +15,47 @@ from unisono._src.values import collectives, distributed
 @final
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A device, or all devices of a topology."""
+    """A device, or all devices of a topology.
+
+    Attributes:
+        device: the device; None leaves the result where it is.
+        topology: the replicas whose devices all get a copy; None for one device.
+    """
 
     device: jax.Device | None
     topology: Topology | None = None
 
     def deliver(self, value: Any) -> Any:
-        """`value` there: an array, or a `Mirrored` on several devices."""
+        """Puts `value` there; returns an array, or a `Mirrored` on several devices."""
         traced = distributed.is_traced(value)
         if self.topology is None or self.topology.replicas == 1:
             device = self.device
             if self.topology is not None:
                 device = self.topology.devices[0]
             return collectives.place(value, device)
+        # A program places its values itself.
         if not traced:
             value = jax.tree.map(self.topology.spread, value)
         return distributed.Mirrored.of(value, self.topology.replicas)
 
 
 def one_device(device: jax.Device) -> Target:
-    """The target that is one device."""
+    """Returns the target that is one device."""
     return Target(device)
 
 
 def parse(where: Any, topology: Topology, is_central: bool) -> Target:
-    """Read a `destinations` argument.
+    """Returns the target that a `destinations` argument names.
+
+    Args:
+        where: a device name, a value or a variable.
+        topology: the replicas of the strategy.
+        is_central: whether the strategy keeps its variables on one device.
 
     Raises:
-        AssertionError: a list was given.
-        AttributeError: something that has no device.
-        ValueError: an empty device name.
+        AssertionError: `where` is a list or tuple.
+        AttributeError: `where` has no device.
+        ValueError: `where` is an empty device name.
     """
     if isinstance(where, (list, tuple)):
         raise AssertionError(
@@ -69,6 +80,7 @@ def parse(where: Any, topology: Topology, is_central: bool) -> Target:
 
 
 def _device_of(array: Any) -> jax.Device | None:
+    """Returns the first device of an array; None for one of a program."""
     if isinstance(array, jax.core.Tracer):
         return None
     return min(array.sharding.device_set, key=lambda d: d.id)

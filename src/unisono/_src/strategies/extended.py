@@ -4,6 +4,10 @@ A strategy is made by subclassing this class and implementing the methods whose 
 start with an underscore; the container class only builds it.
 """
 
+# `_is_default`, `_extended` and `_placement` belong to strategies, and `_merge_call` to
+# replica contexts. They stay private because programs see these classes.
+# ruff: noqa: SLF001
+
 from __future__ import annotations
 
 import abc
@@ -24,7 +28,12 @@ from unisono._src.values import distributed
 
 
 def require_cross_replica(strategy: Any, method: str | None = None) -> None:
-    """Raise unless in cross-replica context of `strategy`, or outside any."""
+    """Raises unless the code is in cross-replica context of `strategy`, or in none.
+
+    Args:
+        strategy: the strategy whose method was called.
+        method: the message of the error in replica context; None for the usual one.
+    """
     frame = ambient.current()
     owner = None if strategy._is_default else strategy
     if frame.strategy is None or frame.strategy is owner:
@@ -40,16 +49,16 @@ GATHER_IN_REPLICA = (
 )
 
 
-def _abstract() -> NotImplementedError:
+def _not_implemented() -> NotImplementedError:
     return NotImplementedError("must be implemented in descendants")
 
 
 class StrategyExtended:
-    """Algorithms that are written once for all strategies; see each method.
+    """The lower-level methods of a strategy, which libraries use.
 
-    A strategy of one's own implements as many of the abstract methods as it uses;
-    the others raise when they are called. So this is no `abc.ABC`, which would ask
-    for all of them.
+    A program's own strategy implements those of the abstract methods that it uses; the
+    others raise `NotImplementedError` when they are called. An `abc.ABC` would ask for
+    all of them, so this class is none.
 
     Args:
         container_strategy: the `Strategy` that this object belongs to.
@@ -61,6 +70,11 @@ class StrategyExtended:
             if a value is never wrapped.
         _has_static_shapes: whether it is a TPU's strategy, which TensorFlow gives
             programs of fixed shapes.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> isinstance(strategy.extended, StrategyExtended)
+    True
     """
 
     _placement: Any = None
@@ -69,6 +83,7 @@ class StrategyExtended:
     _has_static_shapes = False
 
     def __init__(self, container_strategy: Any) -> None:
+        # Weak, so that the two do not keep each other alive.
         self._container_ref = weakref.ref(container_strategy)
         self._default_options = options.CommunicationOptions()
 
@@ -80,20 +95,20 @@ class StrategyExtended:
             )
         return container
 
-    # What an implementation gives.
+    # The methods that an implementation gives.
 
     @property
     @abc.abstractmethod
     def _num_replicas_in_sync(self) -> int:
-        raise _abstract()
+        raise _not_implemented()
 
     @abc.abstractmethod
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        raise _abstract()
+        raise _not_implemented()
 
     @abc.abstractmethod
     def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
-        raise _abstract()
+        raise _not_implemented()
 
     def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
         where = self._reduced_at or self.worker_devices[0]
@@ -104,27 +119,27 @@ class StrategyExtended:
 
     @abc.abstractmethod
     def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
-        raise _abstract()
+        raise _not_implemented()
 
     @abc.abstractmethod
     def _gather(self, value: Any, axis: int) -> Any:
-        raise _abstract()
+        raise _not_implemented()
 
     @abc.abstractmethod
     def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
-        raise _abstract()
+        raise _not_implemented()
 
     def _update_together(
         self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
     ) -> Any:
-        """`_update` that all replicas have called at the same time."""
+        """Does `_update` when all replicas have called it at the same time."""
         return self._update(var, fn, args, kwargs, group)
 
     @abc.abstractmethod
     def _update_non_slot(
         self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
     ) -> Any:
-        raise _abstract()
+        raise _not_implemented()
 
     def _local_results(self, value: Any) -> tuple[Any, ...]:
         if self._copies is None:
@@ -133,33 +148,34 @@ class StrategyExtended:
             return tuple(value.values)
         if not nest.is_nested(value):
             return (value,)
+        # `x.values` of a stacked array makes its parts, so it is asked for once.
         per_leaf = {
             id(x): x.values
             for x in nest.leaves(value)
             if isinstance(x, distributed.DistributedValues)
         }
 
-        def of_replica(index: int) -> Any:
+        def take_part(index: int) -> Any:
             return nest.map_structure(
                 lambda x: per_leaf[id(x)][index] if id(x) in per_leaf else x, value
             )
 
-        return tuple(of_replica(i) for i in range(self._copies))
+        return tuple(take_part(i) for i in range(self._copies))
 
     @abc.abstractmethod
     def _values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
-        raise _abstract()
+        raise _not_implemented()
 
     @abc.abstractmethod
     def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
-        raise _abstract()
+        raise _not_implemented()
 
     @abc.abstractmethod
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
-        raise _abstract()
+        raise _not_implemented()
 
     def _rebind(self, container: Any) -> None:
-        """Belong to another container from now on, for `copy.deepcopy`."""
+        """Belongs to another container from now on, for `copy.deepcopy`."""
         self._container_ref = weakref.ref(container)
         if self._placement is not None:
             moved = dataclasses.replace(self._placement, strategy=container)
@@ -176,11 +192,20 @@ class StrategyExtended:
     def experimental_make_numpy_dataset(
         self, numpy_input: Any, session: object = None
     ) -> pipelines.dataset.Dataset:
-        """A dataset of the rows of arrays, to be batched and distributed.
+        """Makes a dataset of the rows of arrays, to be batched and distributed.
 
         Args:
             numpy_input: nested arrays with a common first axis.
             session: accepted for TensorFlow's sake.
+
+        Returns:
+            A `unisono.data.Dataset` with one element for each row.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = strategy.extended.experimental_make_numpy_dataset([1, 2, 3])
+        >>> [int(x) for x in dataset]
+        [1, 2, 3]
         """
         return pipelines.dataset.Dataset.from_tensor_slices(numpy_input)
 
@@ -189,66 +214,145 @@ class StrategyExtended:
     @property
     @abc.abstractmethod
     def experimental_between_graph(self) -> bool:
-        """Whether each worker builds a program of its own."""
-        raise _abstract()
+        """Whether each worker builds a program of its own.
+
+        >>> import unisono
+        >>> unisono.distribute.get_strategy().extended.experimental_between_graph
+        False
+        """
+        raise _not_implemented()
 
     @property
     def experimental_require_static_shapes(self) -> bool:
         """Whether shapes must be known when a program is compiled.
 
-        They always are here, whatever this says: another shape is another program.
+        Only `TPUStrategy` says True, as in TensorFlow. JAX compiles one program for
+        each shape under every strategy.
+
+        >>> import unisono
+        >>> unisono.distribute.TPUStrategy().extended.experimental_require_static_shapes
+        True
         """
         return self._has_static_shapes
 
     @property
     @abc.abstractmethod
     def experimental_should_init(self) -> bool:
-        """Whether this process initialises variables."""
-        raise _abstract()
+        """Whether this process initialises variables.
+
+        >>> import unisono
+        >>> unisono.distribute.get_strategy().extended.experimental_should_init
+        True
+        """
+        raise _not_implemented()
 
     @property
     @abc.abstractmethod
     def should_checkpoint(self) -> bool:
-        """Whether this process writes checkpoints."""
-        raise _abstract()
+        """Whether this process writes checkpoints.
+
+        >>> import unisono
+        >>> unisono.distribute.get_strategy().extended.should_checkpoint
+        True
+        """
+        raise _not_implemented()
 
     @property
     @abc.abstractmethod
     def should_save_summary(self) -> bool:
-        """Whether this process writes summaries."""
-        raise _abstract()
+        """Whether this process writes summaries.
+
+        >>> import unisono
+        >>> unisono.distribute.get_strategy().extended.should_save_summary
+        True
+        """
+        raise _not_implemented()
 
     @property
     @abc.abstractmethod
     def worker_devices(self) -> Sequence[str]:
-        """The devices that compute, one per replica."""
-        raise _abstract()
+        """The names of this process's devices that compute, one per replica.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> [name[-5:] for name in strategy.extended.worker_devices]
+        ['CPU:0', 'CPU:1']
+        """
+        raise _not_implemented()
 
     @property
     @abc.abstractmethod
     def parameter_devices(self) -> Sequence[str]:
-        """The devices that hold variables."""
-        raise _abstract()
+        """The names of this process's devices that hold variables.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> [name[-5:] for name in strategy.extended.parameter_devices]
+        ['CPU:0', 'CPU:1']
+        """
+        raise _not_implemented()
 
     # Values and variables.
 
     @abc.abstractmethod
     def value_container(self, value: Any) -> Any:
-        """The variable that a component belongs to; other values themselves."""
-        raise _abstract()
+        """Returns the variable that a copy belongs to, and other values as they are.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     weight = unisono.Variable(1.0)
+        >>> copy = strategy.experimental_local_results(weight)[1]
+        >>> strategy.extended.value_container(copy) is weight
+        True
+        """
+        raise _not_implemented()
 
     @abc.abstractmethod
     def read_var(self, v: Variable) -> jax.Array:
-        """The value of a variable of this strategy, aggregated if it is ON_READ."""
-        raise _abstract()
+        """Returns the value of a variable of this strategy.
+
+        Args:
+            v: the variable. The copies of one with ON_READ synchronization are
+                aggregated.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     weight = unisono.Variable(2.5)
+        >>> float(strategy.extended.read_var(weight))
+        2.5
+        """
+        raise _not_implemented()
 
     @abc.abstractmethod
     def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
-        """Where state that belongs to no single variable should go."""
-        raise _abstract()
+        """Returns where state that belongs to no single variable should go.
+
+        Args:
+            var_list: the variables that an optimizer updates.
+
+        Returns:
+            A value for `update_non_slot` and `colocate_vars_with`.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> len(strategy.extended.non_slot_devices([]))
+        2
+        """
+        raise _not_implemented()
 
     def variable_created_in_scope(self, v: object) -> bool:
-        """Whether `v` was made in this strategy's scope."""
+        """Whether the variable `v` was made in this strategy's scope.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> outside = unisono.Variable(1.0)
+        >>> with strategy.scope():
+        ...     inside = unisono.Variable(1.0)
+        >>> [strategy.extended.variable_created_in_scope(v) for v in (inside, outside)]
+        [True, False]
+        """
         strategy = self._container_strategy()
         owner = None if strategy._is_default else strategy
         return getattr(v, "distribute_strategy", self) is owner
@@ -256,11 +360,24 @@ class StrategyExtended:
     def colocate_vars_with(
         self, colocate_with_variable: Any
     ) -> contextlib.AbstractContextManager[object]:
-        """Context manager: variables made in it share the devices of another.
+        """Returns a block whose new variables share the devices of another variable.
+
+        Args:
+            colocate_with_variable: a variable of this scope, or the result of
+                `non_slot_devices`.
 
         Raises:
-            RuntimeError: not in this strategy's scope.
-            ValueError: not a variable of this scope.
+            RuntimeError: called outside this strategy's scope.
+            ValueError: the argument is no variable of this scope.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     weight = unisono.Variable(1.0)
+        ...     with strategy.extended.colocate_vars_with(weight):
+        ...         momentum = unisono.Variable(0.0)
+        >>> momentum.device == weight.device
+        True
         """
         strategy = self._container_strategy()
         is_here = ambient.current().strategy is strategy
@@ -288,7 +405,7 @@ class StrategyExtended:
         destinations: Any,
         options: options.CommunicationOptions | None = None,
     ) -> Any:
-        """Combine a per-replica value and leave the result where asked.
+        """Combines a per-replica value and puts the result on the destinations.
 
         Args:
             reduce_op: `ReduceOp`, its name, or a `VariableAggregation`.
@@ -297,9 +414,23 @@ class StrategyExtended:
                 tensor there), or a per-replica value, mirrored value or distributed
                 variable (the result is mirrored on its devices).
             options: `CommunicationOptions`; no field changes the result.
+
+        Returns:
+            An array on one device, or a mirrored value, for each leaf of `value`.
+
+        Raises:
+            RuntimeError: called in replica context, or in another strategy's scope.
+            AssertionError: `destinations` is a list or tuple.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> value = strategy.run(lambda: jax.numpy.float32(3))
+        >>> total = strategy.extended.reduce_to("SUM", value, destinations="CPU:0")
+        >>> float(total)
+        6.0
         """
         require_cross_replica(self._container_strategy())
-        op = _op(reduce_op)
+        op = _parse_op(reduce_op)
         return self._reduce_to(op, value, destinations, options)
 
     def batch_reduce_to(
@@ -308,13 +439,50 @@ class StrategyExtended:
         value_destination_pairs: Sequence[tuple[Any, Any]],
         options: options.CommunicationOptions | None = None,
     ) -> list[Any]:
-        """`reduce_to` for a list of (value, destinations) pairs."""
+        """Combines several per-replica values, each as `reduce_to` does.
+
+        Args:
+            reduce_op: `ReduceOp`, its name, or a `VariableAggregation`.
+            value_destination_pairs: pairs of arguments `value` and `destinations` of
+                `reduce_to`.
+            options: `CommunicationOptions`; no field changes the result.
+
+        Returns:
+            A list with the result of each pair, in their order.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> value = strategy.run(lambda: jax.numpy.float32(3))
+        >>> pairs = [(value, "CPU:0"), (value, "CPU:1")]
+        >>> [float(x) for x in strategy.extended.batch_reduce_to("MEAN", pairs)]
+        [3.0, 3.0]
+        """
         require_cross_replica(self._container_strategy())
-        op = _op(reduce_op)
+        op = _parse_op(reduce_op)
         return self._batch_reduce_to(op, value_destination_pairs, options)
 
     def broadcast_to(self, tensor: Any, destinations: Any) -> Any:
-        """Copy one value to the devices of `destinations`."""
+        """Copies one value to the devices of `destinations`.
+
+        Args:
+            tensor: an array or a plain variable.
+            destinations: as for `reduce_to`.
+
+        Returns:
+            An array on one device, or a mirrored value.
+
+        Raises:
+            RuntimeError: called in replica context, or in another strategy's scope.
+            AssertionError: `destinations` is None or a list.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     weight = unisono.Variable(1.0)
+        >>> copies = strategy.extended.broadcast_to(jax.numpy.arange(2), weight)
+        >>> [x.tolist() for x in strategy.experimental_local_results(copies)]
+        [[0, 1], [0, 1]]
+        """
         require_cross_replica(self._container_strategy())
         if destinations is None or isinstance(destinations, list):
             raise AssertionError(
@@ -329,7 +497,26 @@ class StrategyExtended:
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call `fn` once per replica; the same as `Strategy.run`."""
+        """Calls `fn` once per replica, as `Strategy.run` does, but compiles nothing.
+
+        Args:
+            fn: the function to call in replica context.
+            args: a list or tuple of positional arguments.
+            kwargs: keyword arguments.
+
+        Returns:
+            The merged results of the replicas; see `Strategy.run`.
+
+        Raises:
+            RuntimeError: called in replica context, or in another strategy's scope.
+            ValueError: `args` is not a list or tuple.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     strategy.extended.call_for_each_replica(lambda x: x + 1, args=(1,))
+        2
+        """
         require_cross_replica(self._container_strategy())
         check_args(args)
         return self._call_for_each_replica(fn, tuple(args), dict(kwargs or {}))
@@ -344,21 +531,38 @@ class StrategyExtended:
         kwargs: dict[str, Any] | None = None,
         group: bool = True,
     ) -> Any:
-        """Call `fn` with each copy of `var` to change it.
+        """Calls `fn` with each copy of `var` to change it.
 
         Args:
             var: a variable of this strategy.
-            fn: called as ``fn(copy, *args, **kwargs)`` once per copy.
-            args: mirrored values are passed copy by copy, others as they are.
-            kwargs: likewise.
+            fn: the function to call as ``fn(copy, *args, **kwargs)``, once per copy.
+            args: positional arguments. A copy gets its own part of a mirrored value,
+                and other values as they are.
+            kwargs: keyword arguments, passed in the same way.
             group: True gives one mirrored result, False a tuple per leaf with one
                 entry per copy.
+
+        Returns:
+            The results of `fn`; None for each that is no array, if `group` is True.
+
+        Raises:
+            RuntimeError: called in another strategy's scope.
+            AssertionError: `var` is no variable of this strategy.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     weight = unisono.Variable(1.0)
+        >>> _ = strategy.extended.update(weight, lambda v, x: v.assign_add(x), (2.0,))
+        >>> [float(v.numpy()) for v in strategy.experimental_local_results(weight)]
+        [3.0, 3.0]
         """
         strategy = self._container_strategy()
         kwargs = dict(kwargs or {})
         frame = ambient.current()
         in_replica = frame.mode == ambient.REPLICA and frame.replica is not None
         if in_replica and frame.strategy is strategy:
+            # The replicas meet here, so that one call updates all copies.
             return frame.replica._merge_call(
                 lambda _, *a, **k: self._update_together(var, fn, a, k, group),
                 args,
@@ -376,7 +580,29 @@ class StrategyExtended:
         kwargs: dict[str, Any] | None = None,
         group: bool = True,
     ) -> Any:
-        """Call `fn` once per device of `colocate_with`; see `non_slot_devices`."""
+        """Calls `fn` once for each device of `colocate_with`.
+
+        Args:
+            colocate_with: the result of `non_slot_devices`.
+            fn: the function to call as ``fn(*args, **kwargs)``.
+            args: positional arguments, passed as by `update`.
+            kwargs: keyword arguments, passed in the same way.
+            group: as for `update`.
+
+        Returns:
+            The results of `fn`, as `update` returns them.
+
+        Raises:
+            RuntimeError: called in replica context, or in another strategy's scope.
+            AssertionError: `colocate_with` is something else.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> where = strategy.extended.non_slot_devices([])
+        >>> made = strategy.extended.update_non_slot(where, jax.numpy.zeros, args=(2,))
+        >>> [x.tolist() for x in strategy.experimental_local_results(made)]
+        [[0.0, 0.0], [0.0, 0.0]]
+        """
         strategy = self._container_strategy()
         require_cross_replica(strategy)
         with scope_of(strategy):
@@ -391,16 +617,28 @@ class StrategyExtended:
         iterations: int = 1,
         initial_loop_values: dict[str, Any] | None = None,
     ) -> multistep.MultiStepContext:
-        """Call ``fn(context, inputs)`` for the next `iterations` inputs.
+        """Calls ``fn(context, inputs)`` for the next `iterations` inputs.
 
         Args:
-            fn: the step, in cross-replica context.
-            iterator: gives the inputs.
-            iterations: how many steps to run.
-            initial_loop_values: the outputs before the first step.
+            fn: the step; it runs in cross-replica context.
+            iterator: the iterator that gives the inputs.
+            iterations: the number of steps to run.
+            initial_loop_values: the outputs before the first step, by name.
 
         Returns:
-            The `MultiStepContext` with what the steps have set.
+            The `MultiStepContext` with the outputs that the steps have set.
+
+        Raises:
+            ValueError: `iterations` is less than 1.
+            IndexError: the iterator ended too early.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> def step(context, x):
+        ...     context.set_last_step_output("double", 2 * x)
+        >>> steps = strategy.extended.experimental_run_steps_on_iterator
+        >>> steps(step, iter([1, 2, 3]), iterations=2).last_step_outputs
+        {'double': 4}
         """
         strategy = self._container_strategy()
         require_cross_replica(strategy)
@@ -408,11 +646,12 @@ class StrategyExtended:
             return multistep.run_steps(fn, iterator, iterations, initial_loop_values)
 
 
-_op = options.reduce_op
+# `options` is the name of a parameter above, so the function has a name of its own.
+_parse_op = options.reduce_op
 
 
 def check_args(args: Any) -> None:
-    """Raise unless positional arguments come as a list or tuple."""
+    """Raises unless positional arguments come as a list or tuple."""
     if not isinstance(args, (list, tuple)):
         raise ValueError(
             f"positional args must be a list or tuple, got {type(args)}; write "
@@ -422,7 +661,7 @@ def check_args(args: Any) -> None:
 
 @contextlib.contextmanager
 def scope_of(strategy: Any) -> Iterator[None]:
-    """Be in cross-replica context of `strategy` for a block, if not yet there."""
+    """Enters cross-replica context of `strategy` for a block, unless already in it."""
     frame = ambient.current()
     if strategy._is_default or frame.strategy is strategy:
         yield
@@ -435,6 +674,7 @@ def scope_of(strategy: Any) -> Iterator[None]:
         port=None,
         copy=None,
         placement=extended._placement,
+        # Tells the creators from before the scope from those inside it.
         outer_creators=len(frame.creators),
         creators=(*frame.creators, *custom_creators(extended)),
     ):
@@ -442,13 +682,13 @@ def scope_of(strategy: Any) -> Iterator[None]:
 
 
 def custom_creators(extended: StrategyExtended) -> tuple[Any, ...]:
-    """The `_create_variable` of a user's own strategy, if it has one."""
+    """Returns the `_create_variable` of a program's own strategy, if it has one."""
     create = getattr(extended, "_create_variable", None)
     return () if create is None else (create,)
 
 
 def single_result(result: Any, group: bool) -> Any:
-    """What an update of one copy gives back."""
+    """Returns the result of an update of one copy, as `update` returns it."""
     if group:
         return distributed.regroup([result])
     return nest.map_structure(lambda x: (x,), distributed.regroup([result]))

@@ -1,4 +1,4 @@
-"""What strategies of one process share, and what those of one replica do."""
+"""The methods that all strategies share, and those of strategies with one replica."""
 
 from __future__ import annotations
 
@@ -17,13 +17,20 @@ from unisono._src.values import distributed, ports
 def home_placement(
     strategy: Any, topology: Topology, kind: frames.Policy, above: int | None = None
 ) -> frames.Placement:
-    """Variables of a kind, with this process's first device as parameter device."""
+    """Returns a placement whose parameter device is this process's first device.
+
+    Args:
+        strategy: the strategy that places the variables.
+        topology: its replicas.
+        kind: how it places them.
+        above: the size above which a variable is split; None splits none.
+    """
     home = topology.home, topology.local_names[0]
     return frames.Placement(strategy, topology, kind, *home, above)
 
 
 class LocalExtended(extended.StrategyExtended, abc.ABC):
-    """A strategy that this process computes for; abstract.
+    """The methods that need to know only the placement; abstract.
 
     Args:
         container_strategy: the `Strategy` that this object belongs to.
@@ -31,7 +38,7 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
             strategy that has no devices of its own.
 
     Attributes:
-        _is_chief: whether this process does what is to be done once for all workers.
+        _is_chief: whether this process does the work that one worker does for all.
     """
 
     _topology: Topology
@@ -64,28 +71,33 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
 
     @property
     def experimental_should_init(self) -> bool:
-        """True: this process initialises variables."""
+        """Whether this process initialises variables; it always does."""
         return True
 
     @property
     def should_checkpoint(self) -> bool:
-        """Whether this process writes checkpoints: it is the only one, or the chief."""
+        """Whether this process writes checkpoints; only the chief does."""
         return self._is_chief
 
     @property
     def should_save_summary(self) -> bool:
-        """Whether this process writes summaries: it is the only one, or the chief."""
+        """Whether this process writes summaries; only the chief does."""
         return self._is_chief
 
 
 class SingleExtended(LocalExtended, abc.ABC):
-    """One replica: nothing is wrapped or combined; abstract."""
+    """The methods of one replica, which wraps and combines nothing; abstract."""
 
+    # Any value will do: with one replica a reduction leaves its argument as it is.
     _reduced_at = "the replica"
 
     @abc.abstractmethod
-    def _entered(self, **changes: Any) -> Any:
-        """Context manager of code that runs for this strategy."""
+    def _enter(self, **changes: Any) -> Any:
+        """Returns a context manager for code that runs for this strategy.
+
+        Args:
+            **changes: fields of the ambient frame inside.
+        """
 
     @property
     def _num_replicas_in_sync(self) -> int:
@@ -96,13 +108,13 @@ class SingleExtended(LocalExtended, abc.ABC):
         strategy = self._container_strategy()
         context = contexts.context_of_replica(strategy, 0, port)
         args, kwargs = distributed.unwrap((args, kwargs), 0, 1)
-        args, kwargs = self._placed((args, kwargs))
-        with self._entered(mode=ambient.REPLICA, replica=context, port=port):
+        args, kwargs = self._place((args, kwargs))
+        with self._enter(mode=ambient.REPLICA, replica=context, port=port):
             return fn(*args, **kwargs)
 
     @abc.abstractmethod
-    def _placed(self, tree: Any) -> Any:
-        """Arguments where the replica can use them."""
+    def _place(self, tree: Any) -> Any:
+        """Puts arguments on the device of the replica."""
 
     def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
         return value
@@ -119,7 +131,7 @@ class SingleExtended(LocalExtended, abc.ABC):
     def _update_non_slot(
         self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
     ) -> Any:
-        with self._entered(mode=ambient.UPDATE, replica=None, port=None):
+        with self._enter(mode=ambient.UPDATE, replica=None, port=None):
             result = fn(*args, **kwargs)
         return extended.single_result(result, group)
 
@@ -128,13 +140,13 @@ class SingleExtended(LocalExtended, abc.ABC):
 
     @property
     def experimental_between_graph(self) -> bool:
-        """False: one process, one program."""
+        """Whether each worker builds a program of its own; False here."""
         return False
 
     def value_container(self, value: Any) -> Any:
-        """Values are their own containers here."""
+        """Returns `value`: variables of one replica have no copies."""
         return value
 
     def read_var(self, v: Any) -> Any:
-        """The value of a variable."""
+        """Returns the value of a variable."""
         return v.read_value()

@@ -16,24 +16,34 @@ from unisono._src.strategies.cross_device_ops import CrossDeviceOps
 
 
 class MirroredStrategy(base.Strategy):
-    """Synchronous training on several devices of one machine.
+    """Trains synchronously on several devices of one machine.
 
-    Every device holds a copy of each variable, kept equal.
+    Every device holds a copy of each variable, and all copies stay equal.
 
     Args:
         devices: device names such as ``["GPU:0", "GPU:1"]``; default all
-            accelerators, else all CPU devices. Naming ``"CPU:7"`` first makes that
-            many virtual CPU devices.
+            accelerators, else all CPU devices. Naming ``"CPU:7"`` before JAX makes its
+            devices gives eight virtual CPU devices.
         cross_device_ops: accepted; XLA chooses how to communicate.
         state: ``"mirrored"``, or ``"sharded"``: large variables, and the slots of
             optimizers, are split over the devices and gathered where they are read.
             Programs and their numbers stay the same.
-        shard_above: how many elements a variable has that is split; default 65,536.
-            One of whose axes none can be split evenly is mirrored.
+        shard_above: the number of elements from which on a variable is split; default
+            65,536. A variable that no axis can split evenly is mirrored.
 
+    Raises:
+        ValueError: a device does not exist, or `cross_device_ops`, `state` or
+            `shard_above` has another value than those above.
+        AssertionError: a device is named twice.
+
+    >>> import unisono
     >>> strategy = MirroredStrategy(["CPU:0", "CPU:1"])
-    >>> strategy.num_replicas_in_sync
-    2
+    >>> with strategy.scope():
+    ...     weight = unisono.Variable(3.0)
+    >>> def step(x):
+    ...     return weight * x
+    >>> float(strategy.reduce("SUM", strategy.run(step, args=(2.0,)), axis=None))
+    12.0
     """
 
     def __init__(
@@ -45,14 +55,15 @@ class MirroredStrategy(base.Strategy):
         shard_above: int | None = None,
     ) -> None:
         _check_ops(cross_device_ops)
-        above = _split_above(state, shard_above)
+        above = _split_size(state, shard_above)
         topology = Topology.of(devices or _all_devices())
         placement = local.home_placement(self, topology, Policy.MIRRORED, above)
         super().__init__(replicated.ReplicatedExtended(self, placement))
 
 
+# Parameters of the constructor have the names of these modules.
 _all_devices = devices.default_names
 _check_ops = cross_device_ops.check
-_split_above = partition.above
+_split_size = partition.above
 
 publish("unisono.distribute", MirroredStrategy)

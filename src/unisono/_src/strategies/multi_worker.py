@@ -14,20 +14,21 @@ from unisono._src.state.frames import Policy
 from unisono._src.strategies import base, local, replicated
 from unisono._src.workers import process_group, watchdog
 
+# As long as a worker may be behind the others if the program does not say so.
 _STALL_SECONDS = 30.0
 _check_mode = watchdog.check_mode
 
 
 class MultiWorkerMirroredStrategy(base.Strategy):
-    """Synchronous training on the devices of several machines or processes.
+    """Trains synchronously on the devices of several machines or processes.
 
     Every worker runs the same program. Each of their devices holds a copy of every
-    variable, kept equal. Make it at the start of the program, before anything uses
-    JAX's devices: it connects the workers. Without a cluster it is alone and behaves
-    like a `MirroredStrategy` on all local accelerators, or on one CPU device.
+    variable, and all copies stay equal. Make the strategy at the start of the program,
+    before anything uses JAX's devices: it connects the workers. Without a cluster it
+    behaves like a `MirroredStrategy` on all local accelerators, or on one CPU device.
 
     Args:
-        cluster_resolver: says who the workers are and which one this is: an object
+        cluster_resolver: tells who the workers are and which one this is: an object
             with `cluster_spec()`, `task_type` and `task_id`. The default reads the
             environment variable ``TF_CONFIG``.
         communication_options: `CommunicationOptions`; XLA chooses how to communicate.
@@ -35,11 +36,15 @@ class MultiWorkerMirroredStrategy(base.Strategy):
             get a `WorkerStalledError`; default 30.
         guard: how workers watch each other. ``"async"`` looks a few times a second and
             costs a step nothing; ``"strict"`` has all workers agree before each step,
-            so that the variables are intact when one is missing; ``"off"``.
+            so that the variables are intact when one is missing; ``"off"`` does not
+            look.
+
+    Raises:
+        ValueError: `guard` is none of these, or the resolver's cluster is not valid.
 
     >>> strategy = MultiWorkerMirroredStrategy()
-    >>> strategy.extended.should_checkpoint
-    True
+    >>> strategy.num_replicas_in_sync, strategy.extended.should_checkpoint
+    (1, True)
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class MultiWorkerMirroredStrategy(base.Strategy):
         group = process_group.group_of(spec.as_dict(), job, resolver.task_id)
         process_group.start(group, mode, stall)
         if group.size == 1:
+            # As in TensorFlow: alone and without a cluster, a CPU is one replica.
             names = devices.default_names()
             is_alone = not spec.as_dict() and "CPU" in names[0]
             topology = Topology.of(names[:1] if is_alone else names)
@@ -64,9 +70,9 @@ class MultiWorkerMirroredStrategy(base.Strategy):
             topology = Topology.over_workers(group.tasks, group.index)
         self._resolver = resolver
         placement = local.home_placement(self, topology, Policy.MIRRORED)
-        super().__init__(replicated.ReplicatedExtended(self, placement))
-        merged = self.extended._default_options.merge(communication_options)
-        self.extended._default_options = merged
+        super().__init__(
+            replicated.ReplicatedExtended(self, placement, communication_options)
+        )
 
 
 def experimental_multi_worker(
@@ -74,7 +80,15 @@ def experimental_multi_worker(
     | str = options.CommunicationImplementation.AUTO,
     cluster_resolver: ClusterResolver | None = None,
 ) -> MultiWorkerMirroredStrategy:
-    """TensorFlow's older signature of `MultiWorkerMirroredStrategy`."""
+    """Makes a `MultiWorkerMirroredStrategy` by TensorFlow's older signature.
+
+    Args:
+        communication: a `CommunicationImplementation` or its name.
+        cluster_resolver: as for the class.
+
+    >>> experimental_multi_worker("NCCL").num_replicas_in_sync
+    1
+    """
     chosen = options.CommunicationOptions(implementation=communication)
     return MultiWorkerMirroredStrategy(cluster_resolver, chosen)
 

@@ -1,4 +1,4 @@
-"""`MultiStepContext`: what several steps in a row hand to their caller."""
+"""`MultiStepContext`: the values that several steps in a row hand to their caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from unisono._src.foundation.public_names import publish
 
 
 class MultiStepContext:
-    """Passed to every step of `experimental_run_steps_on_iterator`.
+    """Collects the outputs of the steps of `experimental_run_steps_on_iterator`.
+
+    Each step gets this object as its first argument.
 
     >>> context = MultiStepContext()
     >>> context.set_non_tensor_output("note", "hello")
@@ -26,17 +28,33 @@ class MultiStepContext:
 
     @property
     def last_step_outputs(self) -> dict[str, Any]:
-        """Outputs of the last step, by name; reduced where that was asked."""
+        """The outputs of the last step, by name, reduced if a reduce op was given.
+
+        >>> context = MultiStepContext()
+        >>> context.set_last_step_output("loss", 0.5)
+        >>> context.last_step_outputs
+        {'loss': 0.5}
+        """
         return self._last_step_outputs
 
     @property
     def non_tensor_outputs(self) -> dict[str, Any]:
-        """Anything that steps wanted to hand out, by name."""
+        """The outputs that are not arrays, by name.
+
+        >>> context = MultiStepContext()
+        >>> context.set_non_tensor_output("files", ["a", "b"])
+        >>> context.non_tensor_outputs["files"]
+        ['a', 'b']
+        """
         return self._non_tensor_outputs
 
     @property
     def run_op(self) -> Any:
-        """What the last step returned."""
+        """The value that the last step returned.
+
+        >>> run_steps(lambda context, x: 2 * x, iter([1, 2]), 2, None).run_op
+        4
+        """
         return self._run_op
 
     def set_last_step_output(
@@ -45,12 +63,27 @@ class MultiStepContext:
         output: Any,
         reduce_op: options.ReduceOp | str | None = None,
     ) -> None:
-        """Hand out `output`; later steps replace what earlier ones set.
+        """Sets an output; later steps replace the outputs of earlier ones.
 
         Args:
-            name: key in `last_step_outputs`.
+            name: the key in `last_step_outputs`.
             output: the value.
-            reduce_op: how replicas' values are combined; required in replica context.
+            reduce_op: how the replicas' values are combined; required in replica
+                context.
+
+        Raises:
+            AssertionError: there is no `reduce_op` in replica context.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> context = MultiStepContext()
+        >>> def step():
+        ...     replica = unisono.distribute.get_replica_context()
+        ...     number = replica.replica_id_in_sync_group
+        ...     context.set_last_step_output("sum", number, "SUM")
+        >>> strategy.run(step)
+        >>> int(context.last_step_outputs["sum"])
+        1
         """
         frame = ambient.current()
         if frame.mode != ambient.REPLICA or frame.replica is None:
@@ -75,7 +108,24 @@ class MultiStepContext:
             self._last_step_outputs[name] = strategy.reduce(op, output, axis=None)
 
     def set_non_tensor_output(self, name: str, output: Any) -> None:
-        """Hand out anything; in replica context a tuple with one entry per replica."""
+        """Sets an output that may be any object.
+
+        Args:
+            name: the key in `non_tensor_outputs`.
+            output: the object; in replica context the output is a tuple with the
+                objects of all replicas.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> context = MultiStepContext()
+        >>> def step():
+        ...     replica = unisono.distribute.get_replica_context()
+        ...     name = f"replica {int(replica.replica_id_in_sync_group)}"
+        ...     context.set_non_tensor_output("name", name)
+        >>> strategy.run(step)
+        >>> context.non_tensor_outputs["name"]
+        ('replica 0', 'replica 1')
+        """
         frame = ambient.current()
         if frame.mode != ambient.REPLICA or frame.replica is None:
             self._non_tensor_outputs[name] = output
@@ -94,11 +144,22 @@ def run_steps(
     iterations: int,
     initial: dict[str, Any] | None,
 ) -> MultiStepContext:
-    """Call ``fn(context, next(iterator))`` `iterations` times."""
+    """Calls ``fn(context, next(iterator))`` several times.
+
+    Args:
+        fn: the step.
+        iterator: the iterator that gives the inputs.
+        iterations: the number of steps.
+        initial: the outputs before the first step, by name.
+
+    Raises:
+        ValueError: `iterations` is less than 1.
+        IndexError: the iterator ended too early.
+    """
     if iterations < 1:
         raise ValueError(f"Expected iterations >= 1, received {iterations}.")
     context = MultiStepContext()
-    context._last_step_outputs.update(initial or {})
+    context.last_step_outputs.update(initial or {})
     take = getattr(iterator, "get_next", None) or (lambda: next(iterator))
     for step in range(iterations):
         try:
@@ -108,7 +169,8 @@ def run_steps(
                 f"The iterator ended after {step} of {iterations} steps; give more "
                 "data or ask for fewer iterations."
             ) from None
-        context._run_op = fn(context, inputs)
+        # TensorFlow's class has no setter for it, so there is none to call here.
+        context._run_op = fn(context, inputs)  # noqa: SLF001
     return context
 
 

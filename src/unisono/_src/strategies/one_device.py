@@ -1,4 +1,4 @@
-"""`OneDeviceStrategy`: one replica on one device, plain values."""
+"""`OneDeviceStrategy`: one replica on one device, whose values are not wrapped."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from unisono._src.values import collectives
 
 @final
 class _OneDeviceExtended(local.SingleExtended):
-    """One replica on a device; aggregation has no effect."""
+    """The methods of one replica on a given device; aggregation has no effect."""
 
     @contextlib.contextmanager
-    def _entered(self, **changes: Any) -> Iterator[None]:
+    def _enter(self, **changes: Any) -> Iterator[None]:
         with ambient.pushed(copy=0, **changes):
+            # A program is compiled for its device, so no default is needed.
             if frames.frame().is_compiled:
                 yield
             else:
                 with jax.default_device(self._topology.devices[0]):
                     yield
 
-    def _placed(self, tree: Any) -> Any:
+    def _place(self, tree: Any) -> Any:
         if frames.frame().is_compiled:
             return tree
         device = self._topology.devices[0]
@@ -37,27 +38,34 @@ class _OneDeviceExtended(local.SingleExtended):
 
     @property
     def worker_devices(self) -> Sequence[str]:
-        """The one device."""
+        """The name of the device that computes."""
         return self._topology.names
 
     @property
     def parameter_devices(self) -> Sequence[str]:
-        """The one device."""
+        """The name of the device that holds variables."""
         return self._topology.names
 
     def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
-        """The one device."""
+        """Returns the name of the device, for any variables."""
         return self._topology.names
 
 
 class OneDeviceStrategy(base.Strategy):
-    """One replica on one device: the same program, without distribution.
+    """Runs one replica on one device.
+
+    It lets a program that is written for many devices run on a single one. Results of
+    `run` are plain arrays.
 
     Args:
-        device: a device name such as ``"GPU:0"``.
+        device: a device name such as ``"GPU:0"``, or a JAX device.
 
-    >>> OneDeviceStrategy("CPU:0").num_replicas_in_sync
+    >>> strategy = OneDeviceStrategy("CPU:1")
+    >>> strategy.num_replicas_in_sync
     1
+    >>> total = strategy.run(jax.numpy.sum, args=(jax.numpy.arange(4),))
+    >>> int(total), total.devices() == {jax.devices("cpu")[1]}
+    (6, True)
     """
 
     def __init__(self, device: str | jax.Device) -> None:

@@ -1,4 +1,4 @@
-"""What strategies with several replicas share: run, reduce, update.
+"""`run`, `reduce` and `update` of the strategies that have several replicas.
 
 `MirroredStrategy` and `CentralStorageStrategy` differ in where variables live, which
 is data (`state.Placement`), not code.
@@ -31,12 +31,26 @@ _log = logging.getLogger("unisono")
 
 
 class Replicated(local.LocalExtended, abc.ABC):
-    """Replicas on the devices of a topology; some may be elsewhere; abstract."""
+    """The methods of replicas on the devices of a topology; abstract.
+
+    Some of the devices may belong to other workers.
+
+    Args:
+        container_strategy: the `Strategy` that this object belongs to.
+        placement: its replicas, and where variables made in scope go.
+        communication: the `CommunicationOptions` that hold where a call gives none.
+    """
 
     _placement: frames.Placement
 
-    def __init__(self, container_strategy: Any, placement: frames.Placement) -> None:
+    def __init__(
+        self,
+        container_strategy: Any,
+        placement: frames.Placement,
+        communication: options.CommunicationOptions | None = None,
+    ) -> None:
         super().__init__(container_strategy, placement)
+        self._default_options = self._default_options.merge(communication)
         self._copies = self._topology.copies
         self._reduced_at = destinations.one_device(self._topology.home)
         self._is_central = placement.kind is Policy.CENTRAL
@@ -50,6 +64,7 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
         frame = ambient.current()
         if frame.port is not None and frame.port.is_spmd:
+            # In a merge_call of a program that every device runs for its own replica.
             return self._run_nested(frame.port, fn, args, kwargs)
         if self._topology.replicas == 1:
             return self._run_alone(fn, args, kwargs)
@@ -60,10 +75,12 @@ class Replicated(local.LocalExtended, abc.ABC):
             try:
                 return spmd.run(self._placement, fn, args, kwargs)
             except assignment.NeedsLockstep as reason:
+                # One program for all replicas cannot express it (docs/decisions/0002).
                 _log.info("Replicas run in turn: %s", reason)
         return self._run_lockstep(fn, args, kwargs)
 
     def _is_even(self, tree: Any) -> bool:
+        """Whether the parts of every per-replica value have the same shape."""
         return all(
             x.stacked(self._topology) is not None or x.local is not None
             for x in jax.tree.leaves(tree, is_leaf=_is_per_replica)
@@ -71,10 +88,12 @@ class Replicated(local.LocalExtended, abc.ABC):
         )
 
     def _run_alone(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        """Calls `fn` for the only replica."""
         own = distributed.unwrap((args, kwargs), 0, 1)
         if self._topology.spans and frames.frame().is_compiled:
             frames.frame().note_topology(self._topology)
         elif self._topology.spans:
+            # Eager code of a replica with several logical devices uses the first one.
             first = self._topology.devices[0]
             own = nest.map_structure(lambda x: collectives.follow(x, first), own)
         args, kwargs = own
@@ -86,6 +105,7 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     @contextlib.contextmanager
     def _on_device(self, index: int) -> Iterator[None]:
+        """Makes new arrays on a replica's device; a program says by itself where."""
         if frames.frame().is_compiled:
             yield
         else:
@@ -93,7 +113,7 @@ class Replicated(local.LocalExtended, abc.ABC):
                 yield
 
     def _run_nested(self, port: Any, fn: Any, args: Any, kwargs: Any) -> Any:
-        """`run` inside a merge_call of an SPMD program: the own replica goes on."""
+        """Calls `fn` for the own replica, in a merge_call of an SPMD program."""
         args, kwargs = contexts.local_ungroup((args, kwargs))
         index = jax.lax.axis_index(AXIS)
         with contexts.replica_frame(self._placement, index, port, copy=None):
@@ -101,6 +121,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         return contexts.local_group(result, port)
 
     def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        """Calls `fn` for one replica after the other; they meet at collectives."""
         turns = lockstep.turns_of(self._topology)
         if args or kwargs:
             calls = [self._call_of(i, fn, args, kwargs) for i in turns]
@@ -114,7 +135,7 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _call_of(
         self, index: int, fn: Any, args: Any, kwargs: Any
     ) -> Callable[[], Any]:
-        """The call that one of the replicas that run in turn makes."""
+        """Returns the call of `fn` that one of the replicas makes in its turn."""
         own = distributed.unwrap((args, kwargs), index, self._topology.replicas)
         if not frames.frame().is_compiled:
             device = self._topology.devices[index]
@@ -130,6 +151,7 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     def _reduce_to(self, op: Any, value: Any, destinations_: Any, options: Any) -> Any:
         target = destinations_
+        # `_reduced_at` is a parsed target; see `Strategy.reduce`, which asks for it.
         if target is not self._reduced_at:
             target = self._target(destinations_)
         return nest.map_structure(lambda x: self._reduce_leaf(op, x, target), value)
@@ -137,6 +159,8 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _batch_reduce_to(self, op: Any, pairs: Any, options: Any) -> list[Any]:
         pairs = list(pairs)
         own = [i for i, (value, _) in enumerate(pairs) if _is_own_array(value)]
+        # Packing joins many small all-reduces into few large ones
+        # (docs/decisions/0019).
         if len(own) < 2 or not gradient_packing.pays(self._topology):
             return super()._batch_reduce_to(op, pairs, options)
         totals = gradient_packing.reduce_together(
@@ -188,7 +212,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         return collectives.all_parts(parts, self._topology, point)
 
     def _reduce_workers(self, op: options.ReduceOp, value: Any) -> Any:
-        """A plain value is the worker's own: combine it over the workers."""
+        """Combines a plain value, which each worker has one of, over the workers."""
         topology = self._topology
         if op is options.ReduceOp.SUM and topology.copies > 1:
             return base.reduce_plain(op, value, topology.replicas)
@@ -212,12 +236,14 @@ class Replicated(local.LocalExtended, abc.ABC):
         if frames.frame().is_compiled:
             frames.frame().note_topology(self._topology)
             stacked = value.stacked(self._topology)
+            # NumPy arrays lie on the host: there is nothing to sum across devices.
             if stacked is not None and not _is_numpy(stacked):
                 return collectives.reduce_stacked(op, stacked, self._topology)
         parts = self._all_parts(value.values, f"reduce {op.value}")
         return collectives.reduce_parts(op, parts, self._home())
 
     def _home(self) -> Any:
+        """Returns the device for results of eager code; a program has none."""
         return None if frames.frame().is_compiled else self._topology.home
 
     def _gather(self, value: Any, axis: int) -> Any:
@@ -246,7 +272,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         return collectives.gather_parts(every, axis, self._home())
 
     def _gather_workers(self, value: Any, axis: int) -> Any:
-        """A plain value is the worker's own, if it has one replica only."""
+        """Gathers a plain value of each worker, if a worker has one replica only."""
         topology = self._topology
         if not topology.is_spread or topology.copies > 1:
             return value
@@ -298,6 +324,7 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _update_central(
         self, var: Any, fn: Any, args: Any, kwargs: Any, group: Any
     ) -> Any:
+        # There is one copy of the variable, so it gets the first replica's values.
         def first(x: Any) -> Any:
             if isinstance(x, distributed.PerReplica) and x.local is not None:
                 return collectives.pick_local(x.local, 0)
@@ -330,29 +357,29 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     @property
     def experimental_between_graph(self) -> bool:
-        """As TensorFlow has it: False for replicas of one process that are mirrored."""
+        """Whether each worker builds a program of its own, as TensorFlow answers it."""
         return self._is_central or self._topology.is_spread
 
     @property
     def worker_devices(self) -> Sequence[str]:
-        """The devices that compute, one per replica."""
+        """The names of this process's devices that compute, one per replica."""
         names = self._topology.local_names
         return list(names) if self._is_central else names
 
     @property
     def parameter_devices(self) -> Sequence[str]:
-        """The devices that hold variables."""
+        """The names of this process's devices that hold variables."""
         if self._is_central:
             return (self._placement.parameter_name,)
         return self._topology.local_names
 
     def value_container(self, value: Any) -> Any:
-        """The variable that a component belongs to; other values themselves."""
+        """Returns the variable that one of its copies belongs to, else `value`."""
         container = distributed.container_of(value)
         return value if container is None else container
 
     def read_var(self, v: Any) -> Any:
-        """The value of a variable of this strategy, aggregated if it is ON_READ."""
+        """Returns the value of a variable of this strategy, aggregated if ON_READ."""
         if v.distribute_strategy is None:
             raise AttributeError(
                 f"'{type(v).__name__}' object has no attribute '_get_cross_replica': "
@@ -361,7 +388,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         return v.read_value()
 
     def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
-        """All devices; with central storage, the variable with the smallest name."""
+        """Returns all devices; with central storage, the first variable by name."""
         if self._is_central:
             return min(var_list, key=lambda v: v.name, default=())
         return self._topology.local_names
@@ -369,7 +396,7 @@ class Replicated(local.LocalExtended, abc.ABC):
 
 @final
 class ReplicatedExtended(Replicated):
-    """Replicas of one device each."""
+    """The methods of replicas that have one device each."""
 
 
 def _is_per_replica(x: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What `RunOptions` ask of a strategy whose programs have fixed shapes."""
+"""Checks of `RunOptions` by a strategy whose programs have fixed shapes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from unisono._src.values import distributed
 
 
 def check(given: options.RunOptions, arguments: Any) -> None:
-    """Raise if a run cannot be what its options ask for.
+    """Raises if a run cannot do what its options ask for.
 
     Args:
         given: the options.
-        arguments: of the replica function.
+        arguments: the arguments of the replica function.
 
     Raises:
-        ValueError: replicas have values of different shapes, although only static
-            shapes were allowed; or inputs shall be put into buckets; or the compiler
-            shall be another.
-        TypeError: XLA options of another class.
+        ValueError: the options allow only static shapes, but replicas have values of
+            different shapes; or they ask for buckets of inputs; or they ask for another
+            way to partition a program.
+        TypeError: the XLA options are of another class.
     """
     if given.experimental_bucketizing_dynamic_shape:
         raise ValueError(
@@ -49,8 +49,10 @@ def check(given: options.RunOptions, arguments: Any) -> None:
 
 
 def _check_static(arguments: Any) -> None:
+    """Raises unless all replicas have values of the same shapes."""
     found = jax.tree.leaves(arguments, is_leaf=_is_per_replica)
     for value in found:
+        # A local value is one program's for all replicas: it has one shape.
         if not _is_per_replica(value) or value.local is not None:
             continue
         shapes = [

@@ -27,20 +27,31 @@ from unisono._src.workers import tpu_system
 
 @final
 class _TPUExtended(replicated.Replicated):
-    """Replicas of logical devices."""
+    """The methods of replicas that may have several logical devices each."""
 
     _has_static_shapes = True
 
     @contextlib.contextmanager
     def experimental_logical_device(self, logical_device_id: int) -> Iterator[None]:
-        """Say which logical device operations and variables in the block belong to.
+        """Returns a block whose operations and variables belong to a logical device.
 
         The compiler runs one program on all logical devices of a replica, so each of
-        them has what is made here: a variable is whole, also where the strategy would
-        split it.
+        them has a value that is made here. A variable is whole, even if the strategy
+        would split it outside the block.
+
+        Args:
+            logical_device_id: the number of the logical device, from 0.
 
         Raises:
             ValueError: there is no such logical device.
+
+        >>> import unisono
+        >>> strategy = TPUStrategy(state="sharded", shard_above=1)
+        >>> with strategy.scope():
+        ...     with strategy.extended.experimental_logical_device(0):
+        ...         weight = unisono.Variable(jnp.ones(8))
+        >>> float(weight.numpy().sum())
+        8.0
         """
         check_logical_device(self._topology, logical_device_id)
         placement = ambient.current().placement
@@ -51,15 +62,16 @@ class _TPUExtended(replicated.Replicated):
 
 
 class TPUStrategy(base.Strategy):
-    """Synchronous training on TPUs, or on a grid of whatever devices there are.
+    """Trains synchronously on TPUs, or on a grid of any other devices.
 
-    Without `experimental_device_assignment` each device is a replica, and all that
-    `MirroredStrategy` says holds. With it, a replica spans the logical devices that
+    Without `experimental_device_assignment` each device is a replica, and the strategy
+    behaves like `MirroredStrategy`. With it, a replica spans the logical devices that
     the assignment gives it: `experimental_split_to_logical_devices` and its siblings
-    say how they share the work inside a `unisono.function`.
+    tell how they share the work inside a `unisono.function`.
 
     Args:
-        tpu_cluster_resolver: says which TPU; default ``TPUClusterResolver("")``.
+        tpu_cluster_resolver: tells which TPU to use; default
+            ``TPUClusterResolver("")``.
         experimental_device_assignment: a `DeviceAssignment` of the grid that
             `initialize_tpu_system` gives.
         experimental_spmd_xla_partitioning: accepted; one program is always
@@ -67,11 +79,12 @@ class TPUStrategy(base.Strategy):
         state: ``"mirrored"``, or ``"sharded"``: large variables, and the slots of
             optimizers, are split over the logical devices of each replica; where a
             replica has one, over the replicas, as by `MirroredStrategy`.
-        shard_above: how many elements a variable has that is split; default 65,536.
+        shard_above: the number of elements from which on a variable is split; default
+            65,536.
 
     Raises:
-        ValueError: the assignment is not for the devices that there are; or state is
-            to be sharded over the devices of several processes.
+        ValueError: the assignment does not fit the devices that there are; or `state`
+            is ``"sharded"`` and the devices belong to several processes.
 
     >>> grid = tpu_system.initialize_tpu_system()
     >>> pairs = DeviceAssignment.build(grid, [1, 1, 1, 2], num_replicas=4)
@@ -94,95 +107,125 @@ class TPUStrategy(base.Strategy):
         grid = tpu_system.initialize_tpu_system(resolver)
         given = experimental_device_assignment
         if given is None:
-            topology = _one_each(grid.num_tasks)
+            topology = _replica_per_device(grid.num_tasks)
         else:
-            topology = _as_assigned(given, grid.num_tasks)
+            topology = _topology_of(given, grid.num_tasks)
         if above is not None and topology.is_spread:
             raise ValueError(
                 f'state="sharded" needs all devices in one process; there are '
-                f"{topology.workers}. A worker could not read a variable by itself."
+                f"{topology.workers}. A worker could not read a variable by itself. "
+                'Pass state="mirrored".'
             )
         self._resolver = resolver
+        self._topology = topology
         placement = local.home_placement(self, topology, Policy.MIRRORED, above)
         super().__init__(_TPUExtended(self, placement))
-
-    @property
-    def _topology(self) -> Topology:
-        topology: Topology = self.extended._placement.topology
-        return topology
 
     def experimental_assign_to_logical_device(
         self, tensor: Any, logical_device_id: int
     ) -> jax.Array:
-        """The same value, whole on a logical device of the replica.
+        """Returns the same value, whole on a logical device of the replica.
 
         The compiler runs one program on all logical devices of a replica, so the
         others hold the value too.
 
         Args:
             tensor: an array.
-            logical_device_id: which one, from 0.
+            logical_device_id: the number of the logical device, from 0.
 
         Raises:
             ValueError: there is no such logical device.
+
+        >>> strategy = TPUStrategy()
+        >>> assign = strategy.experimental_assign_to_logical_device
+        >>> values = strategy.run(lambda: assign(jnp.arange(2), 0))
+        >>> strategy.experimental_local_results(values)[0].tolist()
+        [0, 1]
         """
         check_logical_device(self._topology, logical_device_id)
-        return _annotated(tensor, self._topology, ())
+        return _annotate(tensor, self._topology, ())
 
     def experimental_split_to_logical_devices(
         self,
         tensor: Any,
         partition_dimensions: Sequence[int],
     ) -> jax.Array:
-        """The same value, cut into parts on the logical devices of the replica.
+        """Returns the same value, split into parts on the replica's logical devices.
 
-        What is computed from it is shared among them as far as the compiler can.
-        Outside a `unisono.function` a replica computes on its first logical device,
-        and this changes nothing.
+        The logical devices share the work on the value as far as the compiler can
+        arrange it. Outside a `unisono.function` a replica computes on its first logical
+        device, and this changes nothing.
 
         Args:
             tensor: an array.
-            partition_dimensions: into how many parts to cut it along each axis; their
-                product is the number of logical devices.
+            partition_dimensions: the number of parts along each axis; their product is
+                the number of logical devices.
 
         Raises:
-            ValueError: there is not one number for each axis, one does not divide the
-                size of its axis, or the product is another.
+            ValueError: there is not one number for each axis, a number does not divide
+                the size of its axis, or the product is another.
+
+        >>> import unisono
+        >>> grid = tpu_system.initialize_tpu_system()
+        >>> pairs = DeviceAssignment.build(grid, [1, 1, 1, 2], num_replicas=1)
+        >>> strategy = TPUStrategy(experimental_device_assignment=pairs)
+        >>> @unisono.function
+        ... def total():
+        ...     split = strategy.experimental_split_to_logical_devices
+        ...     return jnp.sum(split(jnp.ones((4, 2)), [2, 1]))
+        >>> float(strategy.run(total))
+        8.0
         """
         _check_split(jnp.shape(tensor), partition_dimensions, self._topology.logical)
-        return _annotated(tensor, self._topology, partition_dimensions)
+        return _annotate(tensor, self._topology, partition_dimensions)
 
     def experimental_replicate_to_logical_devices(self, tensor: Any) -> jax.Array:
-        """The same value, whole on each logical device of the replica.
+        """Returns the same value, whole on each logical device of the replica.
 
         Args:
             tensor: an array.
+
+        >>> strategy = TPUStrategy()
+        >>> replicate = strategy.experimental_replicate_to_logical_devices
+        >>> values = strategy.run(lambda: replicate(jnp.arange(2)))
+        >>> strategy.experimental_local_results(values)[0].tolist()
+        [0, 1]
         """
-        return _annotated(tensor, self._topology, ())
+        return _annotate(tensor, self._topology, ())
 
 
 def experimental_tpu(
     tpu_cluster_resolver: ClusterResolver | None = None,
     device_assignment: DeviceAssignment | None = None,
 ) -> TPUStrategy:
-    """TensorFlow's older signature of `TPUStrategy`."""
+    """Makes a `TPUStrategy` by TensorFlow's older signature.
+
+    Args:
+        tpu_cluster_resolver: as for the class.
+        device_assignment: the class's `experimental_device_assignment`.
+
+    >>> experimental_tpu().num_replicas_in_sync == len(jax.devices())
+    True
+    """
     return TPUStrategy(tpu_cluster_resolver, device_assignment)
 
 
-def _annotated(tensor: Any, topology: Topology, parts: Sequence[int]) -> jax.Array:
-    """`tensor` with a hint for the compiler, if there is something to share."""
+def _annotate(tensor: Any, topology: Topology, parts: Sequence[int]) -> jax.Array:
+    """Returns `tensor` with a hint for the compiler, if there is work to share."""
     frame, value = ambient.current(), jnp.asarray(tensor)
     hinted: jax.Array
     if topology.logical == 1 or not frames.frame().is_compiled:
         return value
     spec = topology.partition(parts)
     if frame.port is not None and frame.port.is_spmd:
-        # Here the replica axis is not the compiler's, and the mesh at hand says so.
+        # Each device runs the program for its own replica, so the replica axis is not
+        # the compiler's to use. A bare spec takes the mesh at hand, which knows that
+        # (docs/decisions/0016).
         hinted = jax.lax.with_sharding_constraint(value, spec)
         return hinted
     if topology.replicas > 1:
-        # Replicas of different shapes run in turn, in a program that sees all of them.
-        # The compiler would take the replica axis for one to add up over.
+        # Replicas of different shapes run in turn, in one program for all of them. A
+        # hint would make the compiler sum over the replica axis too, so there is none.
         return value
     frames.frame().note_topology(topology)
     place = NamedSharding(topology.mesh, spec)
@@ -191,7 +234,7 @@ def _annotated(tensor: Any, topology: Topology, parts: Sequence[int]) -> jax.Arr
 
 
 def check_logical_device(topology: Topology, number: int) -> None:
-    """Raise unless a replica has a logical device of this number."""
+    """Raises unless a replica has a logical device of this number."""
     if not 0 <= number < topology.logical:
         raise ValueError(
             "`logical_core_id` to assign must be lower then total number of logical "
@@ -201,6 +244,7 @@ def check_logical_device(topology: Topology, number: int) -> None:
 
 
 def _check_split(shape: Sequence[int], parts: Sequence[int], logical: int) -> None:
+    """Raises unless `parts` splits an array of this shape over the logical devices."""
     if len(parts) != len(shape):
         raise ValueError(
             "Length of `partition_dimensions` must equal to the rank of `tensor.shape` "
@@ -225,8 +269,8 @@ def _check_split(shape: Sequence[int], parts: Sequence[int], logical: int) -> No
         )
 
 
-def _one_each(workers: int) -> Topology:
-    """A replica on every device."""
+def _replica_per_device(workers: int) -> Topology:
+    """Returns the topology with a replica on every device."""
     if workers == 1:
         return Topology.of(devices.default_names())
     return Topology.over_workers(_tasks(workers), jax.process_index())
@@ -236,8 +280,13 @@ def _tasks(workers: int) -> list[tuple[str, int]]:
     return [("worker", i) for i in range(workers)]
 
 
-def _as_assigned(given: DeviceAssignment, workers: int) -> Topology:
-    """Replicas on the devices that an assignment gives them."""
+def _topology_of(given: DeviceAssignment, workers: int) -> Topology:
+    """Returns the topology with replicas on the devices that an assignment gives.
+
+    Raises:
+        ValueError: the assignment is for other devices, or a replica has devices of
+            several workers.
+    """
     rows = [[d for d in jax.devices() if d.process_index == w] for w in range(workers)]
     grid = given.topology
     if (grid.num_tasks, grid.num_tpus_per_task) != (workers, len(rows[0])):
@@ -272,7 +321,7 @@ def _as_assigned(given: DeviceAssignment, workers: int) -> Topology:
 
 
 def _device_at(grid: Any, place: Any) -> tuple[int, int]:
-    """The worker of a device in the grid, and its number there."""
+    """Returns the worker of a device in the grid, and its number there."""
     return (
         grid.task_ordinal_at_coordinates(place),
         grid.tpu_device_ordinal_at_coordinates(place),
@@ -280,6 +329,7 @@ def _device_at(grid: Any, place: Any) -> tuple[int, int]:
 
 
 def _names(rows: Sequence[Sequence[jax.Device]], workers: int) -> list[list[str]]:
+    """Returns the names of all devices, a list for each worker."""
     tasks = [("localhost", 0)] if workers == 1 else _tasks(workers)
     pairs = zip(rows, tasks, strict=True)
     return [devices.names_of(row, *task) for row, task in pairs]

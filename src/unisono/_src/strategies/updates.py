@@ -24,7 +24,7 @@ def update(
     group: bool,
     in_turns: bool,
 ) -> Any:
-    """Call ``fn(copy, *args, **kwargs)`` for every copy of `var`.
+    """Calls ``fn(copy, *args, **kwargs)`` for every copy of `var`.
 
     Args:
         topology: the replicas.
@@ -32,9 +32,12 @@ def update(
         fn: the function.
         args: its further arguments.
         kwargs: its keyword arguments.
-        group: whether to give one mirrored result.
-        in_turns: whether replicas that run in turn call this together. Each brings an
-            object of its own for what they computed alike.
+        group: whether to return one mirrored result, or one for each copy.
+        in_turns: whether replicas that run in turn call this together. Then they may
+            bring different objects for values that they computed alike.
+
+    Returns:
+        The results of `fn`; see `StrategyExtended.update`.
     """
     cell = var._cell
     port = ambient.current().port
@@ -44,6 +47,8 @@ def update(
     count = cell.copies
     if frames.frame().is_compiled and not cell.is_stacked:
         return _update_traced(topology, var, fn, args, kwargs, group, in_turns)
+    # Eager: each copy is updated in turn, and afterwards all must still be equal
+    # (docs/decisions/0006).
     before = cell.array, cell.is_suspect
     results = []
     for i, copy in zip(lockstep.turns_of(cell.topology), var.values, strict=True):
@@ -51,13 +56,13 @@ def update(
         with _copy_frame(i, cell.topology):
             results.append(fn(copy, *own_args, **own_kwargs))
     mirroring.verify(cell, before, among_workers=True)
-    return _grouped(results, group, topology)
+    return _group_results(results, group, topology)
 
 
 def update_non_slot(
     topology: Topology, fn: Any, args: Any, kwargs: Any, group: bool
 ) -> Any:
-    """Call ``fn(*args, **kwargs)`` for every device."""
+    """Calls ``fn(*args, **kwargs)`` for every device; see `update`."""
     port = ambient.current().port
     if port is not None and port.is_spmd:
         return _update_spmd(port, fn, args, kwargs, group)
@@ -66,10 +71,11 @@ def update_non_slot(
         own_args, own_kwargs = distributed.unwrap((args, kwargs), i, topology.replicas)
         with _copy_frame(i, topology):
             results.append(fn(*own_args, **own_kwargs))
-    return _grouped(results, group, topology)
+    return _group_results(results, group, topology)
 
 
 def _copy_frame(index: int, topology: Topology) -> Any:
+    """Returns a context manager for code that updates one copy."""
     if frames.frame().is_compiled:
         return ambient.pushed(mode=ambient.UPDATE, replica=None, copy=index)
     return _OnDevice(index, topology)
@@ -77,7 +83,10 @@ def _copy_frame(index: int, topology: Topology) -> Any:
 
 @final
 class _OnDevice:
-    """An update frame whose arrays are made on the copy's device."""
+    """A context manager for an update whose arrays are made on the copy's device.
+
+    A class, because it is entered at every eager update, and a generator is slower.
+    """
 
     def __init__(self, index: int, topology: Topology) -> None:
         self._frame = ambient.pushed(mode=ambient.UPDATE, replica=None, copy=index)
@@ -93,6 +102,7 @@ class _OnDevice:
 
 
 def _update_spmd(port: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
+    """Calls `fn` for the own copy, in a program that every device runs."""
     args, kwargs = contexts.local_ungroup((args, kwargs))
     with ambient.pushed(mode=ambient.UPDATE, replica=None):
         result = fn(*args, **kwargs)
@@ -114,27 +124,30 @@ def _update_traced(
     group: bool,
     in_turns: bool,
 ) -> Any:
-    """One program holds one value for all copies: they must agree."""
+    """Calls `fn` for every copy, in a program that holds one value for all of them."""
     count, cell = topology.replicas, var._cell
     given = [
         x for x in nest.leaves((args, kwargs)) if isinstance(x, distributed.PerReplica)
     ]
     if given and not in_turns:
+        # The copies would differ, and the program has no room for that.
         raise errors.diverging(cell.name, cell.origin)
     results = []
     for i in range(count):
         own_args, own_kwargs = distributed.unwrap((args, kwargs), i, count)
         with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=i, updating=cell):
             results.append(fn(var.values[i], *own_args, **own_kwargs))
+    # If every copy was assigned, the program goes on with the new value.
     frames.frame().settle(cell)
-    return _grouped(results, group, topology)
+    return _group_results(results, group, topology)
 
 
 def _as_tuple(x: Any) -> tuple[Any, ...]:
     return tuple(x.values) if isinstance(x, distributed.DistributedValues) else (x,)
 
 
-def _grouped(results: Sequence[Any], group: bool, topology: Topology) -> Any:
+def _group_results(results: Sequence[Any], group: bool, topology: Topology) -> Any:
+    """Merges the results of all copies, as `StrategyExtended.update` returns them."""
     wrap = functools.partial(distributed.Mirrored, topology=topology)
     merged = distributed.regroup(results, wrap)
 

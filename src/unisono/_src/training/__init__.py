@@ -1,1 +1,1 @@
-"""What a training loop uses: optimizers, metrics, losses, progress, profiles."""
+"""Parts of a training loop: optimizers, metrics, losses, progress, profiles."""

@@ -1,4 +1,4 @@
-"""Metrics: sums kept per replica and added up when read."""
+"""Metrics: each replica keeps sums of its own, which are added up when read."""
 
 from __future__ import annotations
 
@@ -16,15 +16,31 @@ from unisono._src.state.variables import Variable
 
 
 class Metric:
-    """State that steps add to and that is read now and then; abstract.
+    """The base class of metrics; abstract.
 
-    Make it in the scope of a strategy, call `update_state` in `Strategy.run`, and
+    Make a metric in the scope of a strategy, call `update_state` in `Strategy.run`, and
     read `result` outside: each replica adds to its own copy without communication,
-    and reading adds the copies up, so uneven batches count right.
+    and reading adds the copies up, so uneven batches count right. A subclass makes its
+    state with `add_weight` and implements `update_state` and `result`.
 
     Args:
-        name: for messages and checkpoints.
-        dtype: of the state and the result.
+        name: the name in messages and checkpoints; default that of the class.
+        dtype: the type of the state and the result.
+
+    >>> class Positives(Metric):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.count = self.add_weight("count")
+    ...
+    ...     def update_state(self, values):
+    ...         self.count.assign_add(jnp.sum(values > 0))
+    ...
+    ...     def result(self):
+    ...         return self.count.value()
+    >>> positives = Positives()
+    >>> positives.update_state(jnp.array([1.0, -5.0]))
+    >>> float(positives(jnp.array([2.0])))
+    2.0
     """
 
     def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
@@ -33,7 +49,16 @@ class Metric:
         self._variables: list[Variable] = []
 
     def add_weight(self, name: str, shape: tuple[int, ...] = ()) -> Variable:
-        """A variable that is summed over replicas when it is read."""
+        """Makes a variable of zeros that is summed over replicas when it is read.
+
+        Args:
+            name: the last part of the variable's name.
+            shape: the shape of the variable.
+
+        >>> total = Mean(name="loss").add_weight("hits", shape=(2,))
+        >>> total.name, total.numpy().tolist()
+        ('loss/hits:0', [0.0, 0.0])
+        """
         made = Variable(
             jnp.zeros(shape, self.dtype),
             name=f"{self.name}/{name}",
@@ -45,33 +70,76 @@ class Metric:
 
     @property
     def variables(self) -> list[Variable]:
-        """The state."""
+        """The variables of the state.
+
+        >>> [v.name for v in Mean(name="loss").variables]
+        ['loss/total:0', 'loss/count:0']
+        """
         return list(self._variables)
 
     def _checkpoint_children(self) -> dict[str, Any]:
+        """Returns the state by names that do not depend on the metric's name."""
         return {v._cell.name.removeprefix(f"{self.name}/"): v for v in self._variables}
 
     def reset_state(self) -> None:
-        """Set the state to zero."""
+        """Sets the state to zero.
+
+        >>> m = Sum()
+        >>> m.update_state(3.0)
+        >>> m.reset_state()
+        >>> float(m.result())
+        0.0
+        """
         for v in self._variables:
             v.assign(jnp.zeros(v.shape, v.dtype), read_value=False)
 
     def reset_states(self) -> None:
-        """The old name of `reset_state`."""
+        """Calls `reset_state`; this is its old name.
+
+        >>> m = Sum()
+        >>> m.update_state(3.0)
+        >>> m.reset_states()
+        >>> float(m.result())
+        0.0
+        """
         self.reset_state()
 
     @abc.abstractmethod
     def update_state(self, *args: Any, **kwargs: Any) -> None:
-        """Add to the state."""
+        """Adds to the state; a subclass says what its arguments are.
+
+        Raises:
+            NotImplementedError: the subclass does not implement it.
+
+        >>> m = Sum()
+        >>> m.update_state([1.0, 2.0])
+        >>> m.update_state(4.0)
+        >>> float(m.result())
+        7.0
+        """
         raise NotImplementedError
 
     @abc.abstractmethod
     def result(self) -> jax.Array:
-        """The value so far, over all replicas."""
+        """Returns the value so far; outside `Strategy.run`, over all replicas.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> with strategy.scope():
+        ...     total = Sum()
+        >>> strategy.run(total.update_state, args=(2.0,))
+        >>> float(total.result())
+        4.0
+        """
         raise NotImplementedError
 
     def __call__(self, *args: Any, **kwargs: Any) -> jax.Array:
-        """Add to the state, then give the value as the running context sees it."""
+        """Adds to the state, then returns `result` as the running context sees it.
+
+        >>> m = Mean()
+        >>> float(m([1.0, 3.0])), float(m(5.0))
+        (2.0, 3.0)
+        """
         self.update_state(*args, **kwargs)
         return self.result()
 
@@ -80,12 +148,15 @@ class Metric:
 
 
 def _ratio(total: Any, count: Any) -> jax.Array:
+    """Returns ``total / count``, or 0 where the count is 0."""
     total, count = jnp.asarray(total), jnp.asarray(count)
     empty = count == 0
+    # The inner `where` keeps the division, and its gradient, free of 0 / 0.
     return jnp.where(empty, 0.0, total / jnp.where(empty, 1.0, count))
 
 
 def _weights(weight: Any, like: jax.Array) -> jax.Array:
+    """Returns the weights of examples as one weight for each element of `like`."""
     weight = jnp.asarray(weight, like.dtype)
     if weight.ndim > like.ndim:
         raise ValueError(
@@ -97,7 +168,11 @@ def _weights(weight: Any, like: jax.Array) -> jax.Array:
 
 
 class Sum(Metric):
-    """The sum of all values.
+    """Computes the sum of all values.
+
+    Args:
+        name: the name in messages and checkpoints.
+        dtype: the type of the state and the result.
 
     >>> m = Sum()
     >>> m.update_state([1.0, 2.0])
@@ -110,19 +185,41 @@ class Sum(Metric):
         self.total = self.add_weight("total")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        """Add values, times their weights."""
+        """Adds values, times their weights.
+
+        Args:
+            values: a number or an array.
+            sample_weight: a weight for each example, or for each value; None counts
+                all alike.
+
+        Raises:
+            ValueError: the weights have more axes than the values.
+
+        >>> m = Sum()
+        >>> m.update_state([1.0, 2.0], sample_weight=[3.0, 0.0])
+        >>> float(m.result())
+        3.0
+        """
         values = jnp.asarray(values, self.dtype)
         if sample_weight is not None:
             values = values * _weights(sample_weight, values)
         self.total.assign_add(jnp.sum(values), read_value=False)
 
     def result(self) -> jax.Array:
-        """The sum so far."""
+        """Returns the sum so far; 0 before the first value.
+
+        >>> float(Sum().result())
+        0.0
+        """
         return self.total.value()
 
 
 class Mean(Metric):
-    """The weighted mean of all values.
+    """Computes the weighted mean of all values.
+
+    Args:
+        name: the name in messages and checkpoints.
+        dtype: the type of the state and the result.
 
     >>> m = Mean()
     >>> m.update_state([1.0, 2.0, 6.0], sample_weight=[1, 1, 0])
@@ -136,15 +233,34 @@ class Mean(Metric):
         self.count = self.add_weight("count")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        """Add values with their weights."""
+        """Adds values with their weights.
+
+        Args:
+            values: a number or an array.
+            sample_weight: a weight for each example, or for each value; None counts
+                all alike.
+
+        Raises:
+            ValueError: the weights have more axes than the values.
+
+        >>> m = Mean()
+        >>> m.update_state([1.0, 5.0], sample_weight=[3.0, 1.0])
+        >>> float(m.result())
+        2.0
+        """
         _add_mean(self, jnp.asarray(values, self.dtype), sample_weight)
 
     def result(self) -> jax.Array:
-        """The mean so far; 0 before the first value."""
+        """Returns the mean so far; 0 before the first value.
+
+        >>> float(Mean().result())
+        0.0
+        """
         return _ratio(self.total.value(), self.count.value())
 
 
 def _add_mean(metric: Any, values: jax.Array, sample_weight: Any) -> None:
+    """Adds values to the `total`, and their number or weight to the `count`."""
     count: Any = jnp.asarray(values.size, metric.dtype)
     if sample_weight is not None:
         weight = _weights(sample_weight, values)
@@ -154,12 +270,17 @@ def _add_mean(metric: Any, values: jax.Array, sample_weight: Any) -> None:
 
 
 class MeanMetricWrapper(Metric):
-    """The mean of ``fn(y_true, y_pred)`` over all examples.
+    """Computes the mean of ``fn(y_true, y_pred)`` over all examples.
 
     Args:
-        fn: gives one value per example.
-        name: for messages and checkpoints.
-        dtype: of the state and the result.
+        fn: returns one value per example.
+        name: the name in messages and checkpoints; default that of the function.
+        dtype: the type of the state and the result.
+
+    >>> m = MeanMetricWrapper(lambda y_true, y_pred: y_pred - y_true, name="excess")
+    >>> m.update_state([1.0, 2.0], [2.0, 4.0])
+    >>> float(m.result())
+    1.5
     """
 
     def __init__(
@@ -174,12 +295,30 @@ class MeanMetricWrapper(Metric):
         self.count = self.add_weight("count")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add a batch of examples."""
+        """Adds a batch of examples.
+
+        Args:
+            y_true: the labels.
+            y_pred: the predictions.
+            sample_weight: a weight for each example; None counts all alike.
+
+        Raises:
+            ValueError: the weights have more axes than the values of the function.
+
+        >>> m = mean_absolute_error()
+        >>> m.update_state([1.0, 2.0], [2.0, 4.0], sample_weight=[1.0, 0.0])
+        >>> float(m.result())
+        1.0
+        """
         values = self._fn(jnp.asarray(y_true), jnp.asarray(y_pred))
         _add_mean(self, jnp.asarray(values, self.dtype), sample_weight)
 
     def result(self) -> jax.Array:
-        """The mean so far; 0 before the first example."""
+        """Returns the mean so far; 0 before the first example.
+
+        >>> float(mean_squared_error().result())
+        0.0
+        """
         return _ratio(self.total.value(), self.count.value())
 
 
@@ -217,7 +356,11 @@ def _last_mean(x: jax.Array) -> jax.Array:
 
 
 def accuracy(name: str | None = "accuracy", dtype: DTypeLike = jnp.float32) -> Metric:
-    """How often ``y_true`` equals ``y_pred``.
+    """Makes a metric that tells how often ``y_true`` equals ``y_pred``.
+
+    Args:
+        name: the name in messages and checkpoints.
+        dtype: the type of the state and the result.
 
     >>> m = accuracy()
     >>> m.update_state([1, 2, 3], [1, 2, 4])
@@ -232,40 +375,95 @@ def binary_accuracy(
     dtype: DTypeLike = jnp.float32,
     threshold: float = 0.5,
 ) -> Metric:
-    """How often ``y_pred > threshold`` equals ``y_true``."""
+    """Makes a metric that tells how often ``y_pred > threshold`` equals ``y_true``.
+
+    Args:
+        name: the name in messages and checkpoints.
+        dtype: the type of the state and the result.
+        threshold: a prediction above it is the class 1.
+
+    >>> m = binary_accuracy(threshold=0.7)
+    >>> m.update_state([[1.0], [1.0]], [[0.6], [0.8]])
+    >>> float(m.result())
+    0.5
+    """
     return MeanMetricWrapper(_binary(threshold), name, dtype)
 
 
 def categorical_accuracy(
     name: str | None = "categorical_accuracy", dtype: DTypeLike = jnp.float32
 ) -> Metric:
-    """How often the largest prediction is the one-hot label."""
+    """Makes a metric that tells how often the largest prediction is the one-hot label.
+
+    Args:
+        name: the name in messages and checkpoints.
+        dtype: the type of the state and the result.
+
+    >>> m = categorical_accuracy()
+    >>> m.update_state([[0, 1], [1, 0]], [[0.2, 0.8], [0.4, 0.6]])
+    >>> float(m.result())
+    0.5
+    """
     return MeanMetricWrapper(_categorical, name, dtype)
 
 
 def sparse_categorical_accuracy(
     name: str | None = "sparse_categorical_accuracy", dtype: DTypeLike = jnp.float32
 ) -> Metric:
-    """How often the largest prediction is the integer label."""
+    """Makes a metric that tells how often the largest prediction is the integer label.
+
+    Args:
+        name: the name in messages and checkpoints.
+        dtype: the type of the state and the result.
+
+    >>> m = sparse_categorical_accuracy()
+    >>> m.update_state([1, 0], [[0.2, 0.8], [0.4, 0.6]])
+    >>> float(m.result())
+    0.5
+    """
     return MeanMetricWrapper(_sparse_categorical, name, dtype)
 
 
 def mean_squared_error(
     name: str | None = "mean_squared_error", dtype: DTypeLike = jnp.float32
 ) -> Metric:
-    """The mean of squared differences."""
+    """Makes a metric that computes the mean of squared differences.
+
+    Args:
+        name: the name in messages and checkpoints.
+        dtype: the type of the state and the result.
+
+    >>> m = mean_squared_error()
+    >>> m.update_state([0.0, 0.0], [1.0, 3.0])
+    >>> float(m.result())
+    5.0
+    """
     return MeanMetricWrapper(_squared, name, dtype)
 
 
 def mean_absolute_error(
     name: str | None = "mean_absolute_error", dtype: DTypeLike = jnp.float32
 ) -> Metric:
-    """The mean of absolute differences."""
+    """Makes a metric that computes the mean of absolute differences.
+
+    Args:
+        name: the name in messages and checkpoints.
+        dtype: the type of the state and the result.
+
+    >>> m = mean_absolute_error()
+    >>> m.update_state([0.0, 0.0], [1.0, -3.0])
+    >>> float(m.result())
+    2.0
+    """
     return MeanMetricWrapper(_absolute, name, dtype)
 
 
 class RootMeanSquaredError(Metric):
-    """The root of the mean of squared differences.
+    """Computes the root of the mean of squared differences.
+
+    Args:
+        name: the name in messages and checkpoints.
+        dtype: the type of the state and the result.
 
     >>> m = RootMeanSquaredError()
     >>> m.update_state([0.0, 0.0], [3.0, 4.0])
@@ -279,12 +477,31 @@ class RootMeanSquaredError(Metric):
         self.count = self.add_weight("count")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add a batch of examples."""
+        """Adds a batch of examples.
+
+        Args:
+            y_true: the labels.
+            y_pred: the predictions.
+            sample_weight: a weight for each example, or for each value; None counts
+                all alike.
+
+        Raises:
+            ValueError: the weights have more axes than the differences.
+
+        >>> m = RootMeanSquaredError()
+        >>> m.update_state([0.0, 0.0], [3.0, 4.0], sample_weight=[0.0, 1.0])
+        >>> float(m.result())
+        4.0
+        """
         squared = jnp.square(jnp.asarray(y_true) - jnp.asarray(y_pred))
         _add_mean(self, jnp.asarray(squared, self.dtype), sample_weight)
 
     def result(self) -> jax.Array:
-        """The root mean square so far."""
+        """Returns the root mean square so far; 0 before the first example.
+
+        >>> float(RootMeanSquaredError().result())
+        0.0
+        """
         return jnp.sqrt(_ratio(self.total.value(), self.count.value()))
 
 

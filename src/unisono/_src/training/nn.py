@@ -1,4 +1,4 @@
-"""Losses under distribution: dividing by the global batch, not the replica's."""
+"""Functions that scale losses by the global batch, not by the replica's."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from unisono._src.values.array_operators import StandsForArray, operand
 
 
 def _replicas() -> int:
+    """Returns the number of replicas of the strategy in scope; 1 without one."""
     frame = ambient.current()
     return 1 if frame.strategy is None else frame.strategy.num_replicas_in_sync
 
@@ -23,15 +24,15 @@ def compute_average_loss(
     sample_weight: Any = None,
     global_batch_size: SupportsIndex | StandsForArray | None = None,
 ) -> jax.Array:
-    """The sum of the losses divided by the global batch size.
+    """Returns the sum of the losses divided by the global batch size.
 
     Summed over replicas this is the mean over all examples, also when replicas have
     different numbers of them.
 
     Args:
         per_example_loss: one loss per example.
-        sample_weight: weights of the examples.
-        global_batch_size: number of examples over all replicas; default this
+        sample_weight: the weights of the examples.
+        global_batch_size: the number of examples over all replicas; default this
             replica's number times the number of replicas.
 
     Raises:
@@ -40,6 +41,11 @@ def compute_average_loss(
 
     >>> float(compute_average_loss([1.0, 2.0, 3.0], global_batch_size=6))
     1.0
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> losses = strategy.run(lambda: compute_average_loss([2.0, 4.0]))
+    >>> float(strategy.reduce("SUM", losses, axis=None))
+    3.0
     """
     losses = jnp.asarray(operand(per_example_loss))
     if sample_weight is not None:
@@ -61,6 +67,7 @@ def compute_average_loss(
 
 
 def _batch_size(size: Any) -> Any:
+    """Returns a global batch size as a number, after checking it."""
     size = operand(size)
     is_integer = isinstance(size, (int, np.integer)) or (
         hasattr(size, "dtype") and jnp.issubdtype(size.dtype, jnp.integer)
@@ -76,13 +83,24 @@ def _batch_size(size: Any) -> Any:
 
 
 def scale_regularization_loss(regularization_loss: Any) -> jax.Array:
-    """The sum of the losses divided by the number of replicas.
+    """Returns the sum of the losses divided by the number of replicas.
 
     Every replica adds the same regularization; summed over replicas it must count
     once.
 
+    Args:
+        regularization_loss: one or more losses.
+
+    Raises:
+        RuntimeError: called in cross-replica context.
+
     >>> float(scale_regularization_loss([1.0, 2.0]))
     3.0
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> losses = strategy.run(lambda: scale_regularization_loss(5.0))
+    >>> float(strategy.reduce("SUM", losses, axis=None))
+    5.0
     """
     frame = ambient.current()
     if frame.strategy is not None and frame.mode != ambient.REPLICA:

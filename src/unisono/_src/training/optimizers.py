@@ -1,4 +1,4 @@
-"""`Optimizer`: any Optax transformation over variables, with TensorFlow's semantics."""
+"""`Optimizer`: applies an Optax transformation to variables, as TensorFlow would."""
 
 from __future__ import annotations
 
@@ -39,11 +39,29 @@ class Optimizer:
 
     Args:
         tx: an `optax.GradientTransformation`.
-        variables: what it will update. Its state is made now, in the scope in which
-            the optimizer is made, colocated with the variables.
-        accumulate_steps: gradients of this many calls are added up locally, and the
-            sum is reduced and applied at the last of them.
-        name: prefix of the state's names.
+        variables: the variables to update. The optimizer makes its state at once, in
+            the current scope, on the devices of the variables.
+        accumulate_steps: the number of calls whose gradients are added up locally; the
+            last of them reduces and applies the sum.
+        name: the prefix of the names of the state.
+
+    Attributes:
+        iterations: a variable that counts the updates.
+
+    Raises:
+        TypeError: `variables` holds something else.
+        ValueError: `accumulate_steps` is less than 1.
+
+    >>> import optax, unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> with strategy.scope():
+    ...     weight = unisono.Variable(1.0)
+    ...     optimizer = Optimizer(optax.sgd(0.1), [weight])
+    >>> strategy.run(lambda: optimizer.apply_gradients([(2.0, weight)]))
+    >>> round(float(weight.numpy()), 3)  # 1 - 0.1 * (2 + 2)
+    0.6
+    >>> int(optimizer.iterations.numpy())
+    1
     """
 
     def __init__(
@@ -57,7 +75,7 @@ class Optimizer:
         self._variables = [own(v) for v in variables]
         self._check(self._variables)
         self.name = name
-        initial = self._first_slots()
+        initial = self._make_slots()
         leaves = jax.tree.leaves(initial)
         self._treedef: Any = jax.tree.structure(initial)
         self._slots = [
@@ -81,13 +99,13 @@ class Optimizer:
         if accumulate_steps > 1:
             self._make_accumulators()
 
-    def _first_slots(self) -> Any:
-        """Optax's first state; made by parts for variables that are cut."""
+    def _make_slots(self) -> Any:
+        """Returns Optax's first state; in parts if variables are split."""
         cells = [v._cell for v in self._variables]
         placement = ambient.current().placement
         source = frames.frame()
         if _is_local():
-            # A replica has them whole; what it makes of them is cut when it is stored.
+            # A replica sees the variables whole; storing the state splits it.
             return self._tx.init([source.copy(c, 0) for c in cells])
         if all(c.split is None for c in cells) or placement is None:
             is_known = not source.is_compiled
@@ -97,12 +115,15 @@ class Optimizer:
                     for c in cells
                 ]
             )
+        # Compiled with the shardings of the result, so that no device ever holds a
+        # large slot whole (docs/decisions/0017).
         params = [frames.peek(c) for c in cells]
         shapes = jax.eval_shape(self._tx.init, params)
-        targets = jax.tree.map(lambda x: _target(x, placement), shapes)
+        targets = jax.tree.map(lambda x: _sharding_of(x, placement), shapes)
         return jax.jit(self._tx.init, out_shardings=targets)(params)
 
     def _make_accumulators(self) -> None:
+        """Makes the variables that hold gradients between two updates."""
         self._sums = [
             Variable(
                 jnp.zeros(v.shape, v.dtype),
@@ -127,6 +148,7 @@ class Optimizer:
 
     @staticmethod
     def _check(variables: Sequence[Any]) -> None:
+        """Raises unless all of `variables` are variables."""
         for v in variables:
             if not isinstance(v, Variable):
                 raise TypeError(
@@ -136,11 +158,19 @@ class Optimizer:
 
     @property
     def variables(self) -> list[Variable]:
-        """The optimizer's own state: iterations, then slots."""
+        """The variables of the optimizer's own state: iterations, then slots.
+
+        >>> import optax, unisono
+        >>> weight = unisono.Variable([1.0, 2.0])
+        >>> optimizer = Optimizer(optax.sgd(0.1, momentum=0.9), [weight], name="sgd")
+        >>> [v.name for v in optimizer.variables]
+        ['sgd/iterations:0', 'sgd/slot_0:0']
+        """
         counts = [v for v in (self._count, self._given) if v is not None]
         return [self.iterations, *self._slots, *self._sums, *counts]
 
     def _checkpoint_children(self) -> dict[str, Any]:
+        """Returns the state by the names that it has in checkpoints."""
         found: dict[str, Any] = {"iterations": self.iterations, "slots": self._slots}
         if self._count is not None:
             found |= {"accumulated": self._count, "sums": self._sums}
@@ -149,48 +179,88 @@ class Optimizer:
 
     @property
     def slots(self) -> Any:
-        """Optax's state, with a variable in place of each array."""
+        """Optax's state, with an object in place of each array.
+
+        Its attribute `variable` is the variable that holds the array.
+
+        >>> import optax, unisono
+        >>> weight = unisono.Variable(1.0)
+        >>> optimizer = Optimizer(optax.sgd(0.1, momentum=0.9), [weight])
+        >>> optimizer.apply_gradients([(2.0, weight)])
+        >>> (momentum,) = jax.tree.leaves(optimizer.slots)
+        >>> float(momentum.variable.numpy())
+        2.0
+        """
         return self._treedef.unflatten([_Leaf(v) for v in self._slots])
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> None:
-        """Update the variables.
+        """Updates the variables.
+
+        In replica context it sums the gradients over the replicas first.
 
         Args:
-            grads_and_vars: a gradient, `IndexedSlices` or None for each variable.
-                Variables without a gradient on any replica, and their slots, stay as
-                they are. Gradients of a variable that is given several times are
+            grads_and_vars: pairs of a gradient, `IndexedSlices` or None, and its
+                variable. A variable without a gradient on any replica, and its slots,
+                stay as they are. If a variable occurs several times, its gradients are
                 added up, and it is updated once; Keras makes an update of each, which
                 for plain gradient descent is the same.
 
         Raises:
-            ValueError: a variable that the optimizer was not made for, or no
-                gradient at all.
+            ValueError: the optimizer was not made for one of the variables, a gradient
+                has another shape than its variable, or there is no gradient at all.
+
+        >>> import optax, unisono
+        >>> weight, bias = unisono.Variable(1.0), unisono.Variable(1.0)
+        >>> optimizer = Optimizer(optax.sgd(0.5), [weight, bias])
+        >>> optimizer.apply_gradients([(1.0, weight), (None, bias)])
+        >>> float(weight.numpy()), float(bias.numpy())
+        (0.5, 1.0)
         """
-        gradients = self._ordered(grads_and_vars)
+        gradients = self._collect(grads_and_vars)
         frame = ambient.current()
         replica = frame.replica if frame.mode == ambient.REPLICA else None
-        own = [_dense(g, v) for g, v in zip(gradients, self._variables, strict=True)]
+        pairs = zip(gradients, self._variables, strict=True)
+        dense = [_sum_gradients(g, v) for g, v in pairs]
         given = tuple(bool(g) for g in gradients)
         if self._every > 1:
-            self._accumulate(replica, own, given)
+            self._accumulate(replica, dense, given)
         elif replica is None or frame.port.replicas == 1:
-            self._run_update(own, _idle(given))
+            self._run_update(dense, _find_idle(given))
         else:
-            replica._merge_call(self._merge, args=(own, given))
+            # `merge_call` is for a program's functions, which run once; this one may be
+            # called again.
+            replica._merge_call(self._merge, args=(dense, given))  # noqa: SLF001
 
     def apply(
         self,
         grads: Sequence[Any],
         trainable_variables: Sequence[Variable] | None = None,
     ) -> None:
-        """Update the variables from gradients in their order."""
+        """Updates the variables by gradients in their order; see `apply_gradients`.
+
+        Args:
+            grads: a gradient, `IndexedSlices` or None for each variable.
+            trainable_variables: the variables of the gradients; default those that the
+                optimizer was made for.
+
+        Raises:
+            ValueError: there are more or fewer gradients than variables, or
+                `apply_gradients` refuses them.
+
+        >>> import optax, unisono
+        >>> weight = unisono.Variable([1.0, 2.0])
+        >>> optimizer = Optimizer(optax.sgd(0.5), [weight])
+        >>> optimizer.apply([jnp.ones(2)])
+        >>> weight.numpy().tolist()
+        [0.5, 1.5]
+        """
         wanted = self._variables if trainable_variables is None else trainable_variables
         self.apply_gradients(zip(grads, wanted, strict=True))
 
-    def _ordered(
+    def _collect(
         self, grads_and_vars: Iterable[tuple[Any, Variable]]
     ) -> list[list[Any]]:
-        """The gradients of each variable."""
+        """Returns a list of the gradients of each variable, without None."""
         by_id: dict[int, list[Any]] = {id(v): [] for v in self._variables}
         for gradient, given in grads_and_vars:
             v = own(given)
@@ -207,7 +277,8 @@ class Optimizer:
         return [by_id[id(v)] for v in self._variables]
 
     def _merge(self, strategy: Any, gradients: Sequence[Any], given: Any) -> None:
-        idle = _idle(given)
+        """Sums the gradients of all replicas and updates the variables."""
+        idle = _find_idle(given)
         if _is_local() and self._update_parts(gradients, idle):
             return
         pairs = list(zip(gradients, self._variables, strict=True))
@@ -216,45 +287,56 @@ class Optimizer:
 
     @functools.cached_property
     def _run_update(self) -> Any:
-        # Part of the program when one is being made, else a program of its own.
+        """The update as a compiled function, made when it is first needed."""
+        # It joins a program that is being compiled, else it is a program of its own.
         return function.Function(self._update)
 
     def _update(self, gradients: Sequence[Any], idle: tuple[int, ...]) -> None:
-        """One update of what all copies share: gradients are equal on all of them.
+        """Updates all copies of the variables alike.
 
         Args:
-            gradients: one for each variable.
-            idle: which of the variables have none, and shall stay as they are.
+            gradients: one for each variable, summed over the replicas.
+            idle: the positions of the variables that have none, and stay as they are.
         """
         target = frames.frame()
         cells = self._shared_cells()
-        old = [_stored(target, c) for c in cells]
-        kept = self._kept(idle)
+        old = [_read(target, c) for c in cells]
+        kept = set(self._find_owners(idle))
         new = self._change(old, gradients)
         for i, (cell, value) in enumerate(zip(cells, new, strict=True)):
             if i not in kept:
                 target.set_whole(cell, jnp.asarray(value, cell.dtype))
 
-    def _kept(self, idle: tuple[int, ...]) -> set[int]:
-        """Positions of the cells that an update leaves as they are."""
-        return set(self._owned(idle))
-
     def _update_parts(self, gradients: Sequence[Any], idle: tuple[int, ...]) -> bool:
-        """Let each replica update its parts of what is cut, if that can be done."""
+        """Lets each replica update its own parts of split variables, if possible.
+
+        Returns:
+            Whether it was possible, and the variables are updated.
+        """
         count = len(self._variables)
 
         def change(inputs: list[Any]) -> list[Any]:
             return self._change(inputs[:-count], inputs[-count:])
 
-        kept = self._kept(idle)
+        kept = set(self._find_owners(idle))
         return sharded_update.update(change, self._shared_cells(), gradients, kept)
 
-    def _owned(self, idle: tuple[int, ...]) -> dict[int, int]:
-        """Positions of some of the variables and of their slots: whose they are."""
+    def _find_owners(self, idle: tuple[int, ...]) -> dict[int, int]:
+        """Returns which cells belong to some of the variables.
+
+        Args:
+            idle: the positions of the variables.
+
+        Returns:
+            The position of the variable, by the position of each of its cells in
+            `_shared_cells`: its own, and those of its slots.
+        """
         import optax
 
         if not idle:
             return {}
+        # Optax knows which leaves of its state are like the parameters. Each of these
+        # becomes the position of its parameter, and every other leaf -1.
         owners = optax.tree_utils.tree_map_params(
             self._tx,
             lambda _, owner: owner,
@@ -266,11 +348,12 @@ class Optimizer:
         return {k: owner for k, owner in enumerate(every) if owner in idle}
 
     def _shared_cells(self) -> list[frames.Cell]:
+        """Returns the cells that an update may change, in the order of `_change`."""
         shared = [*self._variables, *self._slots, self.iterations]
         return [v._cell for v in shared]
 
     def _change(self, old: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
-        """New values of the shared cells, as a pure function of the old ones."""
+        """Returns new values of the shared cells, as a pure function of the old."""
         import optax
 
         count = len(self._variables)
@@ -288,44 +371,52 @@ class Optimizer:
     def _accumulate(
         self, replica: Any, gradients: Sequence[Any], given: tuple[bool, ...]
     ) -> None:
+        """Adds gradients to the sums of this replica, and updates if it is time."""
         target = frames.frame()
         for total, gradient in zip(self._sums, gradients, strict=True):
             if replica is not None:
                 total.assign_add(gradient, read_value=False)
             else:
+                # Outside replica context a variable that sums its copies cannot be
+                # added to: the gradient goes to the first copy, and counts once.
                 old = target.copy(total._cell, 0)
                 target.set_copy(total._cell, 0, old + gradient)
         if replica is None:
-            self._finish(_idle(given))
+            self._finish(_find_idle(given))
         else:
-            replica._merge_call(lambda _, marks: self._finish(_idle(marks)), (given,))
+            replica._merge_call(  # noqa: SLF001
+                lambda _, marks: self._finish(_find_idle(marks)), (given,)
+            )
 
     def _finish(self, idle: tuple[int, ...]) -> None:
-        """Count the call; at the last one reduce the sums and update."""
+        """Counts the call; at the last one, reduces the sums and updates."""
         assert self._count is not None and self._given is not None
         target = frames.frame()
         cells = self._shared_cells()
         local = _is_local()
-        old = [_stored(target, c) for c in cells]
-        sums = [_stored(target, v._cell) for v in self._sums]
-        count = _stored(target, self._count._cell) + 1
+        old = [_read(target, c) for c in cells]
+        sums = [_read(target, v._cell) for v in self._sums]
+        count = _read(target, self._count._cell) + 1
         is_last = count >= self._every
         now = np.isin(range(len(self._variables)), idle, invert=True)
-        given = _stored(target, self._given._cell) | now
-        owned = self._owned(idle)
+        given = _read(target, self._given._cell) | now
+        # Only variables without a gradient now can have had none in all calls.
+        owners = self._find_owners(idle)
 
         def apply(old: Any, sums: Any) -> Any:
             totals = [
-                _total(v._cell, s, local) for v, s in zip(self._sums, sums, strict=True)
+                _reduce_sum(v._cell, s, local)
+                for v, s in zip(self._sums, sums, strict=True)
             ]
             new = self._change(old, totals)
-            for i, owner in owned.items():
+            for i, owner in owners.items():
                 new[i] = jnp.where(given[owner], new[i], old[i])
             return new, jax.tree.map(jnp.zeros_like, (sums, count, given))
 
         def keep(old: Any, sums: Any) -> Any:
             return list(old), (list(sums), count, given)
 
+        # In a program the count is not known yet, so both branches become part of it.
         if target.is_compiled:
             new, rest = jax.lax.cond(is_last, apply, keep, old, sums)
         else:
@@ -337,25 +428,27 @@ class Optimizer:
             target.set_whole(v._cell, value)
 
 
-def _target(x: Any, placement: frames.Placement) -> Any:
+def _sharding_of(x: Any, placement: frames.Placement) -> Any:
+    """Returns how a variable of the shape of `x` lies on the devices."""
     split = partition.choose(placement.topology, placement.split_above, x.shape)
     if split is None:
         return placement.topology.replicated
     return partition.sharding(placement.topology, split)
 
 
-def _stored(source: frames.StateFrame, cell: frames.Cell) -> Any:
-    """What a cell stores, where the replica computes if there is one only."""
+def _read(source: frames.StateFrame, cell: frames.Cell) -> Any:
+    """Returns what a cell stores; of a single copy, on the device of its replica."""
     return source.copy(cell, 0) if cell.copies == 1 else source.whole(cell)
 
 
 def _is_local() -> bool:
+    """Whether the code is in a program that each device runs for its own replica."""
     port = ambient.current().port
     return port is not None and port.is_spmd
 
 
-def _total(cell: frames.Cell, value: Any, local: bool) -> Any:
-    """A sum over replicas of what each has accumulated."""
+def _reduce_sum(cell: frames.Cell, value: Any, local: bool) -> Any:
+    """Returns the sum over the replicas of the gradients that each accumulated."""
     if cell.copies == 1 or not cell.is_stacked:
         return value
     if local:
@@ -365,7 +458,7 @@ def _total(cell: frames.Cell, value: Any, local: bool) -> Any:
 
 @final
 class _Leaf:
-    """Keeps a variable whole inside Optax's state tree."""
+    """Holds a variable in Optax's state, so that JAX takes it for one leaf."""
 
     def __init__(self, variable: Variable) -> None:
         self.variable = variable
@@ -374,8 +467,8 @@ class _Leaf:
         return repr(self.variable)
 
 
-def _idle(given: Sequence[Any]) -> tuple[int, ...]:
-    """Which variables have no gradient on any replica.
+def _find_idle(given: Sequence[Any]) -> tuple[int, ...]:
+    """Returns the positions of the variables without a gradient on any replica.
 
     Args:
         given: for each variable whether it has one; `PerReplica` if replicas differ.
@@ -384,14 +477,15 @@ def _idle(given: Sequence[Any]) -> tuple[int, ...]:
     return tuple(i for i, marks in enumerate(every) if not any(marks))
 
 
-def _dense(gradients: Sequence[Any], variable: Variable) -> Any:
-    """The sum of a variable's gradients."""
+def _sum_gradients(gradients: Sequence[Any], variable: Variable) -> Any:
+    """Returns the sum of a variable's gradients as an array; zeros for none."""
     if not gradients:
         return jnp.zeros(variable.shape, variable.dtype)
     return functools.reduce(operator.add, (_as_dense(g, variable) for g in gradients))
 
 
 def _as_dense(gradient: Any, variable: Variable) -> Any:
+    """Returns a gradient as an array of the variable's shape."""
     if isinstance(gradient, IndexedSlices):
         if gradient.dense_shape is None:
             gradient = IndexedSlices(gradient.values, gradient.indices, variable.shape)

@@ -1,4 +1,4 @@
-"""Profiles of a program, at the names of ``tf.profiler.experimental``."""
+"""Functions that record profiles, at the names of ``tf.profiler.experimental``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from unisono._src.foundation.public_names import publish
 
 @dataclasses.dataclass(frozen=True)
 class ProfilerOptions:
-    """What a profile records.
+    """Settings of a profile.
 
     Args:
-        host_tracer_level: 0 nothing of the host, 1 what the user marks, 2 and 3 more.
+        host_tracer_level: 0 records nothing of the host, 1 the blocks that the program
+            marks with `Trace`, 2 and 3 more.
         python_tracer_level: 1 records every call of Python, which is slow; 0 does not.
         device_tracer_level: accepted; devices are always recorded.
         delay_ms: accepted; recording starts at once.
+
+    >>> ProfilerOptions(python_tracer_level=1).host_tracer_level
+    2
     """
 
     host_tracer_level: int = 2
@@ -29,17 +33,18 @@ class ProfilerOptions:
     device_tracer_level: int = 1
     delay_ms: int | None = None
 
-    @property
-    def _for_jax(self) -> Any:
-        made = jax.profiler.ProfileOptions()
-        made.host_tracer_level = self.host_tracer_level
-        made.python_tracer_level = self.python_tracer_level
-        return made
+
+def _jax_options(options: ProfilerOptions) -> Any:
+    """Returns the settings as JAX takes them."""
+    made = jax.profiler.ProfileOptions()
+    made.host_tracer_level = options.host_tracer_level
+    made.python_tracer_level = options.python_tracer_level
+    return made
 
 
 @final
 class _Running:
-    """Whether a profile is being taken."""
+    """Whether this process records a profile; JAX allows one at a time."""
 
     is_on = False
 
@@ -47,33 +52,46 @@ class _Running:
 def start(
     logdir: str | os.PathLike[str], options: ProfilerOptions | None = None
 ) -> None:
-    """Start to record a profile of this process.
+    """Starts to record a profile of this process.
 
     Args:
-        logdir: where `stop` writes it: ``plugins/profile/<time>`` below this directory.
-        options: what to record.
+        logdir: the directory that `stop` writes to, below ``plugins/profile/<time>``.
+        options: what to record; default a `ProfilerOptions`.
 
     Raises:
-        FailedPreconditionError: one is being recorded.
+        FailedPreconditionError: a profile is being recorded already.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     start(folder)
+    ...     _ = jax.numpy.ones(3).sum()
+    ...     stop()
+    ...     [x.name for x in pathlib.Path(folder).glob("plugins/*")]
+    ['profile']
     """
     if _Running.is_on:
         raise errors.FailedPreconditionError(
             "Another profiler is running: call stop() before the next start()."
         )
-    wanted = (options or ProfilerOptions())._for_jax
+    wanted = _jax_options(options or ProfilerOptions())
     jax.profiler.start_trace(os.fspath(logdir), profiler_options=wanted)
     _Running.is_on = True
     profile_names.start()
 
 
 def stop(save: bool = True) -> None:
-    """Stop recording and write the profile.
+    """Stops recording and writes the profile to the directory given to `start`.
 
     Args:
         save: accepted; the profile is always written.
 
     Raises:
-        FailedPreconditionError: none is being recorded.
+        FailedPreconditionError: no profile is being recorded.
+
+    >>> stop()
+    Traceback (most recent call last):
+    ...
+    unisono.errors.FailedPreconditionError: Cannot export profiling results. ...
     """
     if not _Running.is_on:
         raise errors.FailedPreconditionError(
@@ -86,11 +104,18 @@ def stop(save: bool = True) -> None:
 
 
 class Profile:
-    """A block of which a profile is recorded.
+    """A context manager that records a profile of its block.
 
     Args:
-        logdir: where it is written.
-        options: what to record.
+        logdir: the directory to write to, as for `start`.
+        options: what to record; default a `ProfilerOptions`.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Profile(folder):
+    ...         _ = jax.numpy.ones(3).sum()
+    ...     [x.name for x in pathlib.Path(folder).glob("plugins/*")]
+    ['profile']
     """
 
     def __init__(
@@ -107,12 +132,17 @@ class Profile:
 
 
 class Trace:
-    """A block that has a name in profiles.
+    """A context manager that gives its block a name in profiles.
 
     Args:
         name: the name.
         **kwargs: numbers and texts to show with it. With ``step_num=n, _r=1`` the block
-            is a step of training, by which profiles are cut.
+            is a step of training, and profiles are cut into such steps.
+
+    >>> with Trace("train", step_num=1, _r=1):
+    ...     total = jax.numpy.ones(3).sum()
+    >>> float(total)
+    3.0
     """
 
     def __init__(self, name: str, **kwargs: Any) -> None:
@@ -125,6 +155,7 @@ class Trace:
         self._annotation = kind(name, **kwargs)
 
     def __enter__(self) -> Trace:
+        # Inside a step that the program marks, compiled functions are no steps.
         profile_names.enter_step(1 if self._is_step else 0)
         self._annotation.__enter__()
         return self

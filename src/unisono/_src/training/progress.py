@@ -1,4 +1,4 @@
-"""`Progress`: how far a loop is, and what its steps spend their time on."""
+"""`Progress`: shows how far a loop is, and how its steps spend their time."""
 
 from __future__ import annotations
 
@@ -22,23 +22,29 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 
+# A terminal gets ten pictures a second: more cannot be read, and each costs time.
 _REFRESH_SECONDS = 0.1
 _NAMES = ("input", "dispatch", "compute")
 
 
 @dataclasses.dataclass(frozen=True)
 class StepTimes:
-    """Where the time of a loop went, in seconds.
+    """The time that the parts of a loop took, in seconds.
 
     Attributes:
-        steps: how many steps were made.
-        total: from the first batch asked for to the end of the last step.
-        first: the first step alone, which compiles.
-        input: per step, waiting for the next batch.
-        dispatch: per step, from the batch to `show`: Python, and starting the program.
-        compute: per step, from `show` until the values are there, with nothing else in
-            flight; None if `show` was given no arrays.
-        samples: how many steps the three are means of.
+        steps: the number of steps.
+        total: the time from asking for the first batch to the end of the last step.
+        first: the time of the first step, which compiles.
+        input: the time that a step waits for the next batch.
+        dispatch: the time of a step from the batch to `show`: Python, and starting the
+            program.
+        compute: the time of a step from `show` until its values are computed, while the
+            device does nothing else; None if `show` was given no arrays.
+        samples: the number of measured steps; `input`, `dispatch` and `compute` are
+            means over them.
+
+    >>> str(StepTimes(steps=10, total=2.0, input=0.05, dispatch=0.002, samples=1))
+    '5 steps/s, input 50 ms, dispatch 2 ms'
     """
 
     steps: int = 0
@@ -55,11 +61,12 @@ class StepTimes:
         for name in _NAMES:
             seconds = getattr(self, name)
             if self.samples and seconds is not None:
-                parts.append(f"{name} {_short(seconds)}")
+                parts.append(f"{name} {_format_seconds(seconds)}")
         return ", ".join(parts)
 
 
-def _short(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
+    """Returns a time with three digits in the unit that fits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -69,19 +76,22 @@ def _short(seconds: float) -> str:
 class Progress(Generic[_Item]):
     """Iterates over a dataset and shows how far it is, on the first worker.
 
-    In a terminal it is a bar; elsewhere a line every few seconds, and one at the end.
-    Every `sample_seconds` one step is looked at: the loop waits before it until nothing
-    is in flight, and after it until the values given to `show` are there. All other
-    steps run as they would without.
+    A terminal shows a bar; elsewhere a line is printed every few seconds, and one at
+    the end. Every `sample_seconds` one step is measured: the loop waits before it until
+    the device is idle, and after it until the values given to `show` are computed. All
+    other steps run as they would without this class.
 
     Args:
-        iterable: a dataset, distributed or not, or anything else. Each `for` over the
-            progress is a loop over it, with a bar of its own.
-        total: how many steps there will be; default what the dataset or `len` says.
+        iterable: a dataset, distributed or not, or any other iterable. Each `for` over
+            the progress is a loop over it, with a bar of its own.
+        total: the number of steps; default the size of the dataset, if it is known.
         description: the text before the bar.
-        sample_seconds: how often a step is looked at.
-        line_seconds: how often a line is printed where there is no terminal.
+        sample_seconds: the time between two steps that are measured.
+        line_seconds: the time between two lines where there is no terminal.
         console: a `rich.console.Console`; default one for standard error.
+
+    Raises:
+        ValueError: `sample_seconds` or `line_seconds` is not positive.
 
     >>> progress = Progress(range(3))
     >>> for x in progress:
@@ -115,24 +125,42 @@ class Progress(Generic[_Item]):
 
     @property
     def times(self) -> StepTimes:
-        """Where the time went, in the loop that runs or ran last."""
+        """The time that the parts of the loop took that runs, or ran last.
+
+        >>> progress = Progress([1, 2])
+        >>> for x in progress:
+        ...     progress.show(x=x)
+        >>> progress.times.steps, progress.times.total > 0
+        (2, True)
+        """
         return self._meter.times()
 
     def show(self, **values: object) -> None:
-        """Give numbers to show: after the step, once in an iteration.
+        """Sets the numbers to show; call it once in an iteration, after the step.
 
         Args:
             **values: numbers, arrays with one element, variables or metrics. They are
-                read when a step is looked at, and else left alone.
+                read only at the steps that are measured, so that other steps do not
+                wait for the device.
+
+        >>> import io, rich.console
+        >>> text = rich.console.Console(file=io.StringIO())
+        >>> progress = Progress(range(2), description="epoch 1", console=text)
+        >>> for x in progress:
+        ...     progress.show(loss=0.5 * x)
+        >>> line = text.file.getvalue().strip()
+        >>> line.startswith("epoch 1: 2/2 steps"), line.endswith("loss 0.5")
+        (True, True)
         """
-        self._meter.shown(values)
+        self._meter.show(values)
 
     def __iter__(self) -> Iterator[_Item]:
+        # The other workers do the same steps; one of them is enough to show it.
         if not process_group.current().is_chief:
             yield from self._iterable
             return
         self._meter = meter = _Meter(self._every)
-        display = _display(
+        display = _make_display(
             self._console, self._description, self._total, self._line_every
         )
         iterator = iter(self._iterable)
@@ -148,29 +176,38 @@ class Progress(Generic[_Item]):
                 meter.after_step()
                 display.update(meter)
         finally:
-            # Also when the loop is left by `break` or an error.
+            # Reached also when the loop ends by `break` or an error.
             meter.stop()
             display.close(meter)
 
     def __len__(self) -> int:
         if self._total is None:
-            raise TypeError("How many steps there will be is not known.")
+            raise TypeError(
+                "The number of steps is not known: the iterable has no length. Pass "
+                "total=... to Progress."
+            )
         return self._total
 
 
 def _size(iterable: Any) -> int | None:
+    """Returns the number of elements; None if it is unknown or infinite."""
+    # A method of datasets, and a number of some loaders.
     size = getattr(iterable, "cardinality", None)
     try:
         found = int(size() if callable(size) else size) if size is not None else None
         found = len(iterable) if found is None else found
     except TypeError:
         return None
+    # TensorFlow's cardinalities are -1 for infinite and -2 for unknown.
     return found if found >= 0 else None
 
 
 @final
 class _Meter:
-    """Measures steps; waits for the device at samples only."""
+    """Measures steps, and waits for the device only at those that are samples.
+
+    The loop calls `before_input`, `after_input`, `show` and `after_step` in this order.
+    """
 
     def __init__(self, every: float) -> None:
         self._every = every
@@ -190,25 +227,31 @@ class _Meter:
         self._given: dict[str, Any] = {}
 
     def before_input(self) -> None:
+        """Decides whether the next step is a sample, and starts its clock."""
         now = time.perf_counter()
-        # The first step compiles, so it tells nothing of the others.
+        # The first step compiles, so its times say nothing about the others.
         self._is_sample = self.steps > 0 and now >= self._next_sample
         if self._is_sample:
+            # Else the time of earlier steps would count as that of this one.
             jax.block_until_ready(self._arrays)
         self._mark = time.perf_counter()
 
     def after_input(self) -> None:
+        """Notes the time that the batch took."""
         now = time.perf_counter()
         self._input, self._mark = now - self._mark, now
         self._dispatched = None
 
-    def shown(self, values: dict[str, Any]) -> None:
+    def show(self, values: dict[str, Any]) -> None:
+        """Notes the values of a step whose program was started."""
         self._dispatched = time.perf_counter()
         self._given = values
         self._arrays = [x for v in values.values() for x in _arrays(v)]
 
     def after_step(self) -> None:
+        """Counts the step, and measures it if it is the first or a sample."""
         if self._dispatched is None:
+            # The step did not call `show`: nothing is left to show or to wait for.
             self._dispatched = time.perf_counter()
             self._given, self._arrays = {}, []
         self.steps += 1
@@ -220,6 +263,7 @@ class _Meter:
             self._sample(self._dispatched)
 
     def _sample(self, dispatched: float) -> None:
+        """Adds the times of a step to the sums, after waiting for its values."""
         self._samples += 1
         self._sums["input"] += self._input
         self._sums["dispatch"] += dispatched - self._mark
@@ -231,13 +275,14 @@ class _Meter:
         self._next_sample = time.perf_counter() + self._every
 
     def stop(self) -> None:
-        """After the last step."""
+        """Ends the measurement after the last step, and drops its arrays."""
         jax.block_until_ready(self._arrays)
         self._ended = time.perf_counter()
         self.values = {k: _number(v) for k, v in self._given.items()}
         self._arrays, self._given = [], {}
 
     def times(self) -> StepTimes:
+        """Returns the times so far."""
         ended = time.perf_counter() if self._ended is None else self._ended
         count = max(self._samples, 1)
         compute = self._sums["compute"] / self._computed if self._computed else None
@@ -253,11 +298,13 @@ class _Meter:
 
 
 def _arrays(value: Any) -> list[jax.Array]:
+    """Returns the arrays in a value, to wait for."""
     found = [value] if isinstance(value, jax.Array) else jax.tree.leaves(value)
     return [x for x in found if isinstance(x, jax.Array)]
 
 
 def _number(value: Any) -> Any:
+    """Returns a Python number for a value with one element, else the value."""
     own = array_operators.own(value)
     if isinstance(own, Variable):
         value = own.numpy()
@@ -267,7 +314,8 @@ def _number(value: Any) -> Any:
     return found.reshape(()).item() if found.size == 1 else value
 
 
-def _text(values: dict[str, Any]) -> str:
+def _format_values(values: dict[str, Any]) -> str:
+    """Returns names and values in one line."""
     parts = (
         f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
         for k, v in values.items()
@@ -275,20 +323,23 @@ def _text(values: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-# Showing it.
+# Displays.
 
 
-def _display(console: Any, description: str, total: int | None, every: float) -> Any:
+def _make_display(
+    console: Any, description: str, total: int | None, every: float
+) -> Any:
+    """Returns a bar for a terminal, else lines."""
     import rich.console
 
     console = console or rich.console.Console(file=sys.stderr)
-    kind = _Bar if console.is_terminal else _Lines
+    kind = _BarDisplay if console.is_terminal else _LineDisplay
     return kind(console, description, total, every)
 
 
 @final
-class _Lines:
-    """A line now and then."""
+class _LineDisplay:
+    """Prints a line every few seconds, and one at the end."""
 
     def __init__(
         self, console: Any, description: str, total: int | None, every: float
@@ -300,18 +351,24 @@ class _Lines:
         self._next = time.perf_counter() + every
 
     def update(self, meter: _Meter) -> None:
+        """Prints a line if it is time."""
         now = time.perf_counter()
         if now >= self._next:
             self._next = now + self._every
             self._print(meter)
 
     def close(self, meter: _Meter) -> None:
+        """Prints the last line."""
         self._print(meter)
 
     def _print(self, meter: _Meter) -> None:
         launcher.report(meter.steps, self._total)
         of = "" if self._total is None else f"/{self._total}"
-        told = [f"{meter.steps}{of} steps", str(meter.times()), _text(meter.values)]
+        told = [
+            f"{meter.steps}{of} steps",
+            str(meter.times()),
+            _format_values(meter.values),
+        ]
         line = "; ".join(t for t in told if t)
         head = f"{self._description}: " if self._description else ""
         self._file.write(f"{head}{line}\n")
@@ -319,8 +376,12 @@ class _Lines:
 
 
 @final
-class _Bar:
-    """A bar, and a line below it; drawn by the loop itself: there is no thread."""
+class _BarDisplay:
+    """Draws a bar and a line below it.
+
+    The loop itself draws, at most every `_REFRESH_SECONDS`: there is no thread that
+    would take time from it.
+    """
 
     def __init__(
         self, console: Any, description: str, total: int | None, every: float
@@ -339,17 +400,20 @@ class _Bar:
             console=console,
             auto_refresh=False,
         )
+        # A description may hold square brackets, which are markup to Rich.
         self._task = self._bar.add_task(rich.markup.escape(description), total=total)
         self._live = rich.live.Live(self._bar, console=console, auto_refresh=False)
         self._live.start()
 
     def update(self, meter: _Meter) -> None:
+        """Draws the bar if it is time."""
         now = time.perf_counter()
         if now >= self._next:
             self._next = now + _REFRESH_SECONDS
             self._draw(meter)
 
     def close(self, meter: _Meter) -> None:
+        """Draws the bar for the last time, and leaves it on the screen."""
         self._draw(meter)
         self._live.stop()
 
@@ -358,7 +422,9 @@ class _Bar:
         import rich.text
 
         launcher.report(meter.steps, self._total)
-        told = "; ".join(t for t in (str(meter.times()), _text(meter.values)) if t)
+        told = "; ".join(
+            t for t in (str(meter.times()), _format_values(meter.values)) if t
+        )
         below = rich.text.Text(told, no_wrap=True, overflow="ellipsis")
         self._bar.update(self._task, completed=meter.steps)
         self._live.update(rich.console.Group(self._bar, below), refresh=True)

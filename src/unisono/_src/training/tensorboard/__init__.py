@@ -1,1 +1,1 @@
-"""Files that TensorBoard reads."""
+"""Writing of files that TensorBoard reads."""

@@ -1,4 +1,4 @@
-"""TensorBoard's event files: records of a small protocol buffer each."""
+"""TensorBoard's event files: TFRecord files with a protocol buffer in each record."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from typing import Any, final
 from unisono._src.foundation import messages
 from unisono._src.input.sources import tfrecord_writer
 
+# Numbers the files of this process: two may be made in the same second.
 _numbers = itertools.count()
 
 
 @functools.cache
 def _message() -> Any:
+    """Returns the class of events, with the fields that scalars need."""
     return messages.classes(
         Event="optional double wall_time = 1; optional int64 step = 2;"
         "optional string file_version = 3; optional Summary summary = 5",
@@ -28,14 +30,15 @@ def _message() -> Any:
 
 
 def _event(**fields: Any) -> bytes:
+    """Returns an event of now as bytes."""
     made: bytes = _message()(wall_time=time.time(), **fields).SerializeToString()
     return made
 
 
 def scalar(name: str, value: float, step: int) -> bytes:
-    """The event that says that `name` has a value at a step.
+    """Returns the event that says that `name` has a value at a step.
 
-    Values are kept in single precision; those beyond it are infinite.
+    The file keeps values in single precision; larger ones become infinite.
     """
     return _event(step=step, summary={"value": [{"tag": name, "simple_value": value}]})
 
@@ -45,10 +48,10 @@ class EventFile:
     """A new file of events in a directory, for any number of threads.
 
     Args:
-        directory: made if it is not there.
+        directory: the directory, which is made if it does not exist.
         suffix: the end of the file's name.
-        most: how many events may wait to be written.
-        seconds: how long they may.
+        most: the number of events that may wait to be written.
+        seconds: the time that they may wait.
     """
 
     def __init__(self, directory: str, suffix: str, most: int, seconds: float) -> None:
@@ -56,15 +59,17 @@ class EventFile:
         folder.mkdir(parents=True, exist_ok=True)
         made = f"{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
         name = f"events.out.tfevents.{made}.{next(_numbers)}{suffix}"
+        # Reentrant: `write` holds it when it calls `flush`.
         self._lock = threading.RLock()
         self._file = tfrecord_writer.TFRecordWriter(folder / name)
         self._most, self._seconds = most, seconds
         self._waiting, self._flushed = 0, time.monotonic()
+        # TensorBoard expects this as the first record.
         self._file.write(_event(file_version="brain.Event:2"))
         self.flush()
 
     def write(self, event: bytes) -> None:
-        """Append an event."""
+        """Appends an event, and flushes if too many wait or for too long."""
         with self._lock:
             self._file.write(event)
             self._waiting += 1
@@ -73,12 +78,12 @@ class EventFile:
                 self.flush()
 
     def flush(self) -> None:
-        """Hand what is waiting to the operating system."""
+        """Hands the waiting events to the operating system."""
         with self._lock:
             self._file.flush()
             self._waiting, self._flushed = 0, time.monotonic()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Writes the waiting events and closes the file."""
         with self._lock:
             self._file.close()

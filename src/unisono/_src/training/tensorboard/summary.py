@@ -1,4 +1,4 @@
-"""Scalars for TensorBoard, at the names of ``tf.summary``."""
+"""Functions that write scalars for TensorBoard, at the names of ``tf.summary``."""
 
 from __future__ import annotations
 
@@ -20,30 +20,41 @@ from unisono._src.values import array_operators
 from unisono._src.values.distributed import PerReplica
 from unisono._src.workers import process_group
 
-# A point on a curve: a number, or a variable that counts.
+# A point on a curve: a number, or a variable that counts steps.
 Step = SupportsIndex | Variable
 
+# TensorFlow's defaults.
 _DEFAULT_QUEUE = 10
 _DEFAULT_MILLIS = 2 * 60 * 1000
 
 
 @final
-class _Current(ambient.PerThread):
-    """Where summaries of a thread go, and for which step."""
+class _ThreadSettings(ambient.PerThread):
+    """The default writer and step of a thread, and whether it records."""
 
     writer: SummaryWriter | None = None
     step: Step | None = None
     is_recording: Any = True
 
 
-_current = _Current()
+_current = _ThreadSettings()
 
 
 class SummaryWriter:
-    """Writes to one directory; made by `create_file_writer`.
+    """Writes summaries to a file; `create_file_writer` makes one.
 
     Args:
         target: the file; None writes nothing.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     writer = create_file_writer(folder)
+    ...     with writer.as_default(step=1):
+    ...         scalar("loss", 0.5)
+    ...     writer.close()
+    ...     len(list(pathlib.Path(folder).glob("events.out.tfevents.*")))
+    True
+    1
     """
 
     def __init__(self, target: events.EventFile | None) -> None:
@@ -51,10 +62,16 @@ class SummaryWriter:
 
     @contextlib.contextmanager
     def as_default(self, step: Step | None = None) -> Iterator[SummaryWriter]:
-        """A block in which this thread's summaries go here; flushes at its end.
+        """Makes this the default writer of the thread for a block, then flushes.
 
         Args:
-            step: the default step in the block.
+            step: the default step in the block; None leaves it as it is.
+
+        >>> with create_noop_writer().as_default(step=7):
+        ...     get_step()
+        7
+        >>> get_step() is None
+        True
         """
         before = _current.writer, _current.step
         _current.writer = self
@@ -66,13 +83,36 @@ class SummaryWriter:
             self.flush()
 
     def set_as_default(self, step: Step | None = None) -> None:
-        """Let the summaries of this thread go to this writer from now on."""
+        """Makes this the default writer of the thread from now on.
+
+        Args:
+            step: the new default step; None leaves it as it is.
+
+        >>> writer = create_noop_writer()
+        >>> writer.set_as_default(step=3)
+        >>> get_step(), should_record_summaries()
+        (3, True)
+        >>> writer.close()
+        >>> set_step(None)
+        """
         _current.writer = self
         if step is not None:
             _current.step = step
 
     def write_scalar(self, name: str, value: float, step: int) -> bool:
-        """Write a number; returns whether it was written."""
+        """Writes a number.
+
+        Args:
+            name: the curve that it belongs to.
+            value: the number.
+            step: the point on the curve.
+
+        Returns:
+            Whether it was written: the writer is open, and has a file.
+
+        >>> create_noop_writer().write_scalar("loss", 0.5, step=1)
+        False
+        """
         target = self._target
         if target is None:
             return False
@@ -80,12 +120,33 @@ class SummaryWriter:
         return True
 
     def flush(self) -> None:
-        """Write what is waiting."""
+        """Writes the waiting summaries to the file.
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     writer = create_file_writer(folder)
+        ...     (file,) = pathlib.Path(folder).iterdir()
+        ...     size = file.stat().st_size
+        ...     written = writer.write_scalar("loss", 0.5, step=1)
+        ...     writer.flush()
+        ...     grown = file.stat().st_size > size
+        ...     writer.close()
+        >>> written, grown
+        (True, True)
+        """
         if self._target is not None:
             self._target.flush()
 
     def close(self) -> None:
-        """Write what is waiting, and write nothing more."""
+        """Writes the waiting summaries and closes the file; later ones are dropped.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     writer = create_file_writer(folder)
+        ...     writer.close()
+        ...     writer.write_scalar("loss", 0.5, step=1)
+        False
+        """
         target, self._target = self._target, None
         if target is not None:
             target.close()
@@ -102,16 +163,25 @@ def create_file_writer(
     *,
     every_worker: bool = False,
 ) -> SummaryWriter:
-    """A writer of a new file in a directory; on the first worker only.
+    """Makes a writer of a new file in a directory; on the first worker only.
 
     Args:
-        logdir: the directory.
-        max_queue: how many summaries may wait to be written.
-        flush_millis: how long they may.
+        logdir: the directory, which is made if it does not exist.
+        max_queue: the number of summaries that may wait to be written; default 10.
+        flush_millis: the milliseconds that they may wait; default two minutes.
         filename_suffix: the end of the file's name.
         name: accepted, no effect.
         every_worker: whether the other workers write too; give each a directory of
             its own then.
+
+    Returns:
+        A `SummaryWriter`; on other workers one that writes nothing.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     create_file_writer(folder, filename_suffix=".train").close()
+    ...     [file.suffix for file in pathlib.Path(folder).iterdir()]
+    ['.train']
     """
     if not every_worker and not process_group.current().is_chief:
         return create_noop_writer()
@@ -126,17 +196,22 @@ def create_file_writer(
 
 
 def create_noop_writer() -> SummaryWriter:
-    """A writer that writes nothing."""
+    """Makes a writer that writes nothing.
+
+    >>> with create_noop_writer().as_default(step=1):
+    ...     scalar("loss", 0.5)
+    False
+    """
     return SummaryWriter(None)
 
 
 def scalar(
     name: str, data: Any, step: Step | None = None, description: str | None = None
 ) -> bool:
-    """Write a number to this thread's default writer; waits until it has been computed.
+    """Writes a number to this thread's default writer, after waiting for it.
 
     Args:
-        name: the curve it belongs to.
+        name: the curve that it belongs to.
         data: a number, an array with one element, a variable, a metric, or a function
             without arguments that returns one of them.
         step: the point on the curve; default that of `set_step` or `as_default`.
@@ -146,8 +221,17 @@ def scalar(
         Whether it was written: there is a default writer, and recording is on.
 
     Raises:
-        ValueError: there is no step, or `data` is no number, or more than one.
+        ValueError: there is no step, or `data` is not one number.
         RuntimeError: called while a function is being compiled.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     writer = create_file_writer(folder)
+    ...     with writer.as_default():
+    ...         written = [scalar("loss", 1.0 / n, step=n) for n in (1, 2)]
+    ...     writer.close()
+    >>> written, scalar("loss", 1.0, step=3)  # There is no default writer now.
+    ([True, True], False)
     """
     writer = _current.writer
     if writer is None or not should_record_summaries():
@@ -162,6 +246,7 @@ def scalar(
 
 
 def _number(name: str, data: Any) -> float:
+    """Returns the value of a summary, or raises if it is not one number."""
     if function.is_compiling() or isinstance(data, jax.core.Tracer):
         raise RuntimeError(
             f"The summary {name!r} was written while a function was being compiled, "
@@ -176,37 +261,48 @@ def _number(name: str, data: Any) -> float:
     value = _read(data)
     if value.size != 1:
         raise ValueError(
-            f"The summary {name!r} is not a scalar: it has shape {value.shape}."
+            f"The summary {name!r} is not a scalar: it has shape {value.shape}. Reduce "
+            "it to one number, for example by jnp.mean."
         )
     return _as_float(name, value.reshape(()))
 
 
 def _as_float(name: str, value: np.ndarray) -> float:
+    """Returns a value as a float; integers beyond its range are infinite."""
     given = value.item()
     try:
         if not isinstance(given, str | bytes):
             return float(given)
     except OverflowError:
-        # An integer of Python's, which may have any number of digits.
+        # Python's integers may have any number of digits.
         return math.inf if given > 0 else -math.inf
     except (TypeError, ValueError):
+        # Refused below, like texts, which `float` would parse.
         pass
     kind = type(given).__name__
     raise ValueError(f"The summary {name!r} is no number, received {kind}.")
 
 
 def _read(x: Any) -> np.ndarray:
+    """Returns the value of a number, variable, metric or function as an array."""
     own = array_operators.own(x)
     if isinstance(own, Variable):
         x = own.numpy()
     elif callable(getattr(x, "result", None)):
-        # A metric: calling it would add to it.
+        # It is a metric: calling it would add to it.
         x = x.result()
     return np.asarray(x() if callable(x) else x)
 
 
 def should_record_summaries() -> bool:
-    """Whether summaries are written now: there is a writer, and recording is on."""
+    """Whether this thread writes summaries: it has a writer, and recording is on.
+
+    >>> with create_noop_writer().as_default():
+    ...     should_record_summaries()
+    True
+    >>> should_record_summaries()
+    False
+    """
     if _current.writer is None:
         return False
     wanted = _current.is_recording
@@ -215,10 +311,15 @@ def should_record_summaries() -> bool:
 
 @contextlib.contextmanager
 def record_if(condition: bool | Callable[[], bool]) -> Iterator[None]:
-    """A block in which summaries are written only if a condition holds.
+    """Writes the summaries of a block only if a condition holds.
 
     Args:
         condition: a bool, or a function without arguments that returns one.
+
+    >>> with create_noop_writer().as_default(step=5):
+    ...     with record_if(lambda: get_step() % 10 == 0):
+    ...         should_record_summaries()
+    False
     """
     before, _current.is_recording = _current.is_recording, condition
     try:
@@ -228,19 +329,53 @@ def record_if(condition: bool | Callable[[], bool]) -> Iterator[None]:
 
 
 def flush(writer: SummaryWriter | None = None) -> None:
-    """Let a writer, by default the default one, write what is waiting."""
+    """Writes the waiting summaries of a writer to its file.
+
+    Args:
+        writer: the writer; default that of this thread, if it has one.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     writer = create_file_writer(folder)
+    ...     (file,) = pathlib.Path(folder).iterdir()
+    ...     size = file.stat().st_size
+    ...     _ = writer.write_scalar("loss", 0.5, step=1)
+    ...     flush(writer)
+    ...     grown = file.stat().st_size > size
+    ...     writer.close()
+    >>> grown
+    True
+    """
     target = writer or _current.writer
     if target is not None:
         target.flush()
 
 
 def get_step() -> Step | None:
-    """The default step of this thread, or None."""
+    """Returns the default step of this thread, or None.
+
+    >>> set_step(4)
+    >>> get_step()
+    4
+    >>> set_step(None)
+    """
     return _current.step
 
 
 def set_step(step: Step | None) -> None:
-    """Set the default step of this thread: a number, or a variable that counts."""
+    """Sets the default step of this thread.
+
+    Args:
+        step: a number, a variable that counts steps, or None for no default.
+
+    >>> import unisono
+    >>> step = unisono.Variable(0)
+    >>> set_step(step)
+    >>> _ = step.assign_add(1)
+    >>> int(get_step().numpy())
+    1
+    >>> set_step(None)
+    """
     _current.step = step
 
 
