@@ -151,7 +151,7 @@ class Ours:
         """Returns the arrays of weights and slots."""
         variables = [*self.weights, *self.optimizer.variables]
         # The stored arrays, as they are split; reading a variable would join its parts.
-        return [v._cell.array for v in variables]
+        return [v.state_cell.array for v in variables]
 
 
 def _logical(devices: int, state: str) -> Any:

@@ -70,7 +70,7 @@ def clipped():
 
 
 def parts(variable):
-    array = variable._unisono_variable._cell.array
+    array = variable._unisono_variable.state_cell.array
     return {s.data.shape for s in array.addressable_shards}
 
 

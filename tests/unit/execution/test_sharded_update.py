@@ -37,7 +37,7 @@ def variable(strategy, value=WIDE, **options):
 
 def parts(v):
     """The shape of what each device holds."""
-    return {s.data.shape for s in v._cell.array.addressable_shards}
+    return {s.data.shape for s in v.state_cell.array.addressable_shards}
 
 
 def held(device):
@@ -153,8 +153,8 @@ def test_what_is_small_or_cannot_be_cut_evenly_is_mirrored():
     assert parts(variable(make(4, above=None), np.ones((256, 256)))) == {(64, 256)}
     key = variable(strategy, jax.random.split(jax.random.key(0), 8))
     on_read = tf.VariableSynchronization.ON_READ
-    assert key._cell.split is None
-    assert variable(strategy, synchronization=on_read)._cell.split is None
+    assert key.state_cell.split is None
+    assert variable(strategy, synchronization=on_read).state_cell.split is None
 
 
 def test_a_first_value_is_computed_part_by_part():

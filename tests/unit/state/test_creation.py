@@ -71,7 +71,7 @@ def test_an_initial_value_is_copied():
 def test_a_variable_remembers_the_line_that_made_it():
     line = inspect.currentframe().f_lineno + 1
     v = unisono.Variable(1.0)
-    assert v._cell.origin == f"{__file__}:{line}"
+    assert v.state_cell.origin == f"{__file__}:{line}"
 
 
 @pytest.mark.feature("B06")

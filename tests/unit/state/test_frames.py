@@ -27,20 +27,20 @@ from unisono._src.state import frames
 def test_a_cell_stores_one_array_whatever_the_scale_replicas():
     mirror, per_replica = variable(mirrored(4), [1.0, 2.0]), on_read(mirrored(4), [1.0])
     one, alone = variable(central(4), [1.0]), on_read(mirrored(1), [1.0])
-    assert mirror._cell.stored_shape == (2,)
-    assert per_replica._cell.stored_shape == (4, 1)
-    assert one._cell.stored_shape == alone._cell.stored_shape == (1,)
-    assert len(mirror._cell.array.sharding.device_set) == 4
-    assert len(per_replica._cell.array.sharding.device_set) == 4
-    assert len(one._cell.array.sharding.device_set) == 1
+    assert mirror.state_cell.stored_shape == (2,)
+    assert per_replica.state_cell.stored_shape == (4, 1)
+    assert one.state_cell.stored_shape == alone.state_cell.stored_shape == (1,)
+    assert len(mirror.state_cell.array.sharding.device_set) == 4
+    assert len(per_replica.state_cell.array.sharding.device_set) == 4
+    assert len(one.state_cell.array.sharding.device_set) == 1
 
 
 def test_a_variable_that_nobody_holds_is_gone():
     def use():
         v = variable(mirrored(2), jnp.ones(3), "SUM")
         unisono.function(lambda: mirrored(2).run(lambda: v.assign_add(v * number())))()
-        assert v._cell in frames.live_cells()
-        return weakref.ref(v._cell), weakref.ref(v._cell.array)
+        assert v.state_cell in frames.live_cells()
+        return weakref.ref(v.state_cell), weakref.ref(v.state_cell.array)
 
     cell, array = use()
     gc.collect()
@@ -49,9 +49,9 @@ def test_a_variable_that_nobody_holds_is_gone():
 
 def test_a_look_at_a_value_keeps_it_in_place():
     v = variable(mirrored(2), [1.0, 2.0])
-    before = v._cell.escaped
-    assert frames.peek(v._cell).tolist() == [1.0, 2.0]
-    assert v._cell.escaped == before
+    before = v.state_cell.escaped
+    assert frames.peek(v.state_cell).tolist() == [1.0, 2.0]
+    assert v.state_cell.escaped == before
 
 
 @pytest.mark.feature("D12")
@@ -64,7 +64,7 @@ def test_a_compiled_step_updates_variables_in_place(n):
     )
     step()
     step()
-    old = v._cell.array
+    old = v.state_cell.array
     step()
     assert old.is_deleted()
     kept = v.value()

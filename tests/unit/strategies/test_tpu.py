@@ -508,7 +508,7 @@ def test_variables_behave_as_those_of_a_mirrored_strategy(logical):
     shared.assign(5.0)
     own.assign(8.0)
     assert (float(shared.read_value()), float(own.read_value())) == (5.0, 8.0)
-    assert len(shared._cell.array.sharding.device_set) == 8
+    assert len(shared.state_cell.array.sharding.device_set) == 8
 
 
 @pytest.mark.parametrize("logical", [2, 4, 8])
@@ -562,4 +562,4 @@ def test_a_checkpoint_moves_between_numbers_of_logical_devices(tmp_path):
         w = tf.Variable(np.zeros(8, np.float32))
     tf.train.Checkpoint(v=w).restore(path).assert_consumed()
     np.testing.assert_array_equal(w.numpy(), np.arange(8.0))
-    assert w._cell.array.sharding == w._cell.sharding
+    assert w.state_cell.array.sharding == w.state_cell.sharding

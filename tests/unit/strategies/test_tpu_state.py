@@ -96,7 +96,9 @@ def test_training_gives_the_numbers_of_one_device(logical, replicas, wanted):
     rows = trained.strategy.describe([*trained.weights, *trained.optimizer.variables])
     assert {r.placement for r in rows.rows if len(r.shape) == 2} == {"sharded"}
     assert rows.rows[0].bytes_per_device == 16 * 32 * 4 // count
-    held = {s.data.shape for s in trained.weights[0]._cell.array.addressable_shards}
+    held = {
+        s.data.shape for s in trained.weights[0].state_cell.array.addressable_shards
+    }
     assert held == {(16 // count, 32)}
 
 
@@ -126,7 +128,7 @@ def test_variables_are_read_and_assigned_on_all_replicas():
     strategy.extended.update(v, lambda c: c.assign_add(START))
     tf.function(lambda: strategy.run(lambda: v.assign_add(START)))()
     np.testing.assert_allclose(v.numpy(), 5 * START, rtol=1e-6)
-    assert {s.data.shape for s in v._cell.array.addressable_shards} == {(4, 16)}
+    assert {s.data.shape for s in v.state_cell.array.addressable_shards} == {(4, 16)}
 
 
 @pytest.mark.feature("K01")
@@ -136,7 +138,7 @@ def test_a_variable_of_one_logical_device_is_whole():
         with strategy.extended.experimental_logical_device(1):
             whole = tf.Variable(START)
         split = tf.Variable(START)
-    assert (whole._cell.split, split._cell.split.parts) == (None, 2)
+    assert (whole.state_cell.split, split.state_cell.split.parts) == (None, 2)
     step = tf.function(lambda: strategy.run(lambda: jnp.sum(whole * split)))
     for found in strategy.experimental_local_results(step()):
         np.testing.assert_allclose(found, np.sum(START**2), rtol=1e-5)
@@ -228,4 +230,4 @@ def test_weights_that_would_split_an_image_are_gathered_first(
     found = strategy.run(step, args=(x,)) if in_replicas else step(x)
     wanted = jax.grad(value, (1, 2, 3))(x, *start)
     assert_close(found, wanted, rtol=1e-4, atol=1e-2)
-    assert all(w._cell.split is not None for w in weights)
+    assert all(w.state_cell.split is not None for w in weights)

@@ -170,7 +170,7 @@ def value_and_grad(
     def compute(*args: Any, **kwargs: Any) -> Any:
         _check_context(wanted)
         parent = frames.frame()
-        cells = [v._cell for v in wanted]
+        cells = [v.state_cell for v in wanted]
 
         def pure(inputs: Sequence[Any]) -> Any:
             # In a version of its own: JAX must not reuse a trace in which these
@@ -270,8 +270,8 @@ def _check_context(wanted: Sequence[Any]) -> None:
     """Raise if a variable has a value per replica and no replica is running."""
     frame = ambient.current()
     for v in wanted:
-        own = frame.mode == ambient.REPLICA and frame.strategy is v._strategy
-        if v._cell.is_stacked and v._index is None and not own:
+        own = frame.mode == ambient.REPLICA and frame.strategy is v.distribute_strategy
+        if v.state_cell.is_stacked and v.replica_index is None and not own:
             raise ValueError(
                 f"The variable '{v.name}' holds a value per replica; its gradient is "
                 "defined in replica context only. Take the gradient inside the "

@@ -73,7 +73,7 @@ def assign(kept: variables.Variable, op: str, value: Any) -> None:
         op: one of the operations of `assignment`.
         value: the operand.
     """
-    frame, cell = ambient.current(), kept._cell
+    frame, cell = ambient.current(), kept.state_cell
     is_own = frame.strategy is kept.distribute_strategy
     in_replica = is_own and frame.mode == ambient.REPLICA and frame.port is not None
     if in_replica and cell.policy is Policy.MIRRORED:

@@ -43,11 +43,11 @@ def check_strategy(variable: Any) -> ambient.Frame:
         RuntimeError: the running code is in the context of another strategy.
     """
     frame = ambient.current()
-    owner = variable._strategy
+    owner = variable.distribute_strategy
     if owner is None or frame.strategy is None or frame.strategy is owner:
         return frame
     error = errors.mixing(frame.strategy, owner)
-    cell = variable._cell
+    cell = variable.state_cell
     raise RuntimeError(
         f"{error} The variable '{cell.name}' belongs to the second; it was created at "
         f"{cell.origin}."
@@ -56,7 +56,9 @@ def check_strategy(variable: Any) -> ambient.Frame:
 
 def sees_copy(variable: Any, frame: ambient.Frame) -> bool:
     """Whether the running code sees one copy: it is in a replica or in an update."""
-    return frame.strategy is variable._strategy and frame.mode != ambient.CROSS
+    return (
+        frame.strategy is variable.distribute_strategy and frame.mode != ambient.CROSS
+    )
 
 
 # Reading.
@@ -68,11 +70,11 @@ def read(variable: Any) -> jax.Array:
     A replica sees its copy; other code sees the value of a mirrored variable, or the
     aggregate of a sync-on-read variable.
     """
-    cell = variable._cell
+    cell = variable.state_cell
     frame = check_strategy(variable)
     source: frames.StateFrame = frame.state or frames.EAGER
-    if variable._index is not None and cell.policy is not Policy.CENTRAL:
-        return source.copy(cell, variable._index)
+    if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
+        return source.copy(cell, variable.replica_index)
     if cell.policy is Policy.PLAIN:
         return source.whole(cell)
     if sees_copy(variable, frame):
@@ -96,8 +98,8 @@ def read_stored(variable: Any) -> jax.Array:
 
     The array of a variable that is cut over the devices stays cut.
     """
-    cell = variable._cell
-    if cell.split is None or variable._index is not None:
+    cell = variable.state_cell
+    if cell.split is None or variable.replica_index is not None:
         return read(variable)
     mirroring.verify(cell)
     stored: jax.Array = frames.EAGER.whole(cell)
@@ -109,8 +111,8 @@ def read_on_host(variable: Any) -> np.ndarray:
 
     A variable that is cut over the devices is put together on the host.
     """
-    cell, frame = variable._cell, check_strategy(variable)
-    is_part = variable._index is not None or sees_copy(variable, frame)
+    cell, frame = variable.state_cell, check_strategy(variable)
+    is_part = variable.replica_index is not None or sees_copy(variable, frame)
     if cell.split is None or frame.state is not None or is_part:
         return np.array(read(variable), copy=True)
     return np.array(read_stored(variable), copy=True)
@@ -118,8 +120,8 @@ def read_on_host(variable: Any) -> np.ndarray:
 
 def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -> Any:
     """Returns the aggregate of a sync-on-read variable's values."""
-    cell = variable._cell
-    aggregation = variable._aggregation
+    cell = variable.state_cell
+    aggregation = variable.aggregation
     if aggregation is _FIRST:
         if frame.port is not None and frame.port.is_spmd:
             return collectives.pick_local(source.copy(cell, None), 0)
@@ -153,9 +155,9 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
         value: the new value, or the number to add or subtract.
         read_value: whether to return the new value, not None.
     """
-    cell = variable._cell
+    cell = variable.state_cell
     frame = check_strategy(variable)
-    if cell.policy is Policy.PLAIN or variable._index is not None:
+    if cell.policy is Policy.PLAIN or variable.replica_index is not None:
         result = _write_one(variable, op, value, frame)
     elif not sees_copy(variable, frame):
         result = _write_cross(variable, op, value, frame, read_value)
@@ -173,7 +175,7 @@ def write_own(variable: Any, op: str, value: Any) -> None:
     (docs/decisions/0006); copies that are written in turn are compared when the
     variable is next read across replicas.
     """
-    cell = variable._cell
+    cell = variable.state_cell
     _write_copy(cell, op, convert(cell, value), ambient.current().copy)
 
 
@@ -219,12 +221,12 @@ def _check_castable(cell: frames.Cell, dtype: Any) -> None:
 
 def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     """Writes a variable that is one array, or one component of a variable."""
-    cell = variable._cell
+    cell = variable.state_cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise needs_lockstep(cell)
     if cell.policy is Policy.PLAIN:
         value = _move_to_cell(cell, value, frame)
-    return _write_copy(cell, op, convert(cell, value), variable._index)
+    return _write_copy(cell, op, convert(cell, value), variable.replica_index)
 
 
 def _write_copy(cell: frames.Cell, op: str, value: Any, index: int | None) -> Any:
@@ -282,7 +284,7 @@ def _write_cross(
         read_value: whether to return the new value.
         is_combined: whether all workers are known to have the same `value`.
     """
-    cell = variable._cell
+    cell = variable.state_cell
     if cell.policy is Policy.ON_READ:
         return _write_cross_on_read(variable, op, value, frame, read_value)
     if isinstance(value, distributed.PerReplica) and cell.copies > 1:
@@ -292,7 +294,7 @@ def _write_cross(
             "differ. Reduce the value first, or assign in replica context with an "
             "aggregation."
         )
-    if getattr(value, "_cell", None) is not None:
+    if getattr(value, "state_cell", None) is not None:
         value = _read_without_aggregation(value)
     target = frames.frame()
     old = common_value(cell, target) if op != REPLACE else None
@@ -315,8 +317,8 @@ def _read_without_aggregation(value: Any) -> Any:
 
     TensorFlow does not aggregate a variable that is assigned to another one.
     """
-    if value._cell.policy is Policy.ON_READ:
-        return frames.frame().copy(value._cell, None)
+    if value.state_cell.policy is Policy.ON_READ:
+        return frames.frame().copy(value.state_cell, None)
     return value
 
 
@@ -339,12 +341,12 @@ def _write_cross_on_read(
     variable: Any, op: str, value: Any, frame: ambient.Frame, read_value: bool
 ) -> Any:
     """Assigns one value to all replicas of a sync-on-read variable."""
-    cell = variable._cell
+    cell = variable.state_cell
     if op != REPLACE:
         raise ValueError(
             f"SyncOnReadVariable does not support `{op}` in cross-replica context when "
             "aggregation is set to `tf.VariableAggregation."
-            f"{variable._aggregation.name}`. Call it in replica context, through "
+            f"{variable.aggregation.name}`. Call it in replica context, through "
             "strategy.run, or use `assign`."
         )
     if isinstance(value, distributed.PerReplica):
@@ -353,7 +355,7 @@ def _write_cross_on_read(
             "a single value in cross-replica context; reduce the value first."
         )
     new = convert(cell, value)
-    if variable._aggregation is VariableAggregation.SUM:
+    if variable.aggregation is VariableAggregation.SUM:
         # So that reading, which adds up the replicas' values, gives the one assigned.
         new = (new / cell.copies).astype(cell.dtype)
     target = frames.frame()
@@ -373,7 +375,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
     Raises:
         ValueError: the variable has no aggregation.
     """
-    cell, aggregation = variable._cell, variable._aggregation
+    cell, aggregation = variable.state_cell, variable.aggregation
     if aggregation is _NONE:
         raise ValueError(
             "You must specify an aggregation method to update a "
@@ -422,7 +424,7 @@ def _write_at_once(
         The new value on each replica. None, and nothing is stored, if the assignment
         needs the general rules.
     """
-    cell, aggregation = variable._cell, variable._aggregation
+    cell, aggregation = variable.state_cell, variable.aggregation
     is_mean = aggregation is VariableAggregation.MEAN
     if not jax_traces.is_clean() or cell.is_suspect:
         return None
@@ -481,7 +483,7 @@ def _as_one_array(value: Any) -> Any:
 
 
 def _is_on_read(value: Any) -> bool:
-    cell = getattr(value, "_cell", None)
+    cell = getattr(value, "state_cell", None)
     return cell is not None and cell.policy is Policy.ON_READ
 
 
@@ -505,7 +507,7 @@ def _are_same(payloads: Sequence[Any]) -> bool:
 
 def _combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
     """Returns the aggregate of payloads of replicas that run in turn."""
-    aggregation, cell = variable._aggregation, variable._cell
+    aggregation, cell = variable.aggregation, variable.state_cell
     is_eager_and_spread = cell.is_spread and not frames.frame().is_compiled
     if _are_same(payloads) and not (
         is_eager_and_spread and _differs_between_workers(variable, payloads)
@@ -533,7 +535,7 @@ def _differs_between_workers(variable: Any, payloads: Sequence[Any]) -> bool:
     if isinstance(payloads[0], _WholeVariable):
         return False
     # With SUM and several replicas here the general rules raise: nobody has to ask.
-    is_sum = variable._aggregation is VariableAggregation.SUM
+    is_sum = variable.aggregation is VariableAggregation.SUM
     return len(payloads) == 1 or not is_sum
 
 
@@ -547,9 +549,9 @@ def _combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
     elif isinstance(value, StandsForArray) or _is_one_for_all(variable, value, port):
         return _shared_value(variable, value)
     value = frames.without_gradient(value)
-    if variable._aggregation is _FIRST:
+    if variable.aggregation is _FIRST:
         return collectives.pick_local(value, 0)
-    op = ReduceOp.from_variable_aggregation(variable._aggregation)
+    op = ReduceOp.from_variable_aggregation(variable.aggregation)
     return collectives.reduce_local(op, value, port.replicas)
 
 
@@ -557,7 +559,7 @@ def _is_one_for_all(variable: Any, value: Any, port: ports.SpmdPort) -> bool:
     """Whether all replicas of all workers have one object as `value`."""
     if not port.is_shared(value) or port.here == port.replicas:
         return port.is_shared(value)
-    is_sum = variable._aggregation is VariableAggregation.SUM
+    is_sum = variable.aggregation is VariableAggregation.SUM
     return port.is_merged(value) or (is_sum and port.here > 1)
 
 
@@ -567,7 +569,7 @@ def _shared_value(variable: Any, value: Any) -> Any:
     Raises:
         AssertionError, ValueError: the aggregation is SUM, which TensorFlow refuses.
     """
-    if variable._aggregation is VariableAggregation.SUM:
+    if variable.aggregation is VariableAggregation.SUM:
         if isinstance(value, distributed.DistributedValues):
             raise AssertionError(
                 f"Assigning a mirrored variable to '{variable.name}' with aggregation "

@@ -176,7 +176,7 @@ def _is_whole(x: Any) -> bool:
 
 
 def _row(name: str, variable: variables.Variable) -> Row:
-    cell = variable._cell
+    cell = variable.state_cell
     spread = cell.policy in (frames.Policy.MIRRORED, frames.Policy.ON_READ)
     size = math.prod(cell.shape) * cell.dtype.itemsize
     placement, devices = cell.policy.value, cell.copies if spread else 1

@@ -46,20 +46,20 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
             f"Expected IndexedSlices, received {type(sparse).__name__}: {sparse!r}. "
             "Write unisono.IndexedSlices(values, indices)."
         )
-    cell = variable._cell
+    cell = variable.state_cell
     name = f"scatter_{kind}"
-    if cell.policy is Policy.ON_READ and variable._index is None:
+    if cell.policy is Policy.ON_READ and variable.replica_index is None:
         raise NotImplementedError(
             f"Variables with `synchronization=ON_READ` doesn't support `{name}`"
         )
     shared = (Policy.MIRRORED, Policy.CENTRAL)
-    distributed = cell.policy in shared and variable._index is None
+    distributed = cell.policy in shared and variable.replica_index is None
     adds_up = kind in ("add", "sub", "mul", "div")
-    if distributed and not adds_up and variable._aggregation not in (_NONE, _FIRST):
+    if distributed and not adds_up and variable.aggregation not in (_NONE, _FIRST):
         raise NotImplementedError(
             f"{name} is only supported for mirrored variable (variable created within "
             "certain `tf.distribute.Strategy` scope) with NONE or "
-            f"`ONLY_FIRST_REPLICA` aggregation, got: {variable._aggregation}"
+            f"`ONLY_FIRST_REPLICA` aggregation, got: {variable.aggregation}"
         )
     frame = assignment.check_strategy(variable)
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
@@ -71,8 +71,10 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
     ):
         return _scatter_aggregated(variable, kind, sparse, frame)
     target = frames.frame()
-    if variable._index is not None or frame.mode == ambient.UPDATE:
-        index = variable._index if variable._index is not None else frame.copy
+    if variable.replica_index is not None or frame.mode == ambient.UPDATE:
+        index = (
+            variable.replica_index if variable.replica_index is not None else frame.copy
+        )
         new = _SCATTER[kind](target.copy(cell, index), sparse)
         target.set_copy(cell, index, new)
         return new
@@ -85,7 +87,7 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
 
 def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> jax.Array:
     """Combines the rows of all replicas, and changes the variable by the result."""
-    cell, aggregation = variable._cell, variable._aggregation
+    cell, aggregation = variable.state_cell, variable.aggregation
     if aggregation is _NONE:
         # It raises, with the error of every assignment without an aggregation.
         assignment.write_aggregated(variable, assignment.REPLACE, None, frame)

@@ -53,14 +53,14 @@ class _Factory(type):
         # Not by calling the class, which is `__call__` above. Mypy does not know that
         # the instances of a metaclass are classes.
         self: Any = object.__new__(cls)  # type: ignore[arg-type]
-        self._cell = cell
+        self.state_cell = cell
         self._trainable = trainable
         self._synchronization = synchronization
         self._aggregation = aggregation
         self._strategy = strategy
         self._constraint = constraint
         self._container = container
-        self._index = index
+        self.replica_index = index
         self._parts = None
         return self
 
@@ -103,7 +103,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
     (True, 'ON_WRITE', 'MEAN')
     """
 
-    _cell: frames.Cell
+    state_cell: frames.Cell
     _trainable: bool
     _synchronization: VariableSynchronization
     _aggregation: VariableAggregation
@@ -111,7 +111,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
     _constraint: Callable[[Any], Any] | None
     _parts: tuple[Variable, ...] | None
     _container: weakref.ref[Variable] | None
-    _index: int | None
+    replica_index: int | None
 
     def __init__(
         self,
@@ -134,28 +134,28 @@ class Variable(ArrayOperators, metaclass=_Factory):
     @property
     def name(self) -> str:
         """The name with TensorFlow's ``:0``; a component has its replica in it."""
-        suffix = f"/replica_{self._index}" if self._index else ""
-        return f"{self._cell.name}{suffix}:0"
+        suffix = f"/replica_{self.replica_index}" if self.replica_index else ""
+        return f"{self.state_cell.name}{suffix}:0"
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the value."""
-        return self._cell.shape
+        return self.state_cell.shape
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return len(self._cell.shape)
+        return len(self.state_cell.shape)
 
     @property
     def size(self) -> int:
         """The number of elements."""
-        return int(np.prod(self._cell.shape))
+        return int(np.prod(self.state_cell.shape))
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The element type."""
-        dtype: np.dtype[Any] = self._cell.dtype
+        dtype: np.dtype[Any] = self.state_cell.dtype
         return dtype
 
     @property
@@ -198,13 +198,15 @@ class Variable(ArrayOperators, metaclass=_Factory):
         >>> [v.device[-5:], *(component.device[-5:] for component in v.values)]
         ['CPU:1', 'CPU:1', 'CPU:0']
         """
-        cell = self._cell
+        cell = self.state_cell
         if cell.topology is None:
             return "/job:localhost/replica:0/task:0/device:CPU:0"
         if cell.policy in (Policy.MIRRORED, Policy.ON_READ):
             topology = cell.topology
             return str(
-                topology.names[topology.first if self._index is None else self._index]
+                topology.names[
+                    topology.first if self.replica_index is None else self.replica_index
+                ]
             )
         return str(self._strategy.extended.parameter_devices[0])
 
@@ -221,12 +223,12 @@ class Variable(ArrayOperators, metaclass=_Factory):
         >>> [(component.name, float(component.value())) for component in v.values]
         [('v:0', 2.0), ('v/replica_1:0', 2.0)]
         """
-        if self._index is not None or not self._is_distributed:
+        if self.replica_index is not None or not self._is_distributed:
             raise AttributeError(
                 f"{self.name} is one variable, it has no components; only variables "
                 "made in the scope of a mirrored strategy do."
             )
-        topology = self._cell.topology
+        topology = self.state_cell.topology
         # A program is traced for the replicas of all workers.
         if topology.is_spread and frames.frame().is_compiled:
             return tuple(self._component(i) for i in range(topology.replicas))
@@ -250,23 +252,23 @@ class Variable(ArrayOperators, metaclass=_Factory):
         >>> [x is y.handle for x, y in zip(found.values, v.values, strict=True)]
         [True, True]
         """
-        if not self._is_distributed or self._index is not None:
-            return self if self._is_distributed else self._cell
+        if not self._is_distributed or self.replica_index is not None:
+            return self if self._is_distributed else self.state_cell
         frame = ambient.current()
         if frame.strategy is self._strategy and frame.mode == ambient.CROSS:
             raise ValueError(
                 "DistributedVariable.handle is not available outside the replica "
                 "context or a 'tf.distribute.Strategy.update()' call."
             )
-        return self.values[self._cell.topology.position(frame.copy)].handle
+        return self.values[self.state_cell.topology.position(frame.copy)].handle
 
     @property
     def _is_distributed(self) -> bool:
-        return self._cell.policy in (Policy.MIRRORED, Policy.ON_READ)
+        return self.state_cell.policy in (Policy.MIRRORED, Policy.ON_READ)
 
     def _component(self, index: int) -> Variable:
         part: Variable = ResourceVariable.assemble(
-            self._cell,
+            self.state_cell,
             trainable=self._trainable,
             synchronization=self._synchronization,
             aggregation=self._aggregation,
@@ -333,7 +335,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         >>> v.get() is v
         True
         """
-        if self._cell.policy is Policy.CENTRAL and self._index is None:
+        if self.state_cell.policy is Policy.CENTRAL and self.replica_index is None:
             if self._parts is None:
                 self._parts = (self._component(0),)
             return self._parts[0]
@@ -563,7 +565,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
     # Python.
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
-        cell = self._cell
+        cell = self.state_cell
         placement = ambient.current().placement
         if self._strategy is not None:
             # The copy lives where the variable does, whatever scope is open now.
@@ -584,9 +586,9 @@ class Variable(ArrayOperators, metaclass=_Factory):
         return copied
 
     def __repr__(self) -> str:
-        if self._index is None and self._is_distributed:
+        if self.replica_index is None and self._is_distributed:
             return distributed.render(type(self).__name__, self.values, repr)
-        found = frames.frame().copy(self._cell, self._index)
+        found = frames.frame().copy(self.state_cell, self.replica_index)
         head = f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype}"
         if isinstance(found, jax.core.Tracer):
             return f"{head}, traced>"

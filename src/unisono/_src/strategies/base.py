@@ -623,7 +623,7 @@ def _reduce_axis(strategy: Any, op: options.ReduceOp, value: Any, axis: Any) -> 
 
 def read_plain(value: Any) -> Any:
     """Returns the value of a variable, and anything else as it is."""
-    return assignment.read(value) if hasattr(value, "_cell") else value
+    return assignment.read(value) if hasattr(value, "state_cell") else value
 
 
 def reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:

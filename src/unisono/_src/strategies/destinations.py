@@ -68,7 +68,7 @@ def parse(where: Any, topology: Topology, is_central: bool) -> Target:
         return Target(devices.resolve([where])[1][0])
     if isinstance(where, distributed.DistributedValues):
         return Target(None, topology)
-    cell = getattr(where, "_cell", None)
+    cell = getattr(where, "state_cell", None)
     if cell is not None:
         return Target(cell.parameter_device or _device_of(cell.array))
     if isinstance(where, jax.Array):

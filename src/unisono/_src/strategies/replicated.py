@@ -183,7 +183,7 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _reduce_leaf(self, op: options.ReduceOp, value: Any, target: Any) -> Any:
         count = self._topology.replicas
         if _is_on_read(value):
-            return target.deliver(self._reduce_cell(op, value._cell))
+            return target.deliver(self._reduce_cell(op, value.state_cell))
         if isinstance(value, (distributed.Mirrored, variables.MirroredVariable)):
             if op is options.ReduceOp.SUM:
                 raise AssertionError(
@@ -258,10 +258,10 @@ class Replicated(local.LocalExtended, abc.ABC):
             distributed.check_count(value, self._topology.replicas)
             if frames.frame().is_compiled:
                 frames.frame().note_topology(self._topology)
-        if hasattr(value, "_cell"):
+        if hasattr(value, "state_cell"):
             source = frames.frame()
             turns = lockstep.turns_of(self._topology)
-            parts = tuple(source.copy(value._cell, i) for i in turns)
+            parts = tuple(source.copy(value.state_cell, i) for i in turns)
         else:
             parts = value.values
         if any(isinstance(p, IndexedSlices) for p in parts):

@@ -39,7 +39,7 @@ def update(
     Returns:
         The results of `fn`; see `StrategyExtended.update`.
     """
-    cell = var._cell
+    cell = var.state_cell
     port = ambient.current().port
     if port is not None and port.is_spmd:
         own = functools.partial(fn, var.values[0])
@@ -125,7 +125,7 @@ def _update_traced(
     in_turns: bool,
 ) -> Any:
     """Calls `fn` for every copy, in a program that holds one value for all of them."""
-    count, cell = topology.replicas, var._cell
+    count, cell = topology.replicas, var.state_cell
     given = [
         x for x in nest.leaves((args, kwargs)) if isinstance(x, distributed.PerReplica)
     ]

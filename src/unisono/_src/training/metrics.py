@@ -79,7 +79,9 @@ class Metric:
 
     def _checkpoint_children(self) -> dict[str, Any]:
         """Returns the state by names that do not depend on the metric's name."""
-        return {v._cell.name.removeprefix(f"{self.name}/"): v for v in self._variables}
+        return {
+            v.state_cell.name.removeprefix(f"{self.name}/"): v for v in self._variables
+        }
 
     def reset_state(self) -> None:
         """Sets the state to zero.

@@ -101,7 +101,7 @@ class Optimizer:
 
     def _make_slots(self) -> Any:
         """Returns Optax's first state; in parts if variables are split."""
-        cells = [v._cell for v in self._variables]
+        cells = [v.state_cell for v in self._variables]
         placement = ambient.current().placement
         source = frames.frame()
         if _is_local():
@@ -350,7 +350,7 @@ class Optimizer:
     def _shared_cells(self) -> list[frames.Cell]:
         """Returns the cells that an update may change, in the order of `_change`."""
         shared = [*self._variables, *self._slots, self.iterations]
-        return [v._cell for v in shared]
+        return [v.state_cell for v in shared]
 
     def _change(self, old: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
         """Returns new values of the shared cells, as a pure function of the old."""
@@ -379,8 +379,8 @@ class Optimizer:
             else:
                 # Outside replica context a variable that sums its copies cannot be
                 # added to: the gradient goes to the first copy, and counts once.
-                old = target.copy(total._cell, 0)
-                target.set_copy(total._cell, 0, old + gradient)
+                old = target.copy(total.state_cell, 0)
+                target.set_copy(total.state_cell, 0, old + gradient)
         if replica is None:
             self._finish(_find_idle(given))
         else:
@@ -395,17 +395,17 @@ class Optimizer:
         cells = self._shared_cells()
         local = _is_local()
         old = [_read(target, c) for c in cells]
-        sums = [_read(target, v._cell) for v in self._sums]
-        count = _read(target, self._count._cell) + 1
+        sums = [_read(target, v.state_cell) for v in self._sums]
+        count = _read(target, self._count.state_cell) + 1
         is_last = count >= self._every
         now = np.isin(range(len(self._variables)), idle, invert=True)
-        given = _read(target, self._given._cell) | now
+        given = _read(target, self._given.state_cell) | now
         # Only variables without a gradient now can have had none in all calls.
         owners = self._find_owners(idle)
 
         def apply(old: Any, sums: Any) -> Any:
             totals = [
-                _reduce_sum(v._cell, s, local)
+                _reduce_sum(v.state_cell, s, local)
                 for v, s in zip(self._sums, sums, strict=True)
             ]
             new = self._change(old, totals)
@@ -425,7 +425,7 @@ class Optimizer:
             target.set_whole(cell, jnp.asarray(value, cell.dtype))
         accumulated = [*self._sums, self._count, self._given]
         for v, value in zip(accumulated, jax.tree.leaves(rest), strict=True):
-            target.set_whole(v._cell, value)
+            target.set_whole(v.state_cell, value)
 
 
 def _sharding_of(x: Any, placement: frames.Placement) -> Any:

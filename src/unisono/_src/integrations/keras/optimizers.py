@@ -97,7 +97,7 @@ def _update_parts(
             )
         return [*weights, *found]
 
-    cells = [v._cell for v in own]
+    cells = [v.state_cell for v in own]
     return sharded_update.update(change, cells, [by_id[id(v)] for v in every], ())
 
 

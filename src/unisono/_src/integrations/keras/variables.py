@@ -137,22 +137,22 @@ class StrategyVariable(KerasVariable):
 
     def _set_aside(self) -> None:
         """Keep the array aside, in case no step ever takes it over."""
-        cell = self._unisono_variable._cell
+        cell = self._unisono_variable.state_cell
         if cell.array is not None:
             self.__dict__["_aside"], cell.array = cell.array, None
 
     def take_back(self) -> None:
         """Restore the array that was set aside, if the variable has no newer one."""
         aside = self.__dict__.pop("_aside", None)
-        if aside is not None and self._unisono_variable._cell.array is None:
-            self._unisono_variable._cell.array = aside
+        if aside is not None and self._unisono_variable.state_cell.array is None:
+            self._unisono_variable.state_cell.array = aside
 
     def is_lost(self) -> bool:
         """Return whether the variable had a value that a step has taken over."""
         kept = self.__dict__.get("_kept")
         if kept is None:
             return False
-        return kept._cell.array is None or kept._cell.array.is_deleted()
+        return kept.state_cell.array is None or kept.state_cell.array.is_deleted()
 
 
 def adopt(variable: Any) -> None:
@@ -242,10 +242,10 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
         return assignment.read(kept)
     is_training = strategy_distribution.is_training()
     is_keras = is_training or stateless_scope.in_stateless_scope()
-    if is_keras and not jax_traces.is_clean() and kept._cell.array is not None:
+    if is_keras and not jax_traces.is_clean() and kept.state_cell.array is not None:
         # Keras traces the code, to find shapes or to compile it, and passes the values
         # of variables itself. What is read here is not used for its numbers.
-        return frames.peek(kept._cell)
+        return frames.peek(kept.state_cell)
     return _hand_over(variable, kept) if is_training else assignment.read(kept)
 
 
@@ -255,7 +255,7 @@ def _gather(variable: StrategyVariable, kept: variables.Variable, given: Any) ->
     With a split weight the compiler would split what is computed from it too. Slots of
     optimizers are not gathered, they stay split. See docs/decisions/0017.
     """
-    cell = kept._cell
+    cell = kept.state_cell
     is_whole = cell.split is None or given.shape != cell.shape
     if is_whole or not variable.trainable or not strategy_distribution.is_training():
         return given
@@ -264,7 +264,7 @@ def _gather(variable: StrategyVariable, kept: variables.Variable, given: Any) ->
 
 def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
     """Return the whole value on all devices, for a step of Keras that may donate it."""
-    cell = kept._cell
+    cell = kept.state_cell
     # Under the lock, so that no other thread, such as one that saves, gets hold of the
     # array after `unescape` has made sure that nobody else has it.
     with frames.LOCK:
@@ -294,7 +294,7 @@ def _combine(variable: StrategyVariable, kept: variables.Variable) -> Any:
     Reading is a collective of all workers. It is left out as long as the value is the
     one that `_store` has stored, which every worker knows.
     """
-    cell = kept._cell
+    cell = kept.state_cell
     stored, whole = variable.__dict__.get("_stored", (None, None))
     if stored is cell.array and not whole.is_deleted():
         return whole
@@ -306,7 +306,7 @@ def _combine(variable: StrategyVariable, kept: variables.Variable) -> Any:
 
 def _store(variable: StrategyVariable, kept: variables.Variable, value: Any) -> None:
     """Store the whole value that a step of Keras has returned."""
-    cell = kept._cell
+    cell = kept.state_cell
     if cell.is_stacked and cell.is_spread:
         whole = cell.topology.spread(jnp.asarray(value, cell.dtype))
         cell.store(_split_into_rows(kept, whole), is_fresh=True)
@@ -326,7 +326,7 @@ def _split_into_rows(kept: variables.Variable, value: Any) -> Any:
 
     For a sum the first row has all and the others zero, so that it comes out exactly.
     """
-    cell = kept._cell
+    cell = kept.state_cell
     whole = collectives.own_copy(value)
     if not cell.is_spread:
         whole = collectives.place(whole, cell.topology.devices[0])

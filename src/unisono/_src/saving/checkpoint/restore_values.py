@@ -98,9 +98,9 @@ def choose_sharding(entry: Entry, obj: Any) -> Any:
     if not entry.file or entry.kind == manifest.KEY or frames.frame().is_compiled:
         return None
     if isinstance(obj, Variable):
-        sharding = obj._cell.sharding
+        sharding = obj.state_cell.sharding
         # A stacked variable holds one value per replica; the file holds one in all.
-        if obj._cell.is_stacked or obj._index is not None:
+        if obj.state_cell.is_stacked or obj.replica_index is not None:
             return None
     elif isinstance(obj, jax.Array) and obj.shape == entry.shape:
         sharding = obj.sharding
@@ -194,7 +194,7 @@ def assign(variable: Variable, value: Any) -> None:
     Every copy gets the value; a sync-on-read sum is divided among its copies. While a
     function is traced the value replaces the initial one.
     """
-    cell = variable._cell
+    cell = variable.state_cell
     if cell.array is None and frames.frame().is_compiled:
         if _is_divided(variable):
             value = (value / cell.copies).astype(cell.dtype)
@@ -202,7 +202,7 @@ def assign(variable: Variable, value: Any) -> None:
         return
     before = ambient.swap(ambient.ROOT)
     try:
-        if cell.policy is Policy.ON_READ or variable._index is not None:
+        if cell.policy is Policy.ON_READ or variable.replica_index is not None:
             variable.assign(value, read_value=False)
         else:
             # A NumPy array goes to the devices of the cell directly, not by way of the
@@ -215,4 +215,4 @@ def assign(variable: Variable, value: Any) -> None:
 
 def _is_divided(variable: Variable) -> bool:
     is_sum = variable.aggregation is VariableAggregation.SUM
-    return variable._cell.policy is Policy.ON_READ and is_sum
+    return variable.state_cell.policy is Policy.ON_READ and is_sum

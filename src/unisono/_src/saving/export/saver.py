@@ -185,18 +185,18 @@ def _hold_single_copies(variables: Any) -> Iterator[None]:
     try:
         with frames.LOCK:
             for v in variables:
-                cell = v._cell
+                cell = v.state_cell
                 value = assignment.read(v)
                 one = frames.Cell(
                     frames.Policy.PLAIN, v.shape, v.dtype, None, cell.name, cell.origin
                 )
                 one.array = value
-                before.append((v, cell, v._strategy))
-                v._cell, v._strategy = one, None
+                before.append((v, cell, v.distribute_strategy))
+                v.state_cell, v.distribute_strategy = one, None
         yield
     finally:
         for v, cell, strategy in before:
-            v._cell, v._strategy = cell, strategy
+            v.state_cell, v.distribute_strategy = cell, strategy
 
 
 @final
@@ -270,7 +270,7 @@ class _FunctionExporter:
         Returns:
             The result, and the new values of the variables it sets.
         """
-        cells = [v._cell for v in self._variables]
+        cells = [v.state_cell for v in self._variables]
         frame = frames.FunctionFrame(cells, weights, kept)
         with ambient.pushed(state=frame):
             result = nest.map_structure(_unwrap_variable, self._fn(*args))
@@ -323,7 +323,7 @@ def _describe_object(found: graph.Found) -> Item:
     about = None
     if isinstance(found.obj, Variable):
         about = {
-            "name": found.obj._cell.name,
+            "name": found.obj.state_cell.name,
             "trainable": found.obj.trainable,
             "synchronization": found.obj.synchronization.name,
             "aggregation": found.obj.aggregation.name,
