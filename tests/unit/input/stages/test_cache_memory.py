@@ -11,6 +11,7 @@ import unisono as uni
 from tests.parity.programs import mirrored
 from tests.unit.input.pipelines import Dataset
 from unisono._src.input.plan import host_buffers
+from unisono._src.machines import transfers
 
 ROWS, WIDTH = 64, 512
 

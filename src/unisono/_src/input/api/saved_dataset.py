@@ -22,7 +22,7 @@ from unisono._src.input.stages import (
     saved_shards,
 )
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 _FORMAT = "unisono-dataset-1"
 # Tells which files belong to the dataset; written last.
 _INDEX = "dataset.json"
@@ -59,7 +59,7 @@ def save(
     spec = node.spec
     structure_json.of_spec(spec)  # Whether it can be written, before anything is.
     is_told = nodes.tells_spec(node)
-    with _naming(path):
+    with _name_dataset_in_errors(path):
         os.makedirs(path, exist_ok=True)
     folder = _Folder(path, compression)
     source = node.cursor()
@@ -69,12 +69,12 @@ def save(
             if shard_fn is not None:
                 given = mapping.call(shard_fn, element)
                 number = grouping.integer_of(given, "shard_func")
-            with _naming(path):
+            with _name_dataset_in_errors(path):
                 folder.shard(number).write(element)
             if not is_told:
                 # That of a first element; others may have other sizes.
                 spec = mixing.joined_spec(spec, elements.spec_of(element))
-        with _naming(path):
+        with _name_dataset_in_errors(path):
             folder.finish(structure_json.of_spec(spec))
     except BaseException:
         folder.discard()
@@ -85,7 +85,7 @@ def save(
 
 
 @contextlib.contextmanager
-def _naming(path: str) -> Iterator[None]:
+def _name_dataset_in_errors(path: str) -> Iterator[None]:
     """Name the dataset where the operating system refuses something."""
     try:
         yield
@@ -95,10 +95,10 @@ def _naming(path: str) -> Iterator[None]:
 
 
 @final
-class _Shard:
+class _ShardFile:
     def __init__(self, path: str, compression: str | None) -> None:
         self.path = path
-        self.file = cache_files.Writing(path, compression)
+        self.file = cache_files.ElementWriter(path, compression)
         self.count = 0
 
     def write(self, element: Any) -> None:
@@ -122,13 +122,13 @@ class _Folder:
         # Names that no dataset has which was saved there before.
         self._run = uuid.uuid4().hex[:8]
         self._old = _files_of(path)
-        self._shards: dict[int, _Shard] = {}
+        self._shards: dict[int, _ShardFile] = {}
 
-    def shard(self, number: int) -> _Shard:
+    def shard(self, number: int) -> _ShardFile:
         if number not in self._shards:
             name = f"{self._run}-{number:05d}{_SHARD}"
             path = os.path.join(self._path, name)
-            self._shards[number] = _Shard(path, self._compression)
+            self._shards[number] = _ShardFile(path, self._compression)
         return self._shards[number]
 
     def finish(self, spec: Any) -> None:
@@ -166,12 +166,12 @@ class _Folder:
 def _files_of(path: str) -> list[str]:
     """The files of a dataset that was saved there before."""
     try:
-        return [name for name, _ in _index(path)["shards"]]
+        return [name for name, _ in _read_index(path)["shards"]]
     except (errors.NotFoundError, errors.DataLossError):
         return []
 
 
-def _index(path: str) -> Any:
+def _read_index(path: str) -> Any:
     name = os.path.join(path, _INDEX)
     try:
         with open(name, encoding="utf-8") as f:
@@ -200,7 +200,7 @@ def load(
         ValueError: they have another compression.
         InvalidArgumentError: they have another spec.
     """
-    index = _awaited(path) if wait else _index(path)
+    index = _wait_for_index(path) if wait else _read_index(path)
     found = structure_json.to_spec(index["spec"])
     if spec is not None:
         _check_same(spec, found, path)
@@ -220,17 +220,17 @@ def load(
     ]
 
 
-def _awaited(path: str) -> Any:
+def _wait_for_index(path: str) -> Any:
     end = time.monotonic() + PATIENCE
     has_told = False
     while True:
         try:
-            return _index(path)
+            return _read_index(path)
         except errors.NotFoundError:
             if time.monotonic() > end:
                 raise
         if not has_told:
-            _LOG.info("Waiting up to %.0f s for a dataset at %s.", PATIENCE, path)
+            _log.info("Waiting up to %.0f s for a dataset at %s.", PATIENCE, path)
             has_told = True
         time.sleep(_LOOK)
 

@@ -86,7 +86,7 @@ def counted(cardinality: int, what: str) -> str:
     return plural(cardinality, what)
 
 
-def files(found: file_listing.Reading) -> list[str]:
+def files(found: file_listing.FileList) -> list[str]:
     """How many files a plan reads, and the names of the first."""
     paths = found.files
     if not paths:

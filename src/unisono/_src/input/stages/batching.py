@@ -161,7 +161,7 @@ def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
         )
     for axis, size in enumerate(wanted):
         if size is not None and size < sizes[axis]:
-            raise elements_too_large(arrays, wanted)
+            raise _too_large_error(arrays, wanted)
         sizes[axis] = sizes[axis] if size is None else size
     out = np.full((len(arrays), *sizes), value, arrays[0].dtype)
     for row, a in enumerate(arrays):
@@ -170,7 +170,7 @@ def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
     return out
 
 
-def elements_too_large(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
+def _too_large_error(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
     """An element does not fit into its padded shape."""
     worst = max((a.shape for a in arrays), key=lambda s: s)
     return errors.DataLossError(
@@ -236,7 +236,7 @@ class Stream(cursors.Cursor):
     def read(self, count: int) -> list[Any]:
         """Single rows."""
         found: list[Any] = []
-        while len(found) < count and self._more():
+        while len(found) < count and self._has_rows():
             stop = min(self._rows, self._row + count - len(found))
             for row in range(self._row, stop):
                 found.append(_row(self._batch, row))
@@ -247,7 +247,7 @@ class Stream(cursors.Cursor):
         """The next `count` rows as a batch, fewer at the end, None after it."""
         parts: list[Any] = []
         missing = count
-        while (missing or not parts) and self._more():
+        while (missing or not parts) and self._has_rows():
             stop = min(self._rows, self._row + missing)
             parts.append(elements.rows(self._batch, self._row, stop))
             missing -= stop - self._row
@@ -256,9 +256,9 @@ class Stream(cursors.Cursor):
 
     def at_end(self) -> bool:
         """Whether no row is left."""
-        return not self._more()
+        return not self._has_rows()
 
-    def _more(self) -> bool:
+    def _has_rows(self) -> bool:
         while self._row >= self._rows:
             self._trail.forget_before(self._trail.read_so_far)
             block = self._trail.read(1)
@@ -279,7 +279,7 @@ class Stream(cursors.Cursor):
         """Continue at a row."""
         self._trail.return_to(state["trail"])
         self._row = self._rows = 0
-        if state["row"] and self._more():
+        if state["row"] and self._has_rows():
             self._row = state["row"]
 
     def close(self) -> None:

@@ -58,7 +58,7 @@ def _read(file: BinaryIO) -> np.ndarray:
 
 
 @final
-class Writing:
+class ElementWriter:
     """Writes elements into a file, which is whole when it was finished."""
 
     def __init__(self, path: str, compression: str | None = None) -> None:
@@ -86,7 +86,7 @@ class Writing:
 
 
 @final
-class Reading(cursors.Cursor):
+class ElementReader(cursors.Cursor):
     """The elements of a file.
 
     Args:
@@ -128,7 +128,7 @@ class Reading(cursors.Cursor):
         while len(found) < count and not self._over:
             at = self._at = file.tell()
             try:
-                element = self._one(file)
+                element = self._read_one(file)
             except _DAMAGES as e:
                 raise errors.DataLossError(
                     f"{self._path} is damaged near byte {at}: {e}"
@@ -141,7 +141,7 @@ class Reading(cursors.Cursor):
                 self._next += 1
         return found
 
-    def _one(self, file: BinaryIO) -> Any:
+    def _read_one(self, file: BinaryIO) -> Any:
         mark = file.read(1)
         if mark == b".":
             # At the very end compressed files check what they gave.
@@ -194,7 +194,7 @@ class _Filling(cursors.Cursor):
         self._source = node.parent.cursor()
         self._origin = self._source.get_state()
         self._aside = f"{node.path}.{os.getpid()}-{id(self)}.partial"
-        self._file: Writing | None = None
+        self._file: ElementWriter | None = None
         self._next = 0
         self._over = False
         # What is missing some elements must not be taken for all of them.
@@ -205,7 +205,7 @@ class _Filling(cursors.Cursor):
             return []
         if self._file is None and not self._has_failed:
             try:
-                self._file = Writing(self._aside)
+                self._file = ElementWriter(self._aside)
             except FileNotFoundError as e:
                 folder = os.path.dirname(self._aside)
                 raise errors.NotFoundError(
@@ -275,7 +275,7 @@ class FileCache(nodes.Passing):
     def cursor(self) -> cursors.Cursor:
         """From the file if it is there."""
         if os.path.exists(self.path):
-            return Reading(self.path, like=lambda: self.spec, check=self._check)
+            return ElementReader(self.path, like=lambda: self.spec, check=self._check)
         return _Filling(self)
 
     @property

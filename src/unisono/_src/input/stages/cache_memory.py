@@ -11,7 +11,7 @@ from unisono._src.input.stages.selecting import Make
 
 
 @final
-class Store:
+class ElementStore:
     """Elements that were kept, shared by every iterator of a dataset."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class _Cached(cursors.Cursor):
     is read again from the position at which the pass began.
     """
 
-    def __init__(self, make: Make, store: Store) -> None:
+    def __init__(self, make: Make, store: ElementStore) -> None:
         self._make, self._store = make, store
         self._source: cursors.Cursor | None = None
         self._origin: dict[str, Any] | None = None
@@ -69,9 +69,9 @@ class _Cached(cursors.Cursor):
         return self._source
 
     def read(self, count: int) -> Any:
-        kept = self._kept()
+        kept = self._stored_elements()
         if kept is None and self._next == len(self._seen):
-            found = self._more(count)
+            found = self._read_more(count)
             self._seen.extend(found)
             if len(found) < count and not self._has_failed:
                 self._store.fill(self._seen, self._origin)
@@ -81,19 +81,19 @@ class _Cached(cursors.Cursor):
         self._next += len(found)
         return found
 
-    def _more(self, count: int) -> list[Any]:
+    def _read_more(self, count: int) -> list[Any]:
         try:
-            return [_frozen(e) for e in self._open().read(count)]
+            return [_freeze(e) for e in self._open().read(count)]
         except BaseException:
             self._has_failed = True
             raise
 
-    def _kept(self) -> list[Any] | None:
+    def _stored_elements(self) -> list[Any] | None:
         """What the store holds, unless this pass began before it was filled."""
         return self._store.kept if self._source is None else None
 
     def get_state(self) -> dict[str, Any]:
-        if self._kept() is not None:
+        if self._stored_elements() is not None:
             return {"next": self._next, "origin": self._store.origin}
         self._open()
         return {"next": self._next, "origin": self._origin}
@@ -112,7 +112,7 @@ class _Cached(cursors.Cursor):
             self._source = None
 
 
-def _frozen(element: Any) -> Any:
+def _freeze(element: Any) -> Any:
     """What is kept must not be changed by who iterates."""
     return elements.map_leaves(elements.frozen, element)
 
@@ -122,7 +122,7 @@ def _frozen(element: Any) -> Any:
 class Cache(nodes.Keeping):
     """Elements kept after the first pass."""
 
-    store: Store
+    store: ElementStore
     # What is kept must not be changed.
     makes_new = False
 

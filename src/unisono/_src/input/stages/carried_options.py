@@ -32,15 +32,15 @@ def options_of(node: nodes.Node) -> dataset_options.Options:
     """
     known: dict[int, dataset_options.Options] = {}
 
-    def found(n: nodes.Node) -> dataset_options.Options:
+    def merge_from(n: nodes.Node) -> dataset_options.Options:
         # A dataset may be the input of several others.
         if id(n) not in known:
             merged = dataset_options.Options()
             for parent in n.parents:
-                merged = merged.merge(found(parent))
+                merged = merged.merge(merge_from(parent))
             if isinstance(n, WithOptions):
                 merged = merged.merge(n.options)
             known[id(n)] = merged
         return known[id(n)]
 
-    return found(node)
+    return merge_from(node)

@@ -47,7 +47,7 @@ class InputReplicationMode(enum.Enum):
     PER_REPLICA = "PER_REPLICA"
 
 
-class _InputOptions(NamedTuple):
+class _InputOptionFields(NamedTuple):
     experimental_fetch_to_device: bool = True
     experimental_replication_mode: InputReplicationMode = (
         InputReplicationMode.PER_WORKER
@@ -56,7 +56,7 @@ class _InputOptions(NamedTuple):
     experimental_per_replica_buffer_size: int = 1
 
 
-class InputOptions(_InputOptions):
+class InputOptions(_InputOptionFields):
     """How a distributed dataset is placed.
 
     Attributes:
@@ -196,7 +196,7 @@ def made_by(dataset_fn: Callable[[InputContext], Any], context: InputContext) ->
     return dataset_fn(context)
 
 
-class _Record(abc.ABC):  # noqa: B024
+class _OptionRecord(abc.ABC):  # noqa: B024
     """Attributes with a fixed set of names, types and defaults; abstract.
 
     Attributes of the class:
@@ -219,7 +219,7 @@ class _Record(abc.ABC):  # noqa: B024
             raise AttributeError(name)
         name = self._aliases.get(name, name)
         kind = self._kind(name)
-        if issubclass(kind, _Record) and name not in self._given:
+        if issubclass(kind, _OptionRecord) and name not in self._given:
             self._given[name] = kind()
         return self._given.get(name, self._defaults.get(name))
 
@@ -250,15 +250,19 @@ class _Record(abc.ABC):  # noqa: B024
     def merged(self, other: Self) -> Self:
         """A copy in which what was set on `other` wins."""
         made = type(self)()
-        for name, value in (*self._given.items(), *other._given.items()):
-            if isinstance(value, _Record):
-                # A copy, also where there is nothing to merge it with.
-                value = (made._given.get(name) or type(value)()).merged(value)
-            made._given[name] = value
+        values = _values_of(made)
+        for name, value in (*self._given.items(), *_values_of(other).items()):
+            if isinstance(value, _OptionRecord):
+                # A copy, even where there is nothing to merge it with: the user may
+                # go on changing the original.
+                value = (values.get(name) or type(value)()).merged(value)
+            # Not `setattr`, which would let an old `auto_shard` override a newer
+            # `auto_shard_policy`.
+            values[name] = value
         return made
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Record):
+        if not isinstance(other, _OptionRecord):
             return NotImplemented
         return type(self) is type(other) and self._given == other._given
 
@@ -269,13 +273,19 @@ class _Record(abc.ABC):  # noqa: B024
         return f"{type(self).__name__}({shown})"
 
 
+def _values_of(record: _OptionRecord) -> dict[str, Any]:
+    """Returns the values that were set on a record, by name."""
+    values: dict[str, Any] = vars(record)["_given"]
+    return values
+
+
 def _set_policy(options: DistributeOptions, value: bool) -> None:
     # The name of TensorFlow 2.0: sharding was on or off.
     policy = AutoShardPolicy.AUTO if value else AutoShardPolicy.OFF
-    options._given["auto_shard_policy"] = policy
+    options.auto_shard_policy = policy
 
 
-class DistributeOptions(_Record):
+class DistributeOptions(_OptionRecord):
     """How a dataset is shared out among workers.
 
     >>> options = DistributeOptions()
@@ -300,7 +310,7 @@ class DistributeOptions(_Record):
     }
 
 
-class ThreadingOptions(_Record):
+class ThreadingOptions(_OptionRecord):
     """Accepted for TensorFlow's sake; `map` takes the number of its threads itself."""
 
     max_intra_op_parallelism: int | None
@@ -311,7 +321,7 @@ class ThreadingOptions(_Record):
     }
 
 
-class AutotuneOptions(_Record):
+class AutotuneOptions(_OptionRecord):
     """Accepted for TensorFlow's sake."""
 
     _types: ClassVar[Mapping[str, type]] = {
@@ -324,7 +334,7 @@ class AutotuneOptions(_Record):
     }
 
 
-class OptimizationOptions(_Record):
+class OptimizationOptions(_OptionRecord):
     """Accepted for TensorFlow's sake: plans here need no rewriting to be fast."""
 
     _types: ClassVar[Mapping[str, type]] = dict.fromkeys(
@@ -353,7 +363,7 @@ def _check_processes(options: Options, value: int) -> None:
         )
 
 
-class Options(_Record):
+class Options(_OptionRecord):
     """What `Dataset.with_options` takes.
 
     Attributes:

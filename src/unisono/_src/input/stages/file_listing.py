@@ -9,6 +9,7 @@ from typing import Any, final
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.sources import arrays, columnar, files
 from unisono._src.input.stages import (
+    argument_checks,
     batching,
     cache_memory,
     carried_options,
@@ -32,7 +33,7 @@ _LONGEST = 100_000
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Names:
+class FileNames:
     """The elements of a dataset of file names.
 
     Attributes:
@@ -48,7 +49,7 @@ class Names:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class FileList:
     """What a plan reads.
 
     Attributes:
@@ -62,14 +63,14 @@ class Reading:
     unnamed: tuple[mixing.Interleave, ...]
 
 
-def reading(node: nodes.Node) -> Reading:
+def reading(node: nodes.Node) -> FileList:
     """The files of every source in a plan."""
     found: list[str] = []
     unnamed: list[mixing.Interleave] = []
     is_shuffled = False
     for n in nodes.walk(node):
         if isinstance(n, mixing.Interleave):
-            told = _opened(n)
+            told = _names_opened_by(n)
             if told is None:
                 unnamed.append(n)
                 continue
@@ -78,7 +79,7 @@ def reading(node: nodes.Node) -> Reading:
             is_shuffled |= told.is_shuffled
         else:
             found += _paths(n)
-    return Reading(tuple(found), is_shuffled, tuple(unnamed))
+    return FileList(tuple(found), is_shuffled, tuple(unnamed))
 
 
 def _paths(node: nodes.Node) -> tuple[str, ...]:
@@ -87,7 +88,7 @@ def _paths(node: nodes.Node) -> tuple[str, ...]:
     return (node.path,) if isinstance(node, saved_shards.SavedShard) else ()
 
 
-def made(node: mixing.Interleave) -> nodes.Node | None:
+def sample_plan(node: mixing.Interleave) -> nodes.Node | None:
     """The plan of one of the datasets that are mixed; None if that must be read for."""
     if names_of(node.parent) is None:
         return None
@@ -99,21 +100,21 @@ def made(node: mixing.Interleave) -> nodes.Node | None:
         return None
 
 
-def _opened(node: mixing.Interleave) -> Names | None:
+def _names_opened_by(node: mixing.Interleave) -> FileNames | None:
     """The names that a function opens one by one, if that is what it does."""
-    told, inner = names_of(node.parent), made(node)
+    told, inner = names_of(node.parent), sample_plan(node)
     if told is None or inner is None:
         return None
     paths = [path for n in nodes.walk(inner) for path in _paths(n)]
     return told if len(paths) == 1 and paths[0] in told.names else None
 
 
-def names_of(node: nodes.Node) -> Names | None:
+def names_of(node: nodes.Node) -> FileNames | None:
     """The file names that are the elements of a plan, if it tells them."""
     if isinstance(node, (arrays.Slices, arrays.Tensors, saved_shards.Shards)):
-        return _listed(node)
+        return _list_names(node)
     if isinstance(node, mixing.Concatenate):
-        return _joined([names_of(n) for n in node.inputs])
+        return _join([names_of(n) for n in node.inputs])
     if not isinstance(node, nodes.Selecting):
         return None
     inner = names_of(node.parent)
@@ -122,14 +123,16 @@ def names_of(node: nodes.Node) -> Names | None:
     if isinstance(node, shuffling.Shuffle):
         return dataclasses.replace(inner, is_shuffled=True)
     if isinstance(node, selecting.Repeat):
-        return _repeated(inner, node.count)
-    return _chosen(inner, node)
+        return _repeat(inner, node.count)
+    return _select(inner, node)
 
 
-def _listed(node: Any) -> Names | None:
+def _list_names(node: Any) -> FileNames | None:
     if isinstance(node, saved_shards.Shards):
-        paths = [p for d in node.items for p in _paths(d._node)]
-        return Names(tuple(paths)) if len(paths) == len(node.items) else None
+        paths = [
+            p for d in node.items for p in _paths(argument_checks.plan(d, "shards"))
+        ]
+        return FileNames(tuple(paths)) if len(paths) == len(node.items) else None
     given = node.arrays if isinstance(node, arrays.Slices) else node.element
     if elements.is_structure(given):
         return None
@@ -137,18 +140,18 @@ def _listed(node: Any) -> Names | None:
     wanted = 1 if isinstance(node, arrays.Slices) else 0
     if array.dtype.kind != "O" or array.ndim != wanted or array.size > _LONGEST:
         return None
-    return Names(tuple(files.path_of(name) for name in array.ravel()))
+    return FileNames(tuple(files.path_of(name) for name in array.ravel()))
 
 
-def _joined(parts: list[Names | None]) -> Names | None:
+def _join(parts: list[FileNames | None]) -> FileNames | None:
     known = [p for p in parts if p is not None and not p.is_endless]
     if len(known) < len(parts):
         return None
     names = tuple(name for p in known for name in p.names)
-    return Names(names, any(p.is_shuffled for p in known))
+    return FileNames(names, any(p.is_shuffled for p in known))
 
 
-def _repeated(inner: Names, count: int) -> Names | None:
+def _repeat(inner: FileNames, count: int) -> FileNames | None:
     if count < 0 or inner.is_endless:
         return dataclasses.replace(inner, is_endless=count != 0)
     if len(inner.names) * count > _LONGEST:
@@ -156,7 +159,7 @@ def _repeated(inner: Names, count: int) -> Names | None:
     return dataclasses.replace(inner, names=inner.names * count)
 
 
-def _chosen(inner: Names, node: nodes.Node) -> Names | None:
+def _select(inner: FileNames, node: nodes.Node) -> FileNames | None:
     """What `take`, `skip` and `shard` leave of names whose order is known."""
     total = len(inner.names)
     if isinstance(node, selecting.Take) and (
@@ -169,7 +172,7 @@ def _chosen(inner: Names, node: nodes.Node) -> Names | None:
     if order is None:
         return None
     is_endless = inner.is_endless and not isinstance(node, selecting.Take)
-    return Names(tuple(inner.names[i % total] for i in order), False, is_endless)
+    return FileNames(tuple(inner.names[i % total] for i in order), False, is_endless)
 
 
 def _numbers(node: nodes.Node, total: int, is_endless: bool) -> range | None:

@@ -12,7 +12,7 @@ import numpy as np
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.stages import mapping
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 # A source that fails so often without one element in between is broken for good.
 _LAST_STRAW = 10_000
 
@@ -35,7 +35,7 @@ class _Filtered(cursors.Called):
             try:
                 for element in block:
                     seen += 1
-                    if truth(self._predicate, element):
+                    if ask_predicate(self._predicate, element):
                         found.append(element)
             except BaseException:
                 self._keep(block)
@@ -45,7 +45,7 @@ class _Filtered(cursors.Called):
         return found
 
 
-def truth(predicate: Callable[..., Any], element: Any) -> bool:
+def ask_predicate(predicate: Callable[..., Any], element: Any) -> bool:
     """What a predicate says of an element.
 
     Raises:
@@ -94,7 +94,7 @@ class _While(cursors.Derived):
         found: list[Any] = []
         while len(found) < count and not self._over:
             block = self._source.read(1)
-            self._over = not len(block) or not truth(self._predicate, block[0])
+            self._over = not len(block) or not ask_predicate(self._predicate, block[0])
             if not self._over:
                 found.append(block[0])
         return found
@@ -123,7 +123,7 @@ def _content(x: Any) -> Any:
 
 
 @final
-class _Unique(cursors.Cursor):
+class _UniqueCursor(cursors.Cursor):
     def __init__(self, source: cursors.Cursor) -> None:
         self._source = source
         self._origin = self._source.get_state()
@@ -164,7 +164,7 @@ class Unique(nodes.Passing):
 
     def cursor(self) -> cursors.Cursor:
         """Remember what was seen."""
-        return _Unique(self.parent.cursor())
+        return _UniqueCursor(self.parent.cursor())
 
     @property
     def cardinality(self) -> int:
@@ -176,7 +176,7 @@ class Unique(nodes.Passing):
 class _Tolerant(cursors.Derived):
     def __init__(self, source: cursors.Cursor, log: bool) -> None:
         super().__init__(source)
-        self._log = log
+        self._logs = log
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -188,8 +188,8 @@ class _Tolerant(cursors.Derived):
                 failed_in_a_row += 1
                 if failed_in_a_row > _LAST_STRAW:
                     raise
-                if self._log:
-                    _LOG.warning("Ignored an element: %s: %s", type(e).__name__, e)
+                if self._logs:
+                    _log.warning("Ignored an element: %s: %s", type(e).__name__, e)
                 continue
             failed_in_a_row = 0
             if not len(block):

@@ -97,13 +97,15 @@ class _Grouped(cursors.Cursor):
     def _begin(self, key: int, entries: list[_Entry]) -> None:
         self._begin_pass()
         self._key, self._open = key, entries
-        self._trail.forget_before(min(self._kept(), default=self._trail.read_so_far))
-        plan = self._node.made(key, [e for _, e in entries])
+        self._trail.forget_before(
+            min(self._needed_indices(), default=self._trail.read_so_far)
+        )
+        plan = self._node.make_plan(key, [e for _, e in entries])
         plan = seeds.reseeded(plan, self._seed, self._number, self._begun)
         self._inner = plan.cursor()
         self._begun += 1
 
-    def _kept(self) -> list[int]:
+    def _needed_indices(self) -> list[int]:
         """The numbers of all elements that may be asked for again."""
         groups = [*self._groups.values(), self._open]
         return [index for group in groups for index, _ in group]
@@ -118,7 +120,7 @@ class _Grouped(cursors.Cursor):
             "groups": groups,
             "open": [self._key, [i for i, _ in self._open], inner],
             "end": end,
-            "trail": self._trail.before(min(self._kept(), default=end)),
+            "trail": self._trail.before(min(self._needed_indices(), default=end)),
             "begun": self._begun - (inner is not None),
             "seed": self._seed,
             "pass": self._number,
@@ -180,7 +182,7 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
         """Not counted as a pass."""
         return dataclasses.replace(self, order=self.order.apart())
 
-    def made(self, key: int, group: list[Any]) -> nodes.Node:
+    def make_plan(self, key: int, group: list[Any]) -> nodes.Node:
         """The plan of what a group becomes.
 
         Raises:
@@ -192,4 +194,4 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
     def _spec(self) -> Any:
         if self.told is not None:
             return self.told
-        return mapping.mapped_spec(lambda e: self.made(0, [e]).spec, self.parent)
+        return mapping.mapped_spec(lambda e: self.make_plan(0, [e]).spec, self.parent)

@@ -14,7 +14,7 @@ from unisono._src.input.sources import columnar
 from unisono._src.input.stages import mapping, selecting
 
 
-def _made(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
+def _make_next(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
     """In a process: what a function makes of the next element, or what was raised.
 
     Grain would end a process that raises, and with it what is left for it.
@@ -45,7 +45,7 @@ def _plan_dataset() -> type:
             self._cursor, self._fn = cursor, fn
 
         def __next__(self) -> Any:
-            return _made(self._cursor, self._fn)
+            return _make_next(self._cursor, self._fn)
 
         def get_state(self) -> dict[str, Any]:
             return self._cursor.get_state()
@@ -67,7 +67,7 @@ def _plan_dataset() -> type:
         def __iter__(self) -> Any:
             source = self._node.parent.cursor()
             source.set_state(self._begin)
-            shard = selecting._Shard(source, *self._share)
+            shard = selecting.ShardCursor(source, *self._share)
             return PlanIterator(shard, self._node.fn)
 
     return PlanDataset
@@ -189,7 +189,7 @@ def _in_processes(count: int, node: mapping.Map) -> cursors.Cursor:
     return _Unpacked(InProcesses(dataclasses.replace(node, run=None), count))
 
 
-def prepared(node: nodes.Node, processes: int) -> nodes.Node:
+def run_in_processes(node: nodes.Node, processes: int) -> nodes.Node:
     """A plan whose parallel maps run in worker processes, if any are wanted."""
     if not processes:
         return node

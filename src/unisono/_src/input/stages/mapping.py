@@ -269,7 +269,7 @@ class Map(nodes.Unary, nodes.Disturbed):
         return f"Map({getattr(self.fn, '__name__', type(self.fn).__name__)})"
 
 
-def lent(node: nodes.Node) -> cursors.Cursor:
+def lending_cursor(node: nodes.Node) -> cursors.Cursor:
     """The cursor of a plan, for who copies each element before reading the next."""
     if type(node) is Map and node.parallel in (None, 1):
         return _Mapped(node.parent.cursor(), node.fn, is_lent=True)
@@ -296,16 +296,16 @@ def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
     if not any(None in (s.shape or ()) for s in elements.leaves(wanted)):
         return found
     try:
-        other = spec_of(_shrunk(sample, wanted))
+        other = spec_of(_shrink(sample, wanted))
     except Exception:
         return found
     if [p for p, _ in elements.paths(found)] != [p for p, _ in elements.paths(other)]:
         return found
     others = iter(elements.leaves(other))
-    return elements.map_leaves(lambda s: _merged(s, next(others)), found)
+    return elements.map_leaves(lambda s: merge_specs(s, next(others)), found)
 
 
-def _shrunk(sample: Any, wanted: Any) -> Any:
+def _shrink(sample: Any, wanted: Any) -> Any:
     """The sample with another size along every axis that is not fixed."""
     specs_ = iter(elements.leaves(wanted))
 
@@ -321,7 +321,7 @@ def _shrunk(sample: Any, wanted: Any) -> Any:
     return elements.map_leaves(one, sample)
 
 
-def _merged(a: Any, b: Any) -> Any:
+def merge_specs(a: Any, b: Any) -> Any:
     if isinstance(a, specs.DatasetSpec):
         return a
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):

@@ -42,7 +42,7 @@ class _Zipped(Parallel):
 
     def read(self, count: int) -> list[Any]:
         columns = [source.read(count) for source in self._sources]
-        return [_filled(self._structure, parts) for parts in zip(*columns)]  # noqa: B905
+        return [_fill_structure(self._structure, parts) for parts in zip(*columns)]  # noqa: B905
 
     def get_state(self) -> dict[str, Any]:
         return self._positions()
@@ -51,7 +51,7 @@ class _Zipped(Parallel):
         self._return_to(state)
 
 
-def _filled(structure: Any, parts: Sequence[Any]) -> Any:
+def _fill_structure(structure: Any, parts: Sequence[Any]) -> Any:
     """The structure with its numbers replaced by the parts of that number."""
     if type(structure) is tuple and all(type(s) is int for s in structure):
         return tuple(parts)
@@ -66,14 +66,16 @@ class _ZippedRows:
         self._parts, self._structure = parts, structure
 
     def at(self, index: int) -> Any:
-        return _filled(self._structure, [p.at(index) for p in self._parts])
+        return _fill_structure(self._structure, [p.at(index) for p in self._parts])
 
     def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
         taken = [p.take(indices, blank) for p in self._parts]
-        return _filled(self._structure, taken)
+        return _fill_structure(self._structure, taken)
 
     def slice(self, start: int, stop: int) -> Any:
-        return _filled(self._structure, [p.slice(start, stop) for p in self._parts])
+        return _fill_structure(
+            self._structure, [p.slice(start, stop) for p in self._parts]
+        )
 
 
 @final
@@ -116,7 +118,7 @@ class Zip(nodes.Indexed):
         return nodes.minimum([n.cardinality for n in self.inputs])
 
     def _spec(self) -> Any:
-        return _filled(self.structure, [n.spec for n in self.inputs])
+        return _fill_structure(self.structure, [n.spec for n in self.inputs])
 
 
 @final
@@ -204,11 +206,11 @@ def joined_spec(a: Any, b: Any) -> Any:
             f"same structure and element types, received {a} and {b}."
         )
     others = iter(elements.leaves(b))
-    return elements.map_leaves(lambda s: mapping._merged(s, next(others)), a)
+    return elements.map_leaves(lambda s: mapping.merge_specs(s, next(others)), a)
 
 
 @final
-class _Slot:
+class _OpenDataset:
     """A dataset that an interleave has open."""
 
     def __init__(self, before: Any, place: int, source: cursors.Cursor) -> None:
@@ -220,7 +222,7 @@ class _Interleaved(cursors.Cursor):
     def __init__(self, node: Interleave) -> None:
         self._node = node
         self._source = node.parent.cursor()
-        self._slots: list[_Slot | None] = [None] * node.cycle
+        self._slots: list[_OpenDataset | None] = [None] * node.cycle
         self._turn = self._given = self._opened = 0
         self._over = False
         self._seed, self._number = 0, -1
@@ -243,7 +245,7 @@ class _Interleaved(cursors.Cursor):
                 self._opened += 1
         return found
 
-    def _read_from(self, slot: _Slot, found: list[Any], count: int) -> None:
+    def _read_from(self, slot: _OpenDataset, found: list[Any], count: int) -> None:
         wanted = count - len(found)
         if self._node.block:
             wanted = min(wanted, self._node.block - self._given)
@@ -261,16 +263,16 @@ class _Interleaved(cursors.Cursor):
         self._turn = (self._turn + 1) % len(self._slots)
         self._given = 0
 
-    def _open(self, place: int) -> _Slot | None:
+    def _open(self, place: int) -> _OpenDataset | None:
         self._begin()
         before = self._source.get_state()
         block = self._source.read(1)
         if not len(block):
             self._over = True
             return None
-        plan = inner(self._node.fn, block[0])
+        plan = plan_from(self._node.fn, block[0])
         plan = seeds.reseeded(plan, self._seed, self._number, place)
-        return _Slot(before, place, plan.cursor())
+        return _OpenDataset(before, place, plan.cursor())
 
     def get_state(self) -> dict[str, Any]:
         self._begin()
@@ -326,7 +328,7 @@ class _Interleaved(cursors.Cursor):
         self._source.close()
 
 
-def inner(fn: Callable[..., Any], element: Any) -> nodes.Node:
+def plan_from(fn: Callable[..., Any], element: Any) -> nodes.Node:
     """The plan of the dataset that a user's function returned.
 
     Raises:
@@ -381,10 +383,10 @@ class Interleave(nodes.Unary, nodes.Disturbed):
         element = nodes.first(self.parent)
         if element is None:
             element = self.parent.example()
-        return inner(self.fn, element)
+        return plan_from(self.fn, element)
 
     def _spec(self) -> Any:
-        return mapping.mapped_spec(lambda e: inner(self.fn, e).spec, self.parent)
+        return mapping.mapped_spec(lambda e: plan_from(self.fn, e).spec, self.parent)
 
     def __str__(self) -> str:
         return "FlatMap" if not self.block else f"Interleave({self.cycle})"
@@ -404,7 +406,7 @@ def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
     """
     found: list[nodes.Node] = []
 
-    def one(x: Any) -> int:
+    def add(x: Any) -> int:
         node = getattr(x, "_node", None)
         if not isinstance(node, nodes.Node):
             advice = " Use a tuple instead." if isinstance(x, list) else ""
@@ -416,12 +418,12 @@ def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
         found.append(node)
         return len(found) - 1
 
-    def numbered(x: Any) -> Any:
+    def number_datasets(x: Any) -> Any:
         if elements.is_structure(x):
-            return nest.rebuild(x, [numbered(c) for c in nest.children(x)])
-        return one(x)
+            return nest.rebuild(x, [number_datasets(c) for c in nest.children(x)])
+        return add(x)
 
-    structure = numbered(datasets)
+    structure = number_datasets(datasets)
     return tuple(found), structure
 
 

@@ -13,7 +13,7 @@ from unisono._src.input.plan import elements
 from unisono._src.input.stages import argument_checks
 
 
-def _loose(shape: Any, certain: bool) -> Any:
+def _loosen(shape: Any, certain: bool) -> Any:
     """A shape of an element; that of a first one says nothing about the others."""
     return shape if certain or shape is None else (None,) * len(shape)
 
@@ -27,7 +27,7 @@ def find(spec: Any, shapes: Any, values: Any, certain: bool = True) -> tuple[Any
     """
     found = list(elements.leaves(spec))
     if shapes is None:
-        wanted = [_loose(s.shape, certain) for s in found]
+        wanted = [_loosen(s.shape, certain) for s in found]
     else:
         wanted = _flat_shapes(spec, shapes)
     for s, shape in zip(found, wanted, strict=True):

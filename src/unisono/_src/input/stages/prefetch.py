@@ -17,7 +17,7 @@ from unisono._src.foundation import thread_priority
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.stages.selecting import Make
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 # After so many seconds without an element it is told what is waited for.
 _PATIENCE = 60.0
 # So many elements can be given back by a reader that did not use them.
@@ -40,7 +40,7 @@ class _End:
 
 
 @final
-class _Failure:
+class _ReadFailure:
     """Comes where the source raised an exception."""
 
     def __init__(self, exception: BaseException) -> None:
@@ -81,7 +81,7 @@ class _Tank:
         try:
             self.read_on()
         except BaseException as e:
-            self.ready.put((_Failure(e), self.given))
+            self.ready.put((_ReadFailure(e), self.given))
         finally:
             self.close_source()
 
@@ -139,7 +139,7 @@ class _Tank:
             found = self.trail.read(1)
         except BaseException as e:
             self.failure = self.trail.forget_failure()
-            return _Failure(e)
+            return _ReadFailure(e)
         if not len(found):
             return _End()
         self.measure(self.trail.read_so_far - before)
@@ -249,7 +249,7 @@ class Ahead(cursors.Cursor):
                 tank.over = True
                 # For others who wait for it.
                 tank.ready.put((one, number))
-            elif isinstance(one, _Failure):
+            elif isinstance(one, _ReadFailure):
                 tank.has_seen()
                 try:
                     raise one.exception
@@ -276,7 +276,7 @@ class Ahead(cursors.Cursor):
                         f"The thread that reads the {self._what} has ended."
                     ) from None
                 if waited % _PATIENCE == 0:
-                    _LOG.warning(
+                    _log.warning(
                         "Waiting since %.0f s for the next element of the %s.",
                         waited,
                         self._what,

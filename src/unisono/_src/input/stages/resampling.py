@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.foundation import errors
+from unisono._src.input.plan import nodes
 from unisono._src.input.stages import (
     argument_checks,
     choose_by_dataset,
@@ -16,7 +17,7 @@ from unisono._src.input.stages import (
     mapping,
 )
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 # Where the shares are estimated: as many elements of each class count as seen, and
 # after so many elements the estimate is renewed.
 _PRIOR = 10
@@ -85,11 +86,11 @@ class Resampler:
             )
         return given, element
 
-    def seen(self) -> np.ndarray:
+    def initial_counts(self) -> np.ndarray:
         """What is assumed before the first element."""
         return np.full(self._target.size, _PRIOR, np.int64)
 
-    def estimated(self, seen: Any, classes: Any) -> tuple[Any, Any]:
+    def estimate(self, seen: Any, classes: Any) -> tuple[Any, Any]:
         """The shares after some more elements, for each of the next ones."""
         seen = seen + np.bincount(classes, minlength=self._target.size)
         return seen, np.tile((seen / seen.sum()).astype(np.float32), (_EVERY, 1))
@@ -99,7 +100,7 @@ class Resampler:
         kept, _ = mixture(np.asarray(initial), self._target)
         return bool(chance < kept[pair[0]])
 
-    def source(self, initial: Any, chance: Any) -> np.int64:
+    def choose_source(self, initial: Any, chance: Any) -> np.int64:
         """0 where an element comes from the data as it is, else 1."""
         _, original = mixture(np.asarray(initial), self._target)
         return np.int64(chance >= original)
@@ -109,7 +110,7 @@ class Resampler:
         kept, _ = mixture(initial, self._target)
         dropped = float(((1 - kept) * initial).sum())
         if dropped > _LARGE:
-            _LOG.warning(
+            _log.warning(
                 "rejection_resample drops %.0f %% of the elements that it draws to get "
                 "from %s to %s.",
                 100 * dropped,
@@ -118,14 +119,14 @@ class Resampler:
             )
 
 
-def resampled(
+def resample(
     dataset: Any,
     class_fn: Callable[..., Any],
     target: Any,
     initial: Any,
     seed: int | None,
-) -> Any:
-    """Pairs of a class and an element, in other shares; see `Dataset`."""
+) -> nodes.Node:
+    """Returns the plan of `Dataset.rejection_resample`."""
     wanted = shares(target, "target_dist")
     seed = argument_checks.seed(seed)
     steps = Resampler(class_fn, wanted)
@@ -135,11 +136,11 @@ def resampled(
         steps.warn(known)
         _, chance = mixture(known, wanted)
         if chance == 1:
-            return original
+            return _plan(original)
         found = dataset.from_tensors(known).repeat()
     else:
         classes = original.map(lambda number, _: number).batch(_EVERY)
-        found = classes.scan(steps.seen(), steps.estimated).unbatch()
+        found = classes.scan(steps.initial_counts(), steps.estimate).unbatch()
 
     def chances(number: int) -> Any:
         drawn = dataset.random(
@@ -149,7 +150,11 @@ def resampled(
 
     kept = dataset.zip(found, chances(0), original).filter(steps.accepts)
     kept = kept.map(lambda _, __, pair: pair)
-    chosen = dataset.zip(found, chances(1)).map(steps.source)
+    chosen = dataset.zip(found, chances(1)).map(steps.choose_source)
     # Not by the public method, which would call `class_func` to see the types.
-    inputs = (original._node, kept._node)
-    return dataset._derive(choose_by_dataset.Choose(inputs, chosen._node, True))
+    inputs = (_plan(original), _plan(kept))
+    return choose_by_dataset.Choose(inputs, _plan(chosen), True)
+
+
+def _plan(dataset: Any) -> nodes.Node:
+    return argument_checks.plan(dataset, "dataset")

@@ -19,7 +19,7 @@ from unisono._src.input.stages import (
 )
 
 
-def chosen(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nodes.Node:
+def choose(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nodes.Node:
     """The elements of the inputs whose numbers a dataset gives.
 
     Raises:
@@ -36,7 +36,7 @@ def chosen(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nod
 
 
 @final
-class _Drawn:
+class _WeightedDraw:
     """Which of several datasets a random number means; a class, for processes."""
 
     def __init__(self, chances: np.ndarray) -> None:
@@ -46,7 +46,7 @@ class _Drawn:
         return generator.choice(len(self._chances), size, p=self._chances)
 
 
-def _numbers(generator: np.random.Generator, size: int) -> np.ndarray:
+def _draw_numbers(generator: np.random.Generator, size: int) -> np.ndarray:
     return generator.integers(0, 1 << 32, size)
 
 
@@ -66,7 +66,7 @@ def _pick(number: Any, weights: Any) -> np.int64:
     return np.int64(np.searchsorted(ends, place, side="right"))
 
 
-def sampled(
+def sample(
     inputs: Sequence[nodes.Node], weights: Any, order: seeds.Order, stop: bool
 ) -> nodes.Node:
     """The elements of inputs that are drawn at random.
@@ -86,7 +86,7 @@ def sampled(
     if elements.is_dataset(weights):
         plan = argument_checks.plan(weights, "weights")
         _check_weights(plan.spec, len(inputs))
-        numbers = shuffling.RandomNumbers(_numbers, order)
+        numbers = shuffling.RandomNumbers(_draw_numbers, order)
         drawn: nodes.Node = mapping.Map(
             mixing.Zip((numbers, plan), (0, 1)), _pick, None
         )
@@ -98,7 +98,9 @@ def sampled(
     given = [n for n, chance in zip(inputs, chances, strict=True) if chance]
     if not given:
         return selecting.Take(inputs[0], 0)
-    drawn = shuffling.RandomNumbers(_Drawn(chances[chances > 0] / chances.sum()), order)
+    drawn = shuffling.RandomNumbers(
+        _WeightedDraw(chances[chances > 0] / chances.sum()), order
+    )
     return choose_by_dataset.Choose(tuple(given), drawn, stop)
 
 

@@ -40,7 +40,9 @@ class SavedShard(nodes.Node):
                 f"{self.path} is gone: the dataset was saved anew since it was loaded. "
                 "Load it again."
             )
-        return cache_files.Reading(self.path, self.compression, lambda: self.signature)
+        return cache_files.ElementReader(
+            self.path, self.compression, lambda: self.signature
+        )
 
     @property
     def cardinality(self) -> int:

@@ -12,7 +12,7 @@ from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.stages import mapping
 
 
-def _saved(x: Any) -> dict[str, Any]:
+def _to_plain(x: Any) -> dict[str, Any]:
     """An array as plain data."""
     array = elements.as_array(x)
     flat = array.ravel().tolist()
@@ -21,7 +21,7 @@ def _saved(x: Any) -> dict[str, Any]:
     return {"type": str(array.dtype), "shape": list(array.shape), "values": flat}
 
 
-def _restored(saved: dict[str, Any]) -> Any:
+def _from_plain(saved: dict[str, Any]) -> Any:
     flat = np.empty(len(saved["values"]), saved["type"])
     for index, value in enumerate(saved["values"]):
         flat[index] = value.encode("latin-1") if isinstance(value, str) else value
@@ -50,12 +50,12 @@ class _Scanned(cursors.Called):
         return found
 
     def get_state(self) -> dict[str, Any]:
-        carried = [_saved(x) for x in elements.leaves(self._state)]
+        carried = [_to_plain(x) for x in elements.leaves(self._state)]
         return {"carried": carried, **super().get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        arrays = iter([_restored(c) for c in state["carried"]])
+        arrays = iter([_from_plain(c) for c in state["carried"]])
         self._state = elements.map_leaves(lambda _: next(arrays), self._node.initial)
 
 
@@ -94,7 +94,7 @@ class Scan(nodes.Unary):
         return state_made, elements.convert(made[1])
 
     def _spec(self) -> Any:
-        def second(element: Any) -> Any:
+        def output_spec(element: Any) -> Any:
             return elements.spec_of(self.call(self.initial, element)[1])
 
-        return mapping.mapped_spec(second, self.parent)
+        return mapping.mapped_spec(output_spec, self.parent)

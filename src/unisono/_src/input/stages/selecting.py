@@ -13,7 +13,7 @@ Make = Callable[[], cursors.Cursor]
 
 
 @final
-class _Take(cursors.Derived):
+class _TakeCursor(cursors.Derived):
     kept = ("left",)
 
     def __init__(self, source: cursors.Cursor, count: int) -> None:
@@ -40,7 +40,7 @@ class Take(nodes.Selecting):
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """Stop after `count`; a negative count means all."""
-        return make() if self.count < 0 else _Take(make(), self.count)
+        return make() if self.count < 0 else _TakeCursor(make(), self.count)
 
     @property
     def cardinality(self) -> int:
@@ -55,7 +55,7 @@ class Take(nodes.Selecting):
 
 
 @final
-class _Skip(cursors.Derived):
+class _SkipCursor(cursors.Derived):
     kept = ("left",)
 
     def __init__(self, source: cursors.Cursor, count: int) -> None:
@@ -97,7 +97,7 @@ class Skip(nodes.Selecting):
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """Start after `count`; a negative count leaves nothing."""
-        return Nothing() if self.count < 0 else _Skip(make(), self.count)
+        return Nothing() if self.count < 0 else _SkipCursor(make(), self.count)
 
     @property
     def cardinality(self) -> int:
@@ -116,7 +116,7 @@ SHARD_HINT = -1
 
 
 @final
-class _Shard(cursors.Derived):
+class ShardCursor(cursors.Derived):
     """Every `shards`-th element from `index` on."""
 
     kept = ("begun",)
@@ -155,7 +155,7 @@ class Shard(nodes.Selecting):
                 "`shard(SHARD_HINT, SHARD_HINT)` can only be used with a distributed "
                 "dataset whose auto_shard_policy is HINT."
             )
-        return _Shard(make(), self.shards, self.index)
+        return ShardCursor(make(), self.shards, self.index)
 
     @property
     def cardinality(self) -> int:
@@ -170,7 +170,7 @@ class Shard(nodes.Selecting):
 
 
 @final
-class _Repeat(cursors.Cursor):
+class _RepeatCursor(cursors.Cursor):
     def __init__(self, make: Make, count: int) -> None:
         self._make, self._count = make, count
         self._epoch = 0
@@ -239,7 +239,7 @@ class Repeat(nodes.Selecting):
 
     def selecting(self, make: Make) -> cursors.Cursor:
         """`count` times; for ever if it is negative."""
-        return _Repeat(make, self.count)
+        return _RepeatCursor(make, self.count)
 
     @property
     def cardinality(self) -> int:

@@ -21,7 +21,7 @@ def _generator(seed: int, number: int, *purpose: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seeds))
 
 
-def _mixed(seed: int, number: int, length: int) -> np.ndarray:
+def _permute(seed: int, number: int, length: int) -> np.ndarray:
     """The order in which a buffer that holds everything is emptied."""
     return _generator(seed, number, 1).permutation(length)
 
@@ -65,7 +65,7 @@ class _Shuffled(cursors.Cursor):
     def _return_to(self, state: dict[str, Any]) -> None:
         """Go to a position that `_whole_state` gave."""
 
-    def _arriving(self, count: int) -> list[Any]:
+    def _pull_new(self, count: int) -> list[Any]:
         try:
             arrived = self._pull(count)
         except BaseException:
@@ -89,7 +89,7 @@ class _Shuffled(cursors.Cursor):
         # Before a draw the buffer is full, so this many need no new entry.
         surplus = max(0, len(buffer) - self._size + 1)
         missing = 0 if self._over else max(0, count - surplus)
-        arrived = self._arriving(missing) if missing else []
+        arrived = self._pull_new(missing) if missing else []
         self._over = self._over or len(arrived) < missing
         chosen: list[Any] = []
         if self._is_ordered:
@@ -127,11 +127,11 @@ class _Shuffled(cursors.Cursor):
         buffer = self._buffer
         while len(buffer) < self._size and not self._over:
             wanted = min(self._size - len(buffer), cursors.BLOCK)
-            arrived = self._arriving(wanted)
+            arrived = self._pull_new(wanted)
             self._over = len(arrived) < wanted
             buffer.extend(arrived)
         # Backwards, since a list is emptied from its end.
-        places = _mixed(self._seed, self._number or 0, len(buffer))[::-1]
+        places = _permute(self._seed, self._number or 0, len(buffer))[::-1]
         self._buffer = [buffer[place] for place in places.tolist()]
         self._is_mixed = self._is_ordered = True
 
@@ -266,15 +266,15 @@ class _Permuted(cursors.Cursor):
             self._seed, self._number = self._order.seed, self._order.begin()
         return self._number
 
-    def _ordered(self) -> np.ndarray:
+    def _find_order(self) -> np.ndarray:
         if self._permutation is None:
             number = self._begin()
-            self._permutation = _mixed(self._seed, number, self._length)
+            self._permutation = _permute(self._seed, number, self._length)
         return self._permutation
 
     def read(self, count: int) -> Any:
         """A piece of the permutation."""
-        found = self._ordered()[self._next : self._next + count]
+        found = self._find_order()[self._next : self._next + count]
         self._next += len(found)
         return found
 
@@ -315,7 +315,7 @@ class _Permuted(cursors.Cursor):
         self._seed, self._number = state["seed"], state["pass"]
         self._order.resume(self._seed, state["passes"])
         self._next, self._permutation = state["next"], None
-        if state["row"] is not None and state["row"] != self._ordered()[self._next]:
+        if state["row"] is not None and state["row"] != self._find_order()[self._next]:
             raise ValueError(
                 "The position was saved in another order of the same elements: this "
                 "NumPy shuffles otherwise than the one of the program that saved it. "
@@ -352,7 +352,7 @@ _DRAWN = 256
 
 
 @final
-class _Drawn(cursors.Cursor):
+class _RandomNumbersCursor(cursors.Cursor):
     """Random numbers; each block has a generator of its own, so that any can be had."""
 
     def __init__(self, node: RandomNumbers) -> None:
@@ -418,7 +418,7 @@ class RandomNumbers(nodes.Node, nodes.Disturbed):
 
     def cursor(self) -> cursors.Cursor:
         """Another pass."""
-        return _Drawn(self)
+        return _RandomNumbersCursor(self)
 
     def sampled(self) -> nodes.Node:
         """Not counted as a pass."""
