@@ -230,6 +230,13 @@ class DistributedDataset(abc.ABC):
         """Returns a table of who reads what, how batches are split, and what is left.
 
         Printing it shows the table.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = unisono.data.Dataset.range(8).batch(4)
+        >>> distributed = strategy.experimental_distribute_dataset(dataset)
+        >>> distributed.describe().rows[0].parts
+        'rows [0:2], [2:4] of 4'
         """
 
     @abc.abstractmethod
@@ -246,6 +253,12 @@ class DistributedDataset(abc.ABC):
 
         Returns:
             The number, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = unisono.data.Dataset.range(6).batch(4)
+        >>> int(strategy.experimental_distribute_dataset(dataset).cardinality)
+        2
         """
         return np.int64(self._node.cardinality)
 

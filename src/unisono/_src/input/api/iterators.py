@@ -101,6 +101,10 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
 
         Raises:
             OutOfRangeError: there are no more elements.
+
+        >>> from unisono.data import Dataset
+        >>> int(iter(Dataset.range(7, 9)).get_next())
+        7
         """
         try:
             return next(self)
@@ -108,7 +112,13 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
             raise errors.OutOfRangeError("End of sequence.") from None
 
     def get_next_as_optional(self) -> Optional:
-        """Returns the next element as an `Optional`, which is empty after the last."""
+        """Returns the next element as an `Optional`, which is empty after the last.
+
+        >>> from unisono.data import Dataset
+        >>> iterator = iter(Dataset.range(1))
+        >>> [iterator.get_next_as_optional().has_value() for _ in range(2)]
+        [True, False]
+        """
         if (ambient.current().state or frames.EAGER).is_compiled:
             raise host_inputs.NeedsHost
         try:

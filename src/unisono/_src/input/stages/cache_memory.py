@@ -1,4 +1,4 @@
-"""`cache` in memory: elements are kept after the first pass."""
+"""`cache` in memory: keeps the elements of the first pass for later ones."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from unisono._src.input.stages.selecting import Make
 
 @final
 class ElementStore:
-    """Elements that were kept, shared by every iterator of a dataset."""
+    """The elements that a cache keeps, shared by every iterator of a dataset."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.kept: list[Any] | None = None
-        # Where the pass began whose elements they are.
+        # The position of the source at which the pass began that filled the store.
         self.origin: dict[str, Any] | None = None
 
     def __getstate__(self) -> tuple[Any, Any]:
-        # For worker processes.
+        # Worker processes get a copy; a lock cannot be pickled.
         return (self.kept, self.origin)
 
     def __setstate__(self, state: tuple[Any, Any]) -> None:
@@ -29,13 +29,13 @@ class ElementStore:
         self.lock = threading.Lock()
 
     def fill(self, found: list[Any], origin: dict[str, Any] | None) -> None:
-        """Keep elements, unless another iterator was faster."""
+        """Keeps the elements of a pass, unless another iterator was faster."""
         with self.lock:
             if self.kept is None:
                 self.kept, self.origin = found, origin
 
     def hold(self, origin: dict[str, Any]) -> bool:
-        """Whether the elements of a pass are there; those of another are dropped."""
+        """Whether the store has the elements of a pass; drops those of another pass."""
         with self.lock:
             if self.kept is not None and self.origin != origin:
                 self.kept = self.origin = None
@@ -46,8 +46,8 @@ class ElementStore:
 class _Cached(cursors.Cursor):
     """Fills the store on the first pass and reads from it afterwards.
 
-    The position is a number. Where the store is not there any more, what was before
-    is read again from the position at which the pass began.
+    The position is a number of elements. Where the store is empty, as in another
+    process, the elements before it are read again from where the pass began.
     """
 
     def __init__(self, make: Make, store: ElementStore) -> None:
@@ -56,7 +56,7 @@ class _Cached(cursors.Cursor):
         self._origin: dict[str, Any] | None = None
         self._seen: list[Any] = []
         self._next = 0
-        # What is missing some elements must not be taken for all of them.
+        # A pass that lost an element to an exception must not fill the store.
         self._has_failed = False
 
     def _open(self) -> cursors.Cursor:
@@ -89,7 +89,7 @@ class _Cached(cursors.Cursor):
             raise
 
     def _stored_elements(self) -> list[Any] | None:
-        """What the store holds, unless this pass began before it was filled."""
+        """Returns the stored elements; None if this pass began without them."""
         return self._store.kept if self._source is None else None
 
     def get_state(self) -> dict[str, Any]:
@@ -113,19 +113,19 @@ class _Cached(cursors.Cursor):
 
 
 def _freeze(element: Any) -> Any:
-    """What is kept must not be changed by who iterates."""
+    """Makes the arrays read-only: a reader must not change what others will get."""
     return elements.map_leaves(elements.frozen, element)
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cache(nodes.Keeping):
-    """Elements kept after the first pass."""
+    """Keeps the elements of the first pass in memory."""
 
     store: ElementStore
-    # What is kept must not be changed.
+    # The arrays belong to the store, so no one may write into them.
     makes_new = False
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Kept in memory."""
+        """Returns a cursor that fills the store or reads from it."""
         return _Cached(make, self.store)

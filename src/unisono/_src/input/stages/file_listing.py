@@ -1,4 +1,4 @@
-"""Which files a plan reads, as far as it tells before it runs."""
+"""Finds the files that a plan reads, as far as it tells before it runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from unisono._src.input.stages import (
 )
 
 FILES = (files.Files, columnar.Parquet, columnar.ArrayRecord)
+# Stages that leave the order of names as it is.
 _SAME = (
     prefetch.Prefetch,
     carried_options.WithOptions,
     batching.Opaque,
     cache_memory.Cache,
 )
-# A longer list of names is not worth writing out.
+# Longer lists of names are not written out.
 _LONGEST = 100_000
 
 
@@ -37,9 +38,9 @@ class FileNames:
     """The elements of a dataset of file names.
 
     Attributes:
-        names: in order; those of one pass if they are repeated without end.
-        is_shuffled: whether the order is another one.
-        is_endless: whether they are repeated without end.
+        names: the names in order; those of one pass if they repeat without end.
+        is_shuffled: whether they are read in a random order instead.
+        is_endless: whether they repeat without end.
     """
 
     names: tuple[str, ...]
@@ -50,12 +51,12 @@ class FileNames:
 @final
 @dataclasses.dataclass(frozen=True)
 class FileList:
-    """What a plan reads.
+    """The files that a plan reads.
 
     Attributes:
         files: the paths.
-        is_shuffled: whether some are read in another order.
-        unnamed: the nodes whose files are known only when they are read.
+        is_shuffled: whether some are read in a random order.
+        unnamed: the nodes whose files are known only when they run.
     """
 
     files: tuple[str, ...]
@@ -64,7 +65,7 @@ class FileList:
 
 
 def reading(node: nodes.Node) -> FileList:
-    """The files of every source in a plan."""
+    """Returns the files of every source in a plan."""
     found: list[str] = []
     unnamed: list[mixing.Interleave] = []
     is_shuffled = False
@@ -89,19 +90,19 @@ def _paths(node: nodes.Node) -> tuple[str, ...]:
 
 
 def sample_plan(node: mixing.Interleave) -> nodes.Node | None:
-    """The plan of one of the datasets that are mixed; None if that must be read for."""
+    """Returns the plan of one of the interleaved datasets; None if unknown."""
     if names_of(node.parent) is None:
         return None
     try:
         return node.sample()
     except Exception:
-        # A user's function that fails does so when the dataset is read, where the
-        # error belongs; a description only says less then.
+        # If the user's function fails, iterating raises the error, where it belongs;
+        # a description only says less.
         return None
 
 
 def _names_opened_by(node: mixing.Interleave) -> FileNames | None:
-    """The names that a function opens one by one, if that is what it does."""
+    """Returns the names that a function opens one by one; None if it does not."""
     told, inner = names_of(node.parent), sample_plan(node)
     if told is None or inner is None:
         return None
@@ -110,7 +111,7 @@ def _names_opened_by(node: mixing.Interleave) -> FileNames | None:
 
 
 def names_of(node: nodes.Node) -> FileNames | None:
-    """The file names that are the elements of a plan, if it tells them."""
+    """Returns the file names that are the elements of a plan; None if unknown."""
     if isinstance(node, (arrays.Slices, arrays.Tensors, saved_shards.Shards)):
         return _list_names(node)
     if isinstance(node, mixing.Concatenate):
@@ -160,7 +161,7 @@ def _repeat(inner: FileNames, count: int) -> FileNames | None:
 
 
 def _select(inner: FileNames, node: nodes.Node) -> FileNames | None:
-    """What `take`, `skip` and `shard` leave of names whose order is known."""
+    """Returns the names that `take`, `skip` or `shard` keeps; None if unknown."""
     total = len(inner.names)
     if isinstance(node, selecting.Take) and (
         node.count < 0 or (node.count >= total and not inner.is_endless)
@@ -176,7 +177,7 @@ def _select(inner: FileNames, node: nodes.Node) -> FileNames | None:
 
 
 def _numbers(node: nodes.Node, total: int, is_endless: bool) -> range | None:
-    """Which elements are chosen; those of one round if they come without end."""
+    """Returns the numbers of the chosen elements; those of one round if endless."""
     if isinstance(node, selecting.Take):
         end = min(node.count, _LONGEST)
         return range(end) if is_endless else range(min(end, total))
@@ -186,6 +187,7 @@ def _numbers(node: nodes.Node, total: int, is_endless: bool) -> range | None:
             return range(begin, begin + total) if node.count >= 0 else range(0)
         return range(begin, total)
     if isinstance(node, selecting.Shard) and node.shards > 0:
+        # After so many rounds through the names the shard begins with the first again.
         rounds = total // math.gcd(total, node.shards)
         end = node.index + rounds * node.shards if is_endless else total
         return range(node.index, end, node.shards)

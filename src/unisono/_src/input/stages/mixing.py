@@ -1,4 +1,4 @@
-"""Several datasets made into one: zip, concatenate, interleave, choose."""
+"""Makes one dataset of several: zip, concatenate and interleave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unisono._src.input.stages import mapping
 
 
 class Parallel(cursors.Cursor, abc.ABC):
-    """Several streams side by side; abstract."""
+    """Reads several sources side by side; abstract."""
 
     def __init__(self, sources: Sequence[cursors.Cursor]) -> None:
         self._sources = list(sources)
@@ -29,13 +29,15 @@ class Parallel(cursors.Cursor, abc.ABC):
             source.set_state(inner)
 
     def close(self) -> None:
-        """Close each."""
+        """Closes every source."""
         for source in self._sources:
             source.close()
 
 
 @final
 class _Zipped(Parallel):
+    """Reads one element of each source, and nests them."""
+
     def __init__(self, sources: Sequence[cursors.Cursor], structure: Any) -> None:
         super().__init__(sources)
         self._structure = structure
@@ -52,7 +54,8 @@ class _Zipped(Parallel):
 
 
 def _fill_structure(structure: Any, parts: Sequence[Any]) -> Any:
-    """The structure with its numbers replaced by the parts of that number."""
+    """Returns the structure with each number replaced by the part of that number."""
+    # The most common structure, without a walk through it for each element.
     if type(structure) is tuple and all(type(s) is int for s in structure):
         return tuple(parts)
     return elements.map_leaves(lambda i: parts[i], structure)
@@ -60,7 +63,7 @@ def _fill_structure(structure: Any, parts: Sequence[Any]) -> Any:
 
 @final
 class _ZippedRows:
-    """Rows of several sources side by side."""
+    """Reads the same row of several tables, and nests them."""
 
     def __init__(self, parts: Sequence[Any], structure: Any) -> None:
         self._parts, self._structure = parts, structure
@@ -81,25 +84,25 @@ class _ZippedRows:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Zip(nodes.Indexed):
-    """One element of each dataset at a time.
+    """Elements that are made of one element of each dataset.
 
     Attributes:
         inputs: the datasets.
-        structure: numbers of the inputs, nested as an element shall be.
+        structure: the numbers of the inputs, nested as an element shall be.
     """
 
     inputs: tuple[nodes.Node, ...]
     structure: Any
 
     def cursor(self) -> cursors.Cursor:
-        """Ends with the shortest."""
+        """Returns a cursor that ends with the shortest input."""
         rows = self.rows()
         if rows is not None:
             return nodes.Lookup(rows, self.indices())
         return _Zipped([n.cursor() for n in self.inputs], self.structure)
 
     def rows(self) -> Any:
-        """If every input is all rows of a table."""
+        """Returns a table if every input is all rows of one, in order; else None."""
         inputs = [n for n in self.inputs if isinstance(n, nodes.Indexed)]
         parts = [n.rows() for n in inputs]
         if len(parts) < len(self.inputs) or any(p is None for p in parts):
@@ -109,12 +112,12 @@ class Zip(nodes.Indexed):
         return _ZippedRows(parts, self.structure)
 
     def indices(self) -> cursors.Cursor:
-        """As many as the shortest has."""
+        """Returns the numbers of the rows, as many as the shortest input has."""
         return cursors.Count(self.cardinality)
 
     @property
     def cardinality(self) -> int:
-        """That of the shortest."""
+        """Returns the cardinality of the shortest input."""
         return nodes.minimum([n.cardinality for n in self.inputs])
 
     def _spec(self) -> Any:
@@ -123,10 +126,13 @@ class Zip(nodes.Indexed):
 
 @final
 class _Chained(cursors.Cursor):
+    """Reads one input to its end, then opens the next."""
+
     def __init__(self, inputs: Sequence[nodes.Node]) -> None:
         self._inputs = inputs
         self._turn = 0
         self._source = inputs[0].cursor()
+        # The shuffles of inputs that are not open have no cursor to save their state.
         self._orders = seeds.Orders(inputs)
 
     def read(self, count: int) -> list[Any]:
@@ -165,18 +171,18 @@ class _Chained(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Concatenate(nodes.Node):
-    """One dataset after the other."""
+    """The elements of one dataset after the other."""
 
     inputs: tuple[nodes.Node, ...]
     makes_new = None
 
     def cursor(self) -> cursors.Cursor:
-        """Each to its end."""
+        """Returns a cursor that reads each input to its end."""
         return _Chained(self.inputs)
 
     @property
     def cardinality(self) -> int:
-        """The sum."""
+        """Returns the sum of the inputs' cardinalities."""
         found = [n.cardinality for n in self.inputs]
         if nodes.INFINITE in found:
             return nodes.INFINITE
@@ -190,7 +196,7 @@ class Concatenate(nodes.Node):
 
 
 def joined_spec(a: Any, b: Any) -> Any:
-    """The spec that elements of either kind fit.
+    """Returns the spec that elements of both specs fit.
 
     Raises:
         TypeError: the structures or the element types differ.
@@ -211,7 +217,13 @@ def joined_spec(a: Any, b: Any) -> Any:
 
 @final
 class _OpenDataset:
-    """A dataset that an interleave has open."""
+    """A dataset that an interleave has open.
+
+    Attributes:
+        before: the position of the outer source before the element it was made of.
+        place: its number among all datasets that were opened; its seeds follow it.
+        source: its cursor.
+    """
 
     def __init__(self, before: Any, place: int, source: cursors.Cursor) -> None:
         self.before, self.place, self.source = before, place, source
@@ -219,6 +231,8 @@ class _OpenDataset:
 
 @final
 class _Interleaved(cursors.Cursor):
+    """Takes a block of elements from each open dataset in turn."""
+
     def __init__(self, node: Interleave) -> None:
         self._node = node
         self._source = node.parent.cursor()
@@ -228,6 +242,7 @@ class _Interleaved(cursors.Cursor):
         self._seed, self._number = 0, -1
 
     def _begin(self) -> None:
+        """Takes the seed and the number of this pass, once."""
         if self._number < 0:
             order = self._node.order
             self._seed, self._number = order.seed, order.begin()
@@ -264,6 +279,7 @@ class _Interleaved(cursors.Cursor):
         self._given = 0
 
     def _open(self, place: int) -> _OpenDataset | None:
+        """Opens the dataset of the next element; None if there is no element."""
         self._begin()
         before = self._source.get_state()
         block = self._source.read(1)
@@ -271,6 +287,7 @@ class _Interleaved(cursors.Cursor):
             self._over = True
             return None
         plan = plan_from(self._node.fn, block[0])
+        # Each dataset gets seeds of its own, the same whenever this pass is repeated.
         plan = seeds.reseeded(plan, self._seed, self._number, place)
         return _OpenDataset(before, place, plan.cursor())
 
@@ -302,12 +319,14 @@ class _Interleaved(cursors.Cursor):
         self._node.order.resume(self._seed, state["passes"])
         self._opened = state["opened"]
         if len(state["slots"]) != len(self._slots):
-            # The default follows the machine's cores, and this may be another machine.
+            # The default cycle is the number of cores, and the position may come from
+            # another machine.
             self._slots = [None] * len(state["slots"])
         for index, saved in enumerate(state["slots"]):
             if saved is None:
                 self._slots[index] = None
                 continue
+            # Make the same dataset again, of the element that it was made of.
             self._source.set_state(saved["before"])
             slot = self._open(saved["place"])
             if slot is None:
@@ -329,19 +348,19 @@ class _Interleaved(cursors.Cursor):
 
 
 def plan_from(fn: Callable[..., Any], element: Any) -> nodes.Node:
-    """The plan of the dataset that a user's function returned.
+    """Calls a user's function and returns the plan of the dataset that it made.
 
     Raises:
-        TypeError: it returned something else.
+        TypeError: it did not return a dataset.
     """
     return plan_of(mapping.call(fn, element), "map_func")
 
 
 def plan_of(made: Any, what: str) -> nodes.Node:
-    """The plan of a dataset that the function `what` returned.
+    """Returns the plan of a dataset that the function `what` made.
 
     Raises:
-        TypeError: it returned something else.
+        TypeError: `made` is no dataset.
     """
     node = getattr(made, "_node", None)
     if not isinstance(node, nodes.Node):
@@ -358,9 +377,11 @@ class Interleave(nodes.Unary, nodes.Disturbed):
     """The elements of many datasets, a few from each in turn.
 
     Attributes:
-        fn: makes a dataset of an element.
-        cycle: how many are open at a time.
-        block: how many elements are taken from one in turn; 0 takes all.
+        fn: returns a dataset for an element.
+        cycle: how many datasets are open at a time.
+        block: how many elements are taken from one before the next has its turn; 0
+            takes them all.
+        order: numbers the passes, and gives their seeds.
     """
 
     fn: Callable[..., Any]
@@ -371,15 +392,15 @@ class Interleave(nodes.Unary, nodes.Disturbed):
     cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
-        """Take turns."""
+        """Returns a cursor that takes elements from each dataset in turn."""
         return _Interleaved(self)
 
     def sampled(self) -> nodes.Node:
-        """Not counted as a pass."""
+        """Returns a copy whose passes are not counted."""
         return dataclasses.replace(self, order=self.order.apart())
 
     def sample(self) -> nodes.Node:
-        """The plan that the function makes of some element."""
+        """Returns the plan of the dataset that the function makes of some element."""
         element = nodes.first(self.parent)
         if element is None:
             element = self.parent.example()
@@ -393,16 +414,16 @@ class Interleave(nodes.Unary, nodes.Disturbed):
 
 
 def default_cycle() -> int:
-    """How many datasets `interleave` opens if not told: one per core."""
+    """Returns how many datasets `interleave` opens by default: one per core."""
     return os.cpu_count() or 1
 
 
 def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
-    """The nodes in nested datasets, and the nest with their numbers in it.
+    """Returns the plans of nested datasets, and the nest with their numbers.
 
     Raises:
-        TypeError: something in it is not a dataset; a list is an array elsewhere, and
-            not allowed here.
+        TypeError: something in the nest is not a dataset. Lists are not allowed, since
+            they are arrays everywhere else.
     """
     found: list[nodes.Node] = []
 
@@ -428,12 +449,12 @@ def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
 
 
 def check_alike(inputs: Sequence[nodes.Node], what: str) -> None:
-    """Raise `TypeError` unless elements of one kind come from all inputs."""
+    """Raises `TypeError` unless all inputs have elements of one structure and type."""
     try:
         found = [n.spec for n in inputs]
     except Exception:
-        # A function that fails for the first element; iterating tells that better,
-        # and some datasets ignore it.
+        # A user's function fails for the first element. Iterating raises its error,
+        # where it belongs, unless `ignore_errors` hides it.
         return
     for number, spec in enumerate(found):
         try:

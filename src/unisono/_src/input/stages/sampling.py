@@ -1,4 +1,4 @@
-"""Elements from one of several datasets: as another dataset says, or at random."""
+"""Takes elements from several datasets, as another dataset says or at random."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from unisono._src.input.stages import (
 
 
 def choose(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nodes.Node:
-    """The elements of the inputs whose numbers a dataset gives.
+    """Returns the plan of elements of the inputs whose numbers a dataset gives.
 
     Raises:
-        TypeError: its elements are no numbers, or those of the inputs differ.
+        TypeError: the choices are no whole numbers, or the inputs' elements differ.
     """
     spec = choices.spec
     if elements.is_structure(spec) or spec.shape != () or spec.dtype.kind not in "iu":
@@ -37,7 +37,7 @@ def choose(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nod
 
 @final
 class _WeightedDraw:
-    """Which of several datasets a random number means; a class, for processes."""
+    """Draws numbers of datasets by their chances; a class, so that it pickles."""
 
     def __init__(self, chances: np.ndarray) -> None:
         self._chances = chances
@@ -47,11 +47,12 @@ class _WeightedDraw:
 
 
 def _draw_numbers(generator: np.random.Generator, size: int) -> np.ndarray:
+    """Returns random numbers below 2**32."""
     return generator.integers(0, 1 << 32, size)
 
 
 def _pick(number: Any, weights: Any) -> np.int64:
-    """The dataset that a random number below 2**32 means, by these weights.
+    """Returns the dataset that a random number below 2**32 means, by these weights.
 
     >>> int(_pick(1 << 31, np.float32([1, 3]))), int(_pick(1, np.float32([1, 3])))
     (1, 0)
@@ -69,13 +70,13 @@ def _pick(number: Any, weights: Any) -> np.int64:
 def sample(
     inputs: Sequence[nodes.Node], weights: Any, order: seeds.Order, stop: bool
 ) -> nodes.Node:
-    """The elements of inputs that are drawn at random.
+    """Returns the plan of elements of inputs that are drawn at random.
 
     Args:
         inputs: the datasets.
         weights: one number for each, a dataset with such numbers for each draw, or
             None for equal ones.
-        order: of the random numbers.
+        order: numbers the passes, and gives their seeds.
         stop: whether the first input that ends is the end.
 
     Raises:
@@ -94,7 +95,7 @@ def sample(
     if weights is None:
         weights = np.ones(len(inputs))
     chances = argument_checks.shares(weights, "weights", "dataset", len(inputs))
-    # A dataset that is never drawn must not be waited for at the end.
+    # Without those that are never drawn: the end comes when all inputs have ended.
     given = [n for n, chance in zip(inputs, chances, strict=True) if chance]
     if not given:
         return selecting.Take(inputs[0], 0)
@@ -105,6 +106,7 @@ def sample(
 
 
 def _check_weights(spec: Any, count: int) -> None:
+    """Raises unless elements are arrays of one floating-point number per dataset."""
     if elements.is_structure(spec) or spec.dtype.kind not in "fV":
         raise TypeError(
             "Elements of a dataset of `weights` must be arrays of floating-point "
