@@ -156,8 +156,8 @@ class DistributedIterator(iterators.PositionedIterator):
         except (KeyError, TypeError, IndexError) as e:
             raise ValueError(
                 "The position was saved from a dataset that was made in another way: "
-                f"{type(e).__name__}: {e}. Make the dataset as the program did that "
-                "saved it."
+                f"{type(e).__name__}: {e}. Make the dataset in the same way as the "
+                "program that saved it."
             ) from e
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class DistributedDataset(abc.ABC):
         mode = self._options.experimental_replication_mode
         self._per_replica = mode is not _PER_WORKER
 
-    def _take(self, given: nodes.Node, own: nodes.Node) -> None:
+    def _use_plans(self, given: nodes.Node, own: nodes.Node) -> None:
         """Reads `own`, which is this worker's part of the plan that was `given`."""
         self._given, self._node = given, own
         self._topic = f"input {next(_NUMBERS)}"
@@ -364,7 +364,9 @@ class DistributedBatches(DistributedDataset):
         own = sharding_rule.for_worker(
             given, self._decision, self._share.workers, self._share.worker
         )
-        self._take(given, map_processes.run_in_processes(own, wanted.worker_processes))
+        self._use_plans(
+            given, map_processes.run_in_processes(own, wanted.worker_processes)
+        )
         # Workers that share a dataset must shuffle it alike, or they would read some
         # elements twice. With OFF each one reads everything in an order of its own.
         is_dealt = self._decision.kind != dataset_options.AutoShardPolicy.OFF
@@ -439,7 +441,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
                 "`distribute_datasets_from_function` of tf.distribute.MirroredStrategy."
             )
         self._nodes = [_call_dataset_fn(dataset_fn, c) for c in self._contexts()]
-        self._take(self._nodes[0], self._nodes[0])
+        self._use_plans(self._nodes[0], self._nodes[0])
         if self._per_replica:
             self._kind = "elements per replica"
         _log.info("%s", self._describe(look=False).line)
@@ -525,9 +527,9 @@ def share_of(topology: Topology) -> steps.Share:
     share = steps.Share(topology.replicas, topology.workers, topology.worker)
     if share.local * share.workers != share.replicas or share.local != topology.copies:
         raise ValueError(
-            f"Datasets are distributed over workers with as many replicas each; there "
-            f"are {topology.replicas} replicas on {topology.workers} workers, and "
-            f"worker {topology.worker} has {topology.copies}."
+            "A dataset can be distributed only if every worker has the same number of "
+            f"replicas; there are {topology.replicas} replicas on {topology.workers} "
+            f"workers, and worker {topology.worker} has {topology.copies}."
         )
     return share
 

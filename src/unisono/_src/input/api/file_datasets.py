@@ -205,7 +205,7 @@ class ParquetDataset(_FileDataset):
 
 
 class ArrayRecordDataset(_FileDataset):
-    """Reads the records of ArrayRecord files as `bytes`; needs `array_record`.
+    """Reads the records of ArrayRecord files as `bytes`; needs Grain.
 
     Not in TensorFlow. Records are found by their number, so a shuffle reads none that
     it does not return.

@@ -131,7 +131,7 @@ def check_state(state: Any, kind: str) -> None:
     """Raises `ValueError` unless `state` is a position of that kind."""
     if not isinstance(state, dict) or "position" not in state:
         raise ValueError(
-            "Expected a position that get_state() gave, received "
+            "Expected a position that get_state() returned, received "
             f"{type(state).__name__}."
         )
     if state.get("version") != VERSION:
@@ -141,14 +141,15 @@ def check_state(state: Any, kind: str) -> None:
         )
     if state.get("kind") != kind:
         raise ValueError(
-            f"The position is that of a {state.get('kind')!r}, and this is a {kind!r}."
+            f"The position is one of {state.get('kind')!r}, and this iterator takes "
+            f"those of {kind!r}. Make the iterator as the program that saved it did."
         )
     position = state["position"]
     if not isinstance(position, dict) or not {"source", "pass", "index"} <= set(
         position
     ):
         raise ValueError(
-            f"The position is damaged: {position!r} is none that get_state() gave."
+            f"The position is damaged: get_state() never returns {position!r}."
         )
 
 
@@ -238,8 +239,8 @@ class DatasetIterator(PositionedIterator):
                 raise
             raise ValueError(
                 "The position was saved from a dataset that was made in another way: "
-                f"{type(e).__name__}: {e}. Make the dataset as the program did that "
-                "saved it."
+                f"{type(e).__name__}: {e}. Make the dataset in the same way as the "
+                "program that saved it."
             ) from e
 
     def close(self) -> None:

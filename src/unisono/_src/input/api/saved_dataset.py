@@ -141,6 +141,7 @@ class _Folder:
         self._shards: dict[int, _ShardFile] = {}
 
     def shard(self, number: int) -> _ShardFile:
+        """Returns the file of a shard, which is made when it is first needed."""
         if number not in self._shards:
             name = f"{self._run}-{number:05d}{_SHARD}"
             path = os.path.join(self._path, name)
@@ -148,6 +149,7 @@ class _Folder:
         return self._shards[number]
 
     def finish(self, spec: Any) -> None:
+        """Ends the files, and puts them in the place of an earlier dataset at once."""
         shards = [s for _, s in sorted(self._shards.items())] or [self.shard(0)]
         for shard in shards:
             shard.file.finish()
@@ -206,9 +208,13 @@ def _read_index(path: str) -> Any:
     except ValueError as e:
         raise errors.DataLossError(f"{name} is damaged: {e}") from e
     if not isinstance(index, dict) or index.get("format") != _FORMAT:
-        raise errors.DataLossError(f"{name} does not belong to a dataset.")
+        raise errors.DataLossError(
+            f"{name} does not belong to a dataset that unisono saved."
+        )
     if not {"spec", "compression", "shards"} <= index.keys():
-        raise errors.DataLossError(f"{name} is damaged: it is not complete.")
+        raise errors.DataLossError(
+            f"{name} is damaged: a part of it is missing. Save the dataset again."
+        )
     return index
 
 

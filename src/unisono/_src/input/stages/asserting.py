@@ -30,6 +30,8 @@ class AssertCardinality(nodes.Selecting):
 
 @final
 class _Counted(cursors.Derived):
+    """Counts the elements, and raises if there are more or fewer than expected."""
+
     kept = ("seen",)
 
     def __init__(self, source: cursors.Cursor, expected: int) -> None:

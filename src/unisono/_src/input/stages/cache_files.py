@@ -123,7 +123,8 @@ class ElementReader(cursors.Cursor):
             if head != _MAGIC:
                 self.close()
                 raise errors.DataLossError(
-                    f"{self._path} does not begin as a file of elements does."
+                    f"{self._path} is no file of elements of unisono: it begins "
+                    "with other bytes. Remove it, or choose another path."
                 )
         return self._file
 
@@ -147,6 +148,7 @@ class ElementReader(cursors.Cursor):
         return found
 
     def _read_one(self, file: BinaryIO) -> Any:
+        """Returns the next element; at the end of the data, notes that it is over."""
         mark = file.read(1)
         if mark == b".":
             # Reading on makes a compressed file check its checksum.

@@ -129,6 +129,7 @@ def names_of(node: nodes.Node) -> FileNames | None:
 
 
 def _list_names(node: Any) -> FileNames | None:
+    """Returns the names that a source of texts or saved shards holds, if it does."""
     if isinstance(node, saved_shards.Shards):
         paths = [
             p for d in node.items for p in _paths(argument_checks.plan(d, "shards"))

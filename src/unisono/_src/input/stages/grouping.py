@@ -103,6 +103,7 @@ class _Grouped(cursors.Cursor):
             self._seed, self._number = order.seed, order.begin()
 
     def _begin(self, key: int, entries: list[_Entry]) -> None:
+        """Opens the dataset that a group becomes."""
         self._begin_pass()
         self._key, self._open = key, entries
         self._trail.forget_before(

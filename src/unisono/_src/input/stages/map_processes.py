@@ -125,8 +125,8 @@ class _Unpacked(cursors.Called):
     def read(self, count: int) -> list[Any]:
         if self._last is not None:
             raise RuntimeError(
-                "Worker processes cannot go on after what they read has raised an "
-                "exception, or one of them has ended. Begin another iteration."
+                "Worker processes cannot continue after their source raised an "
+                "exception or one of them ended. Begin another iteration."
             ) from self._last
         found, block = [], self._block(count)
         for element in block:

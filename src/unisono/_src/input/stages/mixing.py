@@ -261,6 +261,7 @@ class _Interleaved(cursors.Cursor):
         return found
 
     def _read_from(self, slot: _OpenDataset, found: list[Any], count: int) -> None:
+        """Adds elements of an open dataset to `found`, until its turn is over."""
         wanted = count - len(found)
         if self._node.block:
             wanted = min(wanted, self._node.block - self._given)

@@ -297,13 +297,14 @@ class Ahead(cursors.Cursor):
                 waited += _LOOK
                 if thread is not None and not thread.is_alive() and tank.ready.empty():
                     raise RuntimeError(
-                        f"The thread that reads the {self._what} has ended."
+                        f"The thread that reads the {self._what} has ended before it "
+                        "gave the next element. Begin another iteration."
                     ) from None
                 if waited % _PATIENCE == 0:
                     _log.warning(
-                        "Waiting since %.0f s for the next element of the %s.",
-                        waited,
+                        "Still waiting for the next element of the %s after %.0f s.",
                         self._what,
+                        waited,
                     )
 
     def units(self, found: Any) -> int:

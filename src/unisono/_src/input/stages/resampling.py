@@ -35,7 +35,7 @@ def shares(given: Any, what: str, count: int | None = None) -> np.ndarray:
     """
     found = argument_checks.shares(given, what, "class", count).astype(np.float32)
     if not found.sum() > 0:
-        raise ValueError(f"{what} must be shares, received {given!r}.")
+        raise ValueError(f"{what} must have a number above 0, received {given!r}.")
     total: np.ndarray = found / found.sum()
     return total
 
