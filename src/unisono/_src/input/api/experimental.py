@@ -55,6 +55,7 @@ def _make_apply(
 
 
 def _signature(method: Any, defaults: dict[str, Any]) -> inspect.Signature:
+    """Returns the signature of a method without the arguments that are newer."""
     known = inspect.signature(method)
     kept = [
         p.replace(default=defaults.get(p.name, p.default))
@@ -67,8 +68,10 @@ def _signature(method: Any, defaults: dict[str, Any]) -> inspect.Signature:
 def _present(
     function: Callable[_P, _R], name: str, told: str, signature: inspect.Signature
 ) -> Callable[_P, _R]:
+    """Gives a function a name, a docstring and a signature, and returns it."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = told
+    # `inspect` and `help` read it; the type of functions does not declare it.
     function.__signature__ = signature  # type: ignore[attr-defined]
     return function
 

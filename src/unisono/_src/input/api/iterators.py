@@ -141,8 +141,8 @@ def check_state(state: Any, kind: str) -> None:
         )
     if state.get("kind") != kind:
         raise ValueError(
-            f"The position is one of {state.get('kind')!r}, and this iterator takes "
-            f"those of {kind!r}. Make the iterator as the program that saved it did."
+            f"The position is that of a {state.get('kind')!r}, and this iterator needs "
+            f"that of a {kind!r}. Make the iterator as the program that saved it did."
         )
     position = state["position"]
     if not isinstance(position, dict) or not {"source", "pass", "index"} <= set(

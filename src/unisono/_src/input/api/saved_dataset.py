@@ -213,7 +213,7 @@ def _read_index(path: str) -> Any:
         )
     if not {"spec", "compression", "shards"} <= index.keys():
         raise errors.DataLossError(
-            f"{name} is damaged: a part of it is missing. Save the dataset again."
+            f"{name} is damaged: it is not complete. Save the dataset again."
         )
     return index
 

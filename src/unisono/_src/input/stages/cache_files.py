@@ -66,6 +66,7 @@ class ElementWriter:
     """Writes elements into a file, which is valid after `finish`."""
 
     def __init__(self, path: str, compression: str | None = None) -> None:
+        # Open until `close`, so not in a `with` statement.
         self._file: Any = (
             gzip.GzipFile(path, "wb") if compression else open(path, "wb")  # noqa: SIM115
         )

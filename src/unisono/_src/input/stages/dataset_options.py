@@ -252,6 +252,7 @@ def made_by(dataset_fn: Callable[[InputContext], Any], context: InputContext) ->
     return dataset_fn(context)
 
 
+# Abstract without an abstract method: subclasses differ only in their tables.
 class _OptionRecord(abc.ABC):  # noqa: B024
     """An object with a fixed set of typed attributes; abstract.
 
@@ -325,6 +326,7 @@ class _OptionRecord(abc.ABC):  # noqa: B024
             return NotImplemented
         return type(self) is type(other) and self._given == other._given
 
+    # Options can change, so they have no hash; the type of `object` has one.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:

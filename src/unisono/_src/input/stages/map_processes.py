@@ -125,7 +125,7 @@ class _Unpacked(cursors.Called):
     def read(self, count: int) -> list[Any]:
         if self._last is not None:
             raise RuntimeError(
-                "Worker processes cannot continue after their source raised an "
+                "Worker processes cannot go on after their source raised an "
                 "exception or one of them ended. Begin another iteration."
             ) from self._last
         found, block = [], self._block(count)

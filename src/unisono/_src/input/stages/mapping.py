@@ -187,6 +187,7 @@ class _Tuned(cursors.Cursor):
 
     def read(self, count: int) -> list[Any]:
         if self._inner is not None:
+            # Both inner cursors return lists, which their base class does not promise.
             return self._inner.read(count)  # type: ignore[return-value]
         found: list[Any] = []
         while len(found) < count and len(self._took) < _SAMPLES:

@@ -44,6 +44,7 @@ class _Zipped(Parallel):
 
     def read(self, count: int) -> list[Any]:
         columns = [source.read(count) for source in self._sources]
+        # Not strict: the shortest source ends all of them.
         return [_fill_structure(self._structure, parts) for parts in zip(*columns)]  # noqa: B905
 
     def get_state(self) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class _Tank:
                 # A reader that was interrupted after it took an exception could not
                 # say so.
                 if not self.ready.qsize():
-                    self.has_seen()
+                    self.pass_failure()
         return False
 
     def has_room(self) -> bool:
@@ -155,8 +155,8 @@ class _Tank:
         self.measure(self.trail.read_so_far - before)
         return found[0]
 
-    def has_seen(self) -> None:
-        """Notes that the reader got the exception: its position is behind it now."""
+    def pass_failure(self) -> None:
+        """Moves the reader's position behind an exception that the reader got."""
         with self.reading:
             if self.failure is not None:
                 self.trail.remember(self.failure)
@@ -175,7 +175,8 @@ class _Tank:
 
     def before(self, index: int) -> dict[str, Any]:
         """Returns the position of the reader, who is at `index`."""
-        # After an exception the source is not asked: it may not tell a position.
+        # The source is behind an exception that the reader has not got yet. A position
+        # that is remembered from before leads up to it again.
         if self.failure is not None:
             return self.trail.remembered(index)
         return self.trail.before(index)
@@ -267,7 +268,7 @@ class Ahead(cursors.Cursor):
                 # Put back for other threads that wait for an element.
                 tank.ready.put((one, number))
             elif isinstance(one, _ReadFailure):
-                tank.has_seen()
+                tank.pass_failure()
                 try:
                     raise one.exception
                 finally:

@@ -272,6 +272,7 @@ class _Permuted(cursors.Cursor):
         self._permutation: np.ndarray | None = None
 
     def _begin(self) -> int:
+        """Returns the number of this pass, and takes it the first time."""
         if self._number is None:
             self._seed, self._number = self._order.seed, self._order.begin()
         return self._number
