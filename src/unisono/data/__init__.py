@@ -1,4 +1,4 @@
-"""Datasets: tf.data's everyday surface."""
+"""Datasets: the names of ``tf.data``."""
 
 from unisono._src.execution.specs import DatasetSpec
 from unisono._src.input.api.dataset import (

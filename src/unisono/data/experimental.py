@@ -9,7 +9,6 @@ from unisono._src.input.api.dataset import (
 )
 from unisono._src.input.api.experimental import (
     Counter,
-    TFRecordWriter,
     bucket_by_sequence_length,
     choose_from_datasets,
     enumerate_dataset,
@@ -26,6 +25,7 @@ from unisono._src.input.api.experimental import (
     unbatch,
     unique,
 )
+from unisono._src.input.api.experimental import DatasetRecordWriter as TFRecordWriter
 from unisono._src.input.api.iterators import Optional
 from unisono._src.input.stages.dataset_options import (
     AutoShardPolicy,

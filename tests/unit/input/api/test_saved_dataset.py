@@ -199,7 +199,9 @@ def test_a_full_disk_leaves_nothing_and_is_told(tmp_path, monkeypatch):
     def full(self, element):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("unisono._src.input.stages.cache_files.Writing.write", full)
+    monkeypatch.setattr(
+        "unisono._src.input.stages.cache_files.ElementWriter.write", full
+    )
     with pytest.raises(OSError, match=r"Cannot save a dataset at .*No space left"):
         Dataset.range(9).save(tmp_path)
     assert len(os.listdir(tmp_path)) == 2

@@ -89,9 +89,9 @@ def test_what_a_scan_gives_does_not_change_later():
 def test_who_copies_each_element_is_given_what_the_function_returned():
     kept = np.zeros(3)
     node = Dataset.range(4).map(lambda i: kept)._node
-    (one,) = mapping.lent(node).read(1)
+    (one,) = mapping.lending_cursor(node).read(1)
     assert one is kept
-    for found in (mapping.lent(node).read(2), node.cursor().read(1)):
+    for found in (mapping.lending_cursor(node).read(2), node.cursor().read(1)):
         assert not any(np.shares_memory(x, kept) for x in found)
 
 

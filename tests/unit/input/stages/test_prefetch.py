@@ -168,7 +168,7 @@ def test_an_interrupt_that_takes_an_exception_away_ends_nothing(monkeypatch):
     taken = prefetch.Ahead._wait
 
     def interrupted(self, tank):
-        assert isinstance(taken(self, tank)[0], prefetch._Failure)
+        assert isinstance(taken(self, tank)[0], prefetch._ReadFailure)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -1,1 +1,1 @@
-"""What programs call: `Dataset`, its iterators, and datasets that are distributed."""
+"""The public side: `Dataset`, its iterators, and distributed datasets."""

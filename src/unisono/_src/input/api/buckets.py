@@ -1,4 +1,4 @@
-"""`Dataset`'s transformations that put together what is alike."""
+"""The transformations of `Dataset` that group similar elements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Dataset = TypeVar("_Dataset", bound=transforms.Transformations[Any])
 
 @final
 class _Always:
-    """A function that gives one number; a class, so that processes can have it."""
+    """A function that returns one number; a class, so that it can be pickled."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -27,7 +27,7 @@ class _Always:
 
 
 class Groupings(transforms.Transformations[_Dataset]):
-    """Methods that give a dataset of groups; abstract."""
+    """Methods that return a dataset of groups; abstract."""
 
     def group_by_window(
         self,
@@ -37,15 +37,27 @@ class Groupings(transforms.Transformations[_Dataset]):
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> _Dataset:
-        """Elements with the same key, so many at a time, made into datasets and joined.
+        """Groups elements with the same key, and makes a dataset of each group.
 
         Args:
-            key_func: an integer for an element.
-            reduce_func: makes a dataset of a key and a dataset of its elements.
-            window_size: how many elements of a key are taken together. What is left at
-                the end comes as it is, smallest key first.
-            window_size_func: the same for a key, instead of `window_size`.
-            name: accepted for TensorFlow's sake.
+            key_func: returns the key of an element, an integer.
+            reduce_func: takes a key and a dataset of elements with that key, and
+                returns a dataset; these datasets are joined.
+            window_size: the number of elements per group. Smaller groups that are
+                left at the end come last, smallest key first.
+            window_size_func: returns the number for a key, instead of `window_size`.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: a function cannot be called.
+            ValueError: not exactly one of the two window sizes is given.
+
+        >>> from unisono.data import Dataset
+        >>> groups = Dataset.range(7).group_by_window(
+        ...     lambda x: x % 2, lambda key, group: group.batch(3), window_size=3
+        ... )
+        >>> [group.tolist() for group in groups]
+        [[0, 2, 4], [1, 3, 5], [6]]
         """
         argument_checks.check_function(key_func, "key_func")
         argument_checks.check_function(reduce_func, "reduce_func")
@@ -59,11 +71,11 @@ class Groupings(transforms.Transformations[_Dataset]):
             window_size_func = _Always(size)
         return self._derive(
             grouping.GroupByWindow(
-                self._node, key_func, reduce_func, window_size_func, self._of_elements
+                self._node, key_func, reduce_func, window_size_func, self._make_group
             )
         )
 
-    def _of_elements(self, group: list[Any]) -> Any:
+    def _make_group(self, group: list[Any]) -> Any:
         return self._derive(arrays.Listed(tuple(group)))
 
     def bucket_by_sequence_length(
@@ -78,19 +90,31 @@ class Groupings(transforms.Transformations[_Dataset]):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> _Dataset:
-        """Batches of elements of similar length, padded.
+        """Pads and stacks elements of similar length into batches.
 
         Args:
-            element_length_func: the length of an element.
+            element_length_func: returns the length of an element.
             bucket_boundaries: the lengths at which another bucket begins.
-            bucket_batch_sizes: elements per batch, one number more than boundaries.
+            bucket_batch_sizes: the elements per batch of each bucket; one number more
+                than there are boundaries.
             padded_shapes: as in `padded_batch`.
             padding_values: as in `padded_batch`.
             pad_to_bucket_boundary: whether axes of unknown size are padded to the
                 longest length of the bucket, instead of that of the batch.
             no_padding: whether elements are stacked as they are.
             drop_remainder: whether smaller last batches are dropped.
-            name: accepted for TensorFlow's sake.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: an argument has another type.
+            ValueError: the numbers of boundaries and batch sizes do not fit.
+
+        >>> import numpy as np
+        >>> from unisono.data import Dataset
+        >>> rows = Dataset.from_tensor_slices([1, 3, 2, 4]).map(lambda n: np.ones(n))
+        >>> buckets = rows.bucket_by_sequence_length(len, [3], [2, 2])
+        >>> [batch.shape for batch in buckets]
+        [(2, 2), (2, 4)]
         """
         argument_checks.check_function(element_length_func, "element_length_func")
         node = self._node
@@ -100,6 +124,7 @@ class Groupings(transforms.Transformations[_Dataset]):
             argument_checks.integers(bucket_batch_sizes, "bucket_batch_sizes"),
             argument_checks.flag(pad_to_bucket_boundary, "pad_to_bucket_boundary"),
             argument_checks.flag(drop_remainder, "drop_remainder"),
+            self._derive,
         )
         spec = node.spec
         if not argument_checks.flag(no_padding, "no_padding"):
@@ -111,7 +136,7 @@ class Groupings(transforms.Transformations[_Dataset]):
             buckets.key,
             buckets.batch,
             buckets.size,
-            self._of_elements,
+            self._make_group,
             batching.batched_spec(spec, None),
         )
         return self._derive(made)
@@ -119,7 +144,7 @@ class Groupings(transforms.Transformations[_Dataset]):
 
 @final
 class _Buckets:
-    """Which bucket an element belongs to, and what becomes of a full one."""
+    """Finds the bucket of an element, and makes a batch of a full bucket."""
 
     def __init__(
         self,
@@ -128,6 +153,7 @@ class _Buckets:
         sizes: Sequence[int],
         to_edge: bool,
         drop: bool,
+        derive: Callable[[nodes.Node], Any],
     ) -> None:
         if len(sizes) != len(edges) + 1:
             raise ValueError(
@@ -136,12 +162,16 @@ class _Buckets:
                 f"`len(bucket_boundaries)={len(edges)}`."
             )
         self._length, self._edges, self._sizes = length, edges, sizes
-        self._to_edge, self._drop = to_edge, drop
+        self._to_edge, self._drop, self._derive = to_edge, drop, derive
         # Shapes and values, unless elements are stacked as they are.
         self.padding: tuple[Any, Any] | None = None
 
     def key(self, *parts: Any) -> int:
-        """The bucket of an element."""
+        """Returns the bucket of an element.
+
+        Raises:
+            InvalidArgumentError: it is too long to be padded to a boundary.
+        """
         length = grouping.integer_of(self._length(*parts), "element_length_func")
         bucket = bisect.bisect_right(self._edges, length)
         if self._to_edge and bucket == len(self._edges):
@@ -152,22 +182,24 @@ class _Buckets:
         return bucket
 
     def size(self, bucket: Any) -> int:
-        """How many elements make a batch."""
+        """Returns how many elements of a bucket make a batch."""
         return int(self._sizes[bucket])
 
     def batch(self, bucket: Any, group: Any) -> Any:
-        """A dataset of one batch."""
+        """Returns a dataset of one batch, made of the elements of a bucket."""
         size = self._sizes[bucket]
         if self.padding is None:
             return group.batch(size, self._drop)
         shapes, values = self.padding
         if self._to_edge:
             longest = self._edges[bucket] - 1
-            shapes = elements.map_leaves(lambda s: _filled(s, longest), shapes)
-        made = batching.PaddedBatch(group._node, size, self._drop, shapes, values)
-        return group._derive(made)
+            shapes = elements.map_leaves(lambda s: _fill_sizes(s, longest), shapes)
+        plan = argument_checks.plan(group, "group")
+        return self._derive(
+            batching.PaddedBatch(plan, size, self._drop, shapes, values)
+        )
 
 
-def _filled(spec: Any, size: int) -> Any:
-    """The padded shape with every size that is not fixed set to `size`."""
+def _fill_sizes(spec: Any, size: int) -> Any:
+    """Returns the padded shape with every size that is not fixed set to `size`."""
     return type(spec)([size if n is None else n for n in spec.shape], spec.dtype)

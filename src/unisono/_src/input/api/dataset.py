@@ -1,4 +1,4 @@
-"""`Dataset`: tf.data's everyday surface."""
+"""`Dataset`: sources, iteration, and what can be asked of a dataset."""
 
 from __future__ import annotations
 
@@ -39,18 +39,19 @@ AUTOTUNE = mapping.AUTOTUNE
 
 
 class Dataset(buckets.Groupings["Dataset"]):
-    """A stream of elements, described and not yet read.
+    """Describes a stream of elements, which is read when it is iterated.
 
-    Each method gives a new dataset; nothing happens before it is iterated. Elements
-    are nested tuples and dicts of NumPy arrays, and so are the arguments of the
-    functions given to `map` and its like.
+    Each method returns a new dataset and changes nothing. Elements are nested tuples
+    and dicts of NumPy arrays, and so are the arguments of the functions that `map` and
+    similar methods take.
 
     >>> dataset = Dataset.range(5).map(lambda x: x * 10).batch(2)
     >>> [batch.tolist() for batch in dataset]
     [[0, 10], [20, 30], [40]]
     """
 
-    # By this elements know it that contain datasets.
+    # Marks a dataset for `elements`, which cannot import this class: an element may
+    # contain datasets.
     _unisono_dataset = True
 
     def __init__(self, node: nodes.Node) -> None:
@@ -63,14 +64,27 @@ class Dataset(buckets.Groupings["Dataset"]):
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
-        """One element."""
+        """Returns a dataset with one element.
+
+        >>> [x.tolist() for x in Dataset.from_tensors([1, 2])]
+        [[1, 2]]
+        """
         return Dataset(arrays.Tensors(elements.convert(tensors)))
 
     @staticmethod
     def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
-        """One element for each row of the arrays.
+        """Returns a dataset with one element for each row of the arrays.
 
         The arrays are not copied: do not change them while the dataset is in use.
+
+        Args:
+            tensors: an array, or nested tuples and dicts of arrays with the same
+                number of rows.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        >>> rows = Dataset.from_tensor_slices({"x": [1, 2], "y": [[3], [4]]})
+        >>> [(int(row["x"]), row["y"].tolist()) for row in rows]
+        [(1, [3]), (2, [4])]
         """
         return Dataset(arrays.Slices.of(tensors))
 
@@ -83,7 +97,28 @@ class Dataset(buckets.Groupings["Dataset"]):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Dataset:
-        """What a generator function yields; it is called for every iteration."""
+        """Returns a dataset of the elements that a generator function yields.
+
+        Args:
+            generator: is called for every iteration, and returns an iterable.
+            output_types: the types of an element; better give `output_signature`.
+            output_shapes: the shapes of an element; any shape by default.
+            args: the arguments of `generator`; each is converted to an array.
+            output_signature: the `TensorSpec` of each component of an element.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: `generator` cannot be called, or the types are missing or given
+                twice.
+
+        >>> import unisono
+        >>> def squares(stop):
+        ...     yield from (n * n for n in range(stop))
+        >>> spec = unisono.TensorSpec((), np.int64)
+        >>> made = Dataset.from_generator(squares, args=[4], output_signature=spec)
+        >>> [int(x) for x in made]
+        [0, 1, 4, 9]
+        """
         if not callable(generator):
             raise TypeError(
                 "`generator` must be a callable that gives an iterable, received "
@@ -107,7 +142,15 @@ class Dataset(buckets.Groupings["Dataset"]):
         output_type: DTypeLike = np.int64,
         name: str | None = None,
     ) -> Dataset:
-        """The integers of Python's `range`."""
+        """Returns the integers of Python's `range`, as `output_type`.
+
+        Raises:
+            ValueError: there are no arguments, or more than three.
+            InvalidArgumentError: the step is 0.
+
+        >>> [int(x) for x in Dataset.range(1, 8, 3)]
+        [1, 4, 7]
+        """
         if not 1 <= len(args) <= 3:
             raise ValueError(
                 f"Invalid `args`. The length of `args` should be between 1 and 3, "
@@ -128,7 +171,11 @@ class Dataset(buckets.Groupings["Dataset"]):
         dtype: DTypeLike = np.int64,
         name: str | None = None,
     ) -> Dataset:
-        """Integers at the same distance, without end."""
+        """Returns the integers `start`, `start + step`, ... without end.
+
+        >>> [int(x) for x in Dataset.counter(5, 10).take(3)]
+        [5, 15, 25]
+        """
         first = argument_checks.integer(start, "start")
         distance = argument_checks.integer(step, "step")
         return Dataset(
@@ -141,7 +188,18 @@ class Dataset(buckets.Groupings["Dataset"]):
         rerandomize_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Endless random integers below 2**32, as int64."""
+        """Returns random integers from 0 to 2**32 - 1 without end, as int64.
+
+        Args:
+            seed: the same seed gives the same numbers in every run.
+            rerandomize_each_iteration: whether each iteration has other numbers;
+                False by default.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        >>> numbers = Dataset.random(seed=4).take(3)
+        >>> [int(x) for x in numbers] == [int(x) for x in numbers]
+        True
+        """
         again = rerandomize_each_iteration is not None and argument_checks.flag(
             rerandomize_each_iteration, "rerandomize_each_iteration"
         )
@@ -159,9 +217,25 @@ class Dataset(buckets.Groupings["Dataset"]):
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """The paths that match one or several patterns.
+        """Returns the paths of the files that match one or several patterns.
 
-        In random order unless `shuffle` is False; then sorted.
+        Args:
+            file_pattern: one or several patterns, as `glob` reads them.
+            shuffle: whether the order is random; True by default. Otherwise the paths
+                are sorted.
+            seed: the same seed gives the same orders in every run.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            InvalidArgumentError: no file matches.
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name in ("b.txt", "a.txt", "c.csv"):
+        ...         pathlib.Path(folder, name).touch()
+        ...     found = Dataset.list_files(f"{folder}/*.txt", shuffle=False)
+        >>> [pathlib.Path(p.decode()).name for p in found.as_numpy_iterator()]
+        ['a.txt', 'b.txt']
         """
         patterns = argument_checks.paths(file_pattern, "file_pattern")
         found = sorted(path for pattern in patterns for path in glob.glob(pattern))
@@ -173,7 +247,21 @@ class Dataset(buckets.Groupings["Dataset"]):
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
-        """One element of each dataset at a time."""
+        """Combines one element of each dataset into an element.
+
+        Args:
+            *args: datasets, or one tuple or dict of datasets; elements are nested in
+                the same way. The shortest dataset ends the result.
+            datasets: the same as a single argument.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: something in the structure is no dataset.
+
+        >>> pairs = Dataset.zip(Dataset.range(3), Dataset.range(10, 20))
+        >>> [(int(a), int(b)) for a, b in pairs]
+        [(0, 10), (1, 11), (2, 12)]
+        """
         given = datasets if datasets is not None else args
         if not args and datasets is None:
             raise TypeError("Must pass at least one dataset to `Dataset.zip`.")
@@ -188,11 +276,27 @@ class Dataset(buckets.Groupings["Dataset"]):
         choice_dataset: Dataset,
         stop_on_empty_dataset: bool = True,
     ) -> Dataset:
-        """Each element from the dataset whose number `choice_dataset` gives."""
+        """Takes each element from the dataset whose number `choice_dataset` gives.
+
+        Args:
+            datasets: their elements must have the same structure and types.
+            choice_dataset: numbers from 0, one for each element.
+            stop_on_empty_dataset: whether the first dataset that ends is the end;
+                otherwise its turns are passed over.
+
+        Raises:
+            TypeError: the elements differ, or the choices are no whole numbers.
+            ValueError: there are no datasets.
+
+        >>> inputs = [Dataset.range(9), Dataset.range(10, 19)]
+        >>> choices = Dataset.from_tensor_slices([1, 0, 0])
+        >>> [int(x) for x in Dataset.choose_from_datasets(inputs, choices)]
+        [10, 0, 1]
+        """
         inputs = argument_checks.plans(datasets, "datasets")
         choices = argument_checks.plan(choice_dataset, "choice_dataset")
         stop = argument_checks.flag(stop_on_empty_dataset, "stop_on_empty_dataset")
-        return Dataset(sampling.chosen(inputs, choices, stop))
+        return Dataset(sampling.choose(inputs, choices, stop))
 
     @staticmethod
     def sample_from_datasets(
@@ -202,16 +306,26 @@ class Dataset(buckets.Groupings["Dataset"]):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:
-        """Each element from a dataset drawn at random.
+        """Takes each element from a dataset that is drawn at random.
 
         Args:
-            datasets: their elements must be of one kind.
-            weights: how often each is drawn, one number per dataset, or a dataset of
-                such arrays, one for each draw; all the same if it is None.
-            seed: of the random choices.
-            stop_on_empty_dataset: whether the first dataset that ends is the end.
-            rerandomize_each_iteration: whether each iteration draws anew; True unless
-                said otherwise.
+            datasets: their elements must have the same structure and types.
+            weights: one number per dataset, which says how often it is drawn, or a
+                dataset of such arrays, one for each draw; equal by default.
+            seed: the same seed gives the same choices in every run.
+            stop_on_empty_dataset: whether the first dataset that ends is the end;
+                otherwise only the other datasets are drawn.
+            rerandomize_each_iteration: whether each iteration draws anew; True by
+                default.
+
+        Raises:
+            TypeError: the elements differ, or the weights are no numbers.
+            ValueError: there are no datasets, or not one weight from 0 for each.
+
+        >>> inputs = [Dataset.range(3), Dataset.range(10, 13)]
+        >>> mixed = Dataset.sample_from_datasets(inputs, seed=1)
+        >>> sorted(int(x) for x in mixed)
+        [0, 1, 2, 10, 11, 12]
         """
         inputs = argument_checks.plans(datasets, "datasets")
         stop = argument_checks.flag(stop_on_empty_dataset, "stop_on_empty_dataset")
@@ -219,14 +333,21 @@ class Dataset(buckets.Groupings["Dataset"]):
             rerandomize_each_iteration, "rerandomize_each_iteration"
         )
         order = seeds.Order(argument_checks.seed(seed), changes)
-        return Dataset(sampling.sampled(inputs, weights, order, stop))
+        return Dataset(sampling.sample(inputs, weights, order, stop))
 
     @staticmethod
     def from_loader(loader: Any) -> Dataset:
-        """Any loader as a dataset: Grain, PyTorch, Hugging Face, Keras, an iterable.
+        """Returns a dataset of the elements of a loader.
 
-        Not in TensorFlow. For `experimental_distribute_dataset` it is not needed,
-        unless the loader gives single examples, which must be batched first.
+        Not in TensorFlow. `experimental_distribute_dataset` takes loaders as they are;
+        it is needed only if a loader gives single examples, which must be batched
+        first.
+
+        Args:
+            loader: a Grain, PyTorch, Hugging Face or Keras loader, or an iterable.
+
+        >>> [batch.tolist() for batch in Dataset.from_loader([1, 2, 3]).batch(2)]
+        [[1, 2], [3]]
         """
         return Dataset(dispatch.to_node(loader))
 
@@ -238,15 +359,28 @@ class Dataset(buckets.Groupings["Dataset"]):
         reader_func: Callable[[Dataset], Dataset] | None = None,
         wait: bool = False,
     ) -> Dataset:
-        """What `save` wrote.
+        """Returns the dataset that `save` wrote.
 
         Args:
             path: the folder.
-            element_spec: must fit what was saved; None takes it from there.
-            compression: likewise.
-            reader_func: makes a dataset of a dataset of datasets, one for each shard.
-                Without it the shards take turns, element by element.
-            wait: whether a dataset that is not there yet is waited for, ten minutes.
+            element_spec: must fit the saved elements; the folder tells it by default.
+            compression: must be that of the saved dataset; the folder tells it by
+                default.
+            reader_func: takes a dataset of datasets, one for each shard, and returns a
+                dataset. By default the shards take turns, element by element.
+            wait: whether to wait up to ten minutes for a dataset that is not there
+                yet.
+
+        Raises:
+            NotFoundError: no dataset was saved in the folder.
+            InvalidArgumentError: the saved elements do not fit `element_spec`.
+            ValueError: the dataset was saved with another compression.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Dataset.range(4).save(folder)
+        ...     [int(x) for x in Dataset.load(folder)]
+        [0, 1, 2, 3]
         """
         shards = saved_dataset.load(os.fsdecode(path), element_spec, compression, wait)
         given = Dataset(saved_shards.Shards(tuple(map(Dataset, shards))))
@@ -265,14 +399,25 @@ class Dataset(buckets.Groupings["Dataset"]):
         shard_func: Callable[..., Any] | None = None,
         checkpoint_args: None = None,
     ) -> None:
-        """Write the elements into a folder, for `load`; in a format of unisono.
+        """Writes the elements into a folder, for `load`; the format is unisono's own.
 
         Args:
-            path: the folder; a dataset that was saved there before is replaced, at once
-                and at the end.
+            path: the folder; a dataset that was saved there before is replaced when
+                all elements are written.
             compression: None or "GZIP".
-            shard_func: gives an element's shard, an integer. Without it there is one.
-            checkpoint_args: refused: what is not whole does not count, begin anew.
+            shard_func: returns the shard of an element, an integer; there is one shard
+                by default.
+            checkpoint_args: must be None: an interrupted `save` cannot be continued.
+
+        Raises:
+            ValueError: the compression is unknown, or `checkpoint_args` is given.
+            OSError: the folder cannot be written.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Dataset.range(4).save(folder, "GZIP", shard_func=lambda x: x % 2)
+        ...     sorted(int(x) for x in Dataset.load(folder))
+        [0, 1, 2, 3]
         """
         if checkpoint_args is not None:
             raise ValueError(
@@ -293,39 +438,71 @@ class Dataset(buckets.Groupings["Dataset"]):
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Pairs of a class and an element, so that each class gets a given share.
+        """Drops and repeats elements until each class has a given share.
 
-        Elements are dropped, and read again; there may be more of them than before.
+        The new elements are pairs of a class and an element.
 
         Args:
-            class_func: the class of an element, an integer from 0.
+            class_func: returns the class of an element, an integer from 0.
             target_dist: the share that each class shall have.
-            initial_dist: the share that it has; None estimates it while reading.
-            seed: of the random choices.
-            name: accepted for TensorFlow's sake.
+            initial_dist: the share that each class has now; estimated while reading by
+                default.
+            seed: the same seed gives the same choices in every run.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: a distribution does not consist of numbers.
+            ValueError: there is not one number from 0 for each class.
+
+        >>> skewed = Dataset.from_tensor_slices([0] * 90 + [1] * 10).repeat()
+        >>> even = skewed.rejection_resample(lambda x: x, [0.5, 0.5], [0.9, 0.1], 1)
+        >>> share = np.mean([int(number) for number, _ in even.take(1000)])
+        >>> bool(0.4 < share < 0.6)
+        True
         """
         argument_checks.check_function(class_func, "class_func")
-        made: Dataset = resampling.resampled(
-            self, class_func, target_dist, initial_dist, seed
+        return self._derive(
+            resampling.resample(self, class_func, target_dist, initial_dist, seed)
         )
-        return made
 
-    # Looking at it.
+    # What can be asked.
 
     @property
     def element_spec(self) -> Any:
-        """Shape and type of an element; a size that is not fixed is None.
+        """Returns the shape and type of an element; an unknown size is None.
 
-        A function given to `map` is called on a first element to find out.
+        The function of a `map` is called with the first element to find them.
+
+        >>> Dataset.range(4).batch(2).element_spec
+        TensorSpec(shape=(None,), dtype=int64, name=None)
         """
         return self._node.spec
 
     def cardinality(self, name: str | None = None) -> np.int64:
-        """How many elements there are, or one of the two constants."""
+        """Returns how many elements there are, as far as the plan tells.
+
+        Returns:
+            The number, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`.
+
+        >>> dataset = Dataset.range(5).batch(2)
+        >>> int(dataset.cardinality())
+        3
+        >>> bool(dataset.repeat().cardinality() == INFINITE_CARDINALITY)
+        True
+        >>> bool(dataset.unique().cardinality() == UNKNOWN_CARDINALITY)
+        True
+        """
         return np.int64(self._node.cardinality)
 
     def options(self) -> dataset_options.Options:
-        """The options that were set, merged."""
+        """Returns the options that were set on the dataset and its inputs, merged.
+
+        >>> from unisono.data import Options
+        >>> options = Options()
+        >>> options.deterministic = False
+        >>> Dataset.range(3).with_options(options).batch(2).options().deterministic
+        False
+        """
         return carried_options.options_of(self._node)
 
     def __len__(self) -> int:
@@ -341,24 +518,33 @@ class Dataset(buckets.Groupings["Dataset"]):
             shown = f"<{type(e).__name__}>"
         return f"<{type(self).__name__} element_spec={shown}>"
 
-    # Iterating.
+    # Iteration.
 
     def prepared(self) -> nodes.Node:
-        """The plan as it will run."""
-        return map_processes.prepared(self._node, self.options().worker_processes)
+        """Returns the plan that iteration reads, with maps in worker processes."""
+        return map_processes.run_in_processes(
+            self._node, self.options().worker_processes
+        )
 
     def __iter__(self) -> iterators.DatasetIterator:
         return iterators.iterate(self.prepared())
 
     def as_numpy_iterator(self) -> iterators.NumpyIterator:
-        """An iterator whose elements are NumPy arrays and scalars."""
+        """Returns an iterator whose elements are NumPy arrays, scalars and `bytes`.
+
+        >>> [x.item() for x in Dataset.range(3).as_numpy_iterator()]
+        [0, 1, 2]
+        """
         return iterators.NumpyIterator(self)
 
     def get_single_element(self, name: str | None = None) -> Any:
-        """The only element.
+        """Returns the only element.
 
         Raises:
-            InvalidArgumentError: there is none, or there are several.
+            InvalidArgumentError: there is no element, or there are several.
+
+        >>> Dataset.range(3).batch(3).get_single_element().tolist()
+        [0, 1, 2]
         """
         found = list(iter(self.take(2)))
         if len(found) != 1:
@@ -374,7 +560,22 @@ class Dataset(buckets.Groupings["Dataset"]):
         reduce_func: Callable[[Any, Any], Any],
         name: str | None = None,
     ) -> Any:
-        """Fold a function over the elements."""
+        """Folds a function over the elements.
+
+        Args:
+            initial_state: the state before the first element.
+            reduce_func: takes a state and an element, and returns the next state.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Returns:
+            The last state.
+
+        Raises:
+            TypeError: `reduce_func` returned a state of other types.
+
+        >>> int(Dataset.range(5).reduce(np.int64(0), lambda total, x: total + x))
+        10
+        """
         state = elements.present(elements.convert(initial_state))
         for element in self:
             made = elements.convert(reduce_func(state, element))
@@ -384,6 +585,11 @@ class Dataset(buckets.Groupings["Dataset"]):
 
 
 def _signature(types: Any, shapes: Any, signature: Any) -> Any:
+    """Returns the spec of a generator's elements, from one way to give it or another.
+
+    Raises:
+        TypeError: it is missing, given in both ways, or no structure of specs.
+    """
     if signature is not None:
         if types is not None or shapes is not None:
             raise TypeError(
@@ -408,7 +614,7 @@ def _signature(types: Any, shapes: Any, signature: Any) -> Any:
 
 
 def _shapes_like(types: Any, shapes: Any) -> list[Any]:
-    """The shapes in the order of the types; a shape is itself a tuple."""
+    """Returns the shapes in the order of the types; a shape is itself a tuple."""
     if not elements.is_structure(types):
         return [argument_checks.shape(shapes, "output_shapes")]
     found = argument_checks.parts(types, shapes, "output_shapes", "output_types")
@@ -417,14 +623,30 @@ def _shapes_like(types: Any, shapes: Any) -> list[Any]:
 
 
 def cardinality(dataset: Dataset) -> np.int64:
-    """How many elements a dataset has, or one of the two constants."""
+    """Returns how many elements a dataset has; see `Dataset.cardinality`.
+
+    >>> int(cardinality(Dataset.range(5)))
+    5
+    """
     return dataset.cardinality()
 
 
 def assert_cardinality(expected_cardinality: int) -> Callable[[Dataset], Dataset]:
-    """For `Dataset.apply`: states how many elements there are; checked at the end."""
+    """Returns a function for `Dataset.apply` that asserts the number of elements.
+
+    Iterating raises `FailedPreconditionError` if the number turns out to be wrong.
+
+    >>> odd = Dataset.range(6).filter(lambda x: x % 2 == 1)
+    >>> int(odd.apply(assert_cardinality(3)).cardinality())
+    3
+    """
     expected = argument_checks.integer(expected_cardinality, "expected_cardinality")
-    return lambda dataset: Dataset(asserting.AssertCardinality(dataset._node, expected))
+
+    def transform(dataset: Dataset) -> Dataset:
+        plan = argument_checks.plan(dataset, "dataset")
+        return Dataset(asserting.AssertCardinality(plan, expected))
+
+    return transform
 
 
 publish("unisono.data", Dataset)

@@ -1,4 +1,4 @@
-"""`DistributedDataset`: what each replica gets of a dataset, step by step."""
+"""`DistributedDataset`: one value per replica and step, read from a dataset."""
 
 from __future__ import annotations
 
@@ -41,15 +41,17 @@ from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.workers import worker_notes
 
-_LOG = logging.getLogger("unisono")
-# Tells apart the datasets of a program; the same on all of its workers.
+_log = logging.getLogger("unisono")
+# Numbers the distributed datasets of a program. Workers run the same program, so a
+# number means the same dataset on all of them; their notes to each other name it.
 _NUMBERS = itertools.count()
-# Batches that are at most so large, and cost nothing to make, are made when they are
+# A batch of at most this many bytes that is only a choice of rows is made when it is
 # asked for: a thread would cost more than it saves.
 _WORTH_A_THREAD = 1 << 20
-# On CPU devices a step has threads on all cores, and replicas wait for each other: the
-# next batch is made where a step leaves a core.
+# The niceness of the input thread on CPU devices. A step has threads on all cores
+# there, and replicas wait for each other, so the thread must take only idle cores.
 _NICE = 5
+# The stages that only choose rows.
 _CHEAP = (
     arrays.Tensors,
     arrays.Slices,
@@ -69,11 +71,27 @@ _CHEAP = (
 
 
 class DistributedIterator(iterators.PositionedIterator):
-    """Iterates over a distributed dataset."""
+    """Iterates over a distributed dataset; each element has one value per replica.
+
+    The position can be saved, and continued on any number of replicas.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> dataset = unisono.data.Dataset.range(8).batch(4)
+    >>> distributed = strategy.experimental_distribute_dataset(dataset)
+    >>> iterator, other = iter(distributed), iter(distributed)
+    >>> [x.tolist() for x in strategy.experimental_local_results(next(iterator))]
+    [[0, 1], [2, 3]]
+    >>> other.set_state(iterator.get_state())
+    >>> [x.tolist() for x in strategy.experimental_local_results(next(other))]
+    [[4, 5], [6, 7]]
+    """
 
     def __init__(self, dataset: DistributedDataset) -> None:
         super().__init__()
         self._ahead = dataset._open()
+        # How far each of the last elements moved the position, and the same for those
+        # that were put back: `put_back` must undo exactly that.
         self._pulled: collections.deque[int] = collections.deque(maxlen=prefetch.BACK)
         self._back: list[int] = []
         self._dataset = dataset
@@ -81,11 +99,11 @@ class DistributedIterator(iterators.PositionedIterator):
 
     @property
     def element_spec(self) -> Any:
-        """The spec of what a step gives."""
+        """Returns the spec of the values of a step."""
         return self._dataset.element_spec
 
     def pull(self) -> Any:
-        """The values of the next step, taken now."""
+        """Takes the values of the next step and returns them."""
         if self._returned:
             self._pulled.append(self._back.pop())
             return self._returned.popleft()
@@ -96,15 +114,15 @@ class DistributedIterator(iterators.PositionedIterator):
         return found[0].batch
 
     def put_back(self, element: Any) -> None:
-        """Undo a `pull` whose element was not used."""
+        """Undoes a `pull` whose element was not used."""
         self._back.append(self._pulled.pop())
         self._returned.appendleft(element)
 
     def get_state(self) -> dict[str, Any]:
-        """The global position, as plain data: dicts, lists, numbers and text.
+        """Returns the global position as plain data: dicts, lists, numbers and text.
 
-        It counts what was taken from this iterator, and does not depend on the number
-        of replicas: any other number may continue from it.
+        It counts the elements that were taken from this iterator, and does not depend
+        on the number of replicas: any other number may continue from it.
         """
         position = self._ahead.get_state(sum(self._back))
         return {
@@ -115,19 +133,20 @@ class DistributedIterator(iterators.PositionedIterator):
 
     @property
     def _checkpoint_mark(self) -> Callable[[Any], Any] | None:
-        """What of a state must be the same on all workers; None if each has its own.
+        """Returns the function that finds the part of a state that workers share.
 
-        One position can be described in several ways, by how far a thread has read.
+        None if each worker has a position of its own. The whole state may differ even
+        where the position is the same, by how far a thread has read ahead.
         """
         if not self._dataset._by_data:
             return None
         return lambda state: state["position"]["index"]
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a position of the same dataset on any number of replicas.
+        """Continues from a position of the same dataset on any number of replicas.
 
         Raises:
-            ValueError: the state is none, or is of another kind of dataset.
+            ValueError: the state is no position, or that of another kind of dataset.
         """
         iterators.check_state(state, self._kind)
         try:
@@ -137,23 +156,31 @@ class DistributedIterator(iterators.PositionedIterator):
         except (KeyError, TypeError, IndexError) as e:
             raise ValueError(
                 "The position was saved from a dataset that was made in another way: "
-                f"{type(e).__name__}: {e}. Make the dataset as the program did that "
-                "saved it."
+                f"{type(e).__name__}: {e}. Make the dataset in the same way as the "
+                "program that saved it."
             ) from e
 
     def close(self) -> None:
-        """Give back threads, processes and files; there are no more elements."""
+        """Releases threads, processes and files, and ends the iteration."""
         self._ahead.close()
 
 
 class DistributedDataset(abc.ABC):
-    """Gives one value per replica and step; made by a strategy.
+    """Gives one value per replica and step; a strategy makes it.
 
-    It can be iterated in Python, looped over inside a `unisono.function`, and its
-    iterators can be given to one. It has no transformations of its own.
+    Iterate over it in Python or inside a `unisono.function`, or pass its iterators to
+    one. It has no transformations of its own.
+
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> dataset = unisono.data.Dataset.range(6).batch(4)
+    >>> for x in strategy.experimental_distribute_dataset(dataset):
+    ...     print([part.tolist() for part in strategy.experimental_local_results(x)])
+    [[0, 1], [2, 3]]
+    [[4], [5]]
 
     Attributes:
-        _kind: names the kind of position in a saved state.
+        _kind: the kind of position in a saved state.
         _by_data: whether every worker reads everything and knows what the others get.
         _drops: whether the steps end when some replica has no element.
     """
@@ -177,34 +204,62 @@ class DistributedDataset(abc.ABC):
         mode = self._options.experimental_replication_mode
         self._per_replica = mode is not _PER_WORKER
 
-    def _take(self, given: nodes.Node, own: nodes.Node) -> None:
-        """Read `own`, which is this worker's part of what was `given`."""
+    def _use_plans(self, given: nodes.Node, own: nodes.Node) -> None:
+        """Reads `own`, which is this worker's part of the plan that was `given`."""
         self._given, self._node = given, own
         self._topic = f"input {next(_NUMBERS)}"
         self._iterators = itertools.count()
 
-    # Looking at it.
+    # What can be asked.
 
     @property
     @abc.abstractmethod
     def element_spec(self) -> Any:
-        """`PerReplicaSpec` of every array; the plain spec for one replica."""
+        """Returns the `PerReplicaSpec` of every array; the plain spec for one replica.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = unisono.data.Dataset.range(8).batch(4, drop_remainder=True)
+        >>> strategy.experimental_distribute_dataset(dataset).element_spec
+        PerReplicaSpec(TensorSpec(shape=(2,), dtype=int64, name=None),
+                       TensorSpec(shape=(2,), dtype=int64, name=None))
+        """
 
     @abc.abstractmethod
     def describe(self) -> report.InputDescription:
-        """What is read by whom, how it is split, and what happens to the remainder."""
+        """Returns a table of who reads what, how batches are split, and what is left.
+
+        Printing it shows the table.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = unisono.data.Dataset.range(8).batch(4)
+        >>> distributed = strategy.experimental_distribute_dataset(dataset)
+        >>> distributed.describe().rows[0].parts
+        'rows [0:2], [2:4] of 4'
+        """
 
     @abc.abstractmethod
     def _count(self) -> int:
-        """How many steps there are."""
+        """Returns how many steps there are."""
 
     @abc.abstractmethod
     def _open(self) -> prefetch.Ahead:
-        """The steps, placed; read ahead where that pays."""
+        """Returns the steps on their devices, read ahead where that pays."""
 
     @property
     def cardinality(self) -> np.int64:
-        """How many elements this worker's dataset has, or one of the two constants."""
+        """Returns how many elements this worker's dataset has, as far as it tells.
+
+        Returns:
+            The number, `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY`.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = unisono.data.Dataset.range(6).batch(4)
+        >>> int(strategy.experimental_distribute_dataset(dataset).cardinality)
+        2
+        """
         return np.int64(self._node.cardinality)
 
     def __len__(self) -> int:
@@ -216,18 +271,32 @@ class DistributedDataset(abc.ABC):
     def __repr__(self) -> str:
         return f"<{self._title} over {self._share.replicas} replicas>"
 
-    # Iterating.
+    # Iteration.
 
     def __iter__(self) -> DistributedIterator:
         frame = ambient.current()
         if (frame.state or frames.EAGER).is_compiled:
+            # Tracing stops here, and the host runs the loop step by step.
             raise host_inputs.NeedsHost
         if frame.strategy is not None and frame.strategy is not self._owner:
             raise errors.mixing(frame.strategy, self._owner)
         return DistributedIterator(self)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
-        """Fold a function over the steps."""
+        """Folds a function over the steps.
+
+        Args:
+            initial_state: the state before the first step.
+            reduce_func: takes a state and the values of a step, and returns the next
+                state.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = unisono.data.Dataset.range(6).batch(2)
+        >>> distributed = strategy.experimental_distribute_dataset(dataset)
+        >>> distributed.reduce(0, lambda steps, x: steps + 1)
+        3
+        """
         result = initial_state
         for element in self:
             result = reduce_func(result, element)
@@ -235,19 +304,24 @@ class DistributedDataset(abc.ABC):
 
     @property
     def _steps_ahead(self) -> int:
-        """As in TensorFlow: so many on the devices, and as many that wait for them."""
+        """Returns how many steps to read ahead.
+
+        As in TensorFlow, the buffer size counts the steps on the devices, and as many
+        wait on the host.
+        """
         return 2 * self._options.experimental_per_replica_buffer_size
 
-    def _placed(
+    def _place(
         self, made: cursors.Cursor, node: nodes.Node, size: int
     ) -> prefetch.Ahead:
-        """Steps on their devices, read `size` ahead."""
+        """Returns the steps on their devices, read `size` ahead."""
         if self._share.workers > 1 and not self._by_data:
             topic = f"{self._topic}, iterator {next(self._iterators)}"
             notes = worker_notes.Board(self._topology, topic)
             made = worker_agreement.Together(
                 made, node, self._share, notes, self._drops
             )
+            # Workers agree about each step in the thread, while the last one computes.
             size = max(1, size)
         fetch = self._options.experimental_fetch_to_device
         placed = placement.Placed(made, self._topology, node.is_fresh, fetch)
@@ -258,7 +332,7 @@ class DistributedDataset(abc.ABC):
 
 @final
 class DistributedBatches(DistributedDataset):
-    """Global batches of a dataset, cut into a part for each replica."""
+    """The global batches of a dataset, cut into one part for each replica."""
 
     _kind = "batches"
 
@@ -290,17 +364,20 @@ class DistributedBatches(DistributedDataset):
         own = sharding_rule.for_worker(
             given, self._decision, self._share.workers, self._share.worker
         )
-        self._take(given, map_processes.prepared(own, wanted.worker_processes))
-        # Else each worker has an order of its own, and reads everything in it.
+        self._use_plans(
+            given, map_processes.run_in_processes(own, wanted.worker_processes)
+        )
+        # Workers that share a dataset must shuffle it alike, or they would read some
+        # elements twice. With OFF each one reads everything in an order of its own.
         is_dealt = self._decision.kind != dataset_options.AutoShardPolicy.OFF
         if self._share.workers > 1 and is_dealt:
             notes = worker_notes.Board(topology, f"{self._topic}, seeds")
             worker_agreement.share_seeds(self._node, notes)
-        _LOG.info("%s", self.describe().line)
+        _log.info("%s", self.describe().line)
 
     @property
     def element_spec(self) -> Any:
-        """`PerReplicaSpec` of every array; the plain spec for one replica."""
+        """Returns a `PerReplicaSpec` of every array; the plain spec for one replica."""
         if self._share.is_single:
             return self._given.spec
         part = sharding_rule.divided_spec(
@@ -309,28 +386,31 @@ class DistributedBatches(DistributedDataset):
         return _per_replica(part, self._share.local)
 
     def _count(self) -> int:
-        """How many steps there are; with shared batches each is several of them."""
+        """Returns how many steps there are.
+
+        Unknown if workers read parts of their own: a step may take several elements.
+        """
         shared = self._share.workers > 1 and not self._by_data
         return nodes.UNKNOWN if shared else self._node.cardinality
 
     def describe(self) -> report.InputDescription:
-        """What is read by whom, how it is split, and what happens to the remainder."""
+        """Returns a table of who reads what, how it is split, and what is left."""
         return batch_table.describe_batches(self._given, self._decision, self._share)
 
     def _open(self) -> prefetch.Ahead:
-        """The steps, placed; read ahead where that pays."""
         node, wanted = self._node, self._steps_ahead
         while isinstance(node, (prefetch.Prefetch, carried_options.WithOptions)):
-            # One thread for both.
+            # One thread reads for both: the `prefetch` at the end of the plan and this.
             if isinstance(node, prefetch.Prefetch):
                 wanted = max(wanted, node.size)
             node = node.parent
-        return self._placed(self._steps(node), node, 0 if is_cheap(node) else wanted)
+        return self._place(self._steps(node), node, 0 if is_cheap(node) else wanted)
 
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
-        # Steps are copied as they are placed, but workers that agree wait with some.
+        # A batch that is placed at once may be lent, since placing copies it. Workers
+        # that must agree first hold batches back, and need copies.
         is_placed = self._share.workers == 1 or self._by_data
-        source = mapping.lent(node) if is_placed else node.cursor()
+        source = mapping.lending_cursor(node) if is_placed else node.cursor()
         if self._share.is_single:
             return steps.Whole(source)
         return steps.Cut(source, self._share, self._decision.size, self._by_data)
@@ -341,7 +421,7 @@ _PER_WORKER = dataset_options.InputReplicationMode.PER_WORKER
 
 @final
 class DistributedDatasetsFromFunction(DistributedDataset):
-    """Elements of the datasets that a function made, one per replica and step."""
+    """The elements of the datasets that a function made, one per replica and step."""
 
     _title = "DistributedDatasetsFromFunction"
     _kind = "elements"
@@ -360,16 +440,16 @@ class DistributedDatasetsFromFunction(DistributedDataset):
                 "InputReplicationMode.PER_REPLICA is only supported in "
                 "`distribute_datasets_from_function` of tf.distribute.MirroredStrategy."
             )
-        self._nodes = [_made(dataset_fn, c) for c in self._contexts()]
-        self._take(self._nodes[0], self._nodes[0])
+        self._nodes = [_call_dataset_fn(dataset_fn, c) for c in self._contexts()]
+        self._use_plans(self._nodes[0], self._nodes[0])
         if self._per_replica:
             self._kind = "elements per replica"
-        _LOG.info("%s", self._described(look=False).line)
+        _log.info("%s", self._describe(look=False).line)
 
     def _with_whole_steps(self) -> DistributedDatasetsFromFunction:
-        """End before the first step for which some replica has no element."""
+        """Ends the steps before the first for which some replica has no element."""
         self._drops = True
-        _LOG.info("%s", self._described(look=False).line)
+        _log.info("%s", self._describe(look=False).line)
         return self
 
     def _contexts(self) -> list[dataset_options.InputContext]:
@@ -383,7 +463,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
     @property
     def element_spec(self) -> Any:
-        """`PerReplicaSpec` of every array; the plain spec for one replica."""
+        """Returns a `PerReplicaSpec` of every array; the plain spec for one replica."""
         if self._share.is_single:
             return self._given.spec
         spec = self._given.spec
@@ -392,14 +472,14 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         return _per_replica(spec, self._share.local)
 
     def _count(self) -> int:
-        """Not that of the dataset: each replica takes an element of its own."""
+        """Returns `UNKNOWN`: each replica takes an element of its own."""
         return nodes.UNKNOWN
 
     def describe(self) -> report.InputDescription:
-        """What each replica takes, and what happens to the remainder."""
-        return self._described(look=True)
+        """Returns a table of what each replica takes, and what is left."""
+        return self._describe(look=True)
 
-    def _described(self, look: bool) -> report.InputDescription:
+    def _describe(self, look: bool) -> report.InputDescription:
         given, share = self._nodes, self._share
         return function_table.describe_elements(given, share, self._drops, look)
 
@@ -414,10 +494,17 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         else:
             made = steps.Dealt(self._given.cursor(), self._share, missing)
         cheap = all(is_cheap(n) for n in self._nodes)
-        return self._placed(made, self._given, 0 if cheap else self._steps_ahead)
+        return self._place(made, self._given, 0 if cheap else self._steps_ahead)
 
 
-def _made(dataset_fn: Any, context: dataset_options.InputContext) -> nodes.Node:
+def _call_dataset_fn(
+    dataset_fn: Any, context: dataset_options.InputContext
+) -> nodes.Node:
+    """Returns the plan that a `dataset_fn` makes for a worker or a replica.
+
+    Raises:
+        TypeError: it did not return a dataset or a loader.
+    """
     made = dataset_options.made_by(dataset_fn, context)
     if isinstance(made, DistributedDataset) or not (
         hasattr(made, "_node") or hasattr(made, "__iter__")
@@ -428,11 +515,11 @@ def _made(dataset_fn: Any, context: dataset_options.InputContext) -> nodes.Node:
         )
     node = dispatch.to_node(made)
     processes = carried_options.options_of(node).worker_processes
-    return map_processes.prepared(node, processes)
+    return map_processes.run_in_processes(node, processes)
 
 
 def share_of(topology: Topology) -> steps.Share:
-    """The share of this worker.
+    """Returns this worker's share of the replicas.
 
     Raises:
         ValueError: the workers have different numbers of devices.
@@ -440,9 +527,9 @@ def share_of(topology: Topology) -> steps.Share:
     share = steps.Share(topology.replicas, topology.workers, topology.worker)
     if share.local * share.workers != share.replicas or share.local != topology.copies:
         raise ValueError(
-            f"Datasets are distributed over workers with as many replicas each; there "
-            f"are {topology.replicas} replicas on {topology.workers} workers, and "
-            f"worker {topology.worker} has {topology.copies}."
+            "A dataset can be distributed only if every worker has the same number of "
+            f"replicas; there are {topology.replicas} replicas on {topology.workers} "
+            f"workers, and worker {topology.worker} has {topology.copies}."
         )
     return share
 
@@ -468,7 +555,7 @@ def _row_bytes(node: nodes.Node) -> int:
 
 
 def _check_batched(node: nodes.Node, share: steps.Share) -> None:
-    """Raise if the plan says that elements are single examples."""
+    """Raises `IndexError` if the plan says that elements are single examples."""
     if share.is_single:
         return
     if hugging_face.holds_examples(sharding_rule.before_selection(node)):
@@ -491,11 +578,11 @@ def _check_batched(node: nodes.Node, share: steps.Share) -> None:
 
 
 def check_options(options: Any) -> dataset_options.InputOptions:
-    """The options, checked as TensorFlow does.
+    """Returns the options, or the default ones for None; checked as in TensorFlow.
 
     Raises:
-        TypeError: it is something else.
-        ValueError: they contradict each other.
+        TypeError: `options` is no `InputOptions`.
+        ValueError: the options contradict each other.
     """
     if options is None:
         return dataset_options.InputOptions()

@@ -1,4 +1,4 @@
-"""Datasets of what files hold."""
+"""Datasets of the records, lines and rows of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unisono._src.input.stages import argument_checks, mapping, mixing
 
 
 class _FileDataset(Dataset, abc.ABC):
-    """Records of files; abstract."""
+    """A dataset of the records of files; abstract."""
 
     def __init__(
         self,
@@ -32,12 +32,14 @@ class _FileDataset(Dataset, abc.ABC):
             filenames = Dataset.from_tensor_slices(np.array(names, object))
         else:
             _check_names(filenames.element_spec)
+        # Names that come from a dataset are read one file at a time, as an interleave
+        # of datasets of one file each.
         cycle = (
             mixing.default_cycle() if parallel == mapping.AUTOTUNE else parallel or 1
         )
         super().__init__(
             mixing.Interleave(
-                filenames._node,
+                argument_checks.plan(filenames, "filenames"),
                 lambda name: Dataset(reader((files.path_of(name),))),
                 cycle,
                 1 if parallel is not None else 0,
@@ -46,6 +48,7 @@ class _FileDataset(Dataset, abc.ABC):
 
 
 def _check_names(spec: Any) -> None:
+    """Raises `TypeError` unless the elements of a dataset are single texts."""
     is_text = not elements.is_structure(spec) and spec.dtype.kind == "O"
     if not is_text or spec.shape not in ((), None):
         raise TypeError(
@@ -54,7 +57,7 @@ def _check_names(spec: Any) -> None:
 
 
 class _RecordDataset(_FileDataset, abc.ABC):
-    """Records whose ends the file itself tells; abstract."""
+    """A dataset of records that end where the file says; abstract."""
 
     _kind: ClassVar[str]
 
@@ -77,31 +80,80 @@ class _RecordDataset(_FileDataset, abc.ABC):
 
 
 class TextLineDataset(_RecordDataset):
-    """The lines of text files, without their ends.
+    r"""Reads the lines of text files as `bytes`, without their ends.
 
     Args:
         filenames: one or several paths, or a dataset of them.
         compression_type: None, "GZIP" or "ZLIB".
-        buffer_size: accepted for TensorFlow's sake.
+        buffer_size: checked for compatibility with TensorFlow and ignored.
         num_parallel_reads: how many files are read in turn; None reads them one after
             the other.
-        name: accepted for TensorFlow's sake.
+        name: accepted for compatibility with TensorFlow and ignored.
+
+    Raises:
+        TypeError: `filenames` are no paths.
+        ValueError: the compression is unknown.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "lines.txt")
+    ...     _ = path.write_text("one\ntwo\n")
+    ...     list(TextLineDataset(path).as_numpy_iterator())
+    [b'one', b'two']
     """
 
     _kind = "TextLine"
 
 
 class TFRecordDataset(_RecordDataset):
-    """The records of TFRecord files, as `bytes`; lengths and checksums are checked.
+    """Reads the records of TFRecord files as `bytes`, and checks their checksums.
 
     The arguments are those of `TextLineDataset`.
+
+    Raises:
+        TypeError: `filenames` are no paths.
+        ValueError: the compression is unknown.
+        DataLossError: while iterating, if a record is damaged.
+
+    >>> import os, tempfile, unisono
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "records")
+    ...     with unisono.io.TFRecordWriter(path) as writer:
+    ...         writer.write(b"one")
+    ...         writer.write(b"two")
+    ...     list(TFRecordDataset(path).as_numpy_iterator())
+    [b'one', b'two']
     """
 
     _kind = "TFRecord"
 
 
 class FixedLengthRecordDataset(_FileDataset):
-    """Records of equal length."""
+    """Reads records of equal length from binary files as `bytes`.
+
+    Args:
+        filenames: one or several paths, or a dataset of them.
+        record_bytes: the length of a record.
+        header_bytes: how many bytes to pass over at the beginning of each file.
+        footer_bytes: how many bytes to leave out at the end of each file.
+        buffer_size: checked for compatibility with TensorFlow and ignored.
+        compression_type: None, "GZIP" or "ZLIB".
+        num_parallel_reads: how many files are read in turn; None reads them one after
+            the other.
+        name: accepted for compatibility with TensorFlow and ignored.
+
+    Raises:
+        TypeError: `filenames` are no paths, or a length is no whole number.
+        InvalidArgumentError: `record_bytes` is less than 1, or another length is
+            negative.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "records")
+    ...     _ = path.write_bytes(b"headaabbcc")
+    ...     list(FixedLengthRecordDataset(path, 2, 4).as_numpy_iterator())
+    [b'aa', b'bb', b'cc']
+    """
 
     def __init__(
         self,
@@ -129,9 +181,14 @@ class FixedLengthRecordDataset(_FileDataset):
 
 
 class ParquetDataset(_FileDataset):
-    """The rows of Parquet files, each a dict of columns; needs `pyarrow`.
+    """Reads the rows of Parquet files as dicts of columns; needs `pyarrow`.
 
     Not in TensorFlow.
+
+    ::
+
+        for row in ParquetDataset("table.parquet"):
+            print(row["price"])
 
     Args:
         filenames: one or several paths, or a dataset of them.
@@ -148,9 +205,15 @@ class ParquetDataset(_FileDataset):
 
 
 class ArrayRecordDataset(_FileDataset):
-    """The records of ArrayRecord files, as `bytes`; shuffling them costs no reading.
+    """Reads the records of ArrayRecord files as `bytes`; needs Grain.
 
-    Not in TensorFlow.
+    Not in TensorFlow. Records are found by their number, so a shuffle reads none that
+    it does not return.
+
+    ::
+
+        for record in ArrayRecordDataset("records").shuffle(1_000_000):
+            print(len(record))
 
     Args:
         filenames: one or several paths, or a dataset of them.

@@ -1,4 +1,4 @@
-"""Iterating: the user's side of a cursor, in Python and in compiled functions."""
+"""Iterators over datasets, in Python and in compiled functions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.state import frames
 
+# The version of the positions that this release saves and reads.
 VERSION = 1
-# Names the kind of position in a saved state.
+# The kind of position in a saved state.
 _KIND = "dataset"
 
 
 class Optional:
-    """An element that may be missing, as `get_next_as_optional` gives it.
+    """Holds an element, or none; `get_next_as_optional` returns it.
 
     >>> Optional.from_value(3).get_value()
     3
+    >>> Optional.empty().has_value()
+    False
     """
 
     def __init__(
@@ -32,17 +35,25 @@ class Optional:
 
     @classmethod
     def from_value(cls, value: Any) -> Optional:
-        """One that is there."""
+        """Returns an optional that holds `value`.
+
+        >>> Optional.from_value(3).has_value()
+        True
+        """
         return cls(value, True, lambda: elements.spec_of(elements.convert(value)))
 
     @classmethod
     def empty(cls, element_spec: Any = None) -> Optional:
-        """One that is missing."""
+        """Returns an optional that holds nothing.
+
+        Args:
+            element_spec: the shape and type that the element would have.
+        """
         return cls(None, False, lambda: element_spec)
 
     @property
     def element_spec(self) -> Any:
-        """Shape and type of the element, also of one that is missing."""
+        """Returns the shape and type of the element, even if there is none."""
         return None if self._spec is None else self._spec()
 
     def has_value(self, name: str | None = None) -> bool:
@@ -50,10 +61,10 @@ class Optional:
         return self._has
 
     def get_value(self, name: str | None = None) -> Any:
-        """The element.
+        """Returns the element.
 
         Raises:
-            InvalidArgumentError: there is none.
+            InvalidArgumentError: there is no element.
         """
         if not self._has:
             raise errors.InvalidArgumentError(
@@ -71,25 +82,29 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
     @property
     @abc.abstractmethod
     def element_spec(self) -> Any:
-        """Shape and type of what an iterator gives."""
+        """Returns the shape and type of an element."""
 
     @abc.abstractmethod
     def get_state(self) -> dict[str, Any]:
-        """The position, as plain data: dicts, lists, numbers and text."""
+        """Returns the position as plain data: dicts, lists, numbers and text."""
 
     @abc.abstractmethod
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a position that an iterator of the same dataset gave."""
+        """Continues from a position that an iterator of the same dataset returned."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Give back threads, processes and files; there are no more elements."""
+        """Releases threads, processes and files, and ends the iteration."""
 
     def get_next(self) -> Any:
-        """The next element.
+        """Returns the next element.
 
         Raises:
-            OutOfRangeError: there is none.
+            OutOfRangeError: there are no more elements.
+
+        >>> from unisono.data import Dataset
+        >>> int(iter(Dataset.range(7, 9)).get_next())
+        7
         """
         try:
             return next(self)
@@ -97,7 +112,13 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
             raise errors.OutOfRangeError("End of sequence.") from None
 
     def get_next_as_optional(self) -> Optional:
-        """The next element as an `Optional`, which is empty after the last."""
+        """Returns the next element as an `Optional`, which is empty after the last.
+
+        >>> from unisono.data import Dataset
+        >>> iterator = iter(Dataset.range(1))
+        >>> [iterator.get_next_as_optional().has_value() for _ in range(2)]
+        [True, False]
+        """
         if (ambient.current().state or frames.EAGER).is_compiled:
             raise host_inputs.NeedsHost
         try:
@@ -107,10 +128,10 @@ class PositionedIterator(host_inputs.HostIterator, abc.ABC):
 
 
 def check_state(state: Any, kind: str) -> None:
-    """Raise `ValueError` unless `state` is a position of that kind."""
+    """Raises `ValueError` unless `state` is a position of that kind."""
     if not isinstance(state, dict) or "position" not in state:
         raise ValueError(
-            "Expected a position that get_state() gave, received "
+            "Expected a position that get_state() returned, received "
             f"{type(state).__name__}."
         )
     if state.get("version") != VERSION:
@@ -120,21 +141,36 @@ def check_state(state: Any, kind: str) -> None:
         )
     if state.get("kind") != kind:
         raise ValueError(
-            f"The position is that of a {state.get('kind')!r}, and this is a {kind!r}."
+            f"The position is that of a {state.get('kind')!r}, and this iterator needs "
+            f"that of a {kind!r}. Make the iterator as the program that saved it did."
         )
     position = state["position"]
     if not isinstance(position, dict) or not {"source", "pass", "index"} <= set(
         position
     ):
         raise ValueError(
-            f"The position is damaged: {position!r} is none that get_state() gave."
+            f"The position is damaged: get_state() never returns {position!r}."
         )
 
 
 class DatasetIterator(PositionedIterator):
-    """Iterates over a `Dataset`; elements are host arrays."""
+    """Iterates over a `Dataset`; elements are NumPy arrays on the host.
 
-    # As TensorFlow's do.
+    The position can be saved and set, so that a program continues where another one
+    stopped.
+
+    >>> from unisono.data import Dataset
+    >>> dataset = Dataset.range(9).map(lambda x: x * x)
+    >>> iterator = iter(dataset)
+    >>> int(next(iterator)), int(iterator.get_next())
+    (0, 1)
+    >>> other = iter(dataset)
+    >>> other.set_state(iterator.get_state())
+    >>> int(next(other))
+    4
+    """
+
+    # As in TensorFlow, each replica that calls `next` gets an element of its own.
     _serves_replicas = True
 
     def __init__(self, node: nodes.Node) -> None:
@@ -143,16 +179,16 @@ class DatasetIterator(PositionedIterator):
         self._cursor = node.cursor()
         self._trail = cursors.Trail(self._cursor, 64)
         self._is_closed = False
-        # The position of one that is closed.
+        # The position when it was closed; the cursor cannot tell it any more.
         self._last: dict[str, Any] | None = None
 
     @property
     def element_spec(self) -> Any:
-        """Shape and type of an element."""
+        """Returns the shape and type of an element."""
         return self._node.spec
 
     def pull(self) -> Any:
-        """The next element, taken now."""
+        """Takes the next element and returns it."""
         if self._is_closed:
             raise StopIteration
         found = self._returned.popleft() if self._returned else self._read()
@@ -162,18 +198,20 @@ class DatasetIterator(PositionedIterator):
         found = self._trail.read(1)
         if not len(found):
             raise StopIteration
+        # Now and then, since it costs more than reading a small element.
         if self._trail.read_so_far % 256 == 0:
             self._trail.forget_before(self._trail.read_so_far - 256)
         return found[0]
 
     def put_back(self, element: Any) -> None:
-        """Undo a `pull` whose element was not used."""
+        """Undoes a `pull` whose element was not used."""
         self._returned.appendleft(element)
 
     def get_state(self) -> dict[str, Any]:
-        """The position, as plain data: dicts, lists, numbers and text.
+        """Returns the position as plain data: dicts, lists, numbers and text.
 
-        It counts what was taken from this iterator, not what was read ahead.
+        It counts the elements that were taken from this iterator, not those that were
+        read ahead.
         """
         if self._last is not None:
             return self._last
@@ -185,10 +223,10 @@ class DatasetIterator(PositionedIterator):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a position that an iterator of the same dataset gave.
+        """Continues from a position that an iterator of the same dataset returned.
 
         Raises:
-            ValueError: the state is none, or is of another kind of dataset.
+            ValueError: the state is no position, or that of another kind of dataset.
         """
         check_state(state, _KIND)
         before = self._trail.before(self._trail.read_so_far)
@@ -201,29 +239,38 @@ class DatasetIterator(PositionedIterator):
                 raise
             raise ValueError(
                 "The position was saved from a dataset that was made in another way: "
-                f"{type(e).__name__}: {e}. Make the dataset as the program did that "
-                "saved it."
+                f"{type(e).__name__}: {e}. Make the dataset in the same way as the "
+                "program that saved it."
             ) from e
 
     def close(self) -> None:
-        """Give back threads, processes and files; there are no more elements."""
+        """Releases threads, processes and files, and ends the iteration."""
         if not self._is_closed:
             with contextlib.suppress(Exception):
-                # What is closed may not tell it any more.
+                # A source that failed may not tell its position; closing goes on.
                 self._last = self.get_state()
         self._is_closed = True
         self._cursor.close()
 
 
 def iterate(node: nodes.Node) -> DatasetIterator:
-    """An iterator over a plan; inside a compiled function the host takes over."""
+    """Returns an iterator over a plan.
+
+    Raises:
+        NeedsHost: inside a compiled function, so that the host iterates instead.
+    """
     if (ambient.current().state or frames.EAGER).is_compiled:
         raise host_inputs.NeedsHost
     return DatasetIterator(node)
 
 
 class NumpyIterator:
-    """Iterates over a dataset; elements are NumPy arrays and scalars."""
+    """Iterates over a dataset; elements are NumPy arrays, scalars and `bytes`.
+
+    >>> from unisono.data import Dataset
+    >>> next(NumpyIterator(Dataset.range(3, 5))).item()
+    3
+    """
 
     def __init__(self, dataset: Iterable[Any]) -> None:
         self._iterator = iter(dataset)

@@ -1,4 +1,4 @@
-"""`save` and `load`: a dataset as a folder."""
+"""Writes a dataset into a folder, and reads it again."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ from unisono._src.input.stages import (
     saved_shards,
 )
 
-_LOG = logging.getLogger("unisono")
+_log = logging.getLogger("unisono")
 _FORMAT = "unisono-dataset-1"
-# Tells which files belong to the dataset; written last.
+# The file that lists the files of the dataset; it is written last, so that a folder
+# without it holds no dataset.
 _INDEX = "dataset.json"
 _SHARD, _PARTIAL = ".elements", ".partial"
-# Files that belong to no dataset are someone's who is still writing, for so long.
+# For this many seconds a file that no dataset lists may be one that another program is
+# still writing; an older one is removed.
 _IN_USE = 24 * 3600.0
 COMPRESSIONS = (None, "", "NONE", "GZIP")
-# So long a dataset that is not there yet is waited for, and so often looked for.
+# How many seconds `load` waits for a dataset, and how often it looks.
 PATIENCE = 600.0
 _LOOK = 1.0
 
 
 def check_compression(compression: Any) -> str | None:
-    """None or "GZIP".
+    """Returns None or "GZIP".
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the compression is unknown.
     """
     if compression not in COMPRESSIONS:
         raise ValueError(
@@ -55,11 +57,23 @@ def save(
     compression: str | None,
     shard_fn: Callable[..., Any] | None,
 ) -> None:
-    """Write every element into the folder `path`; what was there counts till then."""
+    """Writes every element into the folder `path`.
+
+    A dataset that was saved there before stays whole until the new one is.
+
+    Args:
+        node: the plan of the dataset.
+        path: the folder.
+        compression: None or "GZIP".
+        shard_fn: returns the shard of an element; None writes one shard.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
     spec = node.spec
-    structure_json.of_spec(spec)  # Whether it can be written, before anything is.
+    structure_json.of_spec(spec)  # Raises if it cannot be written, before a file is.
     is_told = nodes.tells_spec(node)
-    with _naming(path):
+    with _name_dataset_in_errors(path):
         os.makedirs(path, exist_ok=True)
     folder = _Folder(path, compression)
     source = node.cursor()
@@ -69,12 +83,12 @@ def save(
             if shard_fn is not None:
                 given = mapping.call(shard_fn, element)
                 number = grouping.integer_of(given, "shard_func")
-            with _naming(path):
+            with _name_dataset_in_errors(path):
                 folder.shard(number).write(element)
             if not is_told:
-                # That of a first element; others may have other sizes.
+                # The spec is that of the first element; others may have other sizes.
                 spec = mixing.joined_spec(spec, elements.spec_of(element))
-        with _naming(path):
+        with _name_dataset_in_errors(path):
             folder.finish(structure_json.of_spec(spec))
     except BaseException:
         folder.discard()
@@ -85,8 +99,8 @@ def save(
 
 
 @contextlib.contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Name the dataset where the operating system refuses something."""
+def _name_dataset_in_errors(path: str) -> Iterator[None]:
+    """Adds the path of the dataset to errors of the operating system."""
     try:
         yield
     except OSError as e:
@@ -95,10 +109,12 @@ def _naming(path: str) -> Iterator[None]:
 
 
 @final
-class _Shard:
+class _ShardFile:
+    """One file of a dataset that is being written."""
+
     def __init__(self, path: str, compression: str | None) -> None:
         self.path = path
-        self.file = cache_files.Writing(path, compression)
+        self.file = cache_files.ElementWriter(path, compression)
         self.count = 0
 
     def write(self, element: Any) -> None:
@@ -107,7 +123,7 @@ class _Shard:
 
     def discard(self) -> None:
         with contextlib.suppress(OSError):
-            # It may not be possible to write what is left.
+            # On a full disk the rest of the buffer cannot be written.
             self.file.close()
         with contextlib.suppress(OSError):
             os.unlink(self.path)
@@ -115,23 +131,25 @@ class _Shard:
 
 @final
 class _Folder:
-    """The files of a dataset that is being written; they count when it is finished."""
+    """The files of a dataset that is being written; `finish` makes them valid."""
 
     def __init__(self, path: str, compression: str | None) -> None:
         self._path, self._compression = path, compression
-        # Names that no dataset has which was saved there before.
+        # Makes names that no earlier dataset in this folder has.
         self._run = uuid.uuid4().hex[:8]
         self._old = _files_of(path)
-        self._shards: dict[int, _Shard] = {}
+        self._shards: dict[int, _ShardFile] = {}
 
-    def shard(self, number: int) -> _Shard:
+    def shard(self, number: int) -> _ShardFile:
+        """Returns the file of a shard, which is made when it is first needed."""
         if number not in self._shards:
             name = f"{self._run}-{number:05d}{_SHARD}"
             path = os.path.join(self._path, name)
-            self._shards[number] = _Shard(path, self._compression)
+            self._shards[number] = _ShardFile(path, self._compression)
         return self._shards[number]
 
     def finish(self, spec: Any) -> None:
+        """Ends the files, and puts them in the place of an earlier dataset at once."""
         shards = [s for _, s in sorted(self._shards.items())] or [self.shard(0)]
         for shard in shards:
             shard.file.finish()
@@ -147,7 +165,7 @@ class _Folder:
         os.replace(aside, os.path.join(self._path, _INDEX))
 
     def sweep(self) -> None:
-        """Remove what earlier runs left that are not in use."""
+        """Removes files of earlier datasets that no one is writing any more."""
         keep = {os.path.basename(s.path) for s in self._shards.values()}
         for entry in os.scandir(self._path):
             if entry.name in keep or not entry.name.endswith((_SHARD, _PARTIAL)):
@@ -158,20 +176,26 @@ class _Folder:
                     os.unlink(entry.path)
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Removes the files that were written."""
         for shard in self._shards.values():
             shard.discard()
 
 
 def _files_of(path: str) -> list[str]:
-    """The files of a dataset that was saved there before."""
+    """Returns the files of the dataset that was saved at `path` before, if any."""
     try:
-        return [name for name, _ in _index(path)["shards"]]
+        return [name for name, _ in _read_index(path)["shards"]]
     except (errors.NotFoundError, errors.DataLossError):
         return []
 
 
-def _index(path: str) -> Any:
+def _read_index(path: str) -> Any:
+    """Returns the index of a saved dataset.
+
+    Raises:
+        NotFoundError: there is none.
+        DataLossError: it is damaged.
+    """
     name = os.path.join(path, _INDEX)
     try:
         with open(name, encoding="utf-8") as f:
@@ -184,23 +208,27 @@ def _index(path: str) -> Any:
     except ValueError as e:
         raise errors.DataLossError(f"{name} is damaged: {e}") from e
     if not isinstance(index, dict) or index.get("format") != _FORMAT:
-        raise errors.DataLossError(f"{name} does not belong to a dataset.")
+        raise errors.DataLossError(
+            f"{name} does not belong to a dataset that unisono saved."
+        )
     if not {"spec", "compression", "shards"} <= index.keys():
-        raise errors.DataLossError(f"{name} is damaged: it is not complete.")
+        raise errors.DataLossError(
+            f"{name} is damaged: it is not complete. Save the dataset again."
+        )
     return index
 
 
 def load(
     path: str, spec: Any, compression: Any, wait: bool
 ) -> list[saved_shards.SavedShard]:
-    """The shards that were saved.
+    """Returns the shards of a saved dataset.
 
     Raises:
-        NotFoundError: there are none, even after waiting.
-        ValueError: they have another compression.
-        InvalidArgumentError: they have another spec.
+        NotFoundError: no dataset was saved at `path`, even after waiting.
+        ValueError: it was saved with another compression.
+        InvalidArgumentError: its elements do not fit `spec`.
     """
-    index = _awaited(path) if wait else _index(path)
+    index = _wait_for_index(path) if wait else _read_index(path)
     found = structure_json.to_spec(index["spec"])
     if spec is not None:
         _check_same(spec, found, path)
@@ -220,22 +248,28 @@ def load(
     ]
 
 
-def _awaited(path: str) -> Any:
+def _wait_for_index(path: str) -> Any:
+    """Returns the index of a saved dataset, waiting until it is there.
+
+    Raises:
+        NotFoundError: it was not there in time.
+    """
     end = time.monotonic() + PATIENCE
     has_told = False
     while True:
         try:
-            return _index(path)
+            return _read_index(path)
         except errors.NotFoundError:
             if time.monotonic() > end:
                 raise
         if not has_told:
-            _LOG.info("Waiting up to %.0f s for a dataset at %s.", PATIENCE, path)
+            _log.info("Waiting up to %.0f s for a dataset at %s.", PATIENCE, path)
             has_told = True
         time.sleep(_LOOK)
 
 
 def _check_same(given: Any, found: Any, path: str) -> None:
+    """Raises unless saved elements fit the spec that the user gave."""
     here, there = list(elements.paths(given)), list(elements.paths(found))
     if not all(isinstance(s, specs.TensorSpec) for _, s in here):
         raise TypeError(f"element_spec must consist of TensorSpec, received {given!r}.")

@@ -32,18 +32,18 @@ from unisono._src.input.stages import (
     windowing,
 )
 
-# What the methods give: `Dataset`, which is made of this class.
+# The type that the methods return: `Dataset`, which inherits from this class.
 _Dataset = TypeVar("_Dataset", bound="Transformations[Any]")
 
 
 class Transformations(abc.ABC, Generic[_Dataset]):
-    """Methods that give another dataset; abstract."""
+    """Methods that return another dataset; abstract."""
 
     _node: nodes.Node
 
     @abc.abstractmethod
     def _derive(self, node: nodes.Node) -> _Dataset:
-        """A dataset with another plan."""
+        """Returns a dataset with another plan."""
 
     def map(
         self,
@@ -54,18 +54,29 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         use_unbounded_threadpool: bool = False,
         name: str | None = None,
     ) -> _Dataset:
-        """What a function makes of each element.
+        """Applies a function to each element.
 
         Args:
-            map_func: takes the parts of a tuple as its arguments, anything else as
-                one. It gets NumPy arrays; what it returns is converted.
-            num_parallel_calls: how many threads call it. `AUTOTUNE` uses threads if
-                the function turns out to be slow. See `Options.worker_processes` for
-                functions that keep Python itself busy.
-            deterministic: the order is kept whatever is said here.
-            synchronous: accepted for TensorFlow's sake.
-            use_unbounded_threadpool: accepted for TensorFlow's sake.
-            name: accepted for TensorFlow's sake.
+            map_func: the function. An element that is a tuple is passed as several
+                arguments, any other element as one. The function gets NumPy arrays,
+                and its result is converted to NumPy arrays.
+            num_parallel_calls: the number of threads that call it. `AUTOTUNE` uses
+                threads if the function turns out to be slow. See
+                `Options.worker_processes` for functions that keep Python itself busy.
+            deterministic: ignored; the order is always kept.
+            synchronous: accepted for compatibility with TensorFlow and ignored.
+            use_unbounded_threadpool: accepted for compatibility with TensorFlow and
+                ignored.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: `map_func` cannot be called.
+            InvalidArgumentError: `num_parallel_calls` is less than 1.
+
+        >>> from unisono.data import Dataset
+        >>> pairs = Dataset.range(3).map(lambda x: (x, x * x))
+        >>> [int(x) for x in pairs.map(lambda x, square: square - x)]
+        [0, 0, 2]
         """
         argument_checks.check_function(map_func, "map_func")
         calls = argument_checks.parallel(num_parallel_calls)
@@ -74,7 +85,22 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def filter(
         self, predicate: Callable[..., Any], name: str | None = None
     ) -> _Dataset:
-        """The elements for which `predicate` returns True."""
+        """Keeps the elements for which `predicate` returns True.
+
+        Args:
+            predicate: takes an element as the function of `map` does, and returns one
+                boolean.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: `predicate` cannot be called.
+            ValueError: while iterating, if `predicate` did not return one boolean.
+
+        >>> from unisono.data import Dataset
+        >>> even = Dataset.range(5).filter(lambda x: x % 2 == 0)
+        >>> [int(x) for x in even]
+        [0, 2, 4]
+        """
         argument_checks.check_function(predicate, "predicate")
         return self._derive(filtering.Filter(self._node, predicate))
 
@@ -86,16 +112,26 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> _Dataset:
-        """Consecutive elements stacked; the last batch may be smaller.
+        """Stacks consecutive elements; the last batch may be smaller.
 
         Args:
-            batch_size: elements per batch.
+            batch_size: the number of elements per batch.
             drop_remainder: whether a smaller last batch is dropped.
-            num_parallel_calls: batches are made one after the other; as in
-                TensorFlow, giving a number hides the batch size from
+            num_parallel_calls: batches are made one after the other in any case; as
+                in TensorFlow, giving a number hides the batch size from
                 `experimental_distribute_dataset`.
-            deterministic: the order is kept whatever is said here.
-            name: accepted for TensorFlow's sake.
+            deterministic: ignored; the order is always kept.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            InvalidArgumentError: `batch_size` is less than 1.
+
+        >>> from unisono.data import Dataset
+        >>> numbers = Dataset.range(5)
+        >>> [batch.tolist() for batch in numbers.batch(2)]
+        [[0, 1], [2, 3], [4]]
+        >>> [batch.tolist() for batch in numbers.batch(2, drop_remainder=True)]
+        [[0, 1], [2, 3]]
         """
         size = argument_checks.positive(batch_size, "batch_size")
         argument_checks.parallel(num_parallel_calls)
@@ -114,14 +150,25 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> _Dataset:
-        """Elements of different shapes, padded at the end of each axis and stacked.
+        """Pads elements at the end of each axis to one shape, and stacks them.
 
         Args:
-            batch_size: elements per batch.
-            padded_shapes: per component; None or -1 means the longest of the batch.
-            padding_values: per component, or one for all; zero or empty text.
+            batch_size: the number of elements per batch.
+            padded_shapes: the shape of each component; a size of None or -1 means the
+                longest of the batch. Without it every size is the longest.
+            padding_values: one value for each component, or one for all. Without it
+                numbers are padded with 0 and text with the empty text.
             drop_remainder: whether a smaller last batch is dropped.
-            name: accepted for TensorFlow's sake.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            ValueError: a padded shape does not fit its component.
+            TypeError: a padding value has another type than its component.
+
+        >>> from unisono.data import Dataset
+        >>> rows = Dataset.range(1, 4).map(lambda n: np.arange(n))
+        >>> [b.tolist() for b in rows.padded_batch(3, padding_values=np.int64(-1))]
+        [[[0, -1, -1], [0, 1, -1], [0, 1, 2]]]
         """
         size = argument_checks.positive(batch_size, "batch_size")
         certain = nodes.tells_spec(self._node)
@@ -139,8 +186,21 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         )
 
     def unbatch(self, name: str | None = None) -> _Dataset:
-        """The rows of each element as elements."""
-        made = _checked(batching.Unbatch(self._node))
+        """Makes each row of an element an element of its own.
+
+        Args:
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            ValueError: a component has no rows, or components have different numbers
+                of rows.
+
+        >>> from unisono.data import Dataset
+        >>> batches = Dataset.range(5).batch(2)
+        >>> [int(x) for x in batches.unbatch()]
+        [0, 1, 2, 3, 4]
+        """
+        made = _check_spec_now(batching.Unbatch(self._node))
         if nodes.tells_spec(made):
             _check_lengths(self._node.spec)
         return self._derive(made)
@@ -151,12 +211,26 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> _Dataset:
-        """Batches cut to another size, or to several sizes in turn."""
+        """Cuts batches to another size, or to several sizes in turn.
+
+        Args:
+            batch_size: the new size, or a list of sizes that take turns.
+            drop_remainder: whether a smaller last batch is dropped.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            ValueError: a size is negative, all are 0, or elements have no rows.
+
+        >>> from unisono.data import Dataset
+        >>> batches = Dataset.range(6).batch(4)
+        >>> [batch.tolist() for batch in batches.rebatch([1, 2])]
+        [[0], [1, 2], [3], [4, 5]]
+        """
         sizes = tuple(_sizes(batch_size))
         made = batching.Rebatch(
             self._node, sizes, argument_checks.flag(drop_remainder, "drop_remainder")
         )
-        return self._derive(_checked(made))
+        return self._derive(_check_spec_now(made))
 
     def shuffle(
         self,
@@ -165,14 +239,24 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         reshuffle_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> _Dataset:
-        """Each element drawn at random from the next `buffer_size` ones.
+        """Draws each element at random from a buffer of the next elements.
 
         Args:
-            buffer_size: how many elements wait to be drawn.
+            buffer_size: the number of elements in the buffer; -1 takes them all. Only
+                a buffer as large as the dataset gives every order the same chance.
             seed: the same seed gives the same orders in every run.
             reshuffle_each_iteration: whether each iteration has another order; True
-                unless said otherwise.
-            name: accepted for TensorFlow's sake.
+                by default.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            InvalidArgumentError: `buffer_size` is less than 1 and not -1.
+
+        >>> from unisono.data import Dataset
+        >>> shuffled = Dataset.range(100).shuffle(100, seed=7)
+        >>> first, second = ([int(x) for x in shuffled] for _ in range(2))
+        >>> first == second, sorted(first) == sorted(second) == list(range(100))
+        (False, True)
         """
         size = argument_checks.integer(buffer_size, "buffer_size")
         if size == nodes.UNKNOWN:
@@ -190,7 +274,12 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def repeat(
         self, count: SupportsIndex | None = None, name: str | None = None
     ) -> _Dataset:
-        """The elements `count` times; without end if it is None or -1."""
+        """Repeats the elements `count` times; without end for None or -1.
+
+        >>> from unisono.data import Dataset
+        >>> [int(x) for x in Dataset.range(2).repeat(3)]
+        [0, 1, 0, 1, 0, 1]
+        """
         return self._derive(
             selecting.Repeat(
                 self._node,
@@ -199,13 +288,23 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         )
 
     def take(self, count: SupportsIndex, name: str | None = None) -> _Dataset:
-        """The first `count` elements; all for -1."""
+        """Keeps the first `count` elements; all of them for -1.
+
+        >>> from unisono.data import Dataset
+        >>> [int(x) for x in Dataset.range(9).take(2)]
+        [0, 1]
+        """
         return self._derive(
             selecting.Take(self._node, argument_checks.integer(count, "count"))
         )
 
     def skip(self, count: SupportsIndex, name: str | None = None) -> _Dataset:
-        """All but the first `count` elements; none for -1."""
+        """Leaves out the first `count` elements; all of them for -1.
+
+        >>> from unisono.data import Dataset
+        >>> [int(x) for x in Dataset.range(9).skip(7)]
+        [7, 8]
+        """
         return self._derive(
             selecting.Skip(self._node, argument_checks.integer(count, "count"))
         )
@@ -213,9 +312,18 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def shard(
         self, num_shards: SupportsIndex, index: SupportsIndex, name: str | None = None
     ) -> _Dataset:
-        """Every `num_shards`-th element, beginning with number `index`.
+        """Keeps every `num_shards`-th element, beginning with number `index`.
 
-        With `experimental.SHARD_HINT` for both, `AutoShardPolicy.HINT` shards here.
+        With `experimental.SHARD_HINT` for both arguments it marks the place where a
+        distributed dataset with `AutoShardPolicy.HINT` is sharded.
+
+        Raises:
+            InvalidArgumentError: `num_shards` is less than 1, or `index` is not one
+                of the shards.
+
+        >>> from unisono.data import Dataset
+        >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
+        [1, 4]
         """
         shards = argument_checks.integer(num_shards, "num_shards")
         number = argument_checks.integer(index, "index")
@@ -240,7 +348,20 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def prefetch(
         self, buffer_size: SupportsIndex | None, name: str | None = None
     ) -> _Dataset:
-        """Read up to `buffer_size` elements ahead, in a thread."""
+        """Reads up to `buffer_size` elements ahead in a thread.
+
+        Args:
+            buffer_size: the number of elements; None or `AUTOTUNE` chooses it.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            InvalidArgumentError: `buffer_size` is negative and not `AUTOTUNE`.
+
+        >>> from unisono.data import Dataset
+        >>> ahead = Dataset.range(3).map(lambda x: x + 1).prefetch(2)
+        >>> [int(x) for x in ahead]
+        [1, 2, 3]
+        """
         size = mapping.AUTOTUNE
         if buffer_size is not None:
             size = argument_checks.integer(buffer_size, "buffer_size")
@@ -249,6 +370,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
                 f"buffer_size must be >= 0 or AUTOTUNE, received {buffer_size}."
             )
         return self._derive(
+            # Two are enough for a thread that keeps up; more only cost memory.
             prefetch.Prefetch(self._node, 2 if size == mapping.AUTOTUNE else size)
         )
 
@@ -261,15 +383,29 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> _Dataset:
-        """The elements of the datasets that a function returns, from each in turn.
+        """Makes a dataset of each element, and takes elements from them in turn.
 
         Args:
-            map_func: makes a dataset of an element.
-            cycle_length: how many datasets are open at a time; one per core.
-            block_length: how many elements are taken from one in turn; 1.
-            num_parallel_calls: accepted; the datasets are read in turn.
-            deterministic: the order is kept whatever is said here.
-            name: accepted for TensorFlow's sake.
+            map_func: returns a dataset for an element.
+            cycle_length: the number of datasets that are open at a time; one per core
+                by default.
+            block_length: the number of elements that are taken from one dataset
+                before the next has its turn; 1 by default.
+            num_parallel_calls: checked and ignored; the datasets are read in turn.
+            deterministic: ignored; the order is always kept.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: `map_func` cannot be called, or, while iterating, did not
+                return a dataset.
+            InvalidArgumentError: a length is less than 1.
+
+        >>> from unisono.data import Dataset
+        >>> mixed = Dataset.range(2).interleave(
+        ...     lambda n: Dataset.range(n * 10, n * 10 + 3), cycle_length=2
+        ... )
+        >>> [int(x) for x in mixed]
+        [0, 10, 1, 11, 2, 12]
         """
         argument_checks.check_function(map_func, "map_func")
         argument_checks.parallel(num_parallel_calls)
@@ -286,12 +422,34 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def flat_map(
         self, map_func: Callable[..., Any], name: str | None = None
     ) -> _Dataset:
-        """The elements of the datasets that `map_func` returns, one after the other."""
+        """Makes a dataset of each element, and joins them one after the other.
+
+        Args:
+            map_func: returns a dataset for an element.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: `map_func` cannot be called, or, while iterating, did not
+                return a dataset.
+
+        >>> from unisono.data import Dataset
+        >>> joined = Dataset.range(1, 4).flat_map(lambda n: Dataset.range(n))
+        >>> [int(x) for x in joined]
+        [0, 0, 1, 0, 1, 2]
+        """
         argument_checks.check_function(map_func, "map_func")
         return self._derive(mixing.Interleave(self._node, map_func, 1, 0))
 
     def concatenate(self, dataset: _Dataset, name: str | None = None) -> _Dataset:
-        """The elements of this dataset, then those of another."""
+        """Appends the elements of another dataset.
+
+        Raises:
+            TypeError: the elements have other structures or types.
+
+        >>> from unisono.data import Dataset
+        >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(7, 9))]
+        [0, 1, 7, 8]
+        """
         other = argument_checks.plan(dataset, "dataset")
         mixing.joined_spec(self._node.spec, other.spec)
         return self._derive(mixing.Concatenate((self._node, other)))
@@ -299,13 +457,33 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def cache(
         self, filename: str | os.PathLike[str] = "", name: str | None = None
     ) -> _Dataset:
-        """Keep the elements of the first iteration, in memory or in a file."""
+        """Keeps the elements of the first iteration for all later ones.
+
+        Args:
+            filename: the file that keeps them, with ".cache" appended; they are kept
+                in memory by default.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        >>> from unisono.data import Dataset
+        >>> calls = []
+        >>> cached = Dataset.range(3).map(lambda x: calls.append(x) or x)
+        >>> cached = cached.cache()
+        >>> calls.clear()
+        >>> [len(list(cached)) for _ in range(2)], len(calls)
+        ([3, 3], 3)
+        """
         if filename:
             return self._derive(cache_files.FileCache(self._node, str(filename)))
-        return self._derive(cache_memory.Cache(self._node, cache_memory.Store()))
+        return self._derive(cache_memory.Cache(self._node, cache_memory.ElementStore()))
 
     def enumerate(self, start: SupportsIndex = 0, name: str | None = None) -> _Dataset:
-        """Pairs of a number and an element."""
+        """Pairs each element with its number, counted from `start`.
+
+        >>> from unisono.data import Dataset
+        >>> tens = Dataset.range(10, 30, 10)
+        >>> [(int(number), int(x)) for number, x in tens.enumerate(start=5)]
+        [(5, 10), (6, 20)]
+        """
         first = argument_checks.integer(start, "start")
         numbers = arrays.Range(
             first, sys.maxsize, 1, np.dtype(np.int64), is_endless=True
@@ -320,7 +498,23 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> _Dataset:
-        """Datasets of neighbouring elements; nested as an element is."""
+        """Groups neighbouring elements into datasets, one for each component.
+
+        Args:
+            size: the number of elements per window.
+            shift: the distance between the beginnings of windows; `size` by default.
+            stride: the distance between the elements of a window.
+            drop_remainder: whether windows that are too short are dropped.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            InvalidArgumentError: one of the numbers is less than 1.
+
+        >>> from unisono.data import Dataset
+        >>> windows = Dataset.range(5).window(3, shift=1, stride=2)
+        >>> [[int(x) for x in window] for window in windows]
+        [[0, 2, 4], [1, 3], [2, 4], [3], [4]]
+        """
         size = argument_checks.positive(size, "size")
         node = windowing.Window(
             self._node,
@@ -345,30 +539,80 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def take_while(
         self, predicate: Callable[..., Any], name: str | None = None
     ) -> _Dataset:
-        """The elements before the first for which `predicate` is not True."""
+        """Stops before the first element for which `predicate` is not True.
+
+        >>> from unisono.data import Dataset
+        >>> small = Dataset.range(9).take_while(lambda x: x < 3)
+        >>> [int(x) for x in small]
+        [0, 1, 2]
+        """
         argument_checks.check_function(predicate, "predicate")
         return self._derive(filtering.TakeWhile(self._node, predicate))
 
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
     ) -> _Dataset:
-        """A map that carries a state: ``scan_func(state, element)`` gives both."""
+        """Applies a function that carries a state from element to element.
+
+        Args:
+            initial_state: the state before the first element.
+            scan_func: takes a state and an element, and returns the next state and
+                the new element.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        Raises:
+            TypeError: `scan_func` cannot be called, or, while iterating, did not
+                return a pair with a state of the same types.
+
+        >>> from unisono.data import Dataset
+        >>> sums = Dataset.range(5).scan(
+        ...     np.int64(0), lambda total, x: (total + x, total + x)
+        ... )
+        >>> [int(x) for x in sums]
+        [0, 1, 3, 6, 10]
+        """
         argument_checks.check_function(scan_func, "scan_func")
         initial = elements.convert(initial_state)
         return self._derive(scanning.Scan(self._node, initial, scan_func))
 
     def unique(self, name: str | None = None) -> _Dataset:
-        """Each element that was not there before."""
+        """Leaves out each element that came before.
+
+        >>> from unisono.data import Dataset
+        >>> repeated = Dataset.from_tensor_slices([3, 1, 3, 2, 1])
+        >>> [int(x) for x in repeated.unique()]
+        [3, 1, 2]
+        """
         return self._derive(filtering.Unique(self._node))
 
     def ignore_errors(
         self, log_warning: bool = False, name: str | None = None
     ) -> _Dataset:
-        """The elements whose making raises no exception."""
+        """Leaves out the elements for which an earlier transformation raises.
+
+        Args:
+            log_warning: whether each exception is logged.
+            name: accepted for compatibility with TensorFlow and ignored.
+
+        >>> from unisono.data import Dataset
+        >>> ratios = Dataset.range(3).map(lambda x: 6 // int(x))
+        >>> [int(x) for x in ratios.ignore_errors()]
+        [6, 3]
+        """
         return self._derive(filtering.IgnoreErrors(self._node, log_warning))
 
     def apply(self, transformation_func: Callable[[Self], _Dataset]) -> _Dataset:
-        """What a function makes of this dataset."""
+        """Returns the dataset that a function makes of this one.
+
+        Raises:
+            TypeError: the function cannot be called, or did not return a dataset.
+
+        >>> from unisono.data import Dataset
+        >>> def first_batch(dataset):
+        ...     return dataset.batch(2).take(1)
+        >>> [b.tolist() for b in Dataset.range(9).apply(first_batch)]
+        [[0, 1]]
+        """
         argument_checks.check_function(transformation_func, "transformation_func")
         made = transformation_func(self)
         if not isinstance(made, Transformations):
@@ -381,12 +625,22 @@ class Transformations(abc.ABC, Generic[_Dataset]):
     def with_options(
         self, options: dataset_options.Options, name: str | None = None
     ) -> _Dataset:
-        """The same dataset with options set; later ones win."""
+        """Returns the same dataset with options set; later ones win.
+
+        Raises:
+            TypeError: `options` is no `Options`.
+
+        >>> from unisono.data import Dataset, Options
+        >>> options = Options()
+        >>> options.deterministic = True
+        >>> Dataset.range(3).with_options(options).options().deterministic
+        True
+        """
         if not isinstance(options, dataset_options.Options):
             raise TypeError(
                 f"Expected an Options object, received {type(options).__name__}."
             )
-        # A copy: what the user changes afterwards must not reach this dataset.
+        # A copy: later changes by the user must not reach this dataset.
         return self._derive(
             carried_options.WithOptions(
                 self._node, dataset_options.Options().merged(options)
@@ -394,15 +648,15 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         )
 
 
-def _checked(node: nodes.Node) -> nodes.Node:
-    """A node whose parent does not fit raises now, if the plan tells that."""
+def _check_spec_now(node: nodes.Node) -> nodes.Node:
+    """Returns the node; raises if the plan already tells that its parent is wrong."""
     if nodes.tells_spec(node):
         _ = node.spec
     return node
 
 
 def _check_lengths(spec: Any) -> None:
-    """Raise `ValueError` if components surely have different numbers of rows."""
+    """Raises `ValueError` if components surely have different numbers of rows."""
     found = {
         s.shape[0]: path
         for path, s in elements.paths(spec)
@@ -417,7 +671,7 @@ def _check_lengths(spec: Any) -> None:
 
 
 def _sizes(given: Any) -> list[int]:
-    """The size of a batch, or several that take turns."""
+    """Returns the sizes of batches, which take turns; often there is only one."""
     many = hasattr(given, "__len__") and np.ndim(given) == 1
     sizes = (
         argument_checks.integers(given, "batch_size")

@@ -111,7 +111,7 @@ def count_text(cardinality: int, what: str) -> str:
     return plural(cardinality, what)
 
 
-def files_texts(found: file_listing.Reading) -> list[str]:
+def files_texts(found: file_listing.FileList) -> list[str]:
     """Returns how many files a plan reads and the names of the first; [] if none."""
     paths = found.files
     if not paths:

@@ -1,1 +1,1 @@
-"""What a dataset does to elements on their way."""
+"""The stages of a plan: each makes a stream of elements of another one."""

@@ -1,4 +1,4 @@
-"""Checks of what is given to datasets: errors at the call, in the user's terms."""
+"""Checks the arguments of datasets, so that errors appear at the call."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Paths = Path | Sequence[Path] | np.ndarray
 
 
 def integer(value: Any, what: str) -> int:
-    """A whole number, from Python, NumPy or JAX.
+    """Returns a whole number of Python, NumPy or JAX as an `int`.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no whole number.
         ValueError: it is None, as in TensorFlow.
     """
     if value is None:
@@ -33,7 +33,7 @@ def integer(value: Any, what: str) -> int:
 
 
 def positive(value: Any, what: str) -> int:
-    """A whole number from 1.
+    """Returns a whole number that is at least 1.
 
     Raises:
         InvalidArgumentError: it is smaller.
@@ -47,7 +47,7 @@ def positive(value: Any, what: str) -> int:
 
 
 def natural(value: Any, what: str) -> int:
-    """A whole number from 0, which None stands for as well.
+    """Returns a whole number that is at least 0; 0 for None.
 
     Raises:
         InvalidArgumentError: it is smaller.
@@ -61,10 +61,10 @@ def natural(value: Any, what: str) -> int:
 
 
 def integers(values: Any, what: str) -> list[int]:
-    """Several whole numbers.
+    """Returns a list of whole numbers.
 
     Raises:
-        TypeError: it is no sequence of them.
+        TypeError: it is no list of whole numbers.
     """
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         raise TypeError(f"{what} must be a list of whole numbers, received {values!r}.")
@@ -72,10 +72,10 @@ def integers(values: Any, what: str) -> list[int]:
 
 
 def flag(value: Any, what: str) -> bool:
-    """True or False.
+    """Returns True or False.
 
     Raises:
-        TypeError: it is something else; "no" would count as True.
+        TypeError: it is something else; the text "no", for one, would count as True.
     """
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{what} must be True or False, received {value!r}.")
@@ -83,12 +83,12 @@ def flag(value: Any, what: str) -> bool:
 
 
 def seed(value: Any, what: str = "seed") -> int | None:
-    """A seed, or None."""
+    """Returns a seed as an `int`, or None."""
     return None if value is None else integer(value, what)
 
 
 def parallel(count: Any, what: str = "num_parallel_calls") -> int | None:
-    """A number of calls at a time, `AUTOTUNE` or None.
+    """Returns a number of parallel calls, `AUTOTUNE` or None.
 
     Raises:
         InvalidArgumentError: it is less than 1.
@@ -104,13 +104,13 @@ def parallel(count: Any, what: str = "num_parallel_calls") -> int | None:
 
 
 def check_function(fn: Any, what: str) -> None:
-    """Raise `TypeError` unless it can be called."""
+    """Raises `TypeError` unless `fn` can be called."""
     if not callable(fn):
         raise TypeError(f"`{what}` must be a function, received {type(fn).__name__}.")
 
 
 def plan(dataset: Any, what: str) -> nodes.Node:
-    """The plan of a dataset that was given.
+    """Returns the plan of a dataset.
 
     Raises:
         TypeError: it is no dataset.
@@ -122,10 +122,10 @@ def plan(dataset: Any, what: str) -> nodes.Node:
 
 
 def plans(datasets: Any, what: str) -> list[nodes.Node]:
-    """The plans of a list of datasets.
+    """Returns the plans of a list of datasets.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no list of datasets.
         ValueError: it is empty.
     """
     if not isinstance(datasets, Sequence) or isinstance(datasets, (str, bytes)):
@@ -136,17 +136,17 @@ def plans(datasets: Any, what: str) -> list[nodes.Node]:
 
 
 def parts(like: Any, given: Any, what: str, wanted: str) -> list[Any]:
-    """The parts of `given` in the order of the components of `like`.
+    """Returns the parts of `given` in the order of the components of `like`.
 
     Args:
         like: a tuple or mapping.
-        given: what must have the same components.
+        given: a structure that must have the same components.
         what: the name of the argument.
-        wanted: what the components are to be of, for the message.
+        wanted: names `like` in error messages.
 
     Raises:
-        TypeError: it is a structure of another kind, or none.
-        ValueError: it has other components.
+        TypeError: `given` is a structure of another kind, or no structure.
+        ValueError: `given` has other components.
     """
     told = f"`{what}` must have the structure of {wanted}, {like!r}; received {given!r}"
     if isinstance(like, Mapping):
@@ -163,9 +163,9 @@ def parts(like: Any, given: Any, what: str, wanted: str) -> list[Any]:
 
 
 def shape(given: Any, what: str) -> tuple[int | None, ...] | None:
-    """A shape whose sizes may be None; None for one of any rank.
+    """Returns a shape whose sizes may be None; None stands for any rank.
 
-    A single number is a shape of one axis; -1 says None.
+    A single number is a shape of one axis, and a size of -1 means None.
 
     Raises:
         TypeError: it is no shape.
@@ -188,7 +188,13 @@ def shape(given: Any, what: str) -> tuple[int | None, ...] | None:
 
 
 def shares(given: Any, what: str, thing: str, count: int | None = None) -> np.ndarray:
-    """One finite number from 0 for each of several things, in float64.
+    """Returns one finite number from 0 for each of several things, in float64.
+
+    Args:
+        given: the numbers.
+        what: the name of the argument.
+        thing: names one of the things in error messages.
+        count: how many things there are, if that is known.
 
     Raises:
         TypeError: it does not consist of numbers.
@@ -216,7 +222,7 @@ def shares(given: Any, what: str, thing: str, count: int | None = None) -> np.nd
 
 
 def paths(given: Any, what: str) -> tuple[str, ...]:
-    """One or several paths.
+    """Returns one or several paths, also nested ones, as a flat tuple.
 
     Raises:
         TypeError: it is something else.
@@ -236,10 +242,10 @@ def paths(given: Any, what: str) -> tuple[str, ...]:
 
 
 def call_generator(make: Callable[[], Any]) -> Any:
-    """What a generator function gives, to be iterated.
+    """Calls a generator function and returns its result, which can be iterated.
 
     Raises:
-        InvalidArgumentError: it cannot be.
+        InvalidArgumentError: the result cannot be iterated.
     """
     made = make()
     if not hasattr(made, "__iter__") and not hasattr(made, "__getitem__"):

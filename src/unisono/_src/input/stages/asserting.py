@@ -1,4 +1,4 @@
-"""A number of elements that the user asserts."""
+"""`assert_cardinality`: the user states how many elements there are."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from unisono._src.input.stages.selecting import Make
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class AssertCardinality(nodes.Selecting):
-    """The same elements; their number is given by the user."""
+    """The same elements, whose number the user states."""
 
     expected: int
     keeps_spec = True
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Checked at the end."""
+        """Returns a cursor that checks the number while reading."""
         return _Counted(make(), self.expected)
 
     @property
     def cardinality(self) -> int:
-        """What the user said."""
+        """Returns the number that the user stated."""
         return self.expected
 
 
 @final
 class _Counted(cursors.Derived):
+    """Counts the elements, and raises if there are more or fewer than expected."""
+
     kept = ("seen",)
 
     def __init__(self, source: cursors.Cursor, expected: int) -> None:

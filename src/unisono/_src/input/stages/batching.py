@@ -1,4 +1,4 @@
-"""Batches: made, padded, cut to other sizes, and taken apart."""
+"""Makes batches, pads them, cuts them to other sizes, and takes them apart."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from unisono._src.input.stages.selecting import Make
 
 
 class _Batches(cursors.OfSource, abc.ABC):
-    """Consecutive elements made into batches; abstract."""
+    """Makes batches of consecutive elements; abstract."""
 
     def __init__(self, source: cursors.Cursor, size: int, drop: bool) -> None:
         super().__init__(source)
         self._size, self._drop = size, drop
+        # Memory that is used again when no one holds the last batch in it any more.
         self._buffers = host_buffers.Buffers()
 
     @abc.abstractmethod
     def _make(self, block: Any) -> Any:
-        """What becomes of the elements of a batch."""
+        """Returns the batch of some elements."""
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -57,7 +58,7 @@ class _Batches(cursors.OfSource, abc.ABC):
 
 @final
 class _Stacked(_Batches):
-    """Batches of elements."""
+    """Stacks elements into batches."""
 
     def _make(self, block: Any) -> Any:
         return elements.stack(block, self._buffers.blank)
@@ -65,17 +66,19 @@ class _Stacked(_Batches):
 
 @final
 class _Gathered(_Batches):
-    """Batches of rows, each taken with one indexing operation."""
+    """Takes each batch out of a table with one indexing operation."""
 
     def __init__(
         self, rows: nodes.Rows, indices: cursors.Cursor, size: int, drop: bool
     ) -> None:
         super().__init__(indices, size, drop)
         self._rows = rows
+        # A table of one array is sliced directly, which is the most common case.
         self._only = getattr(rows, "only", None)
 
     def _make(self, block: Any) -> Any:
         if isinstance(block, range) and block.step == 1:
+            # Neighbouring rows are a view; nothing is copied.
             if self._only is not None:
                 return self._only[block.start : block.stop]
             return self._rows.slice(block.start, block.stop)
@@ -83,7 +86,7 @@ class _Gathered(_Batches):
 
 
 def batched_spec(spec: Any, size: int | None) -> Any:
-    """The spec of a batch of elements."""
+    """Returns the spec of a batch of elements; a size of None is not fixed."""
     return elements.map_leaves(
         lambda s: specs.TensorSpec(
             None if s.shape is None else (size, *s.shape), s.dtype
@@ -94,21 +97,22 @@ def batched_spec(spec: Any, size: int | None) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batching(nodes.Unary, abc.ABC):
-    """Consecutive elements made into batches; abstract.
+    """Batches of consecutive elements; abstract.
 
     Attributes:
-        size: elements per batch.
-        drop: whether a last, smaller batch is dropped.
+        size: the number of elements per batch.
+        drop: whether a smaller last batch is dropped.
     """
 
     size: int
     drop: bool
-    # Stacked arrays are new; neighbouring rows may be a view, which tells.
+    # Stacked arrays are new. Neighbouring rows may be a view, but a view knows that it
+    # does not own its memory.
     makes_new = True
 
     @property
     def cardinality(self) -> int:
-        """How many batches there are."""
+        """Returns how many batches there are, as far as the plan tells."""
         inner = self.parent.cardinality
         if inner < 0:
             return inner
@@ -118,10 +122,10 @@ class Batching(nodes.Unary, abc.ABC):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batch(Batching):
-    """Consecutive elements stacked."""
+    """Batches of stacked elements."""
 
     def cursor(self) -> cursors.Cursor:
-        """Batch after batch."""
+        """Returns a cursor that reads batch after batch."""
         parent = self.parent
         if isinstance(parent, nodes.Indexed) and (rows := parent.rows()) is not None:
             return _Gathered(rows, parent.indices(), self.size, self.drop)
@@ -136,6 +140,8 @@ class Batch(Batching):
 
 @final
 class _Padded(_Batches):
+    """Pads elements and stacks them into batches."""
+
     def __init__(self, source: cursors.Cursor, node: PaddedBatch) -> None:
         super().__init__(source, node.size, node.drop)
         self._node = node
@@ -152,6 +158,17 @@ class _Padded(_Batches):
 
 
 def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
+    """Returns arrays padded with a value to one shape, and stacked.
+
+    Args:
+        column: the arrays.
+        wanted: the padded shape; None means the largest size of the arrays.
+        value: the padding.
+
+    Raises:
+        ValueError: `wanted` has another number of axes.
+        DataLossError: an array is larger than `wanted`.
+    """
     arrays = [elements.as_array(x) for x in column]
     sizes = [max(a.shape[i] for a in arrays) for i in range(arrays[0].ndim)]
     if len(wanted) != len(sizes):
@@ -161,7 +178,7 @@ def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
         )
     for axis, size in enumerate(wanted):
         if size is not None and size < sizes[axis]:
-            raise elements_too_large(arrays, wanted)
+            raise _too_large_error(arrays, wanted)
         sizes[axis] = sizes[axis] if size is None else size
     out = np.full((len(arrays), *sizes), value, arrays[0].dtype)
     for row, a in enumerate(arrays):
@@ -170,8 +187,8 @@ def _pad(column: Sequence[Any], wanted: Any, value: Any) -> np.ndarray:
     return out
 
 
-def elements_too_large(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
-    """An element does not fit into its padded shape."""
+def _too_large_error(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
+    """Returns the error for an element that does not fit into its padded shape."""
     worst = max((a.shape for a in arrays), key=lambda s: s)
     return errors.DataLossError(
         f"Attempted to pad to a smaller size than the input element: shape {worst} "
@@ -182,18 +199,18 @@ def elements_too_large(arrays: Sequence[np.ndarray], wanted: Any) -> Exception:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class PaddedBatch(Batching):
-    """Elements of different shapes, padded and stacked.
+    """Batches of elements that are padded to one shape.
 
     Attributes:
         shapes: a `TensorSpec` per component; None means the longest of the batch.
-        values: what to pad with, per component.
+        values: the padding of each component.
     """
 
     shapes: Any
     values: Any
 
     def cursor(self) -> cursors.Cursor:
-        """Batch after batch."""
+        """Returns a cursor that reads batch after batch."""
         return _Padded(self.parent.cursor(), self)
 
     def _spec(self) -> Any:
@@ -206,25 +223,26 @@ class PaddedBatch(Batching):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Opaque(nodes.Keeping):
-    """The same elements; hides the batch size, as a parallel batch does."""
+    """The same elements, with a hidden batch size; a parallel batch in TensorFlow."""
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """As they are."""
+        """Returns the elements as they are."""
         return make()
 
     def __str__(self) -> str:
         return str(self.parent)
 
 
-# A position is remembered every so many batches; it may hold a whole shuffle buffer.
+# A position is remembered every so many batches, not each time: it may hold a whole
+# shuffle buffer.
 _EVERY = 16
 
 
 @final
 class Stream(cursors.Cursor):
-    """Batches as one stream of rows, from which any number can be taken at a time.
+    """Reads batches as one stream of rows, in pieces of any size.
 
-    The position is a batch and a row in it, whatever sizes are taken.
+    The position is a batch and a row in it, so it does not depend on the sizes.
     """
 
     def __init__(self, source: cursors.Cursor) -> None:
@@ -234,9 +252,9 @@ class Stream(cursors.Cursor):
         self._row = self._rows = 0
 
     def read(self, count: int) -> list[Any]:
-        """Single rows."""
+        """Returns the next single rows."""
         found: list[Any] = []
-        while len(found) < count and self._more():
+        while len(found) < count and self._has_rows():
             stop = min(self._rows, self._row + count - len(found))
             for row in range(self._row, stop):
                 found.append(_row(self._batch, row))
@@ -244,10 +262,10 @@ class Stream(cursors.Cursor):
         return found
 
     def take(self, count: int) -> Any:
-        """The next `count` rows as a batch, fewer at the end, None after it."""
+        """Returns the next `count` rows as a batch; fewer at the end, None after it."""
         parts: list[Any] = []
         missing = count
-        while (missing or not parts) and self._more():
+        while (missing or not parts) and self._has_rows():
             stop = min(self._rows, self._row + missing)
             parts.append(elements.rows(self._batch, self._row, stop))
             missing -= stop - self._row
@@ -256,9 +274,10 @@ class Stream(cursors.Cursor):
 
     def at_end(self) -> bool:
         """Whether no row is left."""
-        return not self._more()
+        return not self._has_rows()
 
-    def _more(self) -> bool:
+    def _has_rows(self) -> bool:
+        """Whether a row is left; reads the next batch if this one is used up."""
         while self._row >= self._rows:
             self._trail.forget_before(self._trail.read_so_far)
             block = self._trail.read(1)
@@ -269,21 +288,22 @@ class Stream(cursors.Cursor):
         return True
 
     def get_state(self) -> dict[str, Any]:
-        """The batch and the row in it."""
+        """Returns the position: a batch and a row in it."""
+        # Between two batches it is the next one, of which no row was taken.
         is_between = self._row >= self._rows
         index = self._trail.read_so_far - (0 if is_between else 1)
         row = 0 if is_between else self._row
         return {"row": row, "trail": self._trail.before(index)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at a row."""
+        """Continues at a batch and a row in it."""
         self._trail.return_to(state["trail"])
         self._row = self._rows = 0
-        if state["row"] and self._more():
+        if state["row"] and self._has_rows():
             self._row = state["row"]
 
     def close(self) -> None:
-        """Close the source."""
+        """Closes the source."""
         self._source.close()
 
 
@@ -292,7 +312,7 @@ def _row(batch: Any, row: int) -> Any:
 
 
 def check_rows(spec: Any, what: str) -> None:
-    """Raise `ValueError` if a component of the elements has no rows."""
+    """Raises `ValueError` if a component of the elements has no rows."""
     for path, part in elements.paths(spec):
         if part.shape == ():
             raise ValueError(
@@ -304,10 +324,10 @@ def check_rows(spec: Any, what: str) -> None:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unbatch(nodes.Unary):
-    """The rows of the elements."""
+    """The rows of the elements, as elements."""
 
     def cursor(self) -> cursors.Cursor:
-        """Row after row."""
+        """Returns a cursor that reads row after row."""
         return Stream(self.parent.cursor())
 
     def _spec(self) -> Any:
@@ -319,7 +339,7 @@ class Unbatch(nodes.Unary):
 
     @property
     def cardinality(self) -> int:
-        """Known if the size of every batch is."""
+        """Returns how many rows there are; unknown if batches have no fixed size."""
         inner = self.parent.cardinality
         if inner < 0:
             return inner
@@ -331,6 +351,8 @@ class Unbatch(nodes.Unary):
 
 @final
 class _Rebatched(cursors.Cursor):
+    """Cuts a stream of rows into batches of sizes that take turns."""
+
     def __init__(
         self, source: cursors.Cursor, sizes: Sequence[int], drop: bool
     ) -> None:
@@ -363,14 +385,14 @@ class _Rebatched(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rebatch(nodes.Unary):
-    """Batches cut to other sizes, which take turns."""
+    """Batches of other sizes, which take turns."""
 
     sizes: tuple[int, ...]
     drop: bool = False
     cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
-        """Batch after batch."""
+        """Returns a cursor that reads batch after batch."""
         return _Rebatched(self.parent.cursor(), self.sizes, self.drop)
 
     def _spec(self) -> Any:

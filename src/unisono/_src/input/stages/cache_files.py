@@ -1,4 +1,4 @@
-"""Elements kept in a file, as plain arrays; what `cache(filename)` does."""
+"""Writes elements to files as plain arrays and reads them, for `cache(filename)`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from unisono._src.input.plan import cursors, elements, nodes, structure_json
 from unisono._src.input.sources import files
 
 _MAGIC = b"unisono-cache-2\n"
-# What reading a damaged file may raise; of OSErrors only that of gzip.
+# The exceptions of reading a damaged file. Of the `OSError`s only that of gzip: others
+# come from the disk, not from the content.
 _DAMAGES = (ValueError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def _write(file: BinaryIO, array: np.ndarray) -> None:
+    """Writes an array behind a letter for its format. Nothing is ever pickled."""
     if array.dtype.kind == "O":
-        # Text has no fixed width: its lengths, then everything in one piece.
+        # Text has no fixed width: first the lengths, then all texts in one piece.
         flat = [bytes(x) for x in array.ravel()]
         lengths = np.array([len(x) for x in flat], np.int64)
         file.write(b"T")
@@ -33,7 +35,8 @@ def _write(file: BinaryIO, array: np.ndarray) -> None:
         )
         file.write(b"".join(flat))
     elif array.dtype.kind == "V":
-        # Types that NumPy's format does not know, such as bfloat16.
+        # NumPy's format does not know types such as bfloat16: the name of the type,
+        # then the bits as unsigned integers.
         file.write(b"V" + str(array.dtype).encode() + b"\n")
         numbers = array.view(f"u{array.itemsize}")
         np.lib.format.write_array(file, numbers, allow_pickle=False)
@@ -43,6 +46,7 @@ def _write(file: BinaryIO, array: np.ndarray) -> None:
 
 
 def _read(file: BinaryIO) -> np.ndarray:
+    """Returns the next array of a file."""
     kind = file.read(1)
     name = file.readline().decode().strip() if kind == b"V" else ""
     array = np.lib.format.read_array(file, allow_pickle=False)
@@ -58,17 +62,18 @@ def _read(file: BinaryIO) -> np.ndarray:
 
 
 @final
-class Writing:
-    """Writes elements into a file, which is whole when it was finished."""
+class ElementWriter:
+    """Writes elements into a file, which is valid after `finish`."""
 
     def __init__(self, path: str, compression: str | None = None) -> None:
+        # Open until `close`, so not in a `with` statement.
         self._file: Any = (
             gzip.GzipFile(path, "wb") if compression else open(path, "wb")  # noqa: SIM115
         )
         self._file.write(_MAGIC)
 
     def write(self, element: Any) -> None:
-        """Add an element."""
+        """Writes an element."""
         arrays = list(elements.leaves(element))
         head = {"structure": structure_json.layout(element), "n": len(arrays)}
         self._file.write(f"+{json.dumps(head)}\n".encode())
@@ -76,24 +81,25 @@ class Writing:
             _write(self._file, elements.as_array(array))
 
     def finish(self) -> None:
-        """Tell that it was the last one."""
+        """Writes the mark of the end, and closes the file."""
         self._file.write(b".")
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file, which stays invalid without the mark of the end."""
         self._file.close()
 
 
 @final
-class Reading(cursors.Cursor):
-    """The elements of a file.
+class ElementReader(cursors.Cursor):
+    """Reads the elements of a file.
 
     Args:
         path: the file.
         compression: None or "GZIP".
-        like: gives an element or a spec; elements are named tuples where it has some.
-        check: looks at the first element that is read.
+        like: returns an element or a spec with the named tuples of the elements, which
+            files do not store.
+        check: is called with the first element, and may raise.
     """
 
     def __init__(
@@ -118,7 +124,8 @@ class Reading(cursors.Cursor):
             if head != _MAGIC:
                 self.close()
                 raise errors.DataLossError(
-                    f"{self._path} does not begin as a file of elements does."
+                    f"{self._path} is no file of elements of unisono: it begins "
+                    "with other bytes. Remove it, or choose another path."
                 )
         return self._file
 
@@ -128,7 +135,7 @@ class Reading(cursors.Cursor):
         while len(found) < count and not self._over:
             at = self._at = file.tell()
             try:
-                element = self._one(file)
+                element = self._read_one(file)
             except _DAMAGES as e:
                 raise errors.DataLossError(
                     f"{self._path} is damaged near byte {at}: {e}"
@@ -141,10 +148,11 @@ class Reading(cursors.Cursor):
                 self._next += 1
         return found
 
-    def _one(self, file: BinaryIO) -> Any:
+    def _read_one(self, file: BinaryIO) -> Any:
+        """Returns the next element; at the end of the data, notes that it is over."""
         mark = file.read(1)
         if mark == b".":
-            # At the very end compressed files check what they gave.
+            # Reading on makes a compressed file check its checksum.
             if file.read(1):
                 raise ValueError("more follows after the end")
             self._over = True
@@ -163,7 +171,8 @@ class Reading(cursors.Cursor):
     def get_state(self) -> dict[str, Any]:
         if self._file is None or self._compression:
             return {"next": self._next, "at": None}
-        # At the end, where the mark is that tells it.
+        # At the end of the data the position is before the mark of the end, so that a
+        # reader who continues there finds it.
         at = self._at if self._over else self._file.tell()
         return {"next": self._next, "at": at}
 
@@ -187,17 +196,18 @@ class Reading(cursors.Cursor):
 
 @final
 class _Filling(cursors.Cursor):
-    """Passes elements through and writes them; the file appears when all are there."""
+    """Passes elements on and writes them; the file appears when it is complete."""
 
     def __init__(self, node: FileCache) -> None:
         self._node = node
         self._source = node.parent.cursor()
         self._origin = self._source.get_state()
+        # A name of its own for each process and iterator: several may fill at once.
         self._aside = f"{node.path}.{os.getpid()}-{id(self)}.partial"
-        self._file: Writing | None = None
+        self._file: ElementWriter | None = None
         self._next = 0
         self._over = False
-        # What is missing some elements must not be taken for all of them.
+        # A pass that lost an element to an exception must not become the file.
         self._has_failed = False
 
     def read(self, count: int) -> Any:
@@ -205,7 +215,7 @@ class _Filling(cursors.Cursor):
             return []
         if self._file is None and not self._has_failed:
             try:
-                self._file = Writing(self._aside)
+                self._file = ElementWriter(self._aside)
             except FileNotFoundError as e:
                 folder = os.path.dirname(self._aside)
                 raise errors.NotFoundError(
@@ -246,7 +256,7 @@ class _Filling(cursors.Cursor):
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):
-                # It may not be possible to write what is left.
+                # On a full disk the rest of the buffer cannot be written.
                 file.close()
             with contextlib.suppress(OSError):
                 os.unlink(self._aside)
@@ -262,29 +272,29 @@ class _Filling(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class FileCache(nodes.Passing):
-    """Elements kept in a file after the first pass."""
+    """Keeps the elements of the first pass in a file."""
 
     filename: str
     keeps_spec = True
 
     @property
     def path(self) -> str:
-        """The file."""
+        """Returns the path of the file."""
         return f"{self.filename}.cache"
 
     def cursor(self) -> cursors.Cursor:
-        """From the file if it is there."""
+        """Returns a cursor that reads the file, or writes it if there is none."""
         if os.path.exists(self.path):
-            return Reading(self.path, like=lambda: self.spec, check=self._check)
+            return ElementReader(self.path, like=lambda: self.spec, check=self._check)
         return _Filling(self)
 
     @property
     def cardinality(self) -> int:
-        """That of the parent."""
+        """Returns the cardinality of the parent."""
         return self.parent.cardinality
 
     def _check(self, element: Any) -> None:
-        """Raise `InvalidArgumentError` if it cannot be one of this dataset."""
+        """Raises `InvalidArgumentError` if an element cannot be of this dataset."""
         if not nodes.tells_spec(self):
             return
         pairs = zip(elements.leaves(self.spec), elements.leaves(element), strict=False)

@@ -1,4 +1,4 @@
-"""`cache` in memory: elements are kept after the first pass."""
+"""`cache` in memory: keeps the elements of the first pass for later ones."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from unisono._src.input.stages.selecting import Make
 
 
 @final
-class Store:
-    """Elements that were kept, shared by every iterator of a dataset."""
+class ElementStore:
+    """The elements that a cache keeps, shared by every iterator of a dataset."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.kept: list[Any] | None = None
-        # Where the pass began whose elements they are.
+        # The position of the source at which the pass began that filled the store.
         self.origin: dict[str, Any] | None = None
 
     def __getstate__(self) -> tuple[Any, Any]:
-        # For worker processes.
+        # Worker processes get a copy; a lock cannot be pickled.
         return (self.kept, self.origin)
 
     def __setstate__(self, state: tuple[Any, Any]) -> None:
@@ -29,13 +29,13 @@ class Store:
         self.lock = threading.Lock()
 
     def fill(self, found: list[Any], origin: dict[str, Any] | None) -> None:
-        """Keep elements, unless another iterator was faster."""
+        """Keeps the elements of a pass, unless another iterator was faster."""
         with self.lock:
             if self.kept is None:
                 self.kept, self.origin = found, origin
 
     def hold(self, origin: dict[str, Any]) -> bool:
-        """Whether the elements of a pass are there; those of another are dropped."""
+        """Whether the store has the elements of a pass; drops those of another pass."""
         with self.lock:
             if self.kept is not None and self.origin != origin:
                 self.kept = self.origin = None
@@ -46,17 +46,17 @@ class Store:
 class _Cached(cursors.Cursor):
     """Fills the store on the first pass and reads from it afterwards.
 
-    The position is a number. Where the store is not there any more, what was before
-    is read again from the position at which the pass began.
+    The position is a number of elements. Where the store is empty, as in another
+    process, the elements before it are read again from where the pass began.
     """
 
-    def __init__(self, make: Make, store: Store) -> None:
+    def __init__(self, make: Make, store: ElementStore) -> None:
         self._make, self._store = make, store
         self._source: cursors.Cursor | None = None
         self._origin: dict[str, Any] | None = None
         self._seen: list[Any] = []
         self._next = 0
-        # What is missing some elements must not be taken for all of them.
+        # A pass that lost an element to an exception must not fill the store.
         self._has_failed = False
 
     def _open(self) -> cursors.Cursor:
@@ -69,9 +69,9 @@ class _Cached(cursors.Cursor):
         return self._source
 
     def read(self, count: int) -> Any:
-        kept = self._kept()
+        kept = self._stored_elements()
         if kept is None and self._next == len(self._seen):
-            found = self._more(count)
+            found = self._read_more(count)
             self._seen.extend(found)
             if len(found) < count and not self._has_failed:
                 self._store.fill(self._seen, self._origin)
@@ -81,19 +81,19 @@ class _Cached(cursors.Cursor):
         self._next += len(found)
         return found
 
-    def _more(self, count: int) -> list[Any]:
+    def _read_more(self, count: int) -> list[Any]:
         try:
-            return [_frozen(e) for e in self._open().read(count)]
+            return [_freeze(e) for e in self._open().read(count)]
         except BaseException:
             self._has_failed = True
             raise
 
-    def _kept(self) -> list[Any] | None:
-        """What the store holds, unless this pass began before it was filled."""
+    def _stored_elements(self) -> list[Any] | None:
+        """Returns the stored elements; None if this pass began without them."""
         return self._store.kept if self._source is None else None
 
     def get_state(self) -> dict[str, Any]:
-        if self._kept() is not None:
+        if self._stored_elements() is not None:
             return {"next": self._next, "origin": self._store.origin}
         self._open()
         return {"next": self._next, "origin": self._origin}
@@ -112,20 +112,20 @@ class _Cached(cursors.Cursor):
             self._source = None
 
 
-def _frozen(element: Any) -> Any:
-    """What is kept must not be changed by who iterates."""
+def _freeze(element: Any) -> Any:
+    """Makes the arrays read-only: a reader must not change what others will get."""
     return elements.map_leaves(elements.frozen, element)
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cache(nodes.Keeping):
-    """Elements kept after the first pass."""
+    """Keeps the elements of the first pass in memory."""
 
-    store: Store
-    # What is kept must not be changed.
+    store: ElementStore
+    # The arrays belong to the store, so no one may write into them.
     makes_new = False
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Kept in memory."""
+        """Returns a cursor that fills the store or reads from it."""
         return _Cached(make, self.store)

@@ -1,4 +1,4 @@
-"""Elements of several datasets, one at a time, by a dataset of numbers."""
+"""Takes each element from one of several datasets, which a dataset of numbers names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unisono._src.input.stages import mixing
 
 @final
 class _Chosen(mixing.Parallel):
-    """Each element from the dataset that another dataset names."""
+    """Reads a number, then an element of the source with that number."""
 
     def __init__(
         self, choices: cursors.Cursor, sources: Sequence[cursors.Cursor], stop: bool
@@ -56,7 +56,13 @@ class _Chosen(mixing.Parallel):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Choose(nodes.Node):
-    """Elements from one of several datasets, as a dataset of numbers says."""
+    """Elements from several datasets, in the order that a dataset of numbers gives.
+
+    Attributes:
+        inputs: the datasets.
+        choices: the number of an input for each element.
+        stop: whether the first input that ends is the end.
+    """
 
     inputs: tuple[nodes.Node, ...]
     choices: nodes.Node
@@ -64,7 +70,7 @@ class Choose(nodes.Node):
     cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
-        """Follow the choices."""
+        """Returns a cursor that follows the choices."""
         sources = [n.cursor() for n in self.inputs]
         return _Chosen(self.choices.cursor(), sources, self.stop)
 

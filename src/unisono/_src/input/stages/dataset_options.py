@@ -13,7 +13,17 @@ from unisono._src.input.stages import argument_checks
 
 
 class AutoShardPolicy(enum.IntEnum):
-    """How a dataset is shared out among workers."""
+    """How the elements of a dataset are divided among workers.
+
+    OFF lets every worker read everything, FILE divides the files and DATA the elements.
+    AUTO means FILE if the dataset reads files, and DATA otherwise. HINT divides where
+    `shard(SHARD_HINT, SHARD_HINT)` stands.
+
+    >>> options = Options()
+    >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.DATA
+    >>> options.experimental_distribute.auto_shard_policy.name
+    'DATA'
+    """
 
     OFF = -1
     AUTO = 0
@@ -23,7 +33,13 @@ class AutoShardPolicy(enum.IntEnum):
 
 
 class AutotuneAlgorithm(enum.Enum):
-    """How TensorFlow tunes itself; accepted for its sake."""
+    """TensorFlow's tuning algorithms; accepted for compatibility and ignored.
+
+    >>> options = Options()
+    >>> options.autotune.autotune_algorithm = AutotuneAlgorithm.HILL_CLIMB
+    >>> options.autotune.autotune_algorithm.name
+    'HILL_CLIMB'
+    """
 
     DEFAULT = 0
     HILL_CLIMB = 1
@@ -33,7 +49,13 @@ class AutotuneAlgorithm(enum.Enum):
 
 
 class ExternalStatePolicy(enum.Enum):
-    """What to do about state outside of a dataset; accepted for TensorFlow's sake."""
+    """How TensorFlow treats state outside of a dataset; accepted and ignored.
+
+    >>> options = Options()
+    >>> options.experimental_external_state_policy = ExternalStatePolicy.IGNORE
+    >>> options.experimental_external_state_policy.name
+    'IGNORE'
+    """
 
     WARN = 0
     IGNORE = 1
@@ -41,13 +63,22 @@ class ExternalStatePolicy(enum.Enum):
 
 
 class InputReplicationMode(enum.Enum):
-    """For whom a `dataset_fn` is called: each worker, or each replica."""
+    """Whether a `dataset_fn` is called for each worker or for each replica.
+
+    >>> options = InputOptions(
+    ...     experimental_replication_mode=InputReplicationMode.PER_REPLICA
+    ... )
+    >>> options.experimental_replication_mode.value
+    'PER_REPLICA'
+    """
 
     PER_WORKER = "PER_WORKER"
     PER_REPLICA = "PER_REPLICA"
 
 
-class _InputOptions(NamedTuple):
+class _InputOptionFields(NamedTuple):
+    """The fields of `InputOptions`, which checks them; a tuple as in TensorFlow."""
+
     experimental_fetch_to_device: bool = True
     experimental_replication_mode: InputReplicationMode = (
         InputReplicationMode.PER_WORKER
@@ -56,21 +87,33 @@ class _InputOptions(NamedTuple):
     experimental_per_replica_buffer_size: int = 1
 
 
-class InputOptions(_InputOptions):
-    """How a distributed dataset is placed.
+class InputOptions(_InputOptionFields):
+    """Options for distributing a dataset.
 
     Attributes:
         experimental_fetch_to_device: whether values are put on the replicas' devices;
-            else they stay on the host as NumPy arrays. None says True.
-        experimental_replication_mode: for whom a `dataset_fn` is called.
+            otherwise they stay on the host as NumPy arrays. None means True.
+        experimental_replication_mode: whether a `dataset_fn` is called for each worker
+            or for each replica.
         experimental_place_dataset_on_device: TensorFlow can run a pipeline on an
             accelerator; it needs the two options above to be PER_REPLICA and False.
             Pipelines run on the host here, and the values are placed as usual.
-        experimental_per_replica_buffer_size: how many steps ahead values are placed,
-            and as many more are made; 0 makes each when it is asked for.
+        experimental_per_replica_buffer_size: how many steps ahead values are placed on
+            the devices; as many more wait on the host. 0 makes each step when it is
+            asked for.
 
     Raises:
-        TypeError: a value is of another type.
+        TypeError: a value has another type.
+
+    >>> import numpy as np
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> options = InputOptions(experimental_fetch_to_device=False)
+    >>> dataset = unisono.data.Dataset.range(4).batch(4)
+    >>> distributed = strategy.experimental_distribute_dataset(dataset, options)
+    >>> values = strategy.experimental_local_results(next(iter(distributed)))
+    >>> [isinstance(value, np.ndarray) for value in values]
+    [True, True]
     """
 
     __slots__ = ()
@@ -84,7 +127,7 @@ class InputOptions(_InputOptions):
         experimental_place_dataset_on_device: bool = False,
         experimental_per_replica_buffer_size: int = 1,
     ) -> InputOptions:
-        """Check the types."""
+        """Checks the types and makes the tuple."""
         fetch, size = experimental_fetch_to_device, experimental_per_replica_buffer_size
         if not isinstance(experimental_replication_mode, InputReplicationMode):
             raise TypeError(
@@ -110,10 +153,20 @@ class InputOptions(_InputOptions):
 
 
 class InputContext:
-    """What a `dataset_fn` is told about the worker that it is called for.
+    """Tells a `dataset_fn` for which worker it is called.
 
     >>> InputContext(2, 1, 8).get_per_replica_batch_size(64)
     8
+    >>> import unisono
+    >>> def dataset_fn(context):
+    ...     size = context.get_per_replica_batch_size(4)
+    ...     numbers = unisono.data.Dataset.range(8).batch(size)
+    ...     return numbers.shard(context.num_input_pipelines, context.input_pipeline_id)
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> distributed = strategy.distribute_datasets_from_function(dataset_fn)
+    >>> value = next(iter(distributed))
+    >>> [part.tolist() for part in strategy.experimental_local_results(value)]
+    [[0, 1], [2, 3]]
     """
 
     def __init__(
@@ -128,25 +181,28 @@ class InputContext:
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many replicas compute together, over all workers."""
+        """Returns how many replicas compute together, on all workers."""
         return self._num_replicas_in_sync
 
     @property
     def input_pipeline_id(self) -> int:
-        """Which of the pipelines this one is, from 0."""
+        """Returns the number of this pipeline, from 0."""
         return self._input_pipeline_id
 
     @property
     def num_input_pipelines(self) -> int:
-        """How many pipelines there are: one per worker."""
+        """Returns how many pipelines there are: one per worker."""
         return self._num_input_pipelines
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
-        """The part of a global batch that each replica gets.
+        """Returns the size of each replica's part of a global batch.
 
         Raises:
-            TypeError: it is no whole number.
+            TypeError: `global_batch_size` is no whole number.
             ValueError: the batch cannot be divided evenly.
+
+        >>> InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(64)
+        16
         """
         if global_batch_size is None:
             raise TypeError("global_batch_size must be a whole number, received None.")
@@ -167,7 +223,7 @@ class InputContext:
 
 
 def made_by(dataset_fn: Callable[[InputContext], Any], context: InputContext) -> Any:
-    """What a `dataset_fn` makes for a worker.
+    """Calls a `dataset_fn` for a worker and returns its result.
 
     Raises:
         TypeError: it cannot be called with an `InputContext`.
@@ -184,7 +240,7 @@ def made_by(dataset_fn: Callable[[InputContext], Any], context: InputContext) ->
         )
     try:
         signature = inspect.signature(dataset_fn)
-    except (TypeError, ValueError):  # A function of C may not tell its arguments.
+    except (TypeError, ValueError):  # Some functions of C have no signature.
         return dataset_fn(context)
     try:
         signature.bind(context)
@@ -196,14 +252,15 @@ def made_by(dataset_fn: Callable[[InputContext], Any], context: InputContext) ->
     return dataset_fn(context)
 
 
-class _Record(abc.ABC):  # noqa: B024
-    """Attributes with a fixed set of names, types and defaults; abstract.
+# Abstract without an abstract method: subclasses differ only in their tables.
+class _OptionRecord(abc.ABC):  # noqa: B024
+    """An object with a fixed set of typed attributes; abstract.
 
     Attributes of the class:
-        _types: the type of each.
-        _defaults: the values that are not None.
-        _aliases: older names, and what they mean.
-        _checks: what is called with the object and a new value, by name.
+        _types: the type of each attribute.
+        _defaults: the defaults that are not None.
+        _aliases: older names of attributes.
+        _checks: functions that are called with the object and a new value.
     """
 
     _types: ClassVar[Mapping[str, type]] = {}
@@ -212,14 +269,17 @@ class _Record(abc.ABC):  # noqa: B024
     _checks: ClassVar[Mapping[str, Callable[[Any, Any], None]]] = {}
 
     def __init__(self) -> None:
+        # Holds only what was set, so that a merge knows what wins. Not by assignment:
+        # `__setattr__` accepts the names of options only.
         object.__setattr__(self, "_given", {})
 
     def __getattr__(self, name: str) -> Any:
+        # `copy` and `pickle` look for special methods before there is `_given`.
         if name.startswith("__"):
             raise AttributeError(name)
         name = self._aliases.get(name, name)
         kind = self._kind(name)
-        if issubclass(kind, _Record) and name not in self._given:
+        if issubclass(kind, _OptionRecord) and name not in self._given:
             self._given[name] = kind()
         return self._given.get(name, self._defaults.get(name))
 
@@ -248,20 +308,25 @@ class _Record(abc.ABC):  # noqa: B024
         )
 
     def merged(self, other: Self) -> Self:
-        """A copy in which what was set on `other` wins."""
+        """Returns a copy in which the values that were set on `other` win."""
         made = type(self)()
-        for name, value in (*self._given.items(), *other._given.items()):
-            if isinstance(value, _Record):
-                # A copy, also where there is nothing to merge it with.
-                value = (made._given.get(name) or type(value)()).merged(value)
-            made._given[name] = value
+        values = _values_of(made)
+        for name, value in (*self._given.items(), *_values_of(other).items()):
+            if isinstance(value, _OptionRecord):
+                # A copy, even where there is nothing to merge it with: the user may
+                # go on changing the original.
+                value = (values.get(name) or type(value)()).merged(value)
+            # Not `setattr`, which would let an old `auto_shard` override a newer
+            # `auto_shard_policy`.
+            values[name] = value
         return made
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Record):
+        if not isinstance(other, _OptionRecord):
             return NotImplemented
         return type(self) is type(other) and self._given == other._given
 
+    # Options can change, so they have no hash; the type of `object` has one.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -269,14 +334,20 @@ class _Record(abc.ABC):  # noqa: B024
         return f"{type(self).__name__}({shown})"
 
 
+def _values_of(record: _OptionRecord) -> dict[str, Any]:
+    """Returns the values that were set on a record, by name."""
+    values: dict[str, Any] = vars(record)["_given"]
+    return values
+
+
 def _set_policy(options: DistributeOptions, value: bool) -> None:
-    # The name of TensorFlow 2.0: sharding was on or off.
+    # `auto_shard` is the option of TensorFlow 2.0, where sharding was on or off.
     policy = AutoShardPolicy.AUTO if value else AutoShardPolicy.OFF
-    options._given["auto_shard_policy"] = policy
+    options.auto_shard_policy = policy
 
 
-class DistributeOptions(_Record):
-    """How a dataset is shared out among workers.
+class DistributeOptions(_OptionRecord):
+    """Options for dividing a dataset among workers.
 
     >>> options = DistributeOptions()
     >>> options.auto_shard_policy = AutoShardPolicy.OFF
@@ -300,8 +371,14 @@ class DistributeOptions(_Record):
     }
 
 
-class ThreadingOptions(_Record):
-    """Accepted for TensorFlow's sake; `map` takes the number of its threads itself."""
+class ThreadingOptions(_OptionRecord):
+    """Accepted for compatibility and ignored: `map` takes a number of threads.
+
+    >>> options = Options()
+    >>> options.threading.private_threadpool_size = 4
+    >>> options.threading
+    ThreadingOptions(private_threadpool_size=4)
+    """
 
     max_intra_op_parallelism: int | None
     private_threadpool_size: int | None
@@ -311,8 +388,14 @@ class ThreadingOptions(_Record):
     }
 
 
-class AutotuneOptions(_Record):
-    """Accepted for TensorFlow's sake."""
+class AutotuneOptions(_OptionRecord):
+    """Accepted for compatibility with TensorFlow and ignored.
+
+    >>> options = Options()
+    >>> options.autotune.cpu_budget = 8
+    >>> options.autotune
+    AutotuneOptions(cpu_budget=8)
+    """
 
     _types: ClassVar[Mapping[str, type]] = {
         "autotune_algorithm": AutotuneAlgorithm,
@@ -324,8 +407,14 @@ class AutotuneOptions(_Record):
     }
 
 
-class OptimizationOptions(_Record):
-    """Accepted for TensorFlow's sake: plans here need no rewriting to be fast."""
+class OptimizationOptions(_OptionRecord):
+    """Accepted for compatibility and ignored: plans need no rewriting to be fast.
+
+    >>> options = Options()
+    >>> options.experimental_optimization.map_fusion = True
+    >>> options.experimental_optimization
+    OptimizationOptions(map_fusion=True)
+    """
 
     _types: ClassVar[Mapping[str, type]] = dict.fromkeys(
         (
@@ -353,18 +442,27 @@ def _check_processes(options: Options, value: int) -> None:
         )
 
 
-class Options(_Record):
-    """What `Dataset.with_options` takes.
+class Options(_OptionRecord):
+    """Options of a dataset, for `Dataset.with_options`.
 
     Attributes:
-        experimental_distribute: how the dataset is shared out among workers.
-        worker_processes: maps with `num_parallel_calls` run in so many of Grain's
-            worker processes instead of threads; for functions that are heavy and keep
-            Python busy. The processes are started anew, so a script needs the usual
-            ``if __name__ == "__main__"``. Not in TensorFlow.
+        experimental_distribute: how the dataset is divided among workers.
+        worker_processes: the number of Grain's worker processes in which maps with
+            `num_parallel_calls` run, instead of threads; for functions that are heavy
+            and keep Python busy. The processes are started anew, so a script needs
+            the usual ``if __name__ == "__main__"``. Not in TensorFlow.
+
+    The other attributes are accepted for compatibility with TensorFlow.
 
     Raises:
         TypeError: an attribute is set to a value of another type.
+
+    >>> options = Options()
+    >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
+    >>> from unisono.data import Dataset
+    >>> dataset = Dataset.range(4).with_options(options)
+    >>> dataset.options() == options
+    True
     """
 
     autotune: AutotuneOptions
@@ -398,10 +496,15 @@ class Options(_Record):
     }
 
     def merge(self, options: Options) -> Options:
-        """A copy in which what was set on `options` wins.
+        """Returns a copy in which the values that were set on `options` win.
 
         Raises:
-            TypeError: it is no `Options`.
+            TypeError: `options` is no `Options`.
+
+        >>> first, second = Options(), Options()
+        >>> first.deterministic, second.deterministic = True, False
+        >>> first.merge(second).deterministic
+        False
         """
         if not isinstance(options, Options):
             raise TypeError(f"Expected an Options object, received {options!r}.")

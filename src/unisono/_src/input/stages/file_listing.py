@@ -1,4 +1,4 @@
-"""Which files a plan reads, as far as it tells before it runs."""
+"""Finds the files that a plan reads, as far as it tells before it runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, final
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.sources import arrays, columnar, files
 from unisono._src.input.stages import (
+    argument_checks,
     batching,
     cache_memory,
     carried_options,
@@ -20,25 +21,26 @@ from unisono._src.input.stages import (
 )
 
 FILES = (files.Files, columnar.Parquet, columnar.ArrayRecord)
+# Stages that leave the order of names as it is.
 _SAME = (
     prefetch.Prefetch,
     carried_options.WithOptions,
     batching.Opaque,
     cache_memory.Cache,
 )
-# A longer list of names is not worth writing out.
+# Longer lists of names are not written out.
 _LONGEST = 100_000
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Names:
+class FileNames:
     """The elements of a dataset of file names.
 
     Attributes:
-        names: in order; those of one pass if they are repeated without end.
-        is_shuffled: whether the order is another one.
-        is_endless: whether they are repeated without end.
+        names: the names in order; those of one pass if they repeat without end.
+        is_shuffled: whether they are read in a random order instead.
+        is_endless: whether they repeat without end.
     """
 
     names: tuple[str, ...]
@@ -48,13 +50,13 @@ class Names:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Reading:
-    """What a plan reads.
+class FileList:
+    """The files that a plan reads.
 
     Attributes:
         files: the paths.
-        is_shuffled: whether some are read in another order.
-        unnamed: the nodes whose files are known only when they are read.
+        is_shuffled: whether some are read in a random order.
+        unnamed: the nodes whose files are known only when they run.
     """
 
     files: tuple[str, ...]
@@ -62,14 +64,14 @@ class Reading:
     unnamed: tuple[mixing.Interleave, ...]
 
 
-def reading(node: nodes.Node) -> Reading:
-    """The files of every source in a plan."""
+def reading(node: nodes.Node) -> FileList:
+    """Returns the files of every source in a plan."""
     found: list[str] = []
     unnamed: list[mixing.Interleave] = []
     is_shuffled = False
     for n in nodes.walk(node):
         if isinstance(n, mixing.Interleave):
-            told = _opened(n)
+            told = _names_opened_by(n)
             if told is None:
                 unnamed.append(n)
                 continue
@@ -78,7 +80,7 @@ def reading(node: nodes.Node) -> Reading:
             is_shuffled |= told.is_shuffled
         else:
             found += _paths(n)
-    return Reading(tuple(found), is_shuffled, tuple(unnamed))
+    return FileList(tuple(found), is_shuffled, tuple(unnamed))
 
 
 def _paths(node: nodes.Node) -> tuple[str, ...]:
@@ -87,33 +89,33 @@ def _paths(node: nodes.Node) -> tuple[str, ...]:
     return (node.path,) if isinstance(node, saved_shards.SavedShard) else ()
 
 
-def made(node: mixing.Interleave) -> nodes.Node | None:
-    """The plan of one of the datasets that are mixed; None if that must be read for."""
+def sample_plan(node: mixing.Interleave) -> nodes.Node | None:
+    """Returns the plan of one of the interleaved datasets; None if unknown."""
     if names_of(node.parent) is None:
         return None
     try:
         return node.sample()
     except Exception:
-        # A user's function that fails does so when the dataset is read, where the
-        # error belongs; a description only says less then.
+        # If the user's function fails, iterating raises the error, where it belongs;
+        # a description only says less.
         return None
 
 
-def _opened(node: mixing.Interleave) -> Names | None:
-    """The names that a function opens one by one, if that is what it does."""
-    told, inner = names_of(node.parent), made(node)
+def _names_opened_by(node: mixing.Interleave) -> FileNames | None:
+    """Returns the names that a function opens one by one; None if it does not."""
+    told, inner = names_of(node.parent), sample_plan(node)
     if told is None or inner is None:
         return None
     paths = [path for n in nodes.walk(inner) for path in _paths(n)]
     return told if len(paths) == 1 and paths[0] in told.names else None
 
 
-def names_of(node: nodes.Node) -> Names | None:
-    """The file names that are the elements of a plan, if it tells them."""
+def names_of(node: nodes.Node) -> FileNames | None:
+    """Returns the file names that are the elements of a plan; None if unknown."""
     if isinstance(node, (arrays.Slices, arrays.Tensors, saved_shards.Shards)):
-        return _listed(node)
+        return _list_names(node)
     if isinstance(node, mixing.Concatenate):
-        return _joined([names_of(n) for n in node.inputs])
+        return _join([names_of(n) for n in node.inputs])
     if not isinstance(node, nodes.Selecting):
         return None
     inner = names_of(node.parent)
@@ -122,14 +124,17 @@ def names_of(node: nodes.Node) -> Names | None:
     if isinstance(node, shuffling.Shuffle):
         return dataclasses.replace(inner, is_shuffled=True)
     if isinstance(node, selecting.Repeat):
-        return _repeated(inner, node.count)
-    return _chosen(inner, node)
+        return _repeat(inner, node.count)
+    return _select(inner, node)
 
 
-def _listed(node: Any) -> Names | None:
+def _list_names(node: Any) -> FileNames | None:
+    """Returns the names that a source of texts or saved shards holds, if it does."""
     if isinstance(node, saved_shards.Shards):
-        paths = [p for d in node.items for p in _paths(d._node)]
-        return Names(tuple(paths)) if len(paths) == len(node.items) else None
+        paths = [
+            p for d in node.items for p in _paths(argument_checks.plan(d, "shards"))
+        ]
+        return FileNames(tuple(paths)) if len(paths) == len(node.items) else None
     given = node.arrays if isinstance(node, arrays.Slices) else node.element
     if elements.is_structure(given):
         return None
@@ -137,18 +142,18 @@ def _listed(node: Any) -> Names | None:
     wanted = 1 if isinstance(node, arrays.Slices) else 0
     if array.dtype.kind != "O" or array.ndim != wanted or array.size > _LONGEST:
         return None
-    return Names(tuple(files.path_of(name) for name in array.ravel()))
+    return FileNames(tuple(files.path_of(name) for name in array.ravel()))
 
 
-def _joined(parts: list[Names | None]) -> Names | None:
+def _join(parts: list[FileNames | None]) -> FileNames | None:
     known = [p for p in parts if p is not None and not p.is_endless]
     if len(known) < len(parts):
         return None
     names = tuple(name for p in known for name in p.names)
-    return Names(names, any(p.is_shuffled for p in known))
+    return FileNames(names, any(p.is_shuffled for p in known))
 
 
-def _repeated(inner: Names, count: int) -> Names | None:
+def _repeat(inner: FileNames, count: int) -> FileNames | None:
     if count < 0 or inner.is_endless:
         return dataclasses.replace(inner, is_endless=count != 0)
     if len(inner.names) * count > _LONGEST:
@@ -156,8 +161,8 @@ def _repeated(inner: Names, count: int) -> Names | None:
     return dataclasses.replace(inner, names=inner.names * count)
 
 
-def _chosen(inner: Names, node: nodes.Node) -> Names | None:
-    """What `take`, `skip` and `shard` leave of names whose order is known."""
+def _select(inner: FileNames, node: nodes.Node) -> FileNames | None:
+    """Returns the names that `take`, `skip` or `shard` keeps; None if unknown."""
     total = len(inner.names)
     if isinstance(node, selecting.Take) and (
         node.count < 0 or (node.count >= total and not inner.is_endless)
@@ -169,11 +174,11 @@ def _chosen(inner: Names, node: nodes.Node) -> Names | None:
     if order is None:
         return None
     is_endless = inner.is_endless and not isinstance(node, selecting.Take)
-    return Names(tuple(inner.names[i % total] for i in order), False, is_endless)
+    return FileNames(tuple(inner.names[i % total] for i in order), False, is_endless)
 
 
 def _numbers(node: nodes.Node, total: int, is_endless: bool) -> range | None:
-    """Which elements are chosen; those of one round if they come without end."""
+    """Returns the numbers of the chosen elements; those of one round if endless."""
     if isinstance(node, selecting.Take):
         end = min(node.count, _LONGEST)
         return range(end) if is_endless else range(min(end, total))
@@ -183,6 +188,7 @@ def _numbers(node: nodes.Node, total: int, is_endless: bool) -> range | None:
             return range(begin, begin + total) if node.count >= 0 else range(0)
         return range(begin, total)
     if isinstance(node, selecting.Shard) and node.shards > 0:
+        # After so many rounds through the names the shard begins with the first again.
         rounds = total // math.gcd(total, node.shards)
         end = node.index + rounds * node.shards if is_endless else total
         return range(node.index, end, node.shards)

@@ -1,4 +1,4 @@
-"""Stages that look at the elements and leave some of them out."""
+"""Stages that look at the elements and leave some out."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ import numpy as np
 from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.stages import mapping
 
-_LOG = logging.getLogger("unisono")
-# A source that fails so often without one element in between is broken for good.
+_log = logging.getLogger("unisono")
+# After this many failures without one element in between, `ignore_errors` gives up: the
+# source is broken for good, and the loop would never end.
 _LAST_STRAW = 10_000
 
 
 @final
 class _Filtered(cursors.Called):
-    # Which elements there are only the predicate knows.
+    """Asks a predicate about each element."""
+
+    # Skipping must ask, too: only the predicate knows which elements count.
     sees_all = True
 
     def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
@@ -35,9 +38,10 @@ class _Filtered(cursors.Called):
             try:
                 for element in block:
                     seen += 1
-                    if truth(self._predicate, element):
+                    if ask_predicate(self._predicate, element):
                         found.append(element)
             except BaseException:
+                # The elements after the one that raised are not lost.
                 self._keep(block)
                 raise
             if seen < wanted:
@@ -45,11 +49,11 @@ class _Filtered(cursors.Called):
         return found
 
 
-def truth(predicate: Callable[..., Any], element: Any) -> bool:
-    """What a predicate says of an element.
+def ask_predicate(predicate: Callable[..., Any], element: Any) -> bool:
+    """Returns the answer of a predicate about an element.
 
     Raises:
-        ValueError: it did not return one boolean.
+        ValueError: the predicate did not return one boolean.
     """
     answer = mapping.call(predicate, element)
     array = np.asarray(answer)
@@ -64,18 +68,18 @@ def truth(predicate: Callable[..., Any], element: Any) -> bool:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Filter(nodes.Passing):
-    """The elements for which a predicate holds."""
+    """The elements for which a predicate returns True."""
 
     predicate: Callable[..., Any]
     makes_new = None
 
     def cursor(self) -> cursors.Cursor:
-        """Ask the predicate of each."""
+        """Returns a cursor that asks the predicate about each element."""
         return _Filtered(self.parent.cursor(), self.predicate)
 
     @property
     def cardinality(self) -> int:
-        """Unknown before it has run."""
+        """Returns `UNKNOWN`: only reading tells."""
         return nodes.UNKNOWN
 
     def __str__(self) -> str:
@@ -84,6 +88,8 @@ class Filter(nodes.Passing):
 
 @final
 class _While(cursors.Derived):
+    """Stops at the first element for which a predicate returns False."""
+
     kept = ("over",)
 
     def __init__(self, source: cursors.Cursor, predicate: Callable[..., Any]) -> None:
@@ -94,7 +100,7 @@ class _While(cursors.Derived):
         found: list[Any] = []
         while len(found) < count and not self._over:
             block = self._source.read(1)
-            self._over = not len(block) or not truth(self._predicate, block[0])
+            self._over = not len(block) or not ask_predicate(self._predicate, block[0])
             if not self._over:
                 found.append(block[0])
         return found
@@ -103,27 +109,34 @@ class _While(cursors.Derived):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class TakeWhile(nodes.Passing):
-    """The elements before the first for which a predicate does not hold."""
+    """The elements before the first for which a predicate returns False."""
 
     predicate: Callable[..., Any]
 
     def cursor(self) -> cursors.Cursor:
-        """Stop at the first that fails."""
+        """Returns a cursor that stops there."""
         return _While(self.parent.cursor(), self.predicate)
 
     @property
     def cardinality(self) -> int:
-        """Unknown before it has run."""
+        """Returns `UNKNOWN`: only reading tells."""
         return nodes.UNKNOWN
 
 
 def _content(x: Any) -> Any:
+    """Returns the content of an array as a value that can be hashed."""
     array = elements.as_array(x)
     return repr(array.tolist()) if array.dtype.kind == "O" else array.tobytes()
 
 
 @final
-class _Unique(cursors.Cursor):
+class _UniqueCursor(cursors.Cursor):
+    """Passes on each element that was not seen before.
+
+    The position is a number of elements of the source, which are read again to know
+    them.
+    """
+
     def __init__(self, source: cursors.Cursor) -> None:
         self._source = source
         self._origin = self._source.get_state()
@@ -160,23 +173,25 @@ class _Unique(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unique(nodes.Passing):
-    """Elements that were not there before."""
+    """Each element once."""
 
     def cursor(self) -> cursors.Cursor:
-        """Remember what was seen."""
-        return _Unique(self.parent.cursor())
+        """Returns a cursor that remembers the elements."""
+        return _UniqueCursor(self.parent.cursor())
 
     @property
     def cardinality(self) -> int:
-        """Unknown before it has run."""
+        """Returns `UNKNOWN`: only reading tells."""
         return nodes.UNKNOWN
 
 
 @final
 class _Tolerant(cursors.Derived):
+    """Reads on after an exception."""
+
     def __init__(self, source: cursors.Cursor, log: bool) -> None:
         super().__init__(source)
-        self._log = log
+        self._logs = log
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -188,8 +203,8 @@ class _Tolerant(cursors.Derived):
                 failed_in_a_row += 1
                 if failed_in_a_row > _LAST_STRAW:
                     raise
-                if self._log:
-                    _LOG.warning("Ignored an element: %s: %s", type(e).__name__, e)
+                if self._logs:
+                    _log.warning("Ignored an element: %s: %s", type(e).__name__, e)
                 continue
             failed_in_a_row = 0
             if not len(block):
@@ -201,15 +216,15 @@ class _Tolerant(cursors.Derived):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class IgnoreErrors(nodes.Passing):
-    """Elements whose making raises nothing."""
+    """The elements whose reading raises nothing."""
 
     log: bool
 
     def cursor(self) -> cursors.Cursor:
-        """Go on after an exception."""
+        """Returns a cursor that reads on after an exception."""
         return _Tolerant(self.parent.cursor(), self.log)
 
     @property
     def cardinality(self) -> int:
-        """Unknown before it has run."""
+        """Returns `UNKNOWN`, except for an empty parent."""
         return 0 if self.parent.cardinality == 0 else nodes.UNKNOWN

@@ -1,4 +1,4 @@
-"""`group_by_window`: elements with the same key come together."""
+"""`group_by_window`: makes a dataset of each group of elements with the same key."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, nodes, seeds
 from unisono._src.input.stages import mapping, mixing
 
-# An element with the number under which it was read.
+# The number of an element in the source, and the element.
 _Entry = tuple[int, Any]
 
 
 def integer_of(made: Any, what: str) -> int:
-    """What a user's function returned, if it is one integer.
+    """Returns the integer that a user's function returned.
+
+    Args:
+        made: the result of the function.
+        what: the name of the function's argument.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the result is no single integer.
     """
     array = np.asarray(made)
     if array.ndim or array.dtype.kind not in "iu":
@@ -33,9 +37,10 @@ def integer_of(made: Any, what: str) -> int:
 
 @final
 class _Grouped(cursors.Cursor):
-    """What becomes of one full group after the other, and of the rest at the end.
+    """Reads the datasets of full groups, and of the smaller ones that are left.
 
-    The state tells which elements wait in which group, to be read again.
+    The state holds the numbers of the elements that wait in each group; `set_state`
+    reads these elements again.
     """
 
     def __init__(self, node: GroupByWindow) -> None:
@@ -61,6 +66,7 @@ class _Grouped(cursors.Cursor):
         return found
 
     def _next_group(self) -> bool:
+        """Opens the dataset of the next group; False if there is none."""
         while not self._over:
             index = self._trail.read_so_far
             one = self._trail.read(1)
@@ -75,6 +81,7 @@ class _Grouped(cursors.Cursor):
                 return True
         if not self._groups:
             return False
+        # The source is over: the groups that are left, smallest key first.
         first = min(self._groups)
         self._begin(first, self._groups.pop(first))
         return True
@@ -90,21 +97,26 @@ class _Grouped(cursors.Cursor):
         return self._sizes[key]
 
     def _begin_pass(self) -> None:
+        """Takes the seed and the number of this pass, once."""
         if self._number < 0:
             order = self._node.order
             self._seed, self._number = order.seed, order.begin()
 
     def _begin(self, key: int, entries: list[_Entry]) -> None:
+        """Opens the dataset that a group becomes."""
         self._begin_pass()
         self._key, self._open = key, entries
-        self._trail.forget_before(min(self._kept(), default=self._trail.read_so_far))
-        plan = self._node.made(key, [e for _, e in entries])
+        self._trail.forget_before(
+            min(self._needed_indices(), default=self._trail.read_so_far)
+        )
+        plan = self._node.make_plan(key, [e for _, e in entries])
+        # Each group gets seeds of its own, the same whenever this pass is repeated.
         plan = seeds.reseeded(plan, self._seed, self._number, self._begun)
         self._inner = plan.cursor()
         self._begun += 1
 
-    def _kept(self) -> list[int]:
-        """The numbers of all elements that may be asked for again."""
+    def _needed_indices(self) -> list[int]:
+        """Returns the numbers of all elements that a state may need again."""
         groups = [*self._groups.values(), self._open]
         return [index for group in groups for index, _ in group]
 
@@ -118,7 +130,8 @@ class _Grouped(cursors.Cursor):
             "groups": groups,
             "open": [self._key, [i for i, _ in self._open], inner],
             "end": end,
-            "trail": self._trail.before(min(self._kept(), default=end)),
+            "trail": self._trail.before(min(self._needed_indices(), default=end)),
+            # `set_state` begins the open group again, which counts it.
             "begun": self._begun - (inner is not None),
             "seed": self._seed,
             "pass": self._number,
@@ -153,14 +166,15 @@ class _Grouped(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupByWindow(nodes.Unary, nodes.Disturbed):
-    """The elements of datasets that are made of groups.
+    """The elements of the datasets that a function makes of groups.
 
     Attributes:
-        key_fn: the key of an element.
-        reduce_fn: makes a dataset of a key and a dataset of elements.
-        size_fn: how many elements of a key make a group.
+        key_fn: returns the key of an element.
+        reduce_fn: takes a key and a dataset of elements, and returns a dataset.
+        size_fn: returns how many elements of a key make a group.
         wrap: makes a dataset of a list of elements.
-        told: the spec, if it is known; else it is that of a group of one element.
+        told: the spec, if it is known; otherwise that of a group of one element.
+        order: numbers the passes, and gives their seeds.
     """
 
     key_fn: Callable[..., Any]
@@ -173,18 +187,18 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
     cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
-        """Group after group."""
+        """Returns a cursor that reads group after group."""
         return _Grouped(self)
 
     def sampled(self) -> nodes.Node:
-        """Not counted as a pass."""
+        """Returns a copy whose passes are not counted."""
         return dataclasses.replace(self, order=self.order.apart())
 
-    def made(self, key: int, group: list[Any]) -> nodes.Node:
-        """The plan of what a group becomes.
+    def make_plan(self, key: int, group: list[Any]) -> nodes.Node:
+        """Returns the plan of the dataset that a group becomes.
 
         Raises:
-            TypeError: `reduce_fn` does not give a dataset.
+            TypeError: `reduce_fn` did not return a dataset.
         """
         made = self.reduce_fn(np.int64(key), self.wrap(group))
         return mixing.plan_of(made, "reduce_func")
@@ -192,4 +206,4 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
     def _spec(self) -> Any:
         if self.told is not None:
             return self.told
-        return mapping.mapped_spec(lambda e: self.made(0, [e]).spec, self.parent)
+        return mapping.mapped_spec(lambda e: self.make_plan(0, [e]).spec, self.parent)

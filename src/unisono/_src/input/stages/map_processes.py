@@ -1,4 +1,4 @@
-"""Maps in worker processes, which Grain starts, feeds and stops."""
+"""Runs maps in worker processes, which Grain starts, feeds and stops."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from unisono._src.input.sources import columnar
 from unisono._src.input.stages import mapping, selecting
 
 
-def _made(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
-    """In a process: what a function makes of the next element, or what was raised.
+def _make_next(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
+    """Returns the function of the next element, or a `Raised`; runs in a process.
 
-    Grain would end a process that raises, and with it what is left for it.
+    Grain would end a process that raises, and the elements left for it would be lost.
     """
     try:
         element = next(source)
     except StopIteration:
         raise
     except Exception as e:
-        # Every process reads the source, and they may not be in step any more.
+        # Every process reads the source for itself, and a source that raised may be at
+        # another place in each: their elements would not fit together any more.
         return Raised(e, is_last=True)
     try:
         return mapping.apply_and_copy(fn, element)
@@ -34,7 +35,7 @@ def _made(source: cursors.Cursor, fn: Callable[..., Any]) -> Any:
 
 @functools.cache
 def _plan_dataset() -> type:
-    """The class that Grain knows a plan by; made when Grain is first needed."""
+    """Returns a Grain dataset class for plans; made when Grain is first needed."""
     import grain
 
     class PlanIterator(grain.DatasetIterator):
@@ -45,7 +46,7 @@ def _plan_dataset() -> type:
             self._cursor, self._fn = cursor, fn
 
         def __next__(self) -> Any:
-            return _made(self._cursor, self._fn)
+            return _make_next(self._cursor, self._fn)
 
         def get_state(self) -> dict[str, Any]:
             return self._cursor.get_state()
@@ -67,7 +68,7 @@ def _plan_dataset() -> type:
         def __iter__(self) -> Any:
             source = self._node.parent.cursor()
             source.set_state(self._begin)
-            shard = selecting._Shard(source, *self._share)
+            shard = selecting.ShardCursor(source, *self._share)
             return PlanIterator(shard, self._node.fn)
 
     return PlanDataset
@@ -75,14 +76,19 @@ def _plan_dataset() -> type:
 
 @final
 class Raised:
-    """What a worker process sends instead of an element that it could not make."""
+    """An exception that a worker process sends instead of an element.
+
+    Attributes:
+        exception: the exception, with the traceback of the process as a note.
+        is_last: whether the process cannot continue.
+    """
 
     def __init__(self, exception: Exception, is_last: bool = False) -> None:
         self.is_last = is_last
         trace = "".join(traceback.format_exception(exception))
         try:
             exception.add_note(f"In a worker process:\n{trace}")
-            # What cannot be sent would be lost on the way.
+            # Try it here: an exception that cannot be pickled would be lost on the way.
             reduction.ForkingPickler.loads(reduction.ForkingPickler.dumps(exception))
             self.exception = exception
         except Exception:
@@ -92,7 +98,7 @@ class Raised:
 
 @final
 class _Sent(columnar.OfGrain):
-    """What worker processes send: elements, and what they raised."""
+    """Reads the elements that worker processes send, and what they raised."""
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
@@ -102,7 +108,7 @@ class _Sent(columnar.OfGrain):
             except StopIteration:
                 break
             except Exception as e:
-                # A process is gone, and what it would have made.
+                # A process has died, and with it the elements it would have made.
                 one = Raised(e, is_last=True)
             found.append(one if isinstance(one, Raised) else elements.convert(one))
             if isinstance(one, Raised) and one.is_last:
@@ -112,15 +118,15 @@ class _Sent(columnar.OfGrain):
 
 @final
 class _Unpacked(cursors.Called):
-    """Elements from worker processes; what was raised there is raised here."""
+    """Reads elements of worker processes, and raises the exceptions of these."""
 
     _last: Exception | None = None
 
     def read(self, count: int) -> list[Any]:
         if self._last is not None:
             raise RuntimeError(
-                "Worker processes cannot go on after what they read has raised an "
-                "exception, or one of them has ended. Begin another iteration."
+                "Worker processes cannot go on after their source raised an "
+                "exception or one of them ended. Begin another iteration."
             ) from self._last
         found, block = [], self._block(count)
         for element in block:
@@ -132,14 +138,14 @@ class _Unpacked(cursors.Called):
         return found
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Begin anew at a position."""
+        """Continues at a position, with new processes."""
         super().set_state(state)
         self._last = None
 
 
 @final
 class InProcesses(cursors.Cursor):
-    """A map in `count` worker processes, in the order of the source."""
+    """Runs a map in `count` worker processes; the order of the source is kept."""
 
     def __init__(self, node: mapping.Map, count: int) -> None:
         self._node, self._count = node, count
@@ -150,47 +156,51 @@ class InProcesses(cursors.Cursor):
         if self._inner is None:
             import grain
 
+            # Grain reads absl's flags, which a program without absl never parses.
             columnar.allow_flags()
             if self._begin is None:
                 source = self._node.parent.cursor()
                 self._begin = source.get_state()
                 source.close()
             options = grain.multiprocessing.MultiprocessingOptions(
-                num_workers=self._count, per_worker_buffer_size=16
+                # Enough elements wait for a process to be never idle, few enough to
+                # fit into memory.
+                num_workers=self._count,
+                per_worker_buffer_size=16,
             )
             dataset = _plan_dataset()(self._node, self._begin)
             self._inner = _Sent(iter(dataset.mp_prefetch(options)))
         return self._inner
 
     def read(self, count: int) -> list[Any]:
-        """Take turns with the workers."""
+        """Returns the next elements, one from each process in turn."""
         return self._open().read(count)
 
     def get_state(self) -> dict[str, Any]:
-        """Where the pass began, and where each worker is."""
+        """Returns where the pass began, and where each process is."""
         inner = self._open().get_state()
         return {"begin": self._begin, "workers": self._count, "inner": inner}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue with as many workers as there were."""
+        """Continues with as many processes as there were when the state was saved."""
         self.close()
         self._begin, self._count = state["begin"], state["workers"]
         self._open().set_state(state["inner"])
 
     def close(self) -> None:
-        """End the processes."""
+        """Ends the processes."""
         inner, self._inner = self._inner, None
         if inner is not None:
             inner.close()
 
 
 def _in_processes(count: int, node: mapping.Map) -> cursors.Cursor:
-    """What worker processes make of each element."""
+    """Returns a cursor that runs a map in `count` worker processes."""
     return _Unpacked(InProcesses(dataclasses.replace(node, run=None), count))
 
 
-def prepared(node: nodes.Node, processes: int) -> nodes.Node:
-    """A plan whose parallel maps run in worker processes, if any are wanted."""
+def run_in_processes(node: nodes.Node, processes: int) -> nodes.Node:
+    """Returns a plan whose parallel maps run in worker processes, if there are any."""
     if not processes:
         return node
 

@@ -1,4 +1,4 @@
-"""`map`: a user's function applied to every element."""
+"""`map`: applies a user's function to every element."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from unisono._src.execution import specs
 from unisono._src.input.plan import cursors, elements, nodes
 
 AUTOTUNE = -1
-# A function that takes less than this gains nothing from threads.
+# With AUTOTUNE the first calls are timed; threads pay for a function whose median call
+# takes longer than this many seconds.
 _WORTH_A_THREAD = 200e-6
 _SAMPLES = 8
 
 
 def call(fn: Callable[..., Any], element: Any) -> Any:
-    """Call a user's function: the parts of a tuple are its arguments.
+    """Calls a user's function; a tuple is passed as several arguments.
 
     Raises:
-        RuntimeError: it raised `StopIteration`, which would end the data.
+        RuntimeError: the function raised `StopIteration`, which would silently end the
+            data.
     """
     try:
         if isinstance(element, tuple) and not hasattr(element, "_fields"):
@@ -36,16 +38,20 @@ def call(fn: Callable[..., Any], element: Any) -> Any:
 
 
 def apply(fn: Callable[..., Any], element: Any) -> Any:
-    """What `map` makes of an element."""
+    """Returns the element that `map` makes of an element."""
     result = call(fn, element)
     if isinstance(result, list):
-        # Here, and only here, a list is structure to TensorFlow as well.
+        # The result of a map is the only place where TensorFlow, too, takes a list for
+        # a structure; elsewhere a list is an array.
         result = tuple(result)
     return elements.convert(result)
 
 
 def apply_and_copy(fn: Callable[..., Any], element: Any) -> Any:
-    """The same in memory of its own: a function may fill one array again and again."""
+    """Returns the same in memory of its own.
+
+    The function may fill one array again and again, and the reader may keep elements.
+    """
     made = apply(fn, element)
     if type(made) is np.ndarray:
         return made.copy()
@@ -54,12 +60,13 @@ def apply_and_copy(fn: Callable[..., Any], element: Any) -> Any:
 
 @final
 class _Mapped(cursors.Called):
-    """One after the other.
+    """Calls the function for one element after the other.
 
     Args:
         source: gives the elements.
         fn: the user's function.
-        is_lent: whether who reads a single element has copied it before the next read.
+        is_lent: whether the reader copies each single element before it reads the
+            next; then the result need not be copied here.
     """
 
     def __init__(
@@ -80,23 +87,24 @@ class _Mapped(cursors.Called):
 
 @final
 class _Unread:
-    """What the source raised instead of an element, until its turn comes."""
+    """An exception of the source, kept until its turn comes."""
 
     def __init__(self, exception: Exception) -> None:
         self._exception = exception
 
     def result(self) -> Any:
-        """Raise it."""
+        """Raises the exception."""
         try:
             raise self._exception
         finally:
-            # Else the exception would keep itself alive, and the threads.
+            # The exception's traceback holds this frame. Without `del` the frame would
+            # hold the exception, and both would keep the threads alive.
             del self
 
 
 @final
 class _Threaded(cursors.Cursor):
-    """Several at a time in threads, in the order of the source."""
+    """Calls the function in threads; the order of the source is kept."""
 
     def __init__(
         self, source: cursors.Cursor, fn: Callable[..., Any], threads: int
@@ -119,14 +127,16 @@ class _Threaded(cursors.Cursor):
             self._submit(min(count - len(found), self._threads) + self._threads)
             if not self._waiting:
                 break
-            # What the source raised instead of an element is not counted there.
+            # An exception of the source is not an element; the trail did not count it.
             self._given += not isinstance(self._waiting[0], _Unread)
-            # In no variable: what it raises would keep this frame and the threads.
+            # Not in a variable: if it raises, the traceback would hold the future, and
+            # through it the threads.
             found.append(self._waiting.popleft().result())
         self._trail.forget_before(self._given)
         return found
 
     def _submit(self, wanted: int) -> None:
+        """Gives the threads elements until `wanted` are under way."""
         assert self._pool is not None
         if len(self._waiting) > self._threads:
             return
@@ -134,7 +144,7 @@ class _Threaded(cursors.Cursor):
             try:
                 block = self._trail.read(1)
             except Exception as e:
-                # In its turn: what was read before it is not lost.
+                # Raised in its turn, so that no earlier element is lost.
                 self._waiting.append(_Unread(e))
                 return
             if not len(block):
@@ -167,7 +177,7 @@ class _Threaded(cursors.Cursor):
 
 @final
 class _Tuned(cursors.Cursor):
-    """Begins one after the other, and goes on in threads if the function is slow."""
+    """Times the first calls, and continues in threads if the function is slow."""
 
     def __init__(self, source: cursors.Cursor, fn: Callable[..., Any]) -> None:
         self._source = source
@@ -177,6 +187,7 @@ class _Tuned(cursors.Cursor):
 
     def read(self, count: int) -> list[Any]:
         if self._inner is not None:
+            # Both inner cursors return lists, which their base class does not promise.
             return self._inner.read(count)  # type: ignore[return-value]
         found: list[Any] = []
         while len(found) < count and len(self._took) < _SAMPLES:
@@ -229,12 +240,12 @@ def _cores() -> int:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Map(nodes.Unary, nodes.Disturbed):
-    """A function of every element.
+    """The results of a function of every element.
 
     Attributes:
         fn: the user's function.
         parallel: None, a number of threads, or `AUTOTUNE`.
-        run: makes the cursor, where threads do not.
+        run: makes the cursor if the map runs in processes.
     """
 
     fn: Callable[..., Any]
@@ -243,7 +254,7 @@ class Map(nodes.Unary, nodes.Disturbed):
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
-        """What the function makes of each element."""
+        """Returns a cursor that calls the function for each element."""
         if self.run is not None:
             return self.run(self)
         source = self.parent.cursor()
@@ -255,11 +266,11 @@ class Map(nodes.Unary, nodes.Disturbed):
 
     @property
     def cardinality(self) -> int:
-        """That of the parent."""
+        """Returns the cardinality of the parent."""
         return self.parent.cardinality
 
     def sampled(self) -> nodes.Node:
-        """For one element no process is started."""
+        """Returns the same map in this process; one element is worth no other."""
         return self if self.run is None else Map(self.parent, self.fn)
 
     def _spec(self) -> Any:
@@ -269,21 +280,21 @@ class Map(nodes.Unary, nodes.Disturbed):
         return f"Map({getattr(self.fn, '__name__', type(self.fn).__name__)})"
 
 
-def lent(node: nodes.Node) -> cursors.Cursor:
-    """The cursor of a plan, for who copies each element before reading the next."""
+def lending_cursor(node: nodes.Node) -> cursors.Cursor:
+    """Returns a cursor for a reader that copies each element before the next read."""
     if type(node) is Map and node.parallel in (None, 1):
         return _Mapped(node.parent.cursor(), node.fn, is_lent=True)
     return node.cursor()
 
 
 def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
-    """The spec of what a function makes of elements, found with the first of them.
+    """Returns the spec of a function's results, found with the first element.
 
-    It is asked a second time with one row less where the size of a batch is not fixed;
-    what changes then is not fixed either.
+    Where a size of the elements is not fixed, the function is called a second time with
+    another size; sizes of the result that change then are not fixed either.
 
     Args:
-        spec_of: the spec of what the function makes of one element.
+        spec_of: returns the spec of the function's result for one element.
         parent: the elements.
     """
     sample = nodes.first(parent)
@@ -296,17 +307,18 @@ def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
     if not any(None in (s.shape or ()) for s in elements.leaves(wanted)):
         return found
     try:
-        other = spec_of(_shrunk(sample, wanted))
+        other = spec_of(_shrink(sample, wanted))
     except Exception:
+        # The function may not work with a size that never occurs.
         return found
     if [p for p, _ in elements.paths(found)] != [p for p, _ in elements.paths(other)]:
         return found
     others = iter(elements.leaves(other))
-    return elements.map_leaves(lambda s: _merged(s, next(others)), found)
+    return elements.map_leaves(lambda s: merge_specs(s, next(others)), found)
 
 
-def _shrunk(sample: Any, wanted: Any) -> Any:
-    """The sample with another size along every axis that is not fixed."""
+def _shrink(sample: Any, wanted: Any) -> Any:
+    """Returns the sample with another size along every axis that is not fixed."""
     specs_ = iter(elements.leaves(wanted))
 
     def one(x: Any) -> Any:
@@ -321,7 +333,8 @@ def _shrunk(sample: Any, wanted: Any) -> Any:
     return elements.map_leaves(one, sample)
 
 
-def _merged(a: Any, b: Any) -> Any:
+def merge_specs(a: Any, b: Any) -> Any:
+    """Returns the spec that arrays of both specs fit; None where sizes differ."""
     if isinstance(a, specs.DatasetSpec):
         return a
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):

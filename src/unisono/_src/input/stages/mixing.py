@@ -1,4 +1,4 @@
-"""Several datasets made into one: zip, concatenate, interleave, choose."""
+"""Makes one dataset of several: zip, concatenate and interleave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unisono._src.input.stages import mapping
 
 
 class Parallel(cursors.Cursor, abc.ABC):
-    """Several streams side by side; abstract."""
+    """Reads several sources side by side; abstract."""
 
     def __init__(self, sources: Sequence[cursors.Cursor]) -> None:
         self._sources = list(sources)
@@ -29,20 +29,23 @@ class Parallel(cursors.Cursor, abc.ABC):
             source.set_state(inner)
 
     def close(self) -> None:
-        """Close each."""
+        """Closes every source."""
         for source in self._sources:
             source.close()
 
 
 @final
 class _Zipped(Parallel):
+    """Reads one element of each source, and nests them."""
+
     def __init__(self, sources: Sequence[cursors.Cursor], structure: Any) -> None:
         super().__init__(sources)
         self._structure = structure
 
     def read(self, count: int) -> list[Any]:
         columns = [source.read(count) for source in self._sources]
-        return [_filled(self._structure, parts) for parts in zip(*columns)]  # noqa: B905
+        # Not strict: the shortest source ends all of them.
+        return [_fill_structure(self._structure, parts) for parts in zip(*columns)]  # noqa: B905
 
     def get_state(self) -> dict[str, Any]:
         return self._positions()
@@ -51,8 +54,9 @@ class _Zipped(Parallel):
         self._return_to(state)
 
 
-def _filled(structure: Any, parts: Sequence[Any]) -> Any:
-    """The structure with its numbers replaced by the parts of that number."""
+def _fill_structure(structure: Any, parts: Sequence[Any]) -> Any:
+    """Returns the structure with each number replaced by the part of that number."""
+    # The most common structure, without a walk through it for each element.
     if type(structure) is tuple and all(type(s) is int for s in structure):
         return tuple(parts)
     return elements.map_leaves(lambda i: parts[i], structure)
@@ -60,44 +64,46 @@ def _filled(structure: Any, parts: Sequence[Any]) -> Any:
 
 @final
 class _ZippedRows:
-    """Rows of several sources side by side."""
+    """Reads the same row of several tables, and nests them."""
 
     def __init__(self, parts: Sequence[Any], structure: Any) -> None:
         self._parts, self._structure = parts, structure
 
     def at(self, index: int) -> Any:
-        return _filled(self._structure, [p.at(index) for p in self._parts])
+        return _fill_structure(self._structure, [p.at(index) for p in self._parts])
 
     def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
         taken = [p.take(indices, blank) for p in self._parts]
-        return _filled(self._structure, taken)
+        return _fill_structure(self._structure, taken)
 
     def slice(self, start: int, stop: int) -> Any:
-        return _filled(self._structure, [p.slice(start, stop) for p in self._parts])
+        return _fill_structure(
+            self._structure, [p.slice(start, stop) for p in self._parts]
+        )
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Zip(nodes.Indexed):
-    """One element of each dataset at a time.
+    """Elements that are made of one element of each dataset.
 
     Attributes:
         inputs: the datasets.
-        structure: numbers of the inputs, nested as an element shall be.
+        structure: the numbers of the inputs, nested as an element shall be.
     """
 
     inputs: tuple[nodes.Node, ...]
     structure: Any
 
     def cursor(self) -> cursors.Cursor:
-        """Ends with the shortest."""
+        """Returns a cursor that ends with the shortest input."""
         rows = self.rows()
         if rows is not None:
             return nodes.Lookup(rows, self.indices())
         return _Zipped([n.cursor() for n in self.inputs], self.structure)
 
     def rows(self) -> Any:
-        """If every input is all rows of a table."""
+        """Returns a table if every input is all rows of one, in order; else None."""
         inputs = [n for n in self.inputs if isinstance(n, nodes.Indexed)]
         parts = [n.rows() for n in inputs]
         if len(parts) < len(self.inputs) or any(p is None for p in parts):
@@ -107,24 +113,27 @@ class Zip(nodes.Indexed):
         return _ZippedRows(parts, self.structure)
 
     def indices(self) -> cursors.Cursor:
-        """As many as the shortest has."""
+        """Returns the numbers of the rows, as many as the shortest input has."""
         return cursors.Count(self.cardinality)
 
     @property
     def cardinality(self) -> int:
-        """That of the shortest."""
+        """Returns the cardinality of the shortest input."""
         return nodes.minimum([n.cardinality for n in self.inputs])
 
     def _spec(self) -> Any:
-        return _filled(self.structure, [n.spec for n in self.inputs])
+        return _fill_structure(self.structure, [n.spec for n in self.inputs])
 
 
 @final
 class _Chained(cursors.Cursor):
+    """Reads one input to its end, then opens the next."""
+
     def __init__(self, inputs: Sequence[nodes.Node]) -> None:
         self._inputs = inputs
         self._turn = 0
         self._source = inputs[0].cursor()
+        # The shuffles of inputs that are not open have no cursor to save their state.
         self._orders = seeds.Orders(inputs)
 
     def read(self, count: int) -> list[Any]:
@@ -163,18 +172,18 @@ class _Chained(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Concatenate(nodes.Node):
-    """One dataset after the other."""
+    """The elements of one dataset after the other."""
 
     inputs: tuple[nodes.Node, ...]
     makes_new = None
 
     def cursor(self) -> cursors.Cursor:
-        """Each to its end."""
+        """Returns a cursor that reads each input to its end."""
         return _Chained(self.inputs)
 
     @property
     def cardinality(self) -> int:
-        """The sum."""
+        """Returns the sum of the inputs' cardinalities."""
         found = [n.cardinality for n in self.inputs]
         if nodes.INFINITE in found:
             return nodes.INFINITE
@@ -188,7 +197,7 @@ class Concatenate(nodes.Node):
 
 
 def joined_spec(a: Any, b: Any) -> Any:
-    """The spec that elements of either kind fit.
+    """Returns the spec that elements of both specs fit.
 
     Raises:
         TypeError: the structures or the element types differ.
@@ -204,12 +213,18 @@ def joined_spec(a: Any, b: Any) -> Any:
             f"same structure and element types, received {a} and {b}."
         )
     others = iter(elements.leaves(b))
-    return elements.map_leaves(lambda s: mapping._merged(s, next(others)), a)
+    return elements.map_leaves(lambda s: mapping.merge_specs(s, next(others)), a)
 
 
 @final
-class _Slot:
-    """A dataset that an interleave has open."""
+class _OpenDataset:
+    """A dataset that an interleave has open.
+
+    Attributes:
+        before: the position of the outer source before the element it was made of.
+        place: its number among all datasets that were opened; its seeds follow it.
+        source: its cursor.
+    """
 
     def __init__(self, before: Any, place: int, source: cursors.Cursor) -> None:
         self.before, self.place, self.source = before, place, source
@@ -217,15 +232,18 @@ class _Slot:
 
 @final
 class _Interleaved(cursors.Cursor):
+    """Takes a block of elements from each open dataset in turn."""
+
     def __init__(self, node: Interleave) -> None:
         self._node = node
         self._source = node.parent.cursor()
-        self._slots: list[_Slot | None] = [None] * node.cycle
+        self._slots: list[_OpenDataset | None] = [None] * node.cycle
         self._turn = self._given = self._opened = 0
         self._over = False
         self._seed, self._number = 0, -1
 
     def _begin(self) -> None:
+        """Takes the seed and the number of this pass, once."""
         if self._number < 0:
             order = self._node.order
             self._seed, self._number = order.seed, order.begin()
@@ -243,7 +261,8 @@ class _Interleaved(cursors.Cursor):
                 self._opened += 1
         return found
 
-    def _read_from(self, slot: _Slot, found: list[Any], count: int) -> None:
+    def _read_from(self, slot: _OpenDataset, found: list[Any], count: int) -> None:
+        """Adds elements of an open dataset to `found`, until its turn is over."""
         wanted = count - len(found)
         if self._node.block:
             wanted = min(wanted, self._node.block - self._given)
@@ -261,16 +280,18 @@ class _Interleaved(cursors.Cursor):
         self._turn = (self._turn + 1) % len(self._slots)
         self._given = 0
 
-    def _open(self, place: int) -> _Slot | None:
+    def _open(self, place: int) -> _OpenDataset | None:
+        """Opens the dataset of the next element; None if there is no element."""
         self._begin()
         before = self._source.get_state()
         block = self._source.read(1)
         if not len(block):
             self._over = True
             return None
-        plan = inner(self._node.fn, block[0])
+        plan = plan_from(self._node.fn, block[0])
+        # Each dataset gets seeds of its own, the same whenever this pass is repeated.
         plan = seeds.reseeded(plan, self._seed, self._number, place)
-        return _Slot(before, place, plan.cursor())
+        return _OpenDataset(before, place, plan.cursor())
 
     def get_state(self) -> dict[str, Any]:
         self._begin()
@@ -300,12 +321,14 @@ class _Interleaved(cursors.Cursor):
         self._node.order.resume(self._seed, state["passes"])
         self._opened = state["opened"]
         if len(state["slots"]) != len(self._slots):
-            # The default follows the machine's cores, and this may be another machine.
+            # The default cycle is the number of cores, and the position may come from
+            # another machine.
             self._slots = [None] * len(state["slots"])
         for index, saved in enumerate(state["slots"]):
             if saved is None:
                 self._slots[index] = None
                 continue
+            # Make the same dataset again, of the element that it was made of.
             self._source.set_state(saved["before"])
             slot = self._open(saved["place"])
             if slot is None:
@@ -326,20 +349,20 @@ class _Interleaved(cursors.Cursor):
         self._source.close()
 
 
-def inner(fn: Callable[..., Any], element: Any) -> nodes.Node:
-    """The plan of the dataset that a user's function returned.
+def plan_from(fn: Callable[..., Any], element: Any) -> nodes.Node:
+    """Calls a user's function and returns the plan of the dataset that it made.
 
     Raises:
-        TypeError: it returned something else.
+        TypeError: it did not return a dataset.
     """
     return plan_of(mapping.call(fn, element), "map_func")
 
 
 def plan_of(made: Any, what: str) -> nodes.Node:
-    """The plan of a dataset that the function `what` returned.
+    """Returns the plan of a dataset that the function `what` made.
 
     Raises:
-        TypeError: it returned something else.
+        TypeError: `made` is no dataset.
     """
     node = getattr(made, "_node", None)
     if not isinstance(node, nodes.Node):
@@ -356,9 +379,11 @@ class Interleave(nodes.Unary, nodes.Disturbed):
     """The elements of many datasets, a few from each in turn.
 
     Attributes:
-        fn: makes a dataset of an element.
-        cycle: how many are open at a time.
-        block: how many elements are taken from one in turn; 0 takes all.
+        fn: returns a dataset for an element.
+        cycle: how many datasets are open at a time.
+        block: how many elements are taken from one before the next has its turn; 0
+            takes them all.
+        order: numbers the passes, and gives their seeds.
     """
 
     fn: Callable[..., Any]
@@ -369,42 +394,42 @@ class Interleave(nodes.Unary, nodes.Disturbed):
     cardinality = nodes.UNKNOWN
 
     def cursor(self) -> cursors.Cursor:
-        """Take turns."""
+        """Returns a cursor that takes elements from each dataset in turn."""
         return _Interleaved(self)
 
     def sampled(self) -> nodes.Node:
-        """Not counted as a pass."""
+        """Returns a copy whose passes are not counted."""
         return dataclasses.replace(self, order=self.order.apart())
 
     def sample(self) -> nodes.Node:
-        """The plan that the function makes of some element."""
+        """Returns the plan of the dataset that the function makes of some element."""
         element = nodes.first(self.parent)
         if element is None:
             element = self.parent.example()
-        return inner(self.fn, element)
+        return plan_from(self.fn, element)
 
     def _spec(self) -> Any:
-        return mapping.mapped_spec(lambda e: inner(self.fn, e).spec, self.parent)
+        return mapping.mapped_spec(lambda e: plan_from(self.fn, e).spec, self.parent)
 
     def __str__(self) -> str:
         return "FlatMap" if not self.block else f"Interleave({self.cycle})"
 
 
 def default_cycle() -> int:
-    """How many datasets `interleave` opens if not told: one per core."""
+    """Returns how many datasets `interleave` opens by default: one per core."""
     return os.cpu_count() or 1
 
 
 def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
-    """The nodes in nested datasets, and the nest with their numbers in it.
+    """Returns the plans of nested datasets, and the nest with their numbers.
 
     Raises:
-        TypeError: something in it is not a dataset; a list is an array elsewhere, and
-            not allowed here.
+        TypeError: something in the nest is not a dataset. Lists are not allowed, since
+            they are arrays everywhere else.
     """
     found: list[nodes.Node] = []
 
-    def one(x: Any) -> int:
+    def add(x: Any) -> int:
         node = getattr(x, "_node", None)
         if not isinstance(node, nodes.Node):
             advice = " Use a tuple instead." if isinstance(x, list) else ""
@@ -416,22 +441,22 @@ def structure_of(datasets: Any) -> tuple[tuple[nodes.Node, ...], Any]:
         found.append(node)
         return len(found) - 1
 
-    def numbered(x: Any) -> Any:
+    def number_datasets(x: Any) -> Any:
         if elements.is_structure(x):
-            return nest.rebuild(x, [numbered(c) for c in nest.children(x)])
-        return one(x)
+            return nest.rebuild(x, [number_datasets(c) for c in nest.children(x)])
+        return add(x)
 
-    structure = numbered(datasets)
+    structure = number_datasets(datasets)
     return tuple(found), structure
 
 
 def check_alike(inputs: Sequence[nodes.Node], what: str) -> None:
-    """Raise `TypeError` unless elements of one kind come from all inputs."""
+    """Raises `TypeError` unless all inputs have elements of one structure and type."""
     try:
         found = [n.spec for n in inputs]
     except Exception:
-        # A function that fails for the first element; iterating tells that better,
-        # and some datasets ignore it.
+        # A user's function fails for the first element. Iterating raises its error,
+        # where it belongs, unless `ignore_errors` hides it.
         return
     for number, spec in enumerate(found):
         try:

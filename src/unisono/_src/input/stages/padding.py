@@ -1,4 +1,4 @@
-"""`padded_batch`: the padded shape and the value of every component."""
+"""`padded_batch`: finds the padded shape and the value of every component."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ from unisono._src.input.plan import elements
 from unisono._src.input.stages import argument_checks
 
 
-def _loose(shape: Any, certain: bool) -> Any:
-    """A shape of an element; that of a first one says nothing about the others."""
+def _loosen(shape: Any, certain: bool) -> Any:
+    """Returns a shape; without its sizes if it is only that of the first element."""
     return shape if certain or shape is None else (None,) * len(shape)
 
 
 def find(spec: Any, shapes: Any, values: Any, certain: bool = True) -> tuple[Any, Any]:
-    """The padded shape and the value of every component, checked.
+    """Returns the padded shape and the value of every component.
+
+    Args:
+        spec: the spec of an element.
+        shapes: the shapes that the user gave, or None.
+        values: the values that the user gave, or None.
+        certain: whether all elements fit `spec`, not only the first.
 
     Raises:
         ValueError: a shape is not known, or does not fit its component.
@@ -27,7 +33,7 @@ def find(spec: Any, shapes: Any, values: Any, certain: bool = True) -> tuple[Any
     """
     found = list(elements.leaves(spec))
     if shapes is None:
-        wanted = [_loose(s.shape, certain) for s in found]
+        wanted = [_loosen(s.shape, certain) for s in found]
     else:
         wanted = _flat_shapes(spec, shapes)
     for s, shape in zip(found, wanted, strict=True):
@@ -53,12 +59,13 @@ def find(spec: Any, shapes: Any, values: Any, certain: bool = True) -> tuple[Any
 
 
 def _is_too_small(padded: Any, shape: Any) -> bool:
-    """Whether an element surely does not fit."""
+    """Whether an element surely does not fit into a padded shape."""
     pairs = zip(padded, shape, strict=True)
     return any(p is not None and n is not None and p < n for p, n in pairs)
 
 
 def _flat_shapes(spec: Any, shapes: Any) -> list[Any]:
+    """Returns the shapes in the order of the components; a shape is itself a tuple."""
     if not elements.is_structure(spec):
         return [argument_checks.shape(shapes, "padded_shapes")]
     found = argument_checks.parts(spec, shapes, "padded_shapes", "an element")
@@ -67,7 +74,7 @@ def _flat_shapes(spec: Any, shapes: Any) -> list[Any]:
 
 
 def _spread_values(spec: Any, values: Any) -> list[Any]:
-    """The value for every component; one value stands for all below it."""
+    """Returns the value for every component; one value stands for all below it."""
     if not elements.is_structure(spec):
         return [values]
     if not elements.is_structure(values):
@@ -95,6 +102,7 @@ def _spread_values(spec: Any, values: Any) -> list[Any]:
 
 
 def _flat_values(structure: Any, values: Any) -> list[Any]:
+    """Returns the value for every component, in its type; zero or empty by default."""
     flat = _spread_values(structure, values)
     made = []
     for spec, value in zip(elements.leaves(structure), flat, strict=True):

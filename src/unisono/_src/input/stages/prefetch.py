@@ -1,4 +1,4 @@
-"""Reading ahead in a thread."""
+"""Reads ahead in a thread."""
 
 from __future__ import annotations
 
@@ -17,31 +17,35 @@ from unisono._src.foundation import thread_priority
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.stages.selecting import Make
 
-_LOG = logging.getLogger("unisono")
-# After so many seconds without an element it is told what is waited for.
+_log = logging.getLogger("unisono")
+# A reader that has waited this many seconds logs what it waits for.
 _PATIENCE = 60.0
-# So many elements can be given back by a reader that did not use them.
+# How many elements a reader can put back, because it did not use them.
 BACK = 256
-# A position is remembered every so many elements; it may hold a whole shuffle buffer.
+# A position is remembered every so many elements, not each time: it may hold a whole
+# shuffle buffer.
 _EVERY = 64
-# So long a position is waited for while the source is being read.
+# How many seconds `get_state` waits while the thread reads; then it takes an older
+# position.
 _BUSY = 1.0
-# So long a thread that was told to stop is waited for; it may sit in a user's code.
+# How many seconds to wait for a thread that was told to stop; it may be in a user's
+# function that does not return.
 _GOODBYE = 5.0
 # The same when the program ends.
 _LAST_GOODBYE = 2.0
-# So often the thread looks by itself whether it can go on.
+# Every so many seconds the thread and the reader look by themselves whether they can
+# continue.
 _LOOK = 1.0
 
 
 @final
 class _End:
-    """Comes after the last element."""
+    """Stands in the queue after the last element."""
 
 
 @final
-class _Failure:
-    """Comes where the source raised an exception."""
+class _ReadFailure:
+    """Stands in the queue where the source raised an exception."""
 
     def __init__(self, exception: BaseException) -> None:
         self.exception = exception
@@ -49,51 +53,54 @@ class _Failure:
 
 @final
 class _Tank:
-    """What the thread and its reader share. The thread holds nothing else.
+    """The data that the thread and its reader share.
 
-    So an iterator that is dropped in the middle of a loop is collected at once, and
-    its thread ends. Queues tell each when to go on: a condition, which is written in
-    Python, costs a busy machine more than most batches.
+    The thread holds nothing else, least of all the iterator: one that is dropped in the
+    middle of a loop is collected at once, and ends its thread. Queues tell each side
+    when to continue; a `threading.Condition`, which is written in Python, costs a busy
+    machine more than most batches.
     """
 
     def __init__(self, source: cursors.Cursor, size: int, nice: int) -> None:
         self.trail = cursors.Trail(source, _EVERY)
         self.size, self.nice = size, nice
-        # How far the reader is, in the units of the trail.
+        # The position of the reader, in the units of the trail.
         self.given = 0
-        # Elements, or what came instead, each with the number of those read till then.
+        # Elements, `_ReadFailure` or `_End`, each with the position behind it.
         self.ready: queue.SimpleQueue[tuple[Any, int]] = queue.SimpleQueue()
-        # Has an entry when it may be worth while to look again.
+        # Gets an entry when the thread shall look again whether it can read.
         self.news: queue.SimpleQueue[None] = queue.SimpleQueue()
-        # Held while the source is read, so that its position can be asked for.
+        # Held while the source is read: its position can be asked for only in between.
         self.reading = threading.Lock()
+        # Guards `given` and `closes`.
         self.counting = threading.Lock()
-        # The position behind an exception that the reader has not seen.
+        # The position behind an exception that the reader has not got yet.
         self.failure: Any = None
         self.over = self.stopped = self.is_waiting = False
-        # What the thread does last.
+        # Closes the source; the thread calls it at its end.
         self.closes: Callable[[], None] | None = None
-        # The most units that one element ever had.
+        # The most units of any element so far.
         self.largest = 1
 
     def fill(self) -> None:
-        """The thread: read until told to stop."""
+        """Runs in the thread: reads until told to stop."""
         try:
             self.read_on()
         except BaseException as e:
-            self.ready.put((_Failure(e), self.given))
+            self.ready.put((_ReadFailure(e), self.given))
         finally:
             self.close_source()
 
     def close_source(self) -> None:
-        """Close it, if that was asked for and has not been done."""
+        """Closes the source, if that was asked for and has not been done."""
+        # The thread and `close` may both come here; only one finds the function.
         with self.counting:
             closes, self.closes = self.closes, None
         if closes is not None:
             closes()
 
     def read_on(self) -> None:
-        """Read until told to stop, or until the end."""
+        """Reads until told to stop, or until the end."""
         thread_priority.yield_to_steps(self.nice)
         while self.wait():
             with self.reading:
@@ -104,13 +111,15 @@ class _Tank:
                 self.forget()
             if isinstance(found, _End):
                 return
-            # Not while waiting: what the reader let go shall be gone.
+            # The thread may wait long now, and an element that the reader has dropped
+            # must not stay alive because of this variable.
             del found
 
     def wait(self) -> bool:
-        """Wait until another element is wanted; False if none ever is."""
+        """Waits until there is room for an element; False if told to stop."""
         while not self.stopped:
-            # First the sign, then the look: no news can be missed.
+            # First set the sign, then look once more: a reader that makes room between
+            # the two sees the sign and sends news, so none is missed.
             self.is_waiting = not self.has_room()
             if not self.is_waiting or self.has_room():
                 self.is_waiting = False
@@ -118,35 +127,36 @@ class _Tank:
             try:
                 self.news.get(timeout=_LOOK)
             except queue.Empty:
-                # A reader that is interrupted may tell no news.
+                # A reader that was interrupted after it took an exception could not
+                # say so.
                 if not self.ready.qsize():
-                    self.has_seen()
+                    self.pass_failure()
         return False
 
     def has_room(self) -> bool:
-        """Whether another element can be read."""
+        """Whether there is room for another element, and no exception before it."""
         return self.failure is None and self.ready.qsize() < self.size
 
     def tell(self) -> None:
-        """Make the thread look, if it waits."""
+        """Makes the thread look again, if it waits."""
         if self.is_waiting:
             self.news.put(None)
 
     def read(self) -> Any:
-        """The next element, or what came instead of one."""
+        """Returns the next element, a `_ReadFailure` or an `_End`."""
         before = self.trail.read_so_far
         try:
             found = self.trail.read(1)
         except BaseException as e:
             self.failure = self.trail.forget_failure()
-            return _Failure(e)
+            return _ReadFailure(e)
         if not len(found):
             return _End()
         self.measure(self.trail.read_so_far - before)
         return found[0]
 
-    def has_seen(self) -> None:
-        """The reader has the exception, so its position is behind it now."""
+    def pass_failure(self) -> None:
+        """Moves the reader's position behind an exception that the reader got."""
         with self.reading:
             if self.failure is not None:
                 self.trail.remember(self.failure)
@@ -154,34 +164,40 @@ class _Tank:
         self.tell()
 
     def measure(self, units: int) -> None:
-        """Adapt the distance of the positions to the size of the elements."""
+        """Adapts the distance of remembered positions to the size of the elements."""
         if units > self.largest:
             self.largest = units
             self.trail.every = _EVERY * units
 
     def forget(self) -> None:
-        """Drop positions that no one will ask for."""
+        """Drops positions that no one can ask for any more."""
         self.trail.forget_before(self.given - BACK * self.largest)
 
     def before(self, index: int) -> dict[str, Any]:
-        """The position of the reader, who is at `index`."""
+        """Returns the position of the reader, who is at `index`."""
+        # The source is behind an exception that the reader has not got yet. A position
+        # that is remembered from before leads up to it again.
         if self.failure is not None:
             return self.trail.remembered(index)
         return self.trail.before(index)
 
     def stop(self) -> None:
-        """End the thread, and tell who waits for an element that none will come."""
+        """Tells the thread to end, and a waiting reader that no element will come."""
         self.stopped = True
         self.news.put(None)
         self.ready.put((_End(), self.given))
 
 
+# The readers with a thread; weak, so that being listed keeps none alive.
 _running: weakref.WeakSet[Ahead] = weakref.WeakSet()
 
 
 @atexit.register
 def _stop_all() -> None:
-    """A thread that is within JAX when the interpreter ends takes the process along."""
+    """Ends all threads before the interpreter ends.
+
+    A thread that is inside JAX then crashes the process.
+    """
     threads = [ahead.tell_to_stop() for ahead in list(_running)]
     end = time.monotonic() + _LAST_GOODBYE
     for thread in threads:
@@ -191,13 +207,13 @@ def _stop_all() -> None:
 
 @final
 class Ahead(cursors.Cursor):
-    """A stream that a thread reads up to `size` elements ahead.
+    """Reads up to `size` elements of a source ahead, in a thread.
 
     Args:
-        source: what is read; only the thread touches it from now on.
+        source: the source; only the thread may touch it from now on.
         size: how many elements may wait; 0 reads when asked, without a thread.
-        what: names the stream, for who looks at threads or waits for it.
-        nice: how far the thread goes behind the others, from 0 to 19.
+        what: names the source in the thread's name and in log messages.
+        nice: the niceness of the thread, from 0 to 19.
     """
 
     def __init__(
@@ -210,10 +226,11 @@ class Ahead(cursors.Cursor):
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._is_closed = False
-        # What still tells the position when it is closed.
+        # The remembered positions and the reader's place when it was closed.
         self._closed: tuple[cursors.Trail, int] | None = None
 
     def _start(self, state: dict[str, Any] | None = None) -> _Tank:
+        """Starts to read, from a position if one is given."""
         tank = _Tank(self._source, self._size, self._nice)
         if state is not None:
             tank.trail.return_to(state)
@@ -228,11 +245,12 @@ class Ahead(cursors.Cursor):
         return tank
 
     def read(self, count: int) -> Any:
-        """The next elements, waiting for the thread where it must."""
+        """Returns the next elements, and waits for the thread if it must."""
         if self._is_closed:
             return []
         tank = self._tank
         if tank is None:
+            # Several threads may read; only one may start the thread.
             with self._starting:
                 tank = self._tank or self._start()
         if not self._size:
@@ -247,23 +265,30 @@ class Ahead(cursors.Cursor):
             tank.tell()
             if isinstance(one, _End):
                 tank.over = True
-                # For others who wait for it.
+                # Put back for other threads that wait for an element.
                 tank.ready.put((one, number))
-            elif isinstance(one, _Failure):
-                tank.has_seen()
+            elif isinstance(one, _ReadFailure):
+                tank.pass_failure()
                 try:
                     raise one.exception
                 finally:
-                    # Else it would keep this frame alive, and that the thread.
+                    # The exception's traceback holds this frame, which would hold the
+                    # exception, and both would keep the thread alive.
                     del one
             else:
                 found.append(one)
                 with tank.counting:
-                    # Not a sum: an interrupt that lost an element shall not count on.
+                    # Not a sum: after an interrupt that lost an element, a sum would be
+                    # wrong for good.
                     tank.given = max(tank.given, number)
         return found
 
     def _wait(self, tank: _Tank) -> tuple[Any, int]:
+        """Returns the next entry of the queue, and warns if it takes long.
+
+        Raises:
+            RuntimeError: the thread has ended without one.
+        """
         waited = 0.0
         while True:
             thread = self._thread
@@ -273,24 +298,25 @@ class Ahead(cursors.Cursor):
                 waited += _LOOK
                 if thread is not None and not thread.is_alive() and tank.ready.empty():
                     raise RuntimeError(
-                        f"The thread that reads the {self._what} has ended."
+                        f"The thread that reads the {self._what} has ended before it "
+                        "gave the next element. Begin another iteration."
                     ) from None
                 if waited % _PATIENCE == 0:
-                    _LOG.warning(
-                        "Waiting since %.0f s for the next element of the %s.",
-                        waited,
+                    _log.warning(
+                        "Still waiting for the next element of the %s after %.0f s.",
                         self._what,
+                        waited,
                     )
 
     def units(self, found: Any) -> int:
-        """Those of the source."""
+        """Returns the units of the source."""
         return self._source.units(found)
 
     def get_state(self, back: int = 0) -> dict[str, Any]:
-        """The position of the reader, not of the thread.
+        """Returns the position of the reader, not of the thread.
 
         Args:
-            back: units that were read and not used.
+            back: how many units the reader put back.
         """
         if self._closed is not None:
             trail, given = self._closed
@@ -299,7 +325,8 @@ class Ahead(cursors.Cursor):
             return {"trail": cursors.at(self._source.get_state())}
         tank = self._tank
         if not tank.reading.acquire(timeout=_BUSY):
-            # The source waits for something. Where it was a little before is known.
+            # The source is waiting for something. A position from a little before is
+            # remembered, with the number of elements to pass over from there.
             return {"trail": tank.trail.remembered(tank.given - back)}
         try:
             return {"trail": tank.before(tank.given - back)}
@@ -307,7 +334,7 @@ class Ahead(cursors.Cursor):
             tank.reading.release()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at another position; at the old one if that is refused."""
+        """Continues at another position; at the old one if the source refuses it."""
         before = self.get_state()
         self.stop()
         try:
@@ -317,7 +344,7 @@ class Ahead(cursors.Cursor):
             raise
 
     def tell_to_stop(self) -> threading.Thread | None:
-        """Tell the thread to end, if there is one, and forget it."""
+        """Tells the thread to end and returns it; None if there is no thread."""
         tank, self._tank = self._tank, None
         thread, self._thread = self._thread, None
         if tank is None or thread is None:
@@ -327,13 +354,14 @@ class Ahead(cursors.Cursor):
         return thread
 
     def stop(self) -> None:
-        """End the thread, waiting a little for it."""
+        """Ends the thread, and waits a little for it."""
         thread = self.tell_to_stop()
+        # A thread cannot join itself; it comes here when it drops the last reference.
         if thread is not None and thread is not threading.current_thread():
             thread.join(_GOODBYE)
 
     def close(self) -> None:
-        """End the thread, and give no element any more."""
+        """Ends the thread; there are no more elements."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -346,11 +374,13 @@ class Ahead(cursors.Cursor):
         tank.closes = self._source.close
         self.stop()
         if not thread.is_alive():
-            # Else it sits in a user's code, where nothing can be closed.
+            # A thread that is still alive is in a user's function and uses the source;
+            # it closes it when the function returns.
             tank.close_source()
 
     def __del__(self, _is_ending: Any = sys.is_finalizing) -> None:
-        # When the interpreter ends, its modules are gone, and the thread with it.
+        # When the interpreter ends, modules may be gone already, even `sys`; so the
+        # check is a default argument. Daemon threads end with the interpreter.
         if not _is_ending():
             self.stop()
 
@@ -358,12 +388,15 @@ class Ahead(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Prefetch(nodes.Keeping):
-    """Elements read ahead in a thread."""
+    """The same elements, read ahead in a thread."""
 
     size: int
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Rows need no thread: choosing them costs nothing."""
+        """Returns a cursor that reads ahead.
+
+        Rows of a table need no thread: choosing them costs nothing.
+        """
         if self.size == 0 or self.rows() is not None:
             return make()
         return Ahead(make(), self.size, f"prefetch of {self}")

@@ -1,4 +1,4 @@
-"""`rejection_resample`: how often classes come, changed by dropping and repeating."""
+"""`rejection_resample`: changes the shares of classes by dropping elements."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.foundation import errors
+from unisono._src.input.plan import nodes
 from unisono._src.input.stages import (
     argument_checks,
     choose_by_dataset,
@@ -16,40 +17,41 @@ from unisono._src.input.stages import (
     mapping,
 )
 
-_LOG = logging.getLogger("unisono")
-# Where the shares are estimated: as many elements of each class count as seen, and
-# after so many elements the estimate is renewed.
+_log = logging.getLogger("unisono")
+# An estimate of the shares begins as if so many elements of each class had been seen,
+# and is renewed after so many elements.
 _PRIOR = 10
 _EVERY = 32
-# A larger share of elements that are dropped is worth a warning.
+# If more than this share of the elements is dropped, a warning says so.
 _LARGE = 0.5
 
 
 def shares(given: Any, what: str, count: int | None = None) -> np.ndarray:
-    """The share of each class, in float32.
+    """Returns the share of each class, in float32; the sum is 1.
 
     Raises:
-        TypeError: they are no numbers.
+        TypeError: `given` does not consist of numbers.
         ValueError: there is not one number per class, or one is negative.
     """
     found = argument_checks.shares(given, what, "class", count).astype(np.float32)
     if not found.sum() > 0:
-        raise ValueError(f"{what} must be shares, received {given!r}.")
+        raise ValueError(f"{what} must have a number above 0, received {given!r}.")
     total: np.ndarray = found / found.sum()
     return total
 
 
 def mixture(initial: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.float32]:
-    """How to reach the target and drop as few elements as possible.
+    """Returns how to reach the target and drop as few elements as possible.
 
     Returns:
-        The chance of each class to be kept when elements are dropped, and the chance of
-        an element to come from the data as it is.
+        The chance of each class to be kept where elements are dropped, and the chance
+        of an element to come from the data as it is.
 
     >>> kept, original = mixture(np.float32([0.8, 0.2]), np.float32([0.5, 0.5]))
     >>> kept.tolist(), float(original)
     ([0.0, 1.0], 0.625)
     """
+    # The tiny number keeps a class that never occurs from a division by zero.
     ratio: np.ndarray = target / (initial + np.finfo(np.float32).tiny)
     least, most = ratio.min(), ratio.max()
     if least == most:
@@ -59,10 +61,10 @@ def mixture(initial: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.flo
 
 @final
 class Resampler:
-    """The functions that the parts of the pipeline call.
+    """The functions that the stages of the pipeline call.
 
     Args:
-        class_fn: gives an element's class.
+        class_fn: returns the class of an element.
         target: the share that each class shall have.
     """
 
@@ -70,7 +72,7 @@ class Resampler:
         self._class_fn, self._target = class_fn, target
 
     def with_class(self, *parts: Any) -> tuple[Any, Any]:
-        """An element behind its class.
+        """Returns the class of an element, and the element.
 
         Raises:
             InvalidArgumentError: there is no such class.
@@ -85,31 +87,31 @@ class Resampler:
             )
         return given, element
 
-    def seen(self) -> np.ndarray:
-        """What is assumed before the first element."""
+    def initial_counts(self) -> np.ndarray:
+        """Returns the counts of the classes before the first element."""
         return np.full(self._target.size, _PRIOR, np.int64)
 
-    def estimated(self, seen: Any, classes: Any) -> tuple[Any, Any]:
-        """The shares after some more elements, for each of the next ones."""
+    def estimate(self, seen: Any, classes: Any) -> tuple[Any, Any]:
+        """Returns the counts after some more elements, and shares for the next ones."""
         seen = seen + np.bincount(classes, minlength=self._target.size)
         return seen, np.tile((seen / seen.sum()).astype(np.float32), (_EVERY, 1))
 
     def accepts(self, initial: Any, chance: Any, pair: Any) -> bool:
-        """Whether an element is kept."""
+        """Whether an element is kept, by a random number."""
         kept, _ = mixture(np.asarray(initial), self._target)
         return bool(chance < kept[pair[0]])
 
-    def source(self, initial: Any, chance: Any) -> np.int64:
-        """0 where an element comes from the data as it is, else 1."""
+    def choose_source(self, initial: Any, chance: Any) -> np.int64:
+        """Returns 0 if an element comes from the data as it is, 1 otherwise."""
         _, original = mixture(np.asarray(initial), self._target)
         return np.int64(chance >= original)
 
     def warn(self, initial: np.ndarray) -> None:
-        """Tell if most elements will be dropped."""
+        """Logs a warning if most elements will be dropped."""
         kept, _ = mixture(initial, self._target)
         dropped = float(((1 - kept) * initial).sum())
         if dropped > _LARGE:
-            _LOG.warning(
+            _log.warning(
                 "rejection_resample drops %.0f %% of the elements that it draws to get "
                 "from %s to %s.",
                 100 * dropped,
@@ -118,14 +120,14 @@ class Resampler:
             )
 
 
-def resampled(
+def resample(
     dataset: Any,
     class_fn: Callable[..., Any],
     target: Any,
     initial: Any,
     seed: int | None,
-) -> Any:
-    """Pairs of a class and an element, in other shares; see `Dataset`."""
+) -> nodes.Node:
+    """Returns the plan of `Dataset.rejection_resample`."""
     wanted = shares(target, "target_dist")
     seed = argument_checks.seed(seed)
     steps = Resampler(class_fn, wanted)
@@ -135,11 +137,11 @@ def resampled(
         steps.warn(known)
         _, chance = mixture(known, wanted)
         if chance == 1:
-            return original
+            return _plan(original)
         found = dataset.from_tensors(known).repeat()
     else:
         classes = original.map(lambda number, _: number).batch(_EVERY)
-        found = classes.scan(steps.seen(), steps.estimated).unbatch()
+        found = classes.scan(steps.initial_counts(), steps.estimate).unbatch()
 
     def chances(number: int) -> Any:
         drawn = dataset.random(
@@ -149,7 +151,11 @@ def resampled(
 
     kept = dataset.zip(found, chances(0), original).filter(steps.accepts)
     kept = kept.map(lambda _, __, pair: pair)
-    chosen = dataset.zip(found, chances(1)).map(steps.source)
-    # Not by the public method, which would call `class_func` to see the types.
-    inputs = (original._node, kept._node)
-    return dataset._derive(choose_by_dataset.Choose(inputs, chosen._node, True))
+    chosen = dataset.zip(found, chances(1)).map(steps.choose_source)
+    # Not `choose_from_datasets`, which would call `class_func` to find the types.
+    inputs = (_plan(original), _plan(kept))
+    return choose_by_dataset.Choose(inputs, _plan(chosen), True)
+
+
+def _plan(dataset: Any) -> nodes.Node:
+    return argument_checks.plan(dataset, "dataset")

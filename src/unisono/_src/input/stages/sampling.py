@@ -1,4 +1,4 @@
-"""Elements from one of several datasets: as another dataset says, or at random."""
+"""Takes elements from several datasets, as another dataset says or at random."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from unisono._src.input.stages import (
 )
 
 
-def chosen(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nodes.Node:
-    """The elements of the inputs whose numbers a dataset gives.
+def choose(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nodes.Node:
+    """Returns the plan of elements of the inputs whose numbers a dataset gives.
 
     Raises:
-        TypeError: its elements are no numbers, or those of the inputs differ.
+        TypeError: the choices are no whole numbers, or the inputs' elements differ.
     """
     spec = choices.spec
     if elements.is_structure(spec) or spec.shape != () or spec.dtype.kind not in "iu":
@@ -36,8 +36,8 @@ def chosen(inputs: Sequence[nodes.Node], choices: nodes.Node, stop: bool) -> nod
 
 
 @final
-class _Drawn:
-    """Which of several datasets a random number means; a class, for processes."""
+class _WeightedDraw:
+    """Draws numbers of datasets by their chances; a class, so that it pickles."""
 
     def __init__(self, chances: np.ndarray) -> None:
         self._chances = chances
@@ -46,12 +46,13 @@ class _Drawn:
         return generator.choice(len(self._chances), size, p=self._chances)
 
 
-def _numbers(generator: np.random.Generator, size: int) -> np.ndarray:
+def _draw_numbers(generator: np.random.Generator, size: int) -> np.ndarray:
+    """Returns random numbers below 2**32."""
     return generator.integers(0, 1 << 32, size)
 
 
 def _pick(number: Any, weights: Any) -> np.int64:
-    """The dataset that a random number below 2**32 means, by these weights.
+    """Returns the dataset that a random number below 2**32 means, by these weights.
 
     >>> int(_pick(1 << 31, np.float32([1, 3]))), int(_pick(1, np.float32([1, 3])))
     (1, 0)
@@ -66,16 +67,16 @@ def _pick(number: Any, weights: Any) -> np.int64:
     return np.int64(np.searchsorted(ends, place, side="right"))
 
 
-def sampled(
+def sample(
     inputs: Sequence[nodes.Node], weights: Any, order: seeds.Order, stop: bool
 ) -> nodes.Node:
-    """The elements of inputs that are drawn at random.
+    """Returns the plan of elements of inputs that are drawn at random.
 
     Args:
         inputs: the datasets.
         weights: one number for each, a dataset with such numbers for each draw, or
             None for equal ones.
-        order: of the random numbers.
+        order: numbers the passes, and gives their seeds.
         stop: whether the first input that ends is the end.
 
     Raises:
@@ -86,7 +87,7 @@ def sampled(
     if elements.is_dataset(weights):
         plan = argument_checks.plan(weights, "weights")
         _check_weights(plan.spec, len(inputs))
-        numbers = shuffling.RandomNumbers(_numbers, order)
+        numbers = shuffling.RandomNumbers(_draw_numbers, order)
         drawn: nodes.Node = mapping.Map(
             mixing.Zip((numbers, plan), (0, 1)), _pick, None
         )
@@ -94,15 +95,18 @@ def sampled(
     if weights is None:
         weights = np.ones(len(inputs))
     chances = argument_checks.shares(weights, "weights", "dataset", len(inputs))
-    # A dataset that is never drawn must not be waited for at the end.
+    # Without those that are never drawn: the end comes when all inputs have ended.
     given = [n for n, chance in zip(inputs, chances, strict=True) if chance]
     if not given:
         return selecting.Take(inputs[0], 0)
-    drawn = shuffling.RandomNumbers(_Drawn(chances[chances > 0] / chances.sum()), order)
+    drawn = shuffling.RandomNumbers(
+        _WeightedDraw(chances[chances > 0] / chances.sum()), order
+    )
     return choose_by_dataset.Choose(tuple(given), drawn, stop)
 
 
 def _check_weights(spec: Any, count: int) -> None:
+    """Raises unless elements are arrays of one floating-point number per dataset."""
     if elements.is_structure(spec) or spec.dtype.kind not in "fV":
         raise TypeError(
             "Elements of a dataset of `weights` must be arrays of floating-point "

@@ -20,8 +20,8 @@ class SavedShard(nodes.Node):
     Attributes:
         path: the file.
         compression: None or "GZIP".
-        count: how many elements it has.
-        signature: their spec.
+        count: how many elements the file has.
+        signature: the spec of an element.
     """
 
     path: str
@@ -30,21 +30,23 @@ class SavedShard(nodes.Node):
     signature: Any
 
     def cursor(self) -> cursors.Cursor:
-        """From the file.
+        """Returns a cursor that reads the file.
 
         Raises:
-            NotFoundError: it was replaced since the dataset was loaded.
+            NotFoundError: the file was replaced since the dataset was loaded.
         """
         if not os.path.exists(self.path):
             raise errors.NotFoundError(
                 f"{self.path} is gone: the dataset was saved anew since it was loaded. "
                 "Load it again."
             )
-        return cache_files.Reading(self.path, self.compression, lambda: self.signature)
+        return cache_files.ElementReader(
+            self.path, self.compression, lambda: self.signature
+        )
 
     @property
     def cardinality(self) -> int:
-        """How many there are."""
+        """Returns how many elements the file has."""
         return self.count
 
     def _spec(self) -> Any:

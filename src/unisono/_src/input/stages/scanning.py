@@ -1,4 +1,4 @@
-"""A function that carries a state from element to element."""
+"""`scan`: applies a function that carries a state from element to element."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from unisono._src.input.plan import cursors, elements, nodes
 from unisono._src.input.stages import mapping
 
 
-def _saved(x: Any) -> dict[str, Any]:
-    """An array as plain data."""
+def _to_plain(x: Any) -> dict[str, Any]:
+    """Returns an array as plain data, for a position."""
     array = elements.as_array(x)
     flat = array.ravel().tolist()
     if array.dtype.kind == "O":
+        # Latin-1 maps every byte to one character and back.
         flat = [text.decode("latin-1") for text in flat]
     return {"type": str(array.dtype), "shape": list(array.shape), "values": flat}
 
 
-def _restored(saved: dict[str, Any]) -> Any:
+def _from_plain(saved: dict[str, Any]) -> Any:
+    """Returns the array of which `_to_plain` made plain data."""
     flat = np.empty(len(saved["values"]), saved["type"])
     for index, value in enumerate(saved["values"]):
         flat[index] = value.encode("latin-1") if isinstance(value, str) else value
@@ -31,7 +33,9 @@ def _restored(saved: dict[str, Any]) -> Any:
 
 @final
 class _Scanned(cursors.Called):
-    # The state passes through every element.
+    """Calls the function with the carried state and each element."""
+
+    # Skipping must call it, too: each call changes the state.
     sees_all = True
 
     def __init__(self, source: cursors.Cursor, node: Scan) -> None:
@@ -45,43 +49,49 @@ class _Scanned(cursors.Called):
                 self._state, out = self._node.call(self._state, element)
                 found.append(elements.map_leaves(elements.owned, out))
         except BaseException:
+            # The elements after the one that raised are not lost.
             self._keep(block)
             raise
         return found
 
     def get_state(self) -> dict[str, Any]:
-        carried = [_saved(x) for x in elements.leaves(self._state)]
+        carried = [_to_plain(x) for x in elements.leaves(self._state)]
         return {"carried": carried, **super().get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        arrays = iter([_restored(c) for c in state["carried"]])
+        arrays = iter([_from_plain(c) for c in state["carried"]])
         self._state = elements.map_leaves(lambda _: next(arrays), self._node.initial)
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scan(nodes.Unary):
-    """A function of every element and of what the call before it returned."""
+    """The results of a function of every element and a carried state.
+
+    Attributes:
+        initial: the state before the first element.
+        fn: takes a state and an element, and returns the next state and a new element.
+    """
 
     initial: Any
     fn: Callable[[Any, Any], Any]
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
-        """Carry the state along."""
+        """Returns a cursor that carries the state."""
         return _Scanned(self.parent.cursor(), self)
 
     @property
     def cardinality(self) -> int:
-        """That of the parent."""
+        """Returns the cardinality of the parent."""
         return self.parent.cardinality
 
     def call(self, state: Any, element: Any) -> tuple[Any, Any]:
-        """The next state, and what becomes of an element.
+        """Returns the next state and the new element.
 
         Raises:
-            TypeError: the function returned something else, or a state of other types.
+            TypeError: the function returned no pair, or a state of other types.
         """
         made = mapping.call(self.fn, (state, element))
         if not isinstance(made, (tuple, list)) or len(made) != 2:
@@ -94,7 +104,7 @@ class Scan(nodes.Unary):
         return state_made, elements.convert(made[1])
 
     def _spec(self) -> Any:
-        def second(element: Any) -> Any:
+        def output_spec(element: Any) -> Any:
             return elements.spec_of(self.call(self.initial, element)[1])
 
-        return mapping.mapped_spec(second, self.parent)
+        return mapping.mapped_spec(output_spec, self.parent)

@@ -1,4 +1,4 @@
-"""Transformations that choose and order elements without looking at them."""
+"""Stages that choose and repeat elements without looking at them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any, final
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, nodes
 
+# Makes a cursor over the elements of the parent, or over the numbers of its rows.
 Make = Callable[[], cursors.Cursor]
 
 
 @final
-class _Take(cursors.Derived):
+class _TakeCursor(cursors.Derived):
+    """Reads the first `count` elements."""
+
     kept = ("left",)
 
     def __init__(self, source: cursors.Cursor, count: int) -> None:
@@ -39,12 +42,12 @@ class Take(nodes.Selecting):
     count: int
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Stop after `count`; a negative count means all."""
-        return make() if self.count < 0 else _Take(make(), self.count)
+        """Returns a cursor that stops after `count`; a negative count means all."""
+        return make() if self.count < 0 else _TakeCursor(make(), self.count)
 
     @property
     def cardinality(self) -> int:
-        """At most `count`."""
+        """Returns how many elements there are, at most `count`."""
         inner = self.parent.cardinality
         if self.count < 0 or inner == nodes.UNKNOWN:
             return inner
@@ -55,7 +58,9 @@ class Take(nodes.Selecting):
 
 
 @final
-class _Skip(cursors.Derived):
+class _SkipCursor(cursors.Derived):
+    """Passes over the first `count` elements when it is first read."""
+
     kept = ("left",)
 
     def __init__(self, source: cursors.Cursor, count: int) -> None:
@@ -71,21 +76,21 @@ class _Skip(cursors.Derived):
 
 @final
 class Nothing(cursors.Cursor):
-    """No element at all."""
+    """A cursor without elements."""
 
     def read(self, count: int) -> list[Any]:
-        """Nothing."""
+        """Returns no elements."""
         return []
 
     def get_state(self) -> dict[str, Any]:
-        """Nothing to tell."""
+        """Returns an empty state."""
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Nothing to do."""
+        """Does nothing: there is only one position."""
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: it holds no source."""
 
 
 @final
@@ -96,12 +101,12 @@ class Skip(nodes.Selecting):
     count: int
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Start after `count`; a negative count leaves nothing."""
-        return Nothing() if self.count < 0 else _Skip(make(), self.count)
+        """Returns a cursor that starts after `count`; a negative count skips all."""
+        return Nothing() if self.count < 0 else _SkipCursor(make(), self.count)
 
     @property
     def cardinality(self) -> int:
-        """What is left."""
+        """Returns how many elements are left."""
         inner = self.parent.cardinality
         if inner >= 0 and self.count < 0:
             return 0
@@ -116,8 +121,8 @@ SHARD_HINT = -1
 
 
 @final
-class _Shard(cursors.Derived):
-    """Every `shards`-th element from `index` on."""
+class ShardCursor(cursors.Derived):
+    """Reads every `shards`-th element from `index` on."""
 
     kept = ("begun",)
 
@@ -128,7 +133,8 @@ class _Shard(cursors.Derived):
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
         while len(found) < count:
-            # Before each, not after: no one waits for what is not wanted.
+            # The others are passed over before each element, not after it: a reader
+            # must not wait for elements that it may never want.
             others = self._shards - 1 if self._begun else self._index
             if self._source.skip(others) < others:
                 break
@@ -149,17 +155,21 @@ class Shard(nodes.Selecting):
     index: int
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Take one, pass over the others."""
+        """Returns a cursor that reads the elements of one shard.
+
+        Raises:
+            FailedPreconditionError: the shard is a hint outside a distributed dataset.
+        """
         if self.shards == SHARD_HINT:
             raise errors.FailedPreconditionError(
                 "`shard(SHARD_HINT, SHARD_HINT)` can only be used with a distributed "
                 "dataset whose auto_shard_policy is HINT."
             )
-        return _Shard(make(), self.shards, self.index)
+        return ShardCursor(make(), self.shards, self.index)
 
     @property
     def cardinality(self) -> int:
-        """The share of this shard."""
+        """Returns how many elements this shard has."""
         inner = self.parent.cardinality
         if inner < 0:
             return inner
@@ -170,11 +180,14 @@ class Shard(nodes.Selecting):
 
 
 @final
-class _Repeat(cursors.Cursor):
+class _RepeatCursor(cursors.Cursor):
+    """Reads the source again and again, with a new cursor each time."""
+
     def __init__(self, make: Make, count: int) -> None:
         self._make, self._count = make, count
         self._epoch = 0
         self._source = make()
+        # Whether this epoch had an element: an empty source must not repeat for ever.
         self._any = False
         self._over = count == 0
 
@@ -202,7 +215,7 @@ class _Repeat(cursors.Cursor):
         return passed
 
     def _next_epoch(self) -> bool:
-        """Begin again, unless that was the last time or there is nothing to repeat."""
+        """Begins again; False after the last time or if there is nothing to repeat."""
         self._epoch += 1
         self._over = self._over or self._epoch == self._count or not self._any
         if self._over:
@@ -232,18 +245,18 @@ class _Repeat(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Repeat(nodes.Selecting):
-    """The elements again and again."""
+    """The elements, repeated."""
 
     count: int
     keeps_spec = True
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """`count` times; for ever if it is negative."""
-        return _Repeat(make, self.count)
+        """Returns a cursor that reads `count` times; for ever if it is negative."""
+        return _RepeatCursor(make, self.count)
 
     @property
     def cardinality(self) -> int:
-        """That of the parent times `count`."""
+        """Returns the cardinality of the parent times `count`."""
         inner = self.parent.cardinality
         if self.count == 0 or inner == 0:
             return 0

@@ -1,4 +1,4 @@
-"""Shuffling through a buffer, as tf.data does it, with a position that can be saved."""
+"""Shuffles through a buffer, as tf.data does, with a position that can be saved."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from unisono._src.input.stages.selecting import Make
 
 
 def _generator(seed: int, number: int, *purpose: int) -> np.random.Generator:
-    """Random numbers of one pass."""
+    """Returns the random numbers of a pass; one stream for each `purpose`."""
     seeds = np.random.SeedSequence([abs(seed), number, *purpose])
     return np.random.Generator(np.random.PCG64(seeds))
 
 
-def _mixed(seed: int, number: int, length: int) -> np.ndarray:
-    """The order in which a buffer that holds everything is emptied."""
+def _permute(seed: int, number: int, length: int) -> np.ndarray:
+    """Returns the order in which a buffer that holds everything is emptied."""
     return _generator(seed, number, 1).permutation(length)
 
 
-# A position is written out after so many entries, as a part of the buffer. Positions
-# between say how many entries to pass over, which is little beside filling a buffer.
+# A position gets the content of the buffer anew only after an eighth of the buffer has
+# been drawn. Positions in between hold the last content and the number of draws since
+# then; repeating these costs little beside filling the buffer.
 _PART = 8
 
 
 class _Shuffled(cursors.Cursor):
     """Draws from a buffer that is filled up before each draw; abstract.
 
-    The buffer is mixed when it is full for the first time. If nothing comes after what
-    it holds, that is the order; otherwise each draw is from anywhere in it.
+    The buffer is mixed when it is full for the first time. If it holds the whole source
+    then, it is emptied in that order; otherwise each draw is from anywhere in it.
     """
 
     def __init__(self, size: int, order: Order) -> None:
@@ -45,54 +46,58 @@ class _Shuffled(cursors.Cursor):
         self._seed = 0
         self._drawn = 0
         self._over = False
-        # Whether the buffer is mixed, and nothing came since.
+        # Whether the buffer was mixed, and whether no entry has come since.
         self._is_mixed = self._is_ordered = False
         self._buffer: list[Any] = []
-        # The position that was written out last, and how many were chosen since.
+        # The content that was written out last, and how many draws there were since.
         self._written: dict[str, Any] | None = None
         self._since = 0
         self._has_failed = False
 
     @abc.abstractmethod
     def _pull(self, count: int) -> list[Any]:
-        """The next entries for the buffer; fewer only at the end."""
+        """Returns the next entries for the buffer; fewer only at the end."""
 
     @abc.abstractmethod
     def _whole_state(self) -> dict[str, Any]:
-        """What the buffer holds, and the position of the source."""
+        """Returns the content of the buffer, and the position of the source."""
 
     @abc.abstractmethod
     def _return_to(self, state: dict[str, Any]) -> None:
-        """Go to a position that `_whole_state` gave."""
+        """Goes to a position that `_whole_state` returned."""
 
-    def _arriving(self, count: int) -> list[Any]:
+    def _pull_new(self, count: int) -> list[Any]:
+        """Returns the next entries for the buffer, and notes whether pulling raised."""
         try:
             arrived = self._pull(count)
         except BaseException:
-            # Some entries may have come into the buffer.
+            # Some entries may have come into the buffer before the exception.
             self._has_failed = True
             raise
         if self._has_failed:
-            # Who counted on from before the exception would meet it again.
+            # A position from before the exception, with draws counted on from there,
+            # would meet the exception again.
             self._has_failed, self._written = False, None
         return arrived
 
     def _begin(self, seed: int, number: int) -> None:
+        """Starts the random numbers of a pass."""
         self._seed, self._number = seed, number
         self._random = _generator(seed, number)
 
     def _choose(self, count: int) -> list[Any]:
-        """The next entries, in shuffled order."""
+        """Returns the next entries, in shuffled order."""
         if not self._is_mixed:
             self._mix()
         buffer = self._buffer
-        # Before a draw the buffer is full, so this many need no new entry.
+        # How many draws the buffer allows before it needs a new entry.
         surplus = max(0, len(buffer) - self._size + 1)
         missing = 0 if self._over else max(0, count - surplus)
-        arrived = self._arriving(missing) if missing else []
+        arrived = self._pull_new(missing) if missing else []
         self._over = self._over or len(arrived) < missing
         chosen: list[Any] = []
         if self._is_ordered:
+            # As long as no entry arrives, the mixed order is followed.
             calm = surplus if arrived or not self._over else len(buffer)
             chosen = [buffer.pop() for _ in range(min(count, calm))]
             self._is_ordered = not arrived
@@ -101,7 +106,7 @@ class _Shuffled(cursors.Cursor):
         return chosen
 
     def _draw(self, count: int, arrived: list[Any]) -> list[Any]:
-        """From anywhere in the buffer, into which one entry comes before each draw."""
+        """Draws from anywhere in the buffer, which gets one entry before each draw."""
         buffer = self._buffer
         total = min(count, len(buffer) + len(arrived))
         draws = self._random.random(total).tolist()
@@ -110,6 +115,7 @@ class _Shuffled(cursors.Cursor):
         append, pop = buffer.append, buffer.pop
         for draw, entry in zip(draws, arrived, strict=False):
             append(entry)
+            # The last entry takes the place of the drawn one, so nothing is moved.
             place = int(draw * len(buffer))
             chosen.append(buffer[place])
             buffer[place] = buffer[-1]
@@ -122,16 +128,17 @@ class _Shuffled(cursors.Cursor):
         return chosen
 
     def _mix(self) -> None:
+        """Fills the buffer for the first time, and mixes it."""
         if self._number is None:
             self._begin(self._order.seed, self._order.begin())
         buffer = self._buffer
         while len(buffer) < self._size and not self._over:
             wanted = min(self._size - len(buffer), cursors.BLOCK)
-            arrived = self._arriving(wanted)
+            arrived = self._pull_new(wanted)
             self._over = len(arrived) < wanted
             buffer.extend(arrived)
         # Backwards, since a list is emptied from its end.
-        places = _mixed(self._seed, self._number or 0, len(buffer))[::-1]
+        places = _permute(self._seed, self._number or 0, len(buffer))[::-1]
         self._buffer = [buffer[place] for place in places.tolist()]
         self._is_mixed = self._is_ordered = True
 
@@ -156,6 +163,8 @@ class _Shuffled(cursors.Cursor):
         self._is_mixed, self._is_ordered = state["mixed"], state["ordered"]
         self._order.resume(state["seed"], state["passes"])
         self._begin(state["seed"], state["pass"])
+        # PCG64 can jump over the draws that were made; NumPy's stubs know only the base
+        # class of generators, which has no `advance`.
         self._random.bit_generator.advance(self._drawn)  # type: ignore[attr-defined]
         self._return_to(state)
         self._written, self._since = None, 0
@@ -165,7 +174,7 @@ class _Shuffled(cursors.Cursor):
 
 @final
 class _ShuffledIndices(_Shuffled):
-    """Shuffles indices; the state holds those in the buffer."""
+    """Shuffles numbers of rows; the state holds those in the buffer."""
 
     def __init__(self, source: cursors.Cursor, size: int, order: Order) -> None:
         super().__init__(size, order)
@@ -176,7 +185,7 @@ class _ShuffledIndices(_Shuffled):
 
     def _pull(self, count: int) -> list[int]:
         found: Any = self._source.read(count)
-        # Plain numbers, for positions.
+        # Plain numbers, since positions are plain data.
         return found.tolist() if isinstance(found, np.ndarray) else [*map(int, found)]
 
     def _whole_state(self) -> dict[str, Any]:
@@ -192,10 +201,10 @@ class _ShuffledIndices(_Shuffled):
 
 @final
 class _ShuffledElements(_Shuffled):
-    """Shuffles elements; the state tells which they were, to be read again.
+    """Shuffles elements; the state holds their numbers, and they are read again.
 
-    An element waits in the buffer for as many draws as the buffer is large, on the
-    average, so little more than the buffer is read again.
+    On average an element waits in the buffer for as many draws as the buffer is large,
+    so little more than the buffer is read again.
     """
 
     def __init__(self, source: cursors.Cursor, size: int, order: Order) -> None:
@@ -219,10 +228,11 @@ class _ShuffledElements(_Shuffled):
                     break
                 arrived.append((index, one[0]))
         except BaseException:
-            # Whoever goes on after the exception shall miss nothing else.
+            # A reader that continues after the exception must miss nothing else.
             self._buffer.extend(arrived)
             self._is_ordered = self._is_ordered and not arrived
             raise
+        # Looking through the whole buffer costs much, so it is done seldom.
         if number - self._swept > self._every:
             self._swept = number
             kept = (index for index, _ in self._buffer)
@@ -249,10 +259,10 @@ class _ShuffledElements(_Shuffled):
 
 @final
 class _Permuted(cursors.Cursor):
-    """All of a table in random order: what a buffer that holds everything comes to.
+    """Reads all rows of a table in random order, without a buffer.
 
-    The order is that of a buffer, because datasets that are shuffled alike must stay
-    alike, whatever stands before the shuffle.
+    The order is that of a buffer that holds everything: two datasets that are shuffled
+    with the same seed must have the same order, whatever stands before the shuffle.
     """
 
     def __init__(self, length: int, order: Order) -> None:
@@ -262,28 +272,30 @@ class _Permuted(cursors.Cursor):
         self._permutation: np.ndarray | None = None
 
     def _begin(self) -> int:
+        """Returns the number of this pass, and takes it the first time."""
         if self._number is None:
             self._seed, self._number = self._order.seed, self._order.begin()
         return self._number
 
-    def _ordered(self) -> np.ndarray:
+    def _find_order(self) -> np.ndarray:
+        """Returns the permutation, which is made when it is first needed."""
         if self._permutation is None:
             number = self._begin()
-            self._permutation = _mixed(self._seed, number, self._length)
+            self._permutation = _permute(self._seed, number, self._length)
         return self._permutation
 
     def read(self, count: int) -> Any:
-        """A piece of the permutation."""
-        found = self._ordered()[self._next : self._next + count]
+        """Returns the next piece of the permutation."""
+        found = self._find_order()[self._next : self._next + count]
         self._next += len(found)
         return found
 
     def skip(self, count: int) -> int:
-        """Costs nothing."""
+        """Passes over `count` rows at no cost; returns how many there were."""
         return len(self.read(count))
 
     def get_state(self) -> dict[str, Any]:
-        """The permutation by its seed, and a place in it."""
+        """Returns the seed of the permutation, and a place in it."""
         return {
             "seed": self._seed if self._number is not None else self._order.seed,
             "pass": self._begin(),
@@ -294,17 +306,17 @@ class _Permuted(cursors.Cursor):
         }
 
     def _row(self) -> int | None:
-        """What comes next, by which a wrong order is known; None at the ends."""
+        """Returns the next row, which reveals a wrong order; None at the ends."""
         order = self._permutation
         if order is None or self._next >= len(order):
             return None
         return int(order[self._next])
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Make the same permutation again.
+        """Makes the same permutation again, and continues in it.
 
         Raises:
-            ValueError: it comes out otherwise.
+            ValueError: the permutation is another one here.
         """
         if state["of"] != self._length:
             raise ValueError(
@@ -315,7 +327,7 @@ class _Permuted(cursors.Cursor):
         self._seed, self._number = state["seed"], state["pass"]
         self._order.resume(self._seed, state["passes"])
         self._next, self._permutation = state["next"], None
-        if state["row"] is not None and state["row"] != self._ordered()[self._next]:
+        if state["row"] is not None and state["row"] != self._find_order()[self._next]:
             raise ValueError(
                 "The position was saved in another order of the same elements: this "
                 "NumPy shuffles otherwise than the one of the program that saved it. "
@@ -323,19 +335,19 @@ class _Permuted(cursors.Cursor):
             )
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: it holds no source."""
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shuffle(nodes.Keeping):
-    """Draws each element at random from the next `size` ones."""
+    """The elements, each drawn at random from a buffer of `size`."""
 
     size: int
     order: Order
 
     def selecting(self, make: Make) -> cursors.Cursor:
-        """Elements; rows are shuffled as indices."""
+        """Returns a cursor that shuffles elements, or the numbers of rows."""
         source = make()
         if self.rows() is None:
             return _ShuffledElements(source, self.size, self.order)
@@ -347,13 +359,13 @@ class Shuffle(nodes.Keeping):
         return f"Shuffle({self.size})"
 
 
-# So many numbers are drawn at once.
+# How many random numbers are drawn at once.
 _DRAWN = 256
 
 
 @final
-class _Drawn(cursors.Cursor):
-    """Random numbers; each block has a generator of its own, so that any can be had."""
+class _RandomNumbersCursor(cursors.Cursor):
+    """Reads random numbers; each block has its own seed, so skipping draws none."""
 
     def __init__(self, node: RandomNumbers) -> None:
         self._draw, self._order = node.draw, node.order
@@ -399,17 +411,17 @@ class _Drawn(cursors.Cursor):
         self._next, self._block = state["next"], (-1, None)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: it holds no source."""
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomNumbers(nodes.Node, nodes.Disturbed):
-    """Integers without end.
+    """Random integers without end.
 
     Attributes:
-        draw: draws so many int64 from a generator.
-        order: numbers the passes.
+        draw: returns a given number of int64 from a generator.
+        order: numbers the passes, and gives their seeds.
     """
 
     draw: Callable[[np.random.Generator, int], np.ndarray]
@@ -417,11 +429,11 @@ class RandomNumbers(nodes.Node, nodes.Disturbed):
     cardinality = nodes.INFINITE
 
     def cursor(self) -> cursors.Cursor:
-        """Another pass."""
-        return _Drawn(self)
+        """Returns a cursor for another pass."""
+        return _RandomNumbersCursor(self)
 
     def sampled(self) -> nodes.Node:
-        """Not counted as a pass."""
+        """Returns a copy whose passes are not counted."""
         return dataclasses.replace(self, order=self.order.apart())
 
     def _spec(self) -> Any:

@@ -1,4 +1,4 @@
-"""Windows: nested datasets of neighbouring elements."""
+"""`window`: makes nested datasets of neighbouring elements."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from unisono._src.input.plan import cursors, nodes
 
 @final
 class _Windows(cursors.Cursor):
-    """Runs of elements: lists, to be made into datasets."""
+    """Reads runs of elements, and makes a window of each."""
 
     def __init__(self, source: cursors.Cursor, node: Window) -> None:
         self._node = node
         self._trail = cursors.Trail(source, 64)
         self._source = source
+        # The elements that were read and belong to the next windows, and the number of
+        # the first of them.
         self._pending: list[Any] = []
         self._base = 0
 
@@ -36,6 +38,7 @@ class _Windows(cursors.Cursor):
         return found
 
     def _drop(self, shift: int) -> None:
+        """Moves on by `shift` elements, some of which may not have been read yet."""
         if shift > len(self._pending):
             self._trail.read(shift - len(self._pending))
         del self._pending[:shift]
@@ -58,15 +61,15 @@ class _Windows(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Window(nodes.Unary):
-    """Each element is a nested dataset of neighbours.
+    """Nested datasets of neighbouring elements.
 
     Attributes:
-        size: elements per window.
-        shift: distance of the beginnings.
-        stride: distance of the elements in a window.
+        size: the number of elements per window.
+        shift: the distance between the beginnings of windows.
+        stride: the distance between the elements of a window.
         drop: whether windows that are too short are dropped.
-        wrap: makes what a window becomes of a list of elements.
-        wrap_spec: the same of the spec of an element.
+        wrap: makes a window of a list of elements.
+        wrap_spec: makes the spec of a window of the spec of an element.
     """
 
     size: int
@@ -78,19 +81,19 @@ class Window(nodes.Unary):
     samples_spec = True
 
     def cursor(self) -> cursors.Cursor:
-        """Window after window."""
+        """Returns a cursor that reads window after window."""
         return _Windows(self.parent.cursor(), self)
 
     def _spec(self) -> Any:
         return self.wrap_spec(self.parent.spec)
 
     def example(self) -> Any:
-        """A window of one element."""
+        """Returns a window of one element."""
         return self.wrap([self.parent.example()])
 
     @property
     def cardinality(self) -> int:
-        """How many windows there are."""
+        """Returns how many windows there are, as far as the plan tells."""
         inner = self.parent.cardinality
         if inner <= 0:
             return inner
