@@ -35,15 +35,15 @@ def detect() -> Attach:
     """
     if os.environ.get(tf_config.VARIABLE, "").strip() not in ("", "{}"):
         return Attach.TF_CONFIG
-    if slurm.in_step():
+    if slurm.is_in_step():
         return Attach.SLURM
     if INDEX in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
         return Attach.KUBERNETES
-    if mpi.in_mpi():
+    if mpi.is_in_mpi():
         return Attach.MPI
     if _SLURM_JOB in os.environ and os.environ.get(_SLURM_NODES, "1") != "1":
         raise RuntimeError(
-            f"This is a Slurm job of {untrusted.shown(os.environ[_SLURM_NODES])} "
+            f"This is a Slurm job of {untrusted.excerpt(os.environ[_SLURM_NODES])} "
             "nodes, but not a step of it: this command would use the first node alone. "
             "Start it on all with `srun unisono launch ...`, or say --attach none."
         )
@@ -135,8 +135,8 @@ def _from_kubernetes(
     suffix = f"-{index}"
     if not host.endswith(suffix):
         raise RuntimeError(
-            f"This pod is called {untrusted.shown(host)}; a pod of an Indexed Job with "
-            f"a subdomain is called after the Job, with '{suffix}' at the end."
+            f"This pod is called {untrusted.excerpt(host)}; a pod of an Indexed Job "
+            f"with a subdomain is called after the Job, with '{suffix}' at the end."
         )
     name = host.removesuffix(suffix)
     untrusted.host("--service", service)
