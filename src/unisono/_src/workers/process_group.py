@@ -174,7 +174,9 @@ def _initialize(group: Group) -> None:
             "devices: make it at the start of the program, before the first array, "
             "variable or other strategy."
         )
-    if jax.config._read("jax_cpu_collectives_implementation") in (None, "none"):
+    # JAX defines the attributes of its options at run time.
+    collectives = jax.config.jax_cpu_collectives_implementation  # type: ignore[attr-defined]
+    if collectives in (None, "none"):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     address = group.addresses[0]
     secured = credentials.of_coordination()

@@ -16,7 +16,7 @@ from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
-from unisono._src.machines.tpu.core_grid import Topology
+from unisono._src.machines.tpu.core_grid import TPUTopology
 from unisono._src.workers import process_group, watchdog
 
 _STALL_SECONDS = 30.0
@@ -65,7 +65,9 @@ def experimental_connect_to_cluster(
     process_group.start(group, watchdog.ASYNC, _STALL_SECONDS)
 
 
-def initialize_tpu_system(cluster_resolver: ClusterResolver | None = None) -> Topology:
+def initialize_tpu_system(
+    cluster_resolver: ClusterResolver | None = None,
+) -> TPUTopology:
     """The grid of all devices, of all workers.
 
     On a TPU, each device stands where the hardware says. Elsewhere the accelerators,
@@ -105,7 +107,7 @@ def _check_outside(name: str) -> None:
         )
 
 
-def topology_of(found: Sequence[jax.Device]) -> Topology:
+def topology_of(found: Sequence[jax.Device]) -> TPUTopology:
     """The grid that these devices make.
 
     Raises:
@@ -129,7 +131,7 @@ def topology_of(found: Sequence[jax.Device]) -> Topology:
     else:
         shape = np.array(grid_shape(len(found)))
         places = _in_order(shape).reshape(len(ordered), -1, len(shape))
-    return Topology(
+    return TPUTopology(
         mesh_shape=shape.tolist(), device_coordinates=places, device_type=kind
     )
 

@@ -91,14 +91,14 @@ class Placed(cursors.OfSource):
         if x.dtype.kind == "O":
             return elements.present(x)
         # On all logical devices of the replica, where a program wants it.
-        return self._transfers.whole(x)
+        return self._transfers.replicate(x)
 
     def _put_rows(self, x: np.ndarray, size: int) -> distributed.PerReplica:
         """So many rows for each replica, straight from the batch."""
         if x.dtype.kind == "O":
             return self._put_column(np.split(x, len(x) // size), False)
         rows = x.reshape((len(x) // size, size, *x.shape[1:]))
-        whole = self._transfers.stacked([rows[i : i + 1] for i in range(len(rows))])
+        whole = self._transfers.stack([rows[i : i + 1] for i in range(len(rows))])
         return distributed.PerReplica.from_stacked(whole, self._topology.replicas)
 
     def _put_parts(self, parts: Sequence[Any], even: bool) -> Any:
@@ -117,7 +117,7 @@ class Placed(cursors.OfSource):
             found = [elements.present(x) for x in column]
             return distributed.PerReplica(found, self._topology)
         if even and len({x.shape for x in column}) == 1:
-            whole = self._transfers.stacked([x[None] for x in column])
+            whole = self._transfers.stack([x[None] for x in column])
             return distributed.PerReplica.from_stacked(whole, self._topology.replicas)
         placed = jax.device_put(list(column), list(self._topology.local_devices))
         return distributed.PerReplica(placed, self._topology)
