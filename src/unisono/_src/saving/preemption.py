@@ -352,7 +352,7 @@ def _manager(given: Any, directory: Any) -> CheckpointManager:
     return CheckpointManager(given, directory, max_to_keep=1)
 
 
-def _joined(resolver: Any) -> process_group.Group:
+def _joined(resolver: Any) -> process_group.ProcessGroup:
     """The group of this process, which must be the one that the resolver means."""
     group = process_group.current()
     if resolver is None:

@@ -102,7 +102,7 @@ class Together(cursors.OfSource):
     def set_state(self, state: dict[str, Any]) -> None:
         """Set the position in the source, on all workers."""
         # Those of the others may have read further ahead than this one, or less far.
-        self._board = self._board.renewed()
+        self._board = self._board.renew()
         self._source.set_state(state)
 
     def cancel(self) -> None:
