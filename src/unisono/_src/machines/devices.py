@@ -139,7 +139,7 @@ def count_wanted_cpus() -> int | None:
 
 @final
 class _Backend:
-    """How JAX's backend was started here; a process can start it only once."""
+    """The way in which JAX's backend was started; a process can start it only once."""
 
     pool_is_large: bool = False
 

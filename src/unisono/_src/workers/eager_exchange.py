@@ -107,12 +107,14 @@ def is_same(topology: Topology, point: str, value: Any, is_valid: bool = True) -
 
 
 def _to_bits(x: Any) -> Any:
+    """Returns the data of a random key, which NumPy cannot hold, or else `x` itself."""
     if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return jax.random.key_data(x)
     return x
 
 
 def _key_name(x: Any) -> str | None:
+    """Returns the algorithm of a random key; None for another array."""
     if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return str(jax.random.key_impl(x))
     return None
@@ -135,6 +137,7 @@ def _gather_rows(topology: Topology, own: bytes, size: int) -> np.ndarray:
 
 
 def _run_together(topology: Topology, program: Any, row: np.ndarray) -> np.ndarray:
+    """Runs a program that takes a row of each worker, and returns its result."""
     try:
         found = program(topology.meeting_mesh)(_stack(topology, row))
         return np.asarray(found.addressable_data(0))

@@ -198,6 +198,8 @@ class Guard:
                 client.key_value_delete(f"{_PLACE}step/{step - 2}/{self._worker}")
 
     def _wait_for(self, key: str, worker: int, until: float) -> str:
+        """Returns a key's value; raises if its worker is lost or does not write it."""
+        # The waits are short, so that a verdict of the thread is raised soon.
         while True:
             try:
                 return str(self._client.blocking_key_value_get(key, 500))
@@ -237,6 +239,8 @@ class Guard:
             self.verdict = self._judge(now, self._stall)
 
     def _publish(self) -> None:
+        """Writes this worker's record where the others read it."""
+        # The count changes each time, so that the record is a sign of life.
         self._beats += 1
         recent = list(self._labels)[-_TOLD:]
         label = _shorten(recent[-1][1]) if recent else ""

@@ -188,6 +188,7 @@ class WorkerGroup:
         return [w for w in self._workers if w.code is None]
 
     def _run_once(self) -> None:
+        """Reads the workers' output, notices their ends, and hands on signals."""
         if self._selector.get_map():
             for key, _ in self._selector.select(_TICK):
                 worker, stream = key.data
@@ -233,6 +234,7 @@ class WorkerGroup:
             )
 
     def _forward(self, number: int) -> None:
+        """Sends a signal to the workers; kills them at the second signal to stop."""
         again = self._signal is not None and number in _STOPPING
         for worker in self._live_workers():
             worker.kill() if again else worker.send(number)
@@ -249,6 +251,7 @@ class WorkerGroup:
             self._enter(_Stage.STOPPING, self._stop)
 
     def _escalate(self) -> None:
+        """Goes on to the next stage of the end, where the time of this one is over."""
         now, late = time.monotonic(), self._live_workers()
         if not late:
             return
@@ -313,11 +316,13 @@ def _make_failure(worker: worker_process.Worker) -> WorkerFailure:
 
 
 def _find_cause(worker: worker_process.Worker) -> Cause:
+    """Returns the cause of a failure, by the worker's traceback and its end."""
     since = worker.traceback.since
     if since is not None and worker.traceback.is_about_a_peer:
         return Cause.PEER
     if not worker.was_stopped:
         return Cause.OWN
+    # A worker that wrote output after its traceback had survived the error.
     is_last = since is not None and worker.last_out < since
     return Cause.DYING if is_last else Cause.STOPPED
 

@@ -150,6 +150,7 @@ class Worker:
         return list(self._sort(stream, texts))
 
     def _sort(self, stream: str, texts: list[str]) -> Iterator[Line]:
+        """Yields the lines to show; takes note of steps and tracebacks on the way."""
         for text in texts:
             if stream == "step":
                 self._note_step(text)
@@ -193,6 +194,7 @@ class Worker:
         return os.waitid(os.P_PID, self.pid, how) is not None
 
     def _drain(self) -> list[Line]:
+        """Reads the pipes of a worker that has ended to their end, and closes them."""
         lines: list[Line] = []
         until = time.monotonic() + _DRAIN_SECONDS
         # A process that has left the group may hold a pipe open for ever.

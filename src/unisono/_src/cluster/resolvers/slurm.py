@@ -98,7 +98,8 @@ class SlurmClusterResolver(base.ClusterResolver):
         most = max(self._nodes.values())
         self._visible = accelerators.visible_gpus() if per_node is None else None
         bound = os.environ.get(GPUS_PER_TASK) if per_task is None else None
-        # With --gpus-per-task, Slurm shows each task its own GPUs and no others.
+        # With --gpus-per-task, Slurm shows each task its own GPUs and no others, so
+        # that CUDA_VISIBLE_DEVICES must stay as it is.
         self._bound_by_slurm = bound is not None and per_node is None
         if self._bound_by_slurm and self._visible is not None:
             self._gpus_per_task = len(self._visible)
@@ -114,6 +115,7 @@ class SlurmClusterResolver(base.ClusterResolver):
             )
 
     def _own_task(self) -> tuple[str, int]:
+        """Returns the job of this rank and its index; jobs follow in sorted order."""
         before = 0
         for job, size in self._jobs.items():
             if self._rank < before + size:

@@ -62,7 +62,7 @@ class DeviceAssignment:
 
     @property
     def topology(self) -> TPUTopology:
-        """The grid."""
+        """The grid that the cores are in."""
         return self._topology
 
     @property
@@ -86,6 +86,14 @@ class DeviceAssignment:
 
     def lookup_replicas(self, task_id: int, logical_core: int) -> list[int]:
         """Returns the replicas whose core of this number is in a process, in order.
+
+        >>> from unisono.tpu.experimental import DeviceAssignment, Topology
+        >>> pair = Topology(None, [1, 1, 1, 2], [[[0, 0, 0, 0], [0, 0, 0, 1]]])
+        >>> both = DeviceAssignment.build(pair, num_replicas=2)
+        >>> both.lookup_replicas(task_id=0, logical_core=0)
+        [0, 1]
+        >>> both.tpu_device(replica=1, job="worker")
+        '/job:worker/task:0/device:TPU:1'
 
         Raises:
             ValueError: no replica has that core in the process.
