@@ -53,7 +53,7 @@ def test_workers_with_certificates_compute_together(tmp_path):
 def test_half_of_the_files_is_an_error(monkeypatch):
     monkeypatch.setattr(credentials, "jax", _Options(jax_mtls_cert_file="cert.pem"))
     with pytest.raises(ValueError, match=r"jax_mtls_key_file and jax_mtls_ca_file not"):
-        credentials.of_coordination()
+        credentials.coordination_arguments()
 
 
 def test_a_file_that_cannot_be_read_is_named(monkeypatch, tmp_path):
@@ -62,16 +62,16 @@ def test_a_file_that_cannot_be_read_is_named(monkeypatch, tmp_path):
     options = _Options(**dict.fromkeys(names, missing))
     monkeypatch.setattr(credentials, "jax", options)
     with pytest.raises(ValueError, match=r"jax_mtls_cert_file.*missing\.pem.*read"):
-        credentials.of_coordination()
+        credentials.coordination_arguments()
 
 
 @pytest.mark.skipif(HAS_MTLS, reason="this JAX has mutual TLS")
 def test_secure_connections_that_jax_lacks_are_refused(monkeypatch):
     monkeypatch.setenv("JAX_DISTRIBUTED_VERIFY_SECURE_CREDENTIALS", "false")
-    assert credentials.of_coordination() == {}
+    assert credentials.coordination_arguments() == {}
     monkeypatch.setenv("JAX_MTLS_CA_FILE", "ca.pem")
     with pytest.raises(RuntimeError, match="JAX_MTLS_CA_FILE asks for secure"):
-        credentials.of_coordination()
+        credentials.coordination_arguments()
 
 
 class _Options:

@@ -1,6 +1,6 @@
 """Names that TensorFlow keeps under ``tf.tpu.experimental``."""
 
-from unisono._src.machines.tpu.core_grid import Topology
+from unisono._src.machines.tpu.core_grid import TPUTopology as Topology
 from unisono._src.machines.tpu.device_assignment import DeviceAssignment
 from unisono._src.workers.tpu_system import initialize_tpu_system, shutdown_tpu_system
 

@@ -115,7 +115,7 @@ def test_the_bar_is_closed_when_the_loop_is_left_early():
 
 
 def test_only_the_first_worker_shows_and_waits(monkeypatch):
-    group = process_group.Group((("worker", 0), ("worker", 1)), ("", ""), 1)
+    group = process_group.ProcessGroup((("worker", 0), ("worker", 1)), ("", ""), 1)
     monkeypatch.setattr(process_group, "current", lambda: group)
     out = console()
     progress = Progress(range(3), sample_seconds=1e-6, console=out)

@@ -48,6 +48,6 @@ def test_arrays_come_as_they_were_sent(dtype):
 
 @pytest.mark.parametrize("size", [1, 4096, 4097, 70_000, 10**9])
 def test_messages_grow_in_few_sizes(size):
-    rounded = eager_exchange._rounded(size)
+    rounded = eager_exchange._round_up(size)
     assert size <= rounded <= max(4096, size * 1.25 + 4096)
     assert rounded % 4096 == 0

@@ -156,7 +156,7 @@ def test_what_has_nothing_to_do_with_workers_stays_as_it_is(pair):
 def test_strict_workers_find_a_difference_before_the_step():
     store = Store()
     guards = [watchdog.Guard(store, i, 2, watchdog.STRICT, 30.0) for i in range(2)]
-    store.key_value_set("unisono/guard/step/1/1", watchdog._short("theirs"))
+    store.key_value_set("unisono/guard/step/1/1", watchdog._shorten("theirs"))
     with pytest.raises(unisono.errors.WorkerMismatchError, match="theirs"):
         guards[0].enter("mine")
 

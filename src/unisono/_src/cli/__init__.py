@@ -1,1 +1,1 @@
-"""The command line; it starts programs and never JAX's backend."""
+"""The command line, which starts programs but never JAX's backend."""

@@ -1,4 +1,4 @@
-"""`unisono checkpoint`: look into checkpoints, verify and compare them."""
+"""`unisono checkpoint`: show, verify and compare checkpoints."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from unisono._src.saving.format import (
 )
 from unisono._src.saving.format.manifest import Entry, Manifest
 
-# A terminal obeys what it prints; a stranger's names and strings are only shown.
+# A checkpoint may have names and strings of any length; a line shows this many
+# characters of each.
 _MOST_SHOWN = 400
 
 
 def app() -> Any:
-    """The sub-commands."""
+    """Return the command with its sub-commands."""
     import typer
 
     made = typer.Typer(help="Look into checkpoints.", no_args_is_help=True)
@@ -99,7 +100,7 @@ def diff(a: pathlib.Path, b: pathlib.Path) -> None:
         table.add_column(head, overflow="fold")
     for change in changes:
         name = _safe(change.key.partition("/.ATTRIBUTES/")[0])
-        before, after = _told(change.before), _told(change.after)
+        before, after = _describe_entry(change.before), _describe_entry(change.after)
         table.add_row(change.sign, name, before, after, change.detail)
     if not changes:
         typer.echo("no difference")
@@ -110,6 +111,7 @@ def diff(a: pathlib.Path, b: pathlib.Path) -> None:
 
 
 def _find(path: pathlib.Path) -> pathlib.Path:
+    """Return the newest checkpoint in a directory, or else the path itself."""
     if path.is_dir() and not (path / manifest.NAME).exists():
         steps = checkpoint_directory.steps(path)
         return steps[-1][0] if steps else path
@@ -124,7 +126,7 @@ def _manifest(path: pathlib.Path) -> Manifest:
 
 
 def _failure(error: object) -> Exception:
-    """Say what is wrong, and give the way out with status 2."""
+    """Print what is wrong, and return the exception that exits with status 2."""
     import typer
 
     typer.echo(_safe(str(error)), err=True)
@@ -140,7 +142,7 @@ def _row(key: str, entry: Entry) -> tuple[str, ...]:
     return name, kind, "", "", f"{entry.nbytes:,}", _safe(repr(entry.data()))
 
 
-def _told(entry: Entry | None) -> str:
+def _describe_entry(entry: Entry | None) -> str:
     if entry is None:
         return "–"
     if entry.has_array:
@@ -149,7 +151,10 @@ def _told(entry: Entry | None) -> str:
 
 
 def _safe(text: str) -> str:
-    """`text` without what a terminal or a markup could take for an order."""
+    """Return a short form of `text` without control characters.
+
+    A terminal would obey them, and the text may be a stranger's.
+    """
     shown = "".join(c if c.isprintable() else "�" for c in text)
     return shown if len(shown) <= _MOST_SHOWN else shown[: _MOST_SHOWN - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""The root of the command line; commands load when they are used."""
+"""Runs the command line, and loads each command when it is used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 import typer.core
 import typer.main
 
-# A command's module has `app()`, which makes a `typer.Typer`.
+# Each module has a function `app` that returns a `typer.Typer`.
 _COMMANDS = {
     "checkpoint": "unisono._src.cli.checkpoint_command",
     "launch": "unisono._src.cli.launch.command",
@@ -18,7 +18,7 @@ _COMMANDS = {
 
 @final
 class _Commands(typer.core.TyperGroup):
-    """Imports a command's module when the command is asked for."""
+    """Imports a command's module when the user asks for the command."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(_COMMANDS)
@@ -48,5 +48,5 @@ def _root() -> None:
 
 
 def main() -> None:
-    """Run the command line."""
+    """Runs the command line."""
     app(prog_name="unisono")

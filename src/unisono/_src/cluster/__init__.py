@@ -1,1 +1,1 @@
-"""Which machines there are, and which of them this process is."""
+"""Finds out which processes a cluster has, and which of them this one is."""

@@ -1,4 +1,4 @@
-"""Accelerators of this machine, counted without starting a backend."""
+"""Counts the accelerators of this machine without starting a JAX backend."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import subprocess
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _DEVICES = pathlib.Path("/dev")
+# The Linux driver shows each TPU chip as a device file /dev/accelN.
 _TPU = re.compile(r"accel\d+")
+# `nvidia-smi` can hang for minutes where a GPU has failed.
 _SMI_SECONDS = 10.0
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES would name them."""
+    """Returns the GPUs of this process by their names in CUDA_VISIBLE_DEVICES."""
     named = os.environ.get(VISIBLE_GPUS)
     if named is not None:
         # CUDA stops reading at the first entry that it does not know, such as -1.
@@ -40,7 +42,10 @@ def _count_by_nvidia_smi() -> int:
 
 
 def count() -> dict[str, int]:
-    """How many accelerators of each kind this process may use; none with JAX on CPU."""
+    """Returns how many accelerators of each kind this process may use.
+
+    The result is empty where JAX_PLATFORMS says that JAX uses the CPU first.
+    """
     found: dict[str, int] = collections.defaultdict(int)
     platforms = os.environ.get("JAX_PLATFORMS", "").lower().split(",")
     if platforms[0] == "cpu":

@@ -1,4 +1,4 @@
-"""The tasks of a cluster and their addresses."""
+"""Defines `ClusterSpec`: the tasks of a cluster and their addresses."""
 
 from __future__ import annotations
 
@@ -29,17 +29,14 @@ class ClusterSpec:
     """
 
     def __init__(self, cluster: ClusterSpec | Mapping[str, Any]) -> None:
-        self._jobs: dict[str, dict[int, str]]
-        if isinstance(cluster, ClusterSpec):
-            self._jobs = {job: dict(tasks) for job, tasks in cluster._jobs.items()}
-        elif isinstance(cluster, dict):
-            self._jobs = {_job_name(j): _tasks(j, t) for j, t in cluster.items()}
-        else:
+        jobs = cluster.as_dict() if isinstance(cluster, ClusterSpec) else cluster
+        if not isinstance(jobs, dict):
             raise TypeError(
                 "`cluster` must be a dictionary mapping one or more job names to lists "
                 "of network addresses, or a ClusterSpec; received "
-                f"{type(cluster).__name__}."
+                f"{type(jobs).__name__}."
             )
+        self._jobs = {_job_name(job): _tasks(job, tasks) for job, tasks in jobs.items()}
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
@@ -49,7 +46,8 @@ class ClusterSpec:
             return NotImplemented
         return self._jobs == other._jobs
 
-    # Not hashable, as in TensorFlow: it compares by its tasks.
+    # A `ClusterSpec` compares by its tasks and, as in TensorFlow, has no hash. Mypy
+    # knows `__hash__` only as a method.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -58,20 +56,29 @@ class ClusterSpec:
         return f"ClusterSpec({{{inner}}})"
 
     def as_dict(self) -> dict[str, list[str] | dict[int, str]]:
-        """The jobs as lists of addresses, or as dictionaries where indices are missing.
+        """Returns the addresses of each job.
+
+        A job is a list of addresses, or a dictionary where an index is missing.
 
         >>> ClusterSpec({"worker": {0: "a:1", 1: "b:2"}, "ps": {2: "c:3"}}).as_dict()
         {'worker': ['a:1', 'b:2'], 'ps': {2: 'c:3'}}
         """
-        return {job: self._dense(job) or dict(t) for job, t in self._jobs.items()}
+        return {job: self._as_list(job) or dict(t) for job, t in self._jobs.items()}
 
     @property
     def jobs(self) -> list[str]:
-        """The names of the jobs."""
+        """The names of the jobs.
+
+        >>> ClusterSpec({"worker": ["a:1"], "ps": ["b:2"]}).jobs
+        ['worker', 'ps']
+        """
         return list(self._jobs)
 
     def num_tasks(self, job_name: str) -> int:
-        """How many tasks a job has.
+        """Returns how many tasks a job has.
+
+        >>> ClusterSpec({"worker": ["a:1", "b:2"]}).num_tasks("worker")
+        2
 
         Raises:
             ValueError: there is no such job.
@@ -79,7 +86,10 @@ class ClusterSpec:
         return len(self._job(job_name))
 
     def task_indices(self, job_name: str) -> list[int]:
-        """The indices of a job's tasks, in order.
+        """Returns the indices of a job's tasks, in order.
+
+        >>> ClusterSpec({"ps": {3: "c:4", 1: "a:2"}}).task_indices("ps")
+        [1, 3]
 
         Raises:
             ValueError: there is no such job.
@@ -87,7 +97,10 @@ class ClusterSpec:
         return sorted(self._job(job_name))
 
     def task_address(self, job_name: str, task_index: int) -> str:
-        """The address of one task.
+        """Returns the address of one task.
+
+        >>> ClusterSpec({"worker": ["a:1", "b:2"]}).task_address("worker", 1)
+        'b:2'
 
         Raises:
             ValueError: there is no such job, or no such task in it.
@@ -98,7 +111,7 @@ class ClusterSpec:
         return tasks[task_index]
 
     def job_tasks(self, job_name: str) -> list[str | None]:
-        """A job's addresses by index; None where an index is missing.
+        """Returns a job's addresses by index, with None where an index is missing.
 
         >>> ClusterSpec({"ps": {2: "c:3"}}).job_tasks("ps")
         [None, None, 'c:3']
@@ -115,7 +128,7 @@ class ClusterSpec:
         except (KeyError, TypeError):
             raise ValueError(f"No such job in cluster: {job_name!r}") from None
 
-    def _dense(self, job: str) -> list[str] | None:
+    def _as_list(self, job: str) -> list[str] | None:
         tasks = self._jobs[job]
         if sorted(tasks) != list(range(len(tasks))):
             return None

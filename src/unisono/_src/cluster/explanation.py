@@ -1,4 +1,4 @@
-"""What a resolver found, and where: a table for people."""
+"""Shows what a resolver found, and where, as a table for people."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from unisono._src.foundation.public_names import publish
 if TYPE_CHECKING:
     import rich.table
 
+# A table lists this many tasks of each job and counts the others.
 _LISTED = 8
 
 
@@ -20,9 +21,9 @@ class Finding:
     """One thing that a resolver found.
 
     Attributes:
-        what: what it is, such as ``task_type``.
-        value: what it is set to, as text.
-        source: the variable, argument or service it comes from.
+        what: the name of the thing, such as ``task_type``.
+        value: its value as text.
+        source: the variable, argument or service that it comes from.
     """
 
     what: str
@@ -32,11 +33,17 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What a resolver found and from which variable; `str` is a table.
+    """Lists the findings of a resolver with their sources; `str` gives a table.
+
+    `ClusterResolver.explain` makes one.
 
     Attributes:
         title: the resolver's name.
-        findings: what was found, in reading order.
+        findings: the findings, in reading order.
+
+    >>> found = Explanation("MyResolver", (Finding("task_id", "1", "TF_CONFIG"),))
+    >>> "TF_CONFIG" in str(found), found.findings[0].value
+    (True, '1')
     """
 
     title: str
@@ -44,7 +51,7 @@ class Explanation:
 
     @property
     def table(self) -> rich.table.Table:
-        """A `rich.table.Table`."""
+        """The findings as a `rich.table.Table`."""
         import rich.table
         import rich.text
 
@@ -52,7 +59,7 @@ class Explanation:
         for head in ("what", "value", "from"):
             table.add_column(head, overflow="fold")
         for f in self.findings:
-            # As Text: values are data, not markup.
+            # Rich reads markup in plain strings, and these values are a stranger's.
             table.add_row(*(rich.text.Text(t) for t in (f.what, f.value, f.source)))
         return table
 
@@ -66,14 +73,14 @@ class Explanation:
 
 
 def cluster_findings(cluster: cluster_tasks.ClusterSpec, source: str) -> list[Finding]:
-    """One finding per task; of large jobs the first ones and their number."""
+    """Returns a finding for each task; large jobs end with the number of the rest."""
     if not cluster.jobs:
         return [Finding("cluster", "(none: a single process)", source)]
     found = []
     for job in cluster.jobs:
         indices = cluster.task_indices(job)
         for index in indices[:_LISTED]:
-            where = untrusted.shown(cluster.task_address(job, index))[1:-1]
+            where = untrusted.excerpt(cluster.task_address(job, index))[1:-1]
             found.append(Finding(f"{job} {index}", where, source))
         if len(indices) > _LISTED:
             rest = f"and {len(indices) - _LISTED:,} more"

@@ -1,21 +1,22 @@
-"""How far this worker is, told to the launcher that started it, if one did."""
+"""Tells the launcher that started this worker how far the worker is."""
 
 from __future__ import annotations
 
 import json
 import os
 
+# The launcher sets it to the number of a pipe that the worker inherits.
 VARIABLE = "UNISONO_PROGRESS_FD"
 
 
 def report(step: int, total: int | None = None) -> None:
-    """Move the launcher's progress bar; does nothing in a program started otherwise.
+    """Moves the launcher's progress bar; does nothing where no launcher runs.
 
-    Cheap, and never an error: a launcher that is gone or slow is not told.
+    The call is cheap and never raises. It skips a launcher that is gone or slow.
 
     Args:
-        step: steps done.
-        total: steps in all, if known.
+        step: how many steps are done.
+        total: how many steps there are in all, if that is known.
     """
     descriptor = os.environ.get(VARIABLE, "")
     if not descriptor.isdecimal():
@@ -24,5 +25,6 @@ def report(step: int, total: int | None = None) -> None:
     try:
         os.write(int(descriptor), line.encode())
     except OSError:
-        # Closed, full, or a number that a forked child inherited: nobody listens.
+        # The pipe is closed or full, or a forked child inherited only its number. In
+        # each case nobody listens, so later calls do not try again.
         os.environ.pop(VARIABLE, None)

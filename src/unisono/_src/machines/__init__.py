@@ -1,1 +1,1 @@
-"""What there is to run on: devices, replicas, and how arrays are split over them."""
+"""The devices to run on, the replicas on them, and how arrays are split over them."""

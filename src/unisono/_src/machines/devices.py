@@ -1,4 +1,4 @@
-"""Device names in TensorFlow's spellings, and the JAX devices they mean."""
+"""Finds the JAX devices that names in TensorFlow's spellings mean."""
 
 from __future__ import annotations
 
@@ -43,16 +43,33 @@ class DeviceName:
 
 @dataclasses.dataclass(frozen=True)
 class LogicalDevice:
-    """A device as `unisono.config.list_logical_devices` lists it."""
+    """A device, as `unisono.config.list_logical_devices` lists it.
+
+    A strategy takes it where it takes a device's name.
+
+    Attributes:
+        name: the device's name, such as ``/device:CPU:0``.
+        device_type: ``"CPU"``, ``"GPU"`` or ``"TPU"``.
+
+    >>> import unisono
+    >>> first, second, *_ = unisono.config.list_logical_devices("CPU")
+    >>> second.name, second.device_type
+    ('/device:CPU:1', 'CPU')
+    >>> unisono.distribute.MirroredStrategy([first, second]).num_replicas_in_sync
+    2
+    """
 
     name: str
     device_type: str
 
 
 def parse(name: object) -> DeviceName:
-    """Read a device name such as ``GPU:0``, ``/gpu:0`` or ``/device:CPU:0``.
+    """Reads a device name such as ``GPU:0``, ``/gpu:0`` or ``/device:CPU:0``.
 
     Also takes a `LogicalDevice` or a `jax.Device`.
+
+    Raises:
+        ValueError: it is not a device's name.
 
     >>> parse("cpu:3").index, parse("/job:worker/task:1/device:CPU:0").job
     (3, 'worker')
@@ -88,34 +105,41 @@ def parse(name: object) -> DeviceName:
 
 
 def _name_of(device: jax.Device) -> DeviceName:
+    # A name counts the devices of one kind in this process, while `device.id` counts
+    # those of all processes.
     same = [d for d in jax.local_devices(backend=device.client.platform)]
     return DeviceName(kind_of(device), same.index(device))
 
 
 def names_of(found: Sequence[jax.Device], job: str, task: int) -> list[str]:
-    """Canonical names of all devices of one task, in their order."""
+    """Returns the canonical names of all devices of one task, in their order."""
     kinds = [kind_of(d) for d in found]
     return [str(DeviceName(k, i, job, task)) for i, k in enumerate(kinds)]
 
 
 def kind_of(device: jax.Device) -> str:
-    """``"CPU"``, ``"GPU"`` or ``"TPU"``."""
+    """Returns the kind of a device: ``"CPU"``, ``"GPU"`` or ``"TPU"``."""
     is_gpu = device.platform in ("cuda", "rocm", "gpu")
     return "GPU" if is_gpu else device.platform.upper()
 
 
-def virtual_cpus_wanted() -> int | None:
-    """The number of CPU devices asked of XLA by flag or JAX option, if any."""
+def count_wanted_cpus() -> int | None:
+    """Returns the number of CPU devices that XLA's flag or JAX's option asks for.
+
+    Returns:
+        The number; None if neither is set.
+    """
     flag = _FORCED.search(os.environ.get("XLA_FLAGS", ""))
     if flag:
         return int(flag.group(1))
-    configured = jax.config._read("jax_num_cpu_devices")
+    # JAX defines the attributes of its options at run time.
+    configured: int = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined]
     return configured if configured > 0 else None
 
 
 @final
 class _Backend:
-    """What is known of JAX's backend; it can be started only once."""
+    """The way in which JAX's backend was started; a process can start it only once."""
 
     pool_is_large: bool = False
 
@@ -124,12 +148,17 @@ _backend = _Backend()
 
 
 def set_virtual_devices(count: int) -> None:
-    """Split the CPU into `count` devices, for programs without accelerators.
+    """Splits the CPU into `count` devices, for programs without accelerators.
 
     Call it before anything uses JAX's devices: the number cannot change afterwards.
 
+    >>> import unisono
+    >>> unisono.config.set_virtual_devices(8)
+    >>> len(unisono.config.list_logical_devices("CPU"))
+    8
+
     Args:
-        count: how many CPU devices there shall be.
+        count: how many CPU devices JAX shall have.
 
     Raises:
         ValueError: `count` is not positive.
@@ -146,46 +175,49 @@ def set_virtual_devices(count: int) -> None:
                 "before the first strategy, variable or array of the program."
             )
         return
-    if virtual_cpus_wanted() != count:
+    if count_wanted_cpus() != count:
+        # XLA's flag would win over JAX's option.
         os.environ["XLA_FLAGS"] = _FORCED.sub("", os.environ.get("XLA_FLAGS", ""))
         jax.config.update("jax_num_cpu_devices", count)
 
 
 def is_started() -> bool:
-    """Whether JAX's backend runs already."""
+    """Whether JAX's backend already runs."""
     # JAX has no public way to ask this that does not start the backend.
     return xla_bridge.backends_are_initialized()
 
 
 def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:
-    """Start JAX's backend, with a thread pool that CPU collectives need.
+    """Starts JAX's backend with a thread pool that is large enough for collectives.
+
+    Does nothing where the backend already runs. See docs/decisions/0005.
 
     Args:
         has_peers: whether other processes take part in collectives.
-        stall_seconds: how long a collective may wait for them; 0 leaves it to XLA.
+        stall_seconds: how long a collective may wait for them; 0 for XLA's default.
     """
     if is_started():
         return
-    count = virtual_cpus_wanted() or 1
+    count = count_wanted_cpus() or 1
     shares_pool = count > 1
     if not shares_pool and not has_peers:
         jax.local_devices()
         return
     wanted = {}
     if shares_pool:
-        # A single device needs no more than XLA takes by itself, and is faster so.
+        # A single device is faster with the pool that XLA makes by itself.
         wanted[cpu_threads.VARIABLE] = str(cpu_threads.threads(count))
     if stall_seconds:
         flag = f"--xla_cpu_collective_timeout_seconds={max(1, round(stall_seconds))}"
         wanted["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
-    with _environment(wanted):
+    with _set_environment(wanted):
         jax.local_devices(backend="cpu")
         _backend.pool_is_large = shares_pool
 
 
 @contextlib.contextmanager
-def _environment(wanted: dict[str, str]) -> Iterator[None]:
-    """Variables that XLA reads once, while it starts."""
+def _set_environment(wanted: dict[str, str]) -> Iterator[None]:
+    """Sets variables that XLA reads once, while it starts, and restores them after."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -199,12 +231,14 @@ def _environment(wanted: dict[str, str]) -> Iterator[None]:
 
 
 def pool_is_large() -> bool:
-    """Whether the CPU client was started here, with threads to spare."""
+    """Whether `start` has made a thread pool that is large enough for any step."""
     return _backend.pool_is_large
 
 
 def resolve(names: Iterable[object]) -> tuple[tuple[str, ...], tuple[jax.Device, ...]]:
-    """Canonical names and JAX devices; virtual CPU devices are made if still possible.
+    """Returns the canonical names and the JAX devices of the named devices.
+
+    Makes virtual CPU devices for names such as ``CPU:3`` if JAX has not started yet.
 
     Raises:
         AssertionError: a device is named twice.
@@ -215,7 +249,7 @@ def resolve(names: Iterable[object]) -> tuple[tuple[str, ...], tuple[jax.Device,
     if len(set(texts)) != len(texts):
         raise AssertionError(f"No duplicates allowed in `devices` argument: {texts}")
     cpus = [p.index + 1 for p in parsed if p.kind == "CPU"]
-    if cpus and not is_started() and virtual_cpus_wanted() is None and max(cpus) > 1:
+    if cpus and not is_started() and count_wanted_cpus() is None and max(cpus) > 1:
         jax.config.update("jax_num_cpu_devices", max(cpus))
     start()
     return texts, tuple(_find(p) for p in parsed)
@@ -243,16 +277,26 @@ def _find(name: DeviceName) -> jax.Device:
 
 
 def default_names() -> tuple[str, ...]:
-    """All accelerators of this process, else all of its CPU devices."""
+    """Returns the names of this process's accelerators, else of its CPU devices."""
     start()
     return tuple(str(_name_of(d)) for d in jax.local_devices())
 
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
-    """The devices of this process, by type if one is given.
+    """Returns the devices of this process, of one type if it is given.
+
+    >>> import unisono
+    >>> [d.name for d in unisono.config.list_logical_devices("CPU")][:2]
+    ['/device:CPU:0', '/device:CPU:1']
+    >>> unisono.config.list_logical_devices("GPU")
+    []
 
     Args:
-        device_type: ``"CPU"``, ``"GPU"`` or ``"TPU"``; None lists the default kind.
+        device_type: ``"CPU"``, ``"GPU"`` or ``"TPU"``; None lists the kind that JAX
+            uses by default.
+
+    Returns:
+        The devices; an empty list if this process has none of the type.
     """
     start()
     try:

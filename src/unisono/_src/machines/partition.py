@@ -1,4 +1,7 @@
-"""How a large variable is cut over devices, instead of being copied to all of them."""
+"""Cuts a large variable into parts over devices, instead of copying it to all.
+
+See docs/decisions/0017.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,18 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src.machines.topology import AXIS, Topology
 
-# Smaller variables are not worth a collective of their own.
-ABOVE = 1 << 16
+# In elements. A smaller variable is not worth a collective of its own.
+_DEFAULT_THRESHOLD = 1 << 16
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """One axis of an array, cut into equal parts.
+    """Says how an array is cut into equal parts along one of its axes.
 
     Attributes:
-        axis: which one.
-        parts: into how many.
+        axis: the axis of the array that is cut.
+        parts: the number of parts.
         over: the axes of the mesh along which the parts lie.
     """
 
@@ -34,52 +37,55 @@ class Split:
 
     @property
     def spec(self) -> PartitionSpec:
-        """The layout as JAX has it."""
+        """The layout as JAX writes it."""
         return PartitionSpec(*[None] * self.axis, self.over)
 
     @property
     def is_over_replicas(self) -> bool:
-        """Whether each replica has one part, not the whole on its logical devices."""
+        """Whether each replica has one part, not all parts on its logical devices."""
         return AXIS in self.over
 
-    # Inside an SPMD program; for parts over replicas.
+    # The next three run inside an SPMD program, for parts that lie over replicas.
 
     def gather(self, part: Any) -> jax.Array:
-        """The whole, from each replica's part."""
+        """Returns the whole array, given each replica's part."""
         whole: jax.Array = jax.lax.all_gather(part, AXIS, axis=self.axis, tiled=True)
         return whole
 
     def scatter(self, whole: Any) -> jax.Array:
-        """The own part of the sum over replicas."""
+        """Returns this replica's part of the sum over replicas."""
         part: jax.Array = jax.lax.psum_scatter(
             whole, AXIS, scatter_dimension=self.axis, tiled=True
         )
         return part
 
     def cut(self, whole: Any) -> jax.Array:
-        """The own part of what all replicas have."""
+        """Returns this replica's part of an array that all replicas have."""
         size = whole.shape[self.axis] // self.parts
         start = jax.lax.axis_index(AXIS) * size
         return jax.lax.dynamic_slice_in_dim(whole, start, size, self.axis)
 
 
-def above(state: str, size: int | None) -> int | None:
-    """From how many elements on variables are cut, as a strategy was told; None: never.
+def split_threshold(state: str, size: int | None) -> int | None:
+    """Returns the number of elements from which on a strategy cuts a variable.
 
     Args:
         state: ``"mirrored"`` or ``"sharded"``.
-        size: the number, if it was given.
+        size: the strategy's `shard_above`, if it was given.
+
+    Returns:
+        The number; None if variables are never cut.
 
     Raises:
-        ValueError: neither of them, or a number that says nothing.
+        ValueError: `state` is unknown, or `size` does not go with it.
 
-    >>> above("sharded", None), above("mirrored", None)
+    >>> split_threshold("sharded", None), split_threshold("mirrored", None)
     (65536, None)
     """
     if state not in ("mirrored", "sharded"):
         raise ValueError(f'Expected state "mirrored" or "sharded", received {state!r}.')
     if size is None:
-        return ABOVE if state == "sharded" else None
+        return _DEFAULT_THRESHOLD if state == "sharded" else None
     if state == "mirrored":
         raise ValueError(
             f"shard_above={size} says which variables to split, but with "
@@ -91,15 +97,16 @@ def above(state: str, size: int | None) -> int | None:
 
 
 def choose(topology: Topology, above: int | None, shape: Any) -> Split | None:
-    """How an array of a shape is cut; None if it is not.
+    """Returns how to cut an array; None if it stays whole.
 
-    The first axis that can be cut is: its parts lie one after the other in memory.
+    It cuts the first axis that can be cut, because the parts of the first axis lie one
+    after the other in memory.
 
     Args:
-        topology: the devices. Logical devices share what their replica has; where
-            there are none, replicas share.
-        above: how many elements an array has that is cut; None cuts none.
-        shape: of the array.
+        topology: the devices. The logical devices of a replica share its array; where
+            a replica has one device, the replicas share it.
+        above: the number of elements from which on an array is cut; None cuts none.
+        shape: the shape of the array.
 
     >>> pair = Topology.of(["CPU:0", "CPU:1"])
     >>> choose(pair, 6, (3, 4))
@@ -118,27 +125,30 @@ def choose(topology: Topology, above: int | None, shape: Any) -> Split | None:
 
 
 def sharding(topology: Topology, split: Split) -> NamedSharding:
-    """Where the parts of an array lie."""
+    """Returns the sharding of an array that is cut in this way."""
     return NamedSharding(topology.mesh, split.spec)
 
 
 def put(value: Any, target: NamedSharding) -> jax.Array:
-    """An array of its own, part by part where it belongs."""
+    """Returns a copy of the value with each part on its device."""
     if isinstance(value, jax.Array):
+        # A step may donate the result, which must not destroy the caller's array.
         own: jax.Array = jax.device_put(value, target, may_alias=False)
         return own
     host = np.asarray(value)
     return jax.make_array_from_callback(host.shape, target, lambda i: host[i])
 
 
-def gathered(array: jax.Array, split: Split, devices: Any, target: Any) -> jax.Array:
-    """A whole array on one device.
+def gather_parts(
+    array: jax.Array, split: Split, devices: Any, target: Any
+) -> jax.Array:
+    """Returns the whole of a split array on one device.
 
     Args:
-        array: its parts on several.
+        array: the array, with its parts on several devices.
         split: how it was cut.
-        devices: which of them to ask; together they have all parts.
-        target: where to put it.
+        devices: the devices to read from; together they have all parts.
+        target: the device to put the whole array on.
     """
     parts = {
         s.index[split.axis].start or 0: s.data

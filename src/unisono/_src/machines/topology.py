@@ -1,8 +1,8 @@
-"""Replicas and their devices as one mesh, and the safety of CPU collectives.
+"""Arranges replicas and their devices in one mesh, and keeps CPU collectives safe.
 
-A replica is on one device, or spans several *logical devices*. Then the mesh has more
-axes than the replicas': one for each prime factor of their number, so that an array can
-be split any way that their number allows.
+A replica is on one device, or spans several *logical devices*. In the second case the
+mesh has further axes: one for each prime factor of the number of logical devices, so
+that an array can be split in any way that this number allows (docs/decisions/0016).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ AXIS = "replica"
 class Topology:
     """The devices of a strategy, in replica order.
 
-    Everything downstream asks the topology, never `jax.devices()`.
+    The layers above ask the topology for devices, never `jax.devices()`.
 
     Attributes:
         names: one device name per replica, of all workers.
         devices: the first device of each replica, of all workers.
-        workers: how many processes the replicas are spread over.
-        worker: which of them this one is, from 0.
+        workers: the number of processes that have the replicas.
+        worker: the index of this process among them.
         first: the first replica of this process.
-        copies: how many replicas, one after the other, are in this process.
+        copies: the number of replicas of this process, which follow one another.
         spans: the logical devices of each replica, where it has more than one.
     """
 
@@ -50,22 +50,23 @@ class Topology:
 
     def __post_init__(self) -> None:
         if self.workers == 1:
+            # A frozen dataclass refuses a plain assignment here, too.
             object.__setattr__(self, "copies", len(self.devices))
 
     @classmethod
     def of(cls, names: Sequence[object]) -> Topology:
-        """The topology over the named devices."""
+        """Returns the topology of the named devices, one replica on each."""
         return cls(*devices.resolve(names))
 
     @classmethod
     def over_workers(
         cls, job_tasks: Sequence[tuple[str, int]], worker: int
     ) -> Topology:
-        """The topology over all devices of all processes, in the order of workers.
+        """Returns the topology of all devices of all processes, in worker order.
 
         Args:
-            job_tasks: job and task of each worker, in the order of JAX's processes.
-            worker: which of them this process is.
+            job_tasks: the job and task of each worker, in the order of JAX's processes.
+            worker: the index of this process among them.
         """
         found: list[jax.Device] = []
         names: list[str] = []
@@ -82,12 +83,12 @@ class Topology:
 
     @functools.cached_property
     def replicas(self) -> int:
-        """How many replicas there are, over all workers."""
+        """The number of replicas of all workers."""
         return len(self.devices)
 
     @functools.cached_property
     def is_spread(self) -> bool:
-        """Whether there are replicas in other processes."""
+        """Whether other processes have replicas, too."""
         return self.workers > 1
 
     @functools.cached_property
@@ -107,7 +108,7 @@ class Topology:
 
     @functools.cached_property
     def own_devices(self) -> tuple[jax.Device, ...]:
-        """All devices of this process, logical ones too, replica by replica."""
+        """All devices of this process, replica by replica, with the logical ones."""
         spans = self.spans or tuple((device,) for device in self.devices)
         own = spans[self.first : self.first + self.copies]
         return tuple(device for span in own for device in span)
@@ -118,7 +119,10 @@ class Topology:
         return self.devices[self.first]
 
     def position(self, replica: int | None) -> int:
-        """Where a replica stands among those of this process; the first for None.
+        """Returns the position of a replica among those of this process.
+
+        Args:
+            replica: the replica; None stands for the first of this process.
 
         Raises:
             IndexError: the replica is in another process.
@@ -133,7 +137,7 @@ class Topology:
 
     @functools.cached_property
     def mesh(self) -> Mesh:
-        """The mesh whose first axis is the replicas; others are of logical devices."""
+        """The mesh; its first axis is the replicas, the others the logical devices."""
         found = np.array(self.spans or self.devices, dtype=object)
         sides = self.logical_axes
         shape = (self.replicas, *sides.values())
@@ -141,12 +145,12 @@ class Topology:
 
     @functools.cached_property
     def logical(self) -> int:
-        """How many logical devices a replica has."""
+        """The number of logical devices of a replica."""
         return len(self.spans[0]) if self.spans else 1
 
     @functools.cached_property
     def logical_axes(self) -> dict[str, int]:
-        """Names and sizes of the mesh's axes for logical devices."""
+        """The names and sizes of the mesh's axes for logical devices."""
         sides = _primes(self.logical)
         return {f"logical_{i}": side for i, side in enumerate(sides)}
 
@@ -156,10 +160,11 @@ class Topology:
         return self.replicas == 1 and self.logical == 1
 
     def partition(self, parts: Sequence[int]) -> PartitionSpec:
-        """How an array is cut into so many parts along each of its axes.
+        """Returns the layout of an array that logical devices share.
 
         Args:
-            parts: their product is the number of logical devices, or 1.
+            parts: the number of parts along each axis of the array. Their product is
+                the number of logical devices, or 1.
         """
         left = dict(self.logical_axes)
         spec: list[Any] = []
@@ -174,28 +179,32 @@ class Topology:
 
     @functools.cached_property
     def replicated(self) -> Any:
-        """Sharding of a value that every replica holds whole."""
+        """The sharding of a value that every replica holds whole."""
         if self.is_one_device:
             return SingleDeviceSharding(self.devices[0])
         return NamedSharding(self.mesh, PartitionSpec())
 
     @functools.cached_property
     def stacked(self) -> Any:
-        """Sharding of an array whose first axis is the replicas."""
+        """The sharding of an array whose first axis is the replicas."""
         if self.is_one_device:
             return SingleDeviceSharding(self.devices[0])
         return NamedSharding(self.mesh, PartitionSpec(AXIS))
 
     @functools.cached_property
     def meeting_mesh(self) -> Mesh:
-        """One device of each process, for values that belong to processes."""
+        """A mesh of one device per process, for values that belong to processes."""
         chosen: dict[int, jax.Device] = {}
         for device in self.devices:
             chosen.setdefault(device.process_index, device)
         return Mesh(np.array(list(chosen.values()), dtype=object), ("worker",))
 
     def spread(self, whole: Any) -> Any:
-        """An array on all replicas' devices, made of this process's value of it."""
+        """Returns an array on the devices of all replicas.
+
+        Args:
+            whole: the value, which must be the same in all processes.
+        """
         if not self.is_spread:
             return jax.device_put(whole, self.replicated)
         if isinstance(whole, jax.Array) and not whole.is_fully_addressable:
@@ -204,7 +213,7 @@ class Topology:
         return self.assemble(pieces[0].shape, self.replicated, pieces)
 
     def stack(self, rows: Sequence[Any]) -> Any:
-        """An array with a leading replica axis, made of this process's rows of it.
+        """Returns an array with a leading replica axis, made of this process's rows.
 
         Args:
             rows: one array per replica of this process, each with a first axis of
@@ -217,7 +226,13 @@ class Topology:
     def assemble(
         self, shape: tuple[int, ...], sharding: Any, pieces: Sequence[jax.Array]
     ) -> jax.Array:
-        """An array made of the pieces on the first device of each replica here."""
+        """Returns an array made of pieces, with copies on the logical devices.
+
+        Args:
+            shape: the shape of the whole array.
+            sharding: how the pieces make up the array.
+            pieces: one array on the first device of each replica of this process.
+        """
         if self.spans:
             local = self.spans[self.first : self.first + self.copies]
             pairs = [(p, d) for p, own in zip(pieces, local, strict=True) for d in own]
@@ -226,12 +241,12 @@ class Topology:
 
     @functools.cached_property
     def needs_throttle(self) -> bool:
-        """Whether un-awaited steps could starve XLA's CPU collectives."""
+        """Whether steps that nobody waits for could starve XLA's CPU collectives."""
         return not self.is_one_device and self.devices[0].platform == "cpu"
 
 
 def _primes(number: int) -> list[int]:
-    """The prime factors of a number, smallest first.
+    """Returns the prime factors of a number, smallest first.
 
     >>> _primes(12), _primes(1)
     ([2, 2, 3], [])
@@ -249,16 +264,17 @@ def _primes(number: int) -> list[int]:
 class Throttle:
     """Bounds the steps in flight on virtual CPU devices.
 
-    XLA's CPU collectives block a pool thread per participant. Steps dispatched
-    without end would take every thread for participants whose partners find none,
+    XLA's CPU collectives block a pool thread per participant. If steps are dispatched
+    without a bound, participants can take every thread while their partners find none,
     and XLA aborts the process 40 s later. So after each group of steps we wait for a
-    result of the group before, which is there as a rule. The pool that `devices.start`
-    makes is large enough for steps without end; then the bound is for memory.
+    result of the group before, which is usually there already. The pool that
+    `devices.start` makes is large enough for any number of steps; with it the bound
+    saves memory only. See docs/decisions/0005.
 
     Attributes:
-        count: steps dispatched in the present group. Whoever dispatches one counts it
-            and calls `wait` when the group is full.
-        group: how many steps make a group.
+        count: the steps dispatched in the present group. The code that dispatches a
+            step counts it, and calls `wait` when the group is full.
+        group: the number of steps in a group.
     """
 
     count = 0
@@ -266,25 +282,27 @@ class Throttle:
     _mark: jax.Array | None = None
 
     def wait(self, results: Sequence[jax.Array], stored: Sequence[jax.Array]) -> None:
-        """Begin another group.
+        """Waits for the group before this one, and begins another group.
 
         Args:
-            results: arrays that the last step gives to its caller.
-            stored: arrays that the next step may take over.
+            results: the arrays that the last step returned to its caller.
+            stored: the arrays that the last step stored; the next step may donate them.
         """
         self.count = 0
         self.group = 16 if devices.pool_is_large() else 4
         oldest, self._mark = self._mark, None
         if results and results[-1].nbytes <= _LARGEST_MARK:
             self._mark = results[-1]
+        # Without a small result to remember, wait for the last step itself.
         if oldest is None and self._mark is None:
             oldest = next(iter((*results, *stored)), None)
         if oldest is not None and not oldest.is_deleted():
-            # If another thread donates the array meanwhile, its step is done as well.
+            # Another thread may donate the array meanwhile, which raises here. The
+            # step that made the array is done in that case, too.
             with contextlib.suppress(RuntimeError):
                 oldest.block_until_ready()
 
 
 THROTTLE = Throttle()
-# Larger results are not kept only to be waited for.
+# In bytes. A larger result would take too much memory to be kept for the wait alone.
 _LARGEST_MARK = 1 << 16

@@ -468,7 +468,7 @@ def _make_manager(given: Any, directory: Any) -> CheckpointManager:
     return CheckpointManager(given, directory, max_to_keep=1)
 
 
-def _check_group(resolver: Any) -> process_group.Group:
+def _check_group(resolver: Any) -> process_group.ProcessGroup:
     """Returns the group of this process.
 
     Raises:

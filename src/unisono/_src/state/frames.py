@@ -220,7 +220,7 @@ class Cell:
             return draft
         asked = topology.spans[here] if topology.spans else topology.devices
         target = topology.devices[here]
-        return partition.gathered(self.array, self.split, asked, target)
+        return partition.gather_parts(self.array, self.split, asked, target)
 
     def settle(self) -> bool:
         """Stores the value that replicas have written in turn, if all wrote the same.

@@ -55,7 +55,7 @@ class MirroredStrategy(base.Strategy):
         shard_above: int | None = None,
     ) -> None:
         _check_ops(cross_device_ops)
-        above = _split_size(state, shard_above)
+        above = _split_threshold(state, shard_above)
         topology = Topology.of(devices or _all_devices())
         placement = local.home_placement(self, topology, Policy.MIRRORED, above)
         super().__init__(replicated.ReplicatedExtended(self, placement))
@@ -64,6 +64,6 @@ class MirroredStrategy(base.Strategy):
 # Parameters of the constructor have the names of these modules.
 _all_devices = devices.default_names
 _check_ops = cross_device_ops.check
-_split_size = partition.above
+_split_threshold = partition.split_threshold
 
 publish("unisono.distribute", MirroredStrategy)

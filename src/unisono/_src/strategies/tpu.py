@@ -102,7 +102,7 @@ class TPUStrategy(base.Strategy):
         shard_above: int | None = None,
     ) -> None:
         del experimental_spmd_xla_partitioning
-        above = partition.above(state, shard_above)
+        above = partition.split_threshold(state, shard_above)
         resolver = tpu_cluster_resolver or TPUClusterResolver("")
         grid = tpu_system.initialize_tpu_system(resolver)
         given = experimental_device_assignment

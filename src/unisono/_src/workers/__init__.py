@@ -1,1 +1,1 @@
-"""Several processes: how they join, watch each other and tell each other things."""
+"""Joins several processes, which then watch each other and exchange values."""

@@ -1,9 +1,9 @@
-"""The coordination service of a group, in a process of its own.
+"""Runs the coordination service of a group in a process of its own.
 
-JAX runs the service inside the first worker. When that one dies, so does the service,
-and JAX ends all other workers within a fraction of a second; no `except` or `finally`
-of theirs runs. In a process of its own the service outlives the first worker for as
-long as others are connected, so that they learn what happened and end in order.
+JAX runs the service inside the first worker. When that worker dies, the service dies,
+too, and JAX ends all other workers within a fraction of a second; no `except` or
+`finally` of theirs runs. In a process of its own the service outlives the first worker
+for as long as others are connected, so that they learn what happened and end in order.
 
 This file is run as a program; it imports nothing of the package.
 """
@@ -16,14 +16,16 @@ import time
 
 from jaxlib import _jax
 
-# The longest time that the service waits, after the worker that started it is gone,
-# for others to leave; and how long it looks for connections that are being made.
+# The longest time that the service waits for the other workers to leave after the
+# worker that started it is gone.
 _LINGER_SECONDS = 120.0
+# The service ends after so long without a connection, because a worker may be about to
+# connect.
 _QUIET_SECONDS = 1.0
 
 
 def _connections(port: int) -> int | None:
-    """How many peers are connected to a port; None if the system does not say."""
+    """Returns how many peers are connected to a port; None if that is not known."""
     count = 0
     try:
         for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
@@ -38,8 +40,8 @@ def _connections(port: int) -> int | None:
 
 
 def _wait_for_worker(parent: int) -> None:
-    """Wait until the worker that started this is gone, or closes its end."""
-    # A child of the worker may hold the other end too; so look for the worker as well.
+    """Waits until the worker that started this process is gone, or closes its pipe."""
+    # A child of the worker may hold the pipe open, so this looks for the worker, too.
     while os.getppid() == parent:
         if select.select([0], [], [], 1.0)[0] and not os.read(0, 1024):
             return
@@ -68,7 +70,8 @@ def _main(address: str, workers: str, heartbeat: str, secured: str) -> None:
         **json.loads(secured),
     )
     print("ready", flush=True)
-    # Whoever reads the worker's output must not wait for this process as well.
+    # A program that reads the worker's output to its end would wait for this process,
+    # too, if the output stayed open here.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)

@@ -1,4 +1,4 @@
-"""Mutual TLS between workers and their coordinator, where JAX has it."""
+"""Reads the options for mutual TLS between workers and their coordinator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-# JAX's options, each with the argument of its coordination service that it is for.
+# JAX's options, each with the argument of the coordination service that it sets.
 _OPTIONS = {
     "jax_mtls_cert_file": "mtls_cert_file",
     "jax_mtls_key_file": "mtls_key_file",
@@ -18,8 +18,8 @@ _OPTIONS = {
 _FILES = ("jax_mtls_cert_file", "jax_mtls_key_file", "jax_mtls_ca_file")
 
 
-def of_coordination() -> dict[str, Any]:
-    """Arguments that secure JAX's coordination service; none if it is not secured.
+def coordination_arguments() -> dict[str, Any]:
+    """Returns the arguments that secure JAX's coordination service, if any are set.
 
     They come from JAX's own options (``jax_mtls_cert_file`` and the others, or the
     environment variables ``JAX_MTLS_CERT_FILE`` …).
@@ -29,7 +29,7 @@ def of_coordination() -> dict[str, Any]:
         RuntimeError: the environment asks for secure connections, and this version of
             JAX has none.
 
-    >>> of_coordination()
+    >>> coordination_arguments()
     {}
     """
     if not hasattr(jax.config, _FILES[0]):

@@ -1,9 +1,8 @@
-"""What workers tell each other outside compiled programs: arrays, byte by byte.
+"""Exchanges arrays between workers outside compiled programs (docs/decisions/0012).
 
-Eager code of several workers meets here. Every worker contributes a few arrays, whose
-shapes may differ, and gets those of all. The first round has a fixed size and says
-what follows, so that workers which have come to different points of their programs
-find that out, all of them, instead of mixing up each other's numbers.
+Every worker contributes a few arrays, whose shapes may differ, and gets those of all.
+The first round has a fixed size and says what follows. So workers at different points
+of their programs all find that out, instead of mixing up each other's numbers.
 """
 
 from __future__ import annotations
@@ -24,19 +23,23 @@ from unisono._src.foundation import errors
 from unisono._src.machines.topology import Topology
 from unisono._src.workers import watchdog
 
-# The first round: two lengths and what fits. Small values need no second one.
+# Bytes of the first round: two lengths of 8 bytes, and as much of the values as fits.
+# Small values need no second round.
 _ROUND = 4096
 _LENGTHS = 16
+# A longer header is no header of a worker.
 _LARGEST_HEAD = 1 << 20
 
 
 def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[Any]]:
-    """The arrays of every worker, in the order of workers.
+    """Returns the arrays of every worker, in the order of workers.
 
     Args:
-        topology: whose workers they are. All of them must call this.
-        point: what this is for, in the user's terms. It must be the same everywhere.
-        arrays: what this worker contributes; number, shapes and types may differ.
+        topology: the topology of the workers. All of them must call this.
+        point: the point of the program, in the user's terms. It must be the same on
+            all workers.
+        arrays: the arrays of this worker; number, shapes and types may differ between
+            workers.
 
     Returns:
         NumPy arrays, one list per worker.
@@ -44,7 +47,7 @@ def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[A
     Raises:
         WorkerMismatchError: the workers are at different points.
     """
-    plain = [np.asarray(_bits(x)) for x in arrays]
+    plain = [np.asarray(_to_bits(x)) for x in arrays]
     kinds = [[str(x.dtype), list(x.shape), _key_name(a)]
              for x, a in zip(plain, arrays, strict=True)]  # fmt: skip
     head = json.dumps({"point": point, "arrays": kinds}).encode()
@@ -52,11 +55,12 @@ def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[A
     lengths = np.array([len(head), len(body)], np.uint64).tobytes()
     row = (lengths + body)[:_ROUND]
     watchdog.enter("a meeting of workers")
-    rows = _all_rows(topology, row, _ROUND)
+    rows = _gather_rows(topology, row, _ROUND)
     sizes = [np.frombuffer(r[:_LENGTHS].tobytes(), np.uint64).tolist() for r in rows]
+    # All workers see the same sizes, so all of them take the second round or none.
     longest = max(total for _, total in sizes) + _LENGTHS
     if longest > _ROUND:
-        rows = _all_rows(topology, lengths + body, _rounded(longest))
+        rows = _gather_rows(topology, lengths + body, _round_up(longest))
     texts = [r[_LENGTHS : _LENGTHS + t].tobytes()
              for r, (_, t) in zip(rows, sizes, strict=True)]  # fmt: skip
     heads = [_read_head(t, h) for t, (h, _) in zip(texts, sizes, strict=True)]
@@ -68,7 +72,13 @@ def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[A
 
 
 def first(topology: Topology, point: str, value: Any) -> Any:
-    """The value of worker 0, on every worker.
+    """Returns the value of worker 0 on every worker.
+
+    Args:
+        topology: the topology of the workers. All of them must call this.
+        point: the point of the program, in the user's terms.
+        value: the value of this worker; only the shape and type matter on others than
+            worker 0.
 
     Raises:
         WorkerMismatchError: the workers' values differ in shape or type.
@@ -78,31 +88,33 @@ def first(topology: Topology, point: str, value: Any) -> Any:
     if value.nbytes <= _ROUND // 2:
         return jnp.asarray(gather(topology, kind, [value])[0][0])
     gather(topology, kind, [])
-    bits = np.asarray(_bits(value))
+    bits = np.asarray(_to_bits(value))
     data = np.frombuffer(bits.tobytes(), np.uint8)
     if topology.worker:
         data = np.zeros_like(data)
-    # Sums of bytes of which all but one are zero; exact for every type.
-    total = _met(topology, _sum, data)
+    # Each sum has one worker's byte and zeros, so it is exact for every type.
+    total = _run_together(topology, _sum_program, data)
     found = np.frombuffer(total.tobytes(), bits.dtype).reshape(bits.shape)
     return _from_bits(found, _key_name(value))
 
 
 def is_same(topology: Topology, point: str, value: Any, is_valid: bool = True) -> bool:
-    """Whether all workers have the same value here, bit by bit, and a valid one."""
-    bits = np.ascontiguousarray(np.asarray(_bits(value)))
+    """Whether all workers have the same value, bit by bit, and call it valid."""
+    bits = np.ascontiguousarray(np.asarray(_to_bits(value)))
     mark = np.array([zlib.crc32(bits.tobytes()), is_valid, *bits.shape], np.int64)
     every = [marks[0] for marks in gather(topology, point, [mark])]
     return all(np.array_equal(m, every[0]) and m[1] for m in every)
 
 
-def _bits(x: Any) -> Any:
+def _to_bits(x: Any) -> Any:
+    """Returns the data of a random key, which NumPy cannot hold, or else `x` itself."""
     if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return jax.random.key_data(x)
     return x
 
 
 def _key_name(x: Any) -> str | None:
+    """Returns the algorithm of a random key; None for another array."""
     if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return str(jax.random.key_impl(x))
     return None
@@ -112,27 +124,28 @@ def _from_bits(x: np.ndarray, key: str | None) -> Any:
     return x if key is None else jax.random.wrap_key_data(jnp.asarray(x), impl=key)
 
 
-def _rounded(size: int) -> int:
-    """A size of which there are few, since each is a program of its own."""
+def _round_up(size: int) -> int:
+    """Returns a size that is not smaller, out of few; JAX compiles each one anew."""
     step = max(_ROUND, 1 << max(size.bit_length() - 3, 0))
     return -(-size // step) * step
 
 
-def _all_rows(topology: Topology, own: bytes, size: int) -> np.ndarray:
+def _gather_rows(topology: Topology, own: bytes, size: int) -> np.ndarray:
     row = np.zeros(size, np.uint8)
     row[: len(own)] = np.frombuffer(own, np.uint8)
-    return _met(topology, _gather, row)
+    return _run_together(topology, _gather_program, row)
 
 
-def _met(topology: Topology, program: Any, row: np.ndarray) -> np.ndarray:
+def _run_together(topology: Topology, program: Any, row: np.ndarray) -> np.ndarray:
+    """Runs a program that takes a row of each worker, and returns its result."""
     try:
-        found = program(topology.meeting_mesh)(_stacked(topology, row))
+        found = program(topology.meeting_mesh)(_stack(topology, row))
         return np.asarray(found.addressable_data(0))
     except (RuntimeError, ValueError) as error:
         watchdog.raise_explained(error)
 
 
-def _stacked(topology: Topology, row: np.ndarray) -> jax.Array:
+def _stack(topology: Topology, row: np.ndarray) -> jax.Array:
     sharding = NamedSharding(topology.meeting_mesh, PartitionSpec("worker"))
     own = jax.device_put(row[None], topology.home)
     shape = (topology.workers, *row.shape)
@@ -140,28 +153,29 @@ def _stacked(topology: Topology, row: np.ndarray) -> jax.Array:
 
 
 @functools.cache
-def _gather(mesh: Mesh) -> Any:
-    return _over(mesh, lambda x: jax.lax.all_gather(x[0], "worker"))
+def _gather_program(mesh: Mesh) -> Any:
+    return _map_over_workers(mesh, lambda x: jax.lax.all_gather(x[0], "worker"))
 
 
 @functools.cache
-def _sum(mesh: Mesh) -> Any:
-    return _over(mesh, lambda x: jax.lax.psum(x[0], "worker"))
+def _sum_program(mesh: Mesh) -> Any:
+    return _map_over_workers(mesh, lambda x: jax.lax.psum(x[0], "worker"))
 
 
-def _over(mesh: Mesh, fn: Any) -> Any:
+def _map_over_workers(mesh: Mesh, fn: Any) -> Any:
     mapped = jax.shard_map(
         fn,
         mesh=mesh,
         in_specs=PartitionSpec("worker"),
         out_specs=PartitionSpec(),
+        # JAX does not infer that an all-gather gives the same result to all workers.
         check_vma=False,
     )
     return jax.jit(mapped, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
 def _read_head(text: bytes, length: int) -> dict[str, Any]:
-    """What another worker says it sends; anything unexpected is refused."""
+    """Returns another worker's header; raises if it is not of the expected form."""
     if not 0 < length <= min(len(text), _LARGEST_HEAD):
         raise errors.garbled(f"a header of {length} bytes")
     try:

@@ -1,4 +1,4 @@
-"""The group of processes that JAX makes of the workers of a cluster."""
+"""Connects the workers of a cluster to one group of JAX processes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from unisono._src.workers import coordination_service, credentials, watchdog
 
 # Jobs whose tasks compute together, in the order in which their tasks are numbered.
 _COMPUTING = ("chief", "master", "worker")
+# How long the coordination service may take to listen, how long workers may take to
+# join, and after how long without a sign of life JAX gives a worker up. The guard finds
+# a lost worker much earlier.
 _START_SECONDS = 60
 _JOIN_SECONDS = 300
 _HEARTBEAT_SECONDS = 100
@@ -30,13 +33,13 @@ _BIND_VARIABLE = "JAX_COORDINATOR_BIND_ADDRESS"
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """The workers that compute together, and which of them this process is.
 
     Attributes:
-        tasks: job and index of each worker; the first is the chief.
-        addresses: ``host:port`` of each worker.
-        index: which worker this process is.
+        tasks: the job and index of each worker; the first worker is the chief.
+        addresses: the address ``host:port`` of each worker.
+        index: the number of this process among the workers.
     """
 
     tasks: tuple[tuple[str, int], ...]
@@ -45,32 +48,32 @@ class Group:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process does what is to be done once, such as saving."""
+        """Whether this process is the one that does work such as saving for all."""
         return self.index == 0
 
     @property
     def size(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return len(self.tasks)
 
     @property
     def workers(self) -> int:
-        """How many workers there are, as `Topology` calls it."""
+        """The number of workers, under `Topology`'s name for it."""
         return self.size
 
     @property
     def worker(self) -> int:
-        """Which of them this process is, as `Topology` calls it."""
+        """The number of this process, under `Topology`'s name for it."""
         return self.index
 
 
-ALONE = Group((("worker", 0),), ("",), 0)
+ALONE = ProcessGroup((("worker", 0),), ("",), 0)
 
 
 def group_of(
     cluster: dict[str, Any], task_type: str | None, task_id: int | None
-) -> Group:
-    """The group that a task belongs to.
+) -> ProcessGroup:
+    """Returns the group that a task belongs to.
 
     Args:
         cluster: addresses by job, as `ClusterSpec.as_dict` gives them.
@@ -78,8 +81,8 @@ def group_of(
         task_id: its index in that job.
 
     Returns:
-        The group; `ALONE` without a cluster and for an evaluator, which watches the
-        others but does not compute with them.
+        The group. It is `ALONE` without a cluster, and for an evaluator, which reads
+        the others' checkpoints but does not compute with them.
 
     Raises:
         ValueError: the task is not one of the cluster, or cannot be a worker.
@@ -103,7 +106,7 @@ def group_of(
             f"This process is said to be task {own[1]} of the job {own[0]!r}, but the "
             f"cluster has {', '.join(f'{j}:{i}' for j, i in tasks) or 'no workers'}."
         )
-    return Group(tasks, tuple(address for _, address in found), tasks.index(own))
+    return ProcessGroup(tasks, tuple(address for _, address in found), tasks.index(own))
 
 
 def _addresses(job: Any) -> Sequence[tuple[int, str]]:
@@ -112,16 +115,16 @@ def _addresses(job: Any) -> Sequence[tuple[int, str]]:
     return list(enumerate([job] if isinstance(job, str) else job))
 
 
-def start(group: Group, mode: str, stall_seconds: float) -> None:
-    """Connect this process to the others; once, before JAX's backend starts.
+def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
+    """Connects this process to the others, once, before JAX's backend starts.
 
     Args:
         group: the workers.
-        mode: how the guard watches them.
-        stall_seconds: how long one may be behind the others.
+        mode: the mode of the guard that watches them.
+        stall_seconds: how long a worker may be behind the others.
 
     Raises:
-        RuntimeError: JAX runs already without the others, or as another group.
+        RuntimeError: JAX already runs without the others, or as another group.
     """
     if group.size == 1:
         devices.start()
@@ -153,35 +156,38 @@ def start(group: Group, mode: str, stall_seconds: float) -> None:
 
 @final
 class _Started:
-    """The group of this process; there can be one only."""
+    """The group that this process has joined; a process can join only one."""
 
-    group: Group | None = None
+    group: ProcessGroup | None = None
     service: Any = None
 
 
 _started = _Started()
 
 
-def current() -> Group:
-    """The group that this process has joined; `ALONE` if it has joined none."""
+def current() -> ProcessGroup:
+    """Returns the group that this process has joined; `ALONE` if it joined none."""
     return _started.group or ALONE
 
 
-def _initialize(group: Group) -> None:
+def _initialize(group: ProcessGroup) -> None:
     if devices.is_started():
         raise RuntimeError(
             "MultiWorkerMirroredStrategy must be made before anything uses JAX's "
             "devices: make it at the start of the program, before the first array, "
             "variable or other strategy."
         )
-    if jax.config._read("jax_cpu_collectives_implementation") in (None, "none"):
+    # JAX defines the attributes of its options at run time.
+    collectives = jax.config.jax_cpu_collectives_implementation  # type: ignore[attr-defined]
+    if collectives in (None, "none"):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     address = group.addresses[0]
-    secured = credentials.of_coordination()
+    secured = credentials.coordination_arguments()
     if group.is_chief:
         _start_service(_bind_address(address), group.size, secured)
-    # What `jax.distributed.initialize` does, less two things: the service, which has a
-    # process of its own, and catching SIGTERM, which shall end a process as anywhere.
+    # This does what `jax.distributed.initialize` does, but for two things. It does not
+    # start the service, which has a process of its own (docs/decisions/0013). And it
+    # does not catch SIGTERM, which shall end this process as it ends any other.
     state = distributed.global_state
     state.coordinator_address = address
     state.num_processes, state.process_id = group.size, group.index
@@ -206,7 +212,7 @@ def _initialize(group: Group) -> None:
 
 
 def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
-    """Start the coordination service; it ends after this process and the others."""
+    """Starts the coordination service; it ends after this process and the others."""
     command = [sys.executable, "-P", coordination_service.__file__]
     process = subprocess.Popen(
         [*command, address, str(workers), str(_HEARTBEAT_SECONDS), json.dumps(secured)],
@@ -226,14 +232,16 @@ def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
             f"The coordination service could not listen at {address}; see what it "
             "printed. Is the port taken, or is this not an address of this machine?"
         )
-    # Held for as long as this process lives: the service notices its end by it.
+    # This holds the pipe open for as long as this process lives. The service notices
+    # the end of this process when the pipe closes.
     _started.service = process
-    # It outlives this process on purpose.
+    # The service outlives this process on purpose. With a return code, `Popen` does not
+    # warn at exit that it still runs.
     process.returncode = 0
 
 
 def _bind_address(address: str) -> str:
-    """Where the coordinator listens: at the address it is known by, not at all.
+    """Returns the one address at which the coordinator listens, not all of its host's.
 
     >>> _bind_address("localhost:1234"), _bind_address("10.0.0.1:1234")
     ('127.0.0.1:1234', '10.0.0.1:1234')

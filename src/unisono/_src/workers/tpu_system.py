@@ -1,7 +1,7 @@
-"""Connecting to the workers of a TPU, and reading the grid of its devices.
+"""Connects to the workers of a TPU, and reads the grid of its devices.
 
-JAX starts the hardware itself. What is left is to meet the other workers, and to say
-where each device stands. Without a TPU the devices that there are form the grid.
+JAX starts the hardware itself. This module connects the workers, and says where each
+device stands. On a machine without a TPU its other devices form the grid.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
-from unisono._src.machines.tpu.core_grid import Topology
+from unisono._src.machines.tpu.core_grid import TPUTopology
 from unisono._src.workers import process_group, watchdog
 
+# How long a worker may be behind the others before the guard says so.
 _STALL_SECONDS = 30.0
 
 
@@ -30,21 +31,31 @@ def experimental_connect_to_cluster(
     make_master_device_default: bool = True,
     cluster_device_filters: object = None,
 ) -> None:
-    """Meet the other workers of a cluster; nothing to do where there are none.
+    """Connects this process to the other workers of a cluster, if there are any.
 
     Call it at the start of the program, before anything uses JAX's devices.
 
+    >>> import unisono
+    >>> resolver = unisono.distribute.cluster_resolver.TPUClusterResolver("local")
+    >>> unisono.config.experimental_connect_to_cluster(resolver)  # A cluster of one.
+    >>> unisono.config.experimental_connect_to_cluster("10.0.0.1:8470")
+    Traceback (most recent call last):
+    ValueError: `cluster_spec_or_resolver` must be a `ClusterSpec` or ...
+
     Args:
         cluster_spec_or_resolver: a `ClusterSpec` or a resolver.
-        job_name: the job of this process, if a `ClusterSpec` is given.
-        task_index: its index in that job, likewise. A resolver knows both.
-        protocol: accepted; JAX has one.
-        make_master_device_default: accepted; a process computes on its own devices.
-        cluster_device_filters: accepted; likewise.
+        job_name: the job of this process, for a `ClusterSpec`; a resolver knows it.
+        task_index: the index of this process in its job, for a `ClusterSpec`; a
+            resolver knows it.
+        protocol: accepted as TensorFlow does, and not used: JAX has one protocol.
+        make_master_device_default: accepted, and not used: a process computes on its
+            own devices.
+        cluster_device_filters: accepted, and not used, for the same reason.
 
     Raises:
-        ValueError: the first argument is neither, or this process is not one of the
-            cluster.
+        ValueError: the first argument is neither of them, or this process is not one of
+            the cluster.
+        RuntimeError: JAX already runs without the other workers.
     """
     del protocol, make_master_device_default, cluster_device_filters
     given = cluster_spec_or_resolver
@@ -65,18 +76,30 @@ def experimental_connect_to_cluster(
     process_group.start(group, watchdog.ASYNC, _STALL_SECONDS)
 
 
-def initialize_tpu_system(cluster_resolver: ClusterResolver | None = None) -> Topology:
-    """The grid of all devices, of all workers.
+def initialize_tpu_system(
+    cluster_resolver: ClusterResolver | None = None,
+) -> TPUTopology:
+    """Connects the workers of a TPU, and returns the grid of all their devices.
 
     On a TPU, each device stands where the hardware says. Elsewhere the accelerators,
-    or else the CPU devices, are laid out in a grid of a TPU's form, with two cores to
-    a chip: 8 devices are 2×2×1×2, 16 are 2×2×2×2.
+    or else the CPU devices, form a grid like a TPU's, with two cores to a chip: 8
+    devices are 2×2×1×2, 16 are 2×2×2×2.
+
+    >>> import unisono
+    >>> grid = unisono.tpu.experimental.initialize_tpu_system()  # On 8 CPU devices.
+    >>> grid.mesh_shape.tolist(), grid.num_tasks, grid.num_tpus_per_task
+    ([2, 2, 1, 2], 1, 8)
 
     Args:
-        cluster_resolver: says who the workers are; None for this process alone.
+        cluster_resolver: the resolver that knows the workers; None for this process
+            alone.
+
+    Returns:
+        A `unisono.tpu.experimental.Topology`.
 
     Raises:
         RuntimeError: it is called inside a `unisono.function`.
+        ValueError: the workers have different numbers of devices.
     """
     _check_outside("initialize_tpu_system")
     if cluster_resolver is not None:
@@ -86,10 +109,15 @@ def initialize_tpu_system(cluster_resolver: ClusterResolver | None = None) -> To
 
 
 def shutdown_tpu_system(cluster_resolver: ClusterResolver | None = None) -> None:
-    """Nothing to do: JAX holds the devices until the process ends.
+    """Does nothing, because JAX holds the devices until the process ends.
+
+    >>> import jax, unisono
+    >>> unisono.tpu.experimental.shutdown_tpu_system()
+    >>> len(jax.devices())
+    8
 
     Args:
-        cluster_resolver: accepted, as for `initialize_tpu_system`.
+        cluster_resolver: accepted as TensorFlow does, and not used.
 
     Raises:
         RuntimeError: it is called inside a `unisono.function`.
@@ -105,8 +133,8 @@ def _check_outside(name: str) -> None:
         )
 
 
-def topology_of(found: Sequence[jax.Device]) -> Topology:
-    """The grid that these devices make.
+def topology_of(found: Sequence[jax.Device]) -> TPUTopology:
+    """Returns the grid that these devices form.
 
     Raises:
         ValueError: the processes have different numbers of devices.
@@ -124,18 +152,21 @@ def topology_of(found: Sequence[jax.Device]) -> Topology:
     kind = devices.kind_of(found[0])
     if kind == "TPU" and hasattr(found[0], "coords"):
         places = np.array([[(*d.coords, d.core_on_chip) for d in r] for r in ordered])
+        # A slice of a larger TPU does not begin at 0.
         places = places - places.min(axis=(0, 1))
         shape = places.max(axis=(0, 1)) + 1
     else:
         shape = np.array(grid_shape(len(found)))
-        places = _in_order(shape).reshape(len(ordered), -1, len(shape))
-    return Topology(
+        places = _places_in_order(shape).reshape(len(ordered), -1, len(shape))
+    return TPUTopology(
         mesh_shape=shape.tolist(), device_coordinates=places, device_type=kind
     )
 
 
 def grid_shape(count: int) -> tuple[int, int, int, int]:
-    """The sides of a grid of so many devices, two to a chip, the chips near a cube.
+    """Returns the sides of a grid of so many devices, as near to a cube as possible.
+
+    There are two devices to a chip, if their number is even.
 
     >>> grid_shape(8), grid_shape(16), grid_shape(1), grid_shape(6)
     ((2, 2, 1, 2), (2, 2, 2, 2), (1, 1, 1, 1), (3, 1, 1, 2))
@@ -148,8 +179,8 @@ def grid_shape(count: int) -> tuple[int, int, int, int]:
     return (sides[0], sides[1], sides[2], cores)
 
 
-def _in_order(shape: np.ndarray) -> np.ndarray:
-    """All places of a grid; the core counts fastest, then x, y and z."""
+def _places_in_order(shape: np.ndarray) -> np.ndarray:
+    """Returns all places of a grid; the core counts fastest, then x, y and z."""
     z, y, x, core = np.indices(shape[[2, 1, 0, 3]].tolist()).reshape(4, -1)
     return np.stack([x, y, z, core], axis=-1)
 

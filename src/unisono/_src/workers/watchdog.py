@@ -1,10 +1,10 @@
-"""Who is late, who is gone, and who does something else than the others.
+"""Finds workers that are late, are gone, or do something else than the others.
 
-A worker that waits for another in a collective cannot be told anything by Python. So
-each worker keeps a small record of itself where all can read it: the number and kind
-of its last steps, a beat that says that it lives, and in the end how it ended. A thread
-compares the records a few times a second. What it finds is raised where the program
-next comes by, and explains the error with which a broken collective ends.
+Python cannot interrupt a worker that waits for another in a collective. So each worker
+publishes a small record of itself: the number and kind of its last steps, a beat that
+says that it lives, and in the end how it ended. A thread compares the records a few
+times a second. The program raises the thread's finding at its next step, or with the
+error of a collective that broke. See docs/decisions/0013.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from unisono._src.foundation import errors
 
 OFF, ASYNC, STRICT = "off", "async", "strict"
 _PLACE = "unisono/guard/"
-# How often records are compared, by up to so many workers; more of them look less
-# often, because each reads all.
+# Each of up to 32 workers compares the records every quarter of a second. More workers
+# look less often, because each of them reads the records of all.
 _TICK_SECONDS, _TICK_WORKERS = 0.25, 32
-# A worker that others wait for, without a sign of life for so many looks, is gone.
+# A worker that others wait for is gone after so many looks without a sign of life.
 _DEAD_TICKS = 14
+# A worker remembers so many of its own steps, and publishes so many of them.
 _RECENT, _TOLD = 4096, 16
+# In characters: a longer record is ignored, a longer traceback is cut.
 _LARGEST_RECORD = 1 << 15
 _LARGEST_TEXT = 6000
 RUNS, FAILED, LEFT = "runs", "failed", "left"
@@ -41,7 +43,7 @@ _NETWORK = re.compile(
 
 
 def check_mode(mode: str) -> str:
-    """Raise unless `mode` is one of the guard's."""
+    """Returns `mode`; raises if it is no mode of the guard."""
     if mode not in (OFF, ASYNC, STRICT):
         raise ValueError(
             f"Expected guard to be 'async', 'strict' or 'off', received {mode!r}."
@@ -54,8 +56,8 @@ def _digest(label: Any) -> int:
 
 
 @final
-class Record:
-    """What another worker says of itself, and when that changed."""
+class WorkerRecord:
+    """The state that another worker has published, and the times of its changes."""
 
     def __init__(self, worker: int, now: float) -> None:
         self.worker = worker
@@ -67,15 +69,16 @@ class Record:
         self.is_secondary = False
         self.recent: list[tuple[int, int]] = []
         self.beaten_at = self.stepped_at = now
-        # Since when it is waited for. All may have paused together before that.
+        # The time since which this worker waits for it. It counts from the first look
+        # that finds it behind, because all workers may have paused together before.
         self.behind_since: float | None = None
 
     def seconds_behind(self, step: int, now: float) -> float:
-        """How long this worker has been waited for at a step that others have gone to.
+        """Returns for how long the worker has been behind the worker that asks.
 
         Args:
             step: the step of the worker that asks.
-            now: the time.
+            now: the present time.
         """
         if self.state != RUNS or self.step >= step:
             self.behind_since = None
@@ -85,7 +88,7 @@ class Record:
         return now - self.behind_since
 
     def read(self, text: str, now: float) -> None:
-        """Take over what a worker has published; what is malformed is ignored."""
+        """Stores what a worker has published; ignores a malformed text."""
         if len(text) > _LARGEST_RECORD:
             return
         try:
@@ -111,10 +114,15 @@ class Guard:
 
     Args:
         client: JAX's client of the coordination service.
-        worker: which worker this is.
-        workers: how many there are.
+        worker: the number of this worker.
+        workers: the number of all workers.
         mode: ``"async"`` or ``"strict"``.
         stall_seconds: how long a worker may be behind the others.
+
+    Attributes:
+        verdict: the error that the guard has found, if any.
+        is_strict: whether all workers agree on each step before they take it.
+        step: the number of the step that this worker is in.
     """
 
     def __init__(
@@ -134,7 +142,7 @@ class Guard:
         self._tick = _TICK_SECONDS * max(1.0, workers / _TICK_WORKERS)
         now = time.monotonic()
         others = [i for i in range(workers) if i != worker]
-        self._records = {i: Record(i, now) for i in others}
+        self._records = {i: WorkerRecord(i, now) for i in others}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(
@@ -142,7 +150,7 @@ class Guard:
         )
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Starts the thread that watches."""
         self._publish()
         self._previous_hook = sys.excepthook
         sys.excepthook = self._on_exception
@@ -150,13 +158,15 @@ class Guard:
         self._thread.start()
 
     def enter(self, label: Any) -> None:
-        """Note that this worker goes into a step that all must take.
+        """Notes that this worker goes into a step that all must take.
 
         Args:
-            label: tells steps of different kinds or shapes apart, by its `repr`.
+            label: an object whose `repr` differs between steps of different kinds or
+                shapes.
 
         Raises:
-            WorkerError: what the watching thread has found meanwhile.
+            WorkerError: the thread has found an error meanwhile; with the strict mode
+                also if the workers differ in this step.
         """
         if self.verdict is not None:
             raise self.verdict
@@ -166,26 +176,30 @@ class Guard:
             self._agree(label)
 
     def leave(self) -> None:
-        """Take back an `enter`: the step was not taken."""
+        """Takes back an `enter`, because the step was not taken."""
         self.step -= 1
         self._labels.pop()
 
     def _agree(self, label: Any) -> None:
-        """Wait until all workers are about to take this step."""
+        """Waits until all workers are about to take this step."""
         step, client = self.step, self._client
         own = f"{_PLACE}step/{step}/{self._worker}"
-        client.key_value_set(own, _short(label), allow_overwrite=True)
+        client.key_value_set(own, _shorten(label), allow_overwrite=True)
         until = time.monotonic() + self._stall
         for i in self._records:
             told = self._wait_for(f"{_PLACE}step/{step}/{i}", i, until)
-            if told != _short(label):
-                self.verdict = _mismatch(i, step, told, label)
+            if told != _shorten(label):
+                self.verdict = _mismatch_error(i, step, told, label)
                 raise self.verdict
         if step > 2:
+            # All workers have come to this step, so all have read the keys of earlier
+            # ones.
             with contextlib.suppress(Exception):
                 client.key_value_delete(f"{_PLACE}step/{step - 2}/{self._worker}")
 
     def _wait_for(self, key: str, worker: int, until: float) -> str:
+        """Returns a key's value; raises if its worker is lost or does not write it."""
+        # The waits are short, so that a verdict of the thread is raised soon.
         while True:
             try:
                 return str(self._client.blocking_key_value_get(key, 500))
@@ -193,7 +207,7 @@ class Guard:
                 now = time.monotonic()
                 found = self.verdict or self._judge(now, self._tick * _DEAD_TICKS)
                 if found is None and now > until:
-                    found = self._stalled(self._records[worker], now)
+                    found = self._stalled_error(self._records[worker], now)
                 if found is not None:
                     self.verdict = found
                     raise found from None
@@ -205,11 +219,13 @@ class Guard:
             try:
                 self._look()
             except Exception:
-                # The service is gone; collectives will say so, or it comes back.
+                # The coordination service cannot be reached. If it stays so, the next
+                # collective fails and says so; this thread tries again.
                 continue
 
     def _look(self) -> None:
-        """Publish the own record, read those of others, and judge."""
+        """Publishes this worker's record, reads the others', and judges them."""
+        # `explain` and `fail` publish from the main thread at the same time.
         with self._lock:
             self._publish()
             now = time.monotonic()
@@ -218,14 +234,16 @@ class Guard:
                 if worker.isdigit() and int(worker) in self._records:
                     self._records[int(worker)].read(text, now)
         if self.verdict is None:
-            # A worker may be too busy to give a sign; that is no reason to give it up
-            # unless others wait for it.
+            # A worker may be too busy for a sign of life, such as while it compiles. So
+            # silence counts only after the time that a worker may be behind.
             self.verdict = self._judge(now, self._stall)
 
     def _publish(self) -> None:
+        """Writes this worker's record where the others read it."""
+        # The count changes each time, so that the record is a sign of life.
         self._beats += 1
         recent = list(self._labels)[-_TOLD:]
-        label = _short(recent[-1][1]) if recent else ""
+        label = _shorten(recent[-1][1]) if recent else ""
         text = json.dumps(
             {
                 "beat": self._beats,
@@ -241,32 +259,34 @@ class Guard:
         self._client.key_value_set(place, text, allow_overwrite=True)
 
     def _judge(self, now: float, silence: float) -> errors.WorkerError | None:
-        """What is wrong, if anything; the worker that began it is named.
+        """Returns the error that the records show, if any, with the worker to blame.
 
         Args:
-            now: the time.
+            now: the present time.
             silence: how long a worker may give no sign of life.
         """
         records = list(self._records.values())
         mine = dict(self._labels)
+        # The order is from cause to consequence: an exception of a worker's own makes
+        # others differ or stall, and these raise errors about it in turn.
         for r in records:
             if r.state == FAILED and not r.is_secondary:
-                return _failed(r)
+                return _failed_error(r)
         for r in records:
             for step, digest in r.recent:
                 if step in mine and _digest(mine[step]) != digest:
-                    return _mismatch(r.worker, step, r.label, mine[step])
+                    return _mismatch_error(r.worker, step, r.label, mine[step])
         for r in records:
             if r.state == LEFT and r.step < self.step:
-                return _left(r, self.step)
+                return _left_error(r, self.step)
             if r.state == RUNS and now - r.beaten_at > silence:
-                return _dead(r, now)
+                return _lost_error(r, now)
             if r.seconds_behind(self.step, now) > self._stall:
-                return self._stalled(r, now)
+                return self._stalled_error(r, now)
         secondary = [r for r in records if r.state == FAILED]
-        return _failed(secondary[0]) if secondary else None
+        return _failed_error(secondary[0]) if secondary else None
 
-    def _stalled(self, r: Record, now: float) -> errors.WorkerError:
+    def _stalled_error(self, r: WorkerRecord, now: float) -> errors.WorkerError:
         return errors.WorkerStalledError(
             f"Worker {r.worker} lives, but is still at step {r.step} "
             f"({r.label or 'before its first'}), for {now - r.stepped_at:.0f} s, while "
@@ -280,9 +300,11 @@ class Guard:
     # Explaining and ending.
 
     def explain(self, error: BaseException) -> BaseException:
-        """What broke a collective, if the other workers' records tell; else `error`."""
+        """Returns the reason why a collective broke, or `error` if that is unknown."""
         if isinstance(error, errors.WorkerError) or not _NETWORK.search(str(error)):
             return error
+        # Here this worker does wait for the others, so a short silence is enough. A
+        # worker that has just died needs this long to be found silent.
         silence = self._tick * _DEAD_TICKS
         until = time.monotonic() + silence + 2 * self._tick
         while self.verdict is None and time.monotonic() < until:
@@ -313,7 +335,7 @@ class Guard:
         self._previous_hook(kind, value, tb)
 
     def fail(self, error: BaseException) -> None:
-        """Tell the others that an exception ends this worker."""
+        """Tells the others that an exception ends this worker."""
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         self._state = FAILED
         self._secondary = isinstance(error, errors.WorkerError)
@@ -322,7 +344,7 @@ class Guard:
             self._publish()
 
     def close(self) -> None:
-        """Say that this worker has left, and stop watching."""
+        """Stops watching, and tells the others that this worker has left."""
         if self._stop.is_set():
             return
         self._stop.set()
@@ -333,11 +355,11 @@ class Guard:
             self._publish()
 
 
-def _short(label: Any) -> str:
+def _shorten(label: Any) -> str:
     return repr(label)[:500]
 
 
-def _failed(r: Record) -> errors.WorkerError:
+def _failed_error(r: WorkerRecord) -> errors.WorkerError:
     return errors.WorkerFailedError(
         f"Worker {r.worker} raised an exception after step {r.step}:\n{r.error}",
         r.worker,
@@ -345,7 +367,7 @@ def _failed(r: Record) -> errors.WorkerError:
     )
 
 
-def _dead(r: Record, now: float) -> errors.WorkerError:
+def _lost_error(r: WorkerRecord, now: float) -> errors.WorkerError:
     return errors.WorkerLostError(
         f"Worker {r.worker} has given no sign of life for {now - r.beaten_at:.1f} s; "
         f"its last step was {r.step} ({r.label}). Its process was killed or stopped, "
@@ -355,7 +377,7 @@ def _dead(r: Record, now: float) -> errors.WorkerError:
     )
 
 
-def _left(r: Record, step: int) -> errors.WorkerError:
+def _left_error(r: WorkerRecord, step: int) -> errors.WorkerError:
     return errors.WorkerLostError(
         f"Worker {r.worker} has ended its program after step {r.step}, but others are "
         f"in step {step}. All workers must take the same number of steps; is there "
@@ -365,45 +387,47 @@ def _left(r: Record, step: int) -> errors.WorkerError:
     )
 
 
-def _mismatch(worker: int, step: int, theirs: Any, mine: Any) -> errors.WorkerError:
+def _mismatch_error(
+    worker: int, step: int, theirs: Any, mine: Any
+) -> errors.WorkerError:
     return errors.WorkerMismatchError(
         f"The workers differ in step {step}. Worker {worker}: {theirs}. Here: "
-        f"{_short(mine)}. All workers must call the same functions in the same order, "
-        "with plain arrays of the same shapes.",
+        f"{_shorten(mine)}. All workers must call the same functions in the same "
+        "order, with plain arrays of the same shapes.",
         worker,
         step,
     )
 
 
 @final
-class _Current:
+class _CurrentGuard:
     """The guard of this process, if it belongs to a group."""
 
     guard: Guard | None = None
 
 
-CURRENT = _Current()
+CURRENT = _CurrentGuard()
 
 
 def enter(label: Any) -> None:
-    """Note a step of this worker; see `Guard.enter`."""
+    """Notes that this worker goes into a step; see `Guard.enter`."""
     if CURRENT.guard is not None:
         CURRENT.guard.enter(label)
 
 
 def leave() -> None:
-    """Take back an `enter`; see `Guard.leave`."""
+    """Takes back an `enter`; see `Guard.leave`."""
     if CURRENT.guard is not None:
         CURRENT.guard.leave()
 
 
 def explain(error: BaseException) -> BaseException:
-    """What really happened, if another worker is the cause; see `Guard.explain`."""
+    """Returns the error of the worker that caused this one; see `Guard.explain`."""
     return error if CURRENT.guard is None else CURRENT.guard.explain(error)
 
 
 def raise_explained(error: BaseException) -> NoReturn:
-    """Raise what `explain` says of an error, or else the error itself."""
+    """Raises the result of `explain` for an error, with the error as its cause."""
     explained = explain(error)
     if explained is error:
         raise error

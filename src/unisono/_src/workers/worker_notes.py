@@ -1,7 +1,7 @@
-"""Short notes between workers that any thread may exchange, at its own pace.
+"""Exchanges short notes between workers, from any thread and at any time.
 
-Unlike a collective, a note does not take part in the order of steps: a thread that
-prepares input may agree with its peers on other workers about the next batch while the
+Unlike a collective, a note does not take part in the order of steps. So a thread that
+prepares input can agree with its peers on other workers about the next batch while the
 main thread is in the middle of this one.
 """
 
@@ -18,32 +18,34 @@ from unisono._src.foundation import errors
 from unisono._src.workers import watchdog
 
 _LARGEST_NOTE = 1 << 16
+# After each wait of this length the thread looks whether it should give up.
 _POLL_MILLISECONDS = 500
 
 
 class Cancelled(Exception):
-    """The process that waits has given up."""
+    """Raised where a thread waits for a note and its own process has given up."""
 
 
 class Crew(Protocol):
-    """Workers that exchange notes: a `Topology`, or a `processes.Group`."""
+    """Workers that exchange notes: a `Topology`, or a `ProcessGroup`."""
 
     @property
     def workers(self) -> int:
-        """How many there are."""
+        """The number of workers."""
 
     @property
     def worker(self) -> int:
-        """Which of them this process is."""
+        """The number of this process among them."""
 
 
 @final
 class Board:
-    """Rounds of notes about one topic: in each, every worker posts one.
+    """Exchanges notes about one topic in rounds; every worker posts one in each.
 
     Args:
         crew: the workers.
-        topic: the same on all workers, and used by one board of each only.
+        topic: the topic; it is the same on all workers, and no other board of a worker
+            has it.
         seconds: how long to wait for the others in each round.
     """
 
@@ -56,11 +58,11 @@ class Board:
         self._cancelled = False
 
     def post(self, note: str, seconds: float | None = None) -> list[str]:
-        """Post a note and wait for those of the others in this round.
+        """Posts a note, and waits for those of the others in this round.
 
         Args:
-            note: what to tell.
-            seconds: how long to wait for the others; default that of the board.
+            note: the text of the note.
+            seconds: how long to wait for the others; by default the board's time.
 
         Returns:
             The notes of all workers, in their order.
@@ -68,7 +70,7 @@ class Board:
         Raises:
             ValueError: the note is too long.
             WorkerError: a worker posts nothing in time, or is known to be gone.
-            Cancelled: this process gave up.
+            Cancelled: another thread has called `cancel`.
         """
         if len(note) > _LARGEST_NOTE:
             raise ValueError(
@@ -84,21 +86,26 @@ class Board:
             note if i == own else self._wait(client, number, i, limit)
             for i in range(self._crew.workers)
         ]
-        # All have posted in this round, so all have read those of the last one.
+        # All have posted in this round, so all have read the notes of the last one.
         _delete(client, before)
         return found
 
     def cancel(self) -> None:
-        """Give up waiting, in whichever thread that is; there are no more rounds."""
+        """Makes the thread that waits for notes give up; ends the rounds."""
         self._cancelled = True
 
-    def renewed(self) -> Board:
-        """A board for the same topic from its first round on, on all workers."""
+    def renew(self) -> Board:
+        """Cancels this board, and returns a new one for the same topic.
+
+        All workers must do so. The new board begins with its first round.
+        """
         self.cancel()
+        # Another topic gives the notes other keys, so that the notes of old rounds,
+        # which differ between workers, are not read.
         return Board(self._crew, f"{self._topic}, again", self._seconds)
 
     def leave(self, note: str) -> None:
-        """Post a last note, and do not wait for those of the others."""
+        """Posts a last note, and does not wait for those of the others."""
         if self._crew.workers > 1:
             self._set(next(self._rounds), note)
 
@@ -108,7 +115,7 @@ class Board:
         client.key_value_set(self._last, note)
 
     def clear(self) -> None:
-        """Take back the own note of the last round, when all are known to have it."""
+        """Deletes this worker's last note; call it when all workers have read it."""
         place, self._last = self._last, None
         _delete(distributed.global_state.client, place)
 

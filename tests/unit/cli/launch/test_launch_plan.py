@@ -110,7 +110,7 @@ def test_a_local_group_is_neither_empty_nor_huge(count):
 
 
 def test_a_command_has_the_task_in_its_environment():
-    made = launch_plan.commands(
+    made = launch_plan.plan_commands(
         ("prog", "x"),
         launch_plan.local_placement(2),
         launch_plan.Devices(),
@@ -175,7 +175,7 @@ def test_a_slurm_task_shares_its_own_gpus_among_its_workers(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     slurm_step(monkeypatch, 3, "2(x2)")
     placement = allocation.place(allocation.Attach.AUTO, 2)
-    made = launch_plan.commands(("x",), placement, launch_plan.Devices())
+    made = launch_plan.plan_commands(("x",), placement, launch_plan.Devices())
     assert [c.env["CUDA_VISIBLE_DEVICES"] for c in made] == ["4,5", "6,7"]
 
 

@@ -240,7 +240,9 @@ def test_without_a_tpu_the_grid_is_made_of_the_devices_there_are():
 def test_a_grid_has_room_for_exactly_its_devices(count):
     shape = tpu_system.grid_shape(count)
     assert math.prod(shape) == count
-    assert len({tuple(p) for p in tpu_system._in_order(np.array(shape))}) == count
+    assert (
+        len({tuple(p) for p in tpu_system._places_in_order(np.array(shape))}) == count
+    )
 
 
 class Chip:

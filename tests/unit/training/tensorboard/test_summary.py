@@ -116,7 +116,7 @@ def test_what_is_no_scalar_is_refused(tmp_path):
 
 
 def test_only_the_first_worker_writes_unless_told(tmp_path, monkeypatch):
-    group = process_group.Group((("worker", 0), ("worker", 1)), ("", ""), 1)
+    group = process_group.ProcessGroup((("worker", 0), ("worker", 1)), ("", ""), 1)
     monkeypatch.setattr(process_group, "current", lambda: group)
     with summary.create_file_writer(tmp_path / "a").as_default():
         assert not summary.scalar("x", 1.0, step=0)

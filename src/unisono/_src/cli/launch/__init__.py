@@ -1,1 +1,1 @@
-"""Starting a program as several workers; never JAX's backend."""
+"""Starts a program as several workers, without starting JAX's backend."""

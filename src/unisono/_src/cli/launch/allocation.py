@@ -1,4 +1,4 @@
-"""The part of a larger job that this machine was given: Slurm, Kubernetes, MPI."""
+"""Finds this machine's part in a larger job of Slurm, Kubernetes or MPI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SLURM_NODES = "SLURM_JOB_NUM_NODES"
 
 
 class Attach(enum.Enum):
-    """Which larger job to take part in; AUTO takes the one that the variables show."""
+    """The kind of larger job to take part in; AUTO finds it by its variables."""
 
     AUTO = "auto"
     NONE = "none"
@@ -27,23 +27,25 @@ class Attach(enum.Enum):
 
 
 def detect() -> Attach:
-    """The larger job that the environment shows, if any.
+    """Returns the kind of larger job that the environment shows, or NONE.
 
     Raises:
         RuntimeError: this is the script of a Slurm job with several nodes, which runs
             on the first of them only.
     """
+    # TF_CONFIG comes first: somebody has set it on purpose for this program. Slurm
+    # comes before MPI, because `srun` may set MPI's variables as well.
     if os.environ.get(tf_config.VARIABLE, "").strip() not in ("", "{}"):
         return Attach.TF_CONFIG
-    if slurm.in_step():
+    if slurm.is_in_step():
         return Attach.SLURM
     if INDEX in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
         return Attach.KUBERNETES
-    if mpi.in_mpi():
+    if mpi.is_in_mpi():
         return Attach.MPI
     if _SLURM_JOB in os.environ and os.environ.get(_SLURM_NODES, "1") != "1":
         raise RuntimeError(
-            f"This is a Slurm job of {untrusted.shown(os.environ[_SLURM_NODES])} "
+            f"This is a Slurm job of {untrusted.excerpt(os.environ[_SLURM_NODES])} "
             "nodes, but not a step of it: this command would use the first node alone. "
             "Start it on all with `srun unisono launch ...`, or say --attach none."
         )
@@ -56,12 +58,12 @@ def place(
     port: int = 8888,
     nodes: int | None = None,
     service: str | None = None,
-) -> launch_plan.Placement:
-    """The workers to start here, for a larger job or on this machine alone.
+) -> launch_plan.WorkerPlacement:
+    """Returns the workers to start here, for a larger job or for this machine alone.
 
     Args:
-        attach: the larger job.
-        workers: how many to start here; one by default.
+        attach: the kind of larger job.
+        workers: how many workers to start here; one by default.
         port: the first port on each machine of a larger job.
         nodes: for Kubernetes, how many pods the job has.
         service: for Kubernetes, the headless service in front of the pods.
@@ -77,9 +79,13 @@ def place(
         return _from_tf_config(workers)
     each = 1 if workers is None else workers
     if not 1 <= each <= launch_plan.MAX_WORKERS:
-        raise ValueError(f"Expected 1 or more workers per machine, received {each}.")
+        raise ValueError(
+            f"Expected 1 to {launch_plan.MAX_WORKERS} workers per machine, received "
+            f"{each}."
+        )
     if chosen is Attach.SLURM:
-        # Sets CUDA_VISIBLE_DEVICES to this task's share, for the workers to inherit.
+        # `cluster_spec` sets CUDA_VISIBLE_DEVICES to this task's share, which the
+        # workers inherit.
         step = slurm.SlurmClusterResolver(port_base=port, rpc_layer=None)
         return _expand(step.cluster_spec(), step.task_id, each, port)
     if chosen is Attach.MPI:
@@ -88,7 +94,7 @@ def place(
     return _from_kubernetes(each, port, nodes, service)
 
 
-def _from_tf_config(workers: int | None) -> launch_plan.Placement:
+def _from_tf_config(workers: int | None) -> launch_plan.WorkerPlacement:
     config = tf_config.read()
     if workers not in (None, 1):
         raise ValueError(
@@ -96,16 +102,19 @@ def _from_tf_config(workers: int | None) -> launch_plan.Placement:
             f"{workers} workers were asked for. Unset it, or say --attach none."
         )
     if config.task_type is None or config.task_id is None:
-        raise ValueError("TF_CONFIG is set, but it has no task with a type and index.")
-    return launch_plan.Placement(
+        raise ValueError(
+            "TF_CONFIG is set, but it has no task with a type and index. Add 'task', "
+            "or say --attach none."
+        )
+    return launch_plan.WorkerPlacement(
         config.cluster, config.task_type, (config.task_id,), is_given=True
     )
 
 
 def _expand(
     tasks: cluster_tasks.ClusterSpec, rank: int | None, each: int, port: int
-) -> launch_plan.Placement:
-    """`each` workers for every task of the job, at ports of their own."""
+) -> launch_plan.WorkerPlacement:
+    """Returns `each` workers for every task of the job, at ports of their own."""
     addresses = []
     for index in tasks.task_indices("worker"):
         host, _, used = tasks.task_address("worker", index).rpartition(":")
@@ -114,12 +123,13 @@ def _expand(
         addresses += [f"{host}:{first + i}" for i in range(each)]
     start = (rank or 0) * each
     cluster = cluster_tasks.ClusterSpec({"worker": addresses})
-    return launch_plan.Placement(cluster, "worker", tuple(range(start, start + each)))
+    mine = tuple(range(start, start + each))
+    return launch_plan.WorkerPlacement(cluster, "worker", mine)
 
 
 def _from_kubernetes(
     each: int, port: int, nodes: int | None, service: str | None
-) -> launch_plan.Placement:
+) -> launch_plan.WorkerPlacement:
     if nodes is None or service is None:
         raise ValueError(
             "Kubernetes does not tell a pod of its peers: say --nodes N, the "
@@ -135,8 +145,8 @@ def _from_kubernetes(
     suffix = f"-{index}"
     if not host.endswith(suffix):
         raise RuntimeError(
-            f"This pod is called {untrusted.shown(host)}; a pod of an Indexed Job with "
-            f"a subdomain is called after the Job, with '{suffix}' at the end."
+            f"This pod is called {untrusted.excerpt(host)}; a pod of an Indexed Job "
+            f"with a subdomain is called after the Job, with '{suffix}' at the end."
         )
     name = host.removesuffix(suffix)
     untrusted.host("--service", service)

@@ -1,4 +1,4 @@
-"""Functions run as several workers, from a program or a notebook."""
+"""Runs a function as several workers, from a program or a notebook."""
 
 from __future__ import annotations
 
@@ -36,11 +36,15 @@ def launch(
     grace_seconds: float = 15.0,
     stop_seconds: float = 30.0,
 ) -> list[Any]:
-    """Run a function as `n` workers on this machine, and return what each returns.
+    """Runs a function as `n` workers on this machine, and returns their results.
 
     Every worker is a process that imports the module and calls the function; TF_CONFIG
     tells it which worker it is. Arguments and results travel as JSON, and no code is
     sent. A function of a notebook must stand in a module: write the cell to a file.
+
+    >>> import unisono
+    >>> unisono.launch("math:hypot", 2, args=(3, 4), quiet=True)
+    [5.0, 5.0]
 
     Args:
         target: ``"module:function"``, or ``"path/to/file.py:function"``.
@@ -49,10 +53,11 @@ def launch(
         kwargs: keyword arguments, the same for every worker.
         devices: devices per worker; virtual ones on CPU.
         platform: ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"tpu"``.
-        restarts: how often the whole group may be started anew after a failure.
-        output_dir: where to write each worker's output, instead of showing it.
+        restarts: how often the whole group may be started again after a failure.
+        output_dir: a directory for the workers' output, which is then not shown.
         quiet: whether to show nothing.
-        timeout_seconds: how long a start may take; None for as long as it does.
+        timeout_seconds: how long the workers may take after each start; None for any
+            time.
         grace_seconds: after a failure, how long the others may take to end.
         stop_seconds: after a signal, how long a worker may take to end.
 
@@ -60,9 +65,11 @@ def launch(
         The workers' results, in their order.
 
     Raises:
-        LaunchError: a worker failed; it has the first failing worker's traceback.
-        TypeError: `target` is not a name, or an argument is not JSON.
-        ValueError: `target` does not have this form, or there are too few devices.
+        LaunchError: a worker failed, or the time was over; it has the traceback of the
+            worker that failed first.
+        TypeError: `target` is not a string, or an argument cannot be written as JSON.
+        ValueError: `target` or another argument is malformed, or there are too few
+            devices.
     """
     text = _request_text(target, args, kwargs or {})
     if (
@@ -75,7 +82,7 @@ def launch(
         )
     directory = None if output_dir is None else pathlib.Path(output_dir)
     with contextlib.ExitStack() as files:
-        # Without names: nothing is left of them, however this ends.
+        # These files have no names, so that nothing is left of them in any case.
         asked, *answers = (
             files.enter_context(tempfile.TemporaryFile()) for _ in range(n + 1)
         )
@@ -84,7 +91,7 @@ def launch(
         request = runs.Request(
             argv=(sys.executable, _CHILD, str(os.getpid()), "call"),
             size=runs.Size(n),
-            devices=launch_plan.Devices(_platform(platform), devices),
+            devices=launch_plan.Devices(_find_platform(platform), devices),
             restarts=restarts,
             grace_seconds=grace_seconds,
             stop_seconds=stop_seconds,
@@ -92,15 +99,15 @@ def launch(
             descriptors=[(asked.fileno(), answer.fileno()) for answer in answers],
             is_called=True,
         )
-        with output.opened(directory, quiet) as out:
+        with output.open_output(directory, quiet) as out:
             outcome = runs.run(request, out)
         if outcome.signal is not None:
-            # The program's own handler takes its turn, such as KeyboardInterrupt.
+            # Now the program's own handler runs, such as to raise KeyboardInterrupt.
             signal.raise_signal(outcome.signal)
-        return _results(target, outcome, answers)
+        return _read_results(target, outcome, answers)
 
 
-def _platform(name: str) -> launch_plan.Platform:
+def _find_platform(name: str) -> launch_plan.Platform:
     try:
         return launch_plan.Platform(name)
     except ValueError:
@@ -137,10 +144,10 @@ def _request_text(
         ) from None
 
 
-def _results(
+def _read_results(
     target: str, outcome: group.Outcome, answers: Sequence[IO[bytes]]
 ) -> list[Any]:
-    said = [_answer(file) for file in answers]
+    said = [_read_answer(file) for file in answers]
     if outcome.timed_out:
         raise errors.LaunchError(
             f"{target} did not end in time, and was stopped.", None, outcome.code
@@ -150,7 +157,7 @@ def _results(
         index = first.worker.command.index
         answer = said[index] or {}
         text = answer.get("text") or "\n".join(first.traceback)
-        how = group.described(first.worker.code)
+        how = group.describe_exit(first.worker.code)
         why = f": {answer['error']}" if "error" in answer else ""
         raise errors.LaunchError(
             f"{first.worker.name} failed first, with {how}{why}\n{text}".rstrip(),
@@ -169,7 +176,7 @@ def _results(
     return [answer["result"] for answer in said if answer]
 
 
-def _answer(file: IO[bytes]) -> dict[str, Any] | None:
+def _read_answer(file: IO[bytes]) -> dict[str, Any] | None:
     file.seek(0)
     try:
         answer = json.loads(file.read())

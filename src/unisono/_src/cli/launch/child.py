@@ -1,4 +1,6 @@
-"""What a worker process runs first; a file on its own, with the standard library only.
+"""The program that a worker process runs first.
+
+It is a file on its own, which imports the standard library only.
 
 ``child.py PARENT exec PROGRAM ARG...`` becomes another program, which the system ends
 if the launcher dies. ``child.py PARENT call REQUEST RESULT`` imports a module, calls a
@@ -21,15 +23,16 @@ _SIGKILL = 9
 
 
 def die_with(parent: int) -> None:
-    """Ask Linux to end this process when the launcher ends; leave if it has."""
+    """Asks Linux to end this process when the launcher ends; exits if it has ended."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+        # The launcher may have ended before the call above, which then has no effect.
         if os.getppid() != parent:
             os._exit(1)
 
 
 def find(target: str) -> Any:
-    """The function that ``module:function`` or ``path.py:function`` names."""
+    """Returns the function that ``module:function`` or ``path.py:function`` names."""
     module_name, _, function_name = target.rpartition(":")
     if module_name.endswith(".py"):
         name = os.path.splitext(os.path.basename(module_name))[0]
@@ -48,9 +51,12 @@ def find(target: str) -> Any:
 
 
 def call(request_fd: int, result_fd: int) -> int:
-    """Run the request; the exit status says whether the function returned."""
+    """Calls the function of a request and writes its result; returns the exit status.
+
+    The status is 0 if the function returned, and 1 if it raised.
+    """
     request = json.loads(_read(request_fd))
-    # A start before this one may have left something.
+    # After a restart, the file may have the answer of the start before.
     os.ftruncate(result_fd, 0)
     os.lseek(result_fd, 0, os.SEEK_SET)
     sys.path[:] = request["path"]
@@ -59,7 +65,7 @@ def call(request_fd: int, result_fd: int) -> int:
         value = find(request["target"])(*request["args"], **request["kwargs"])
         answer = json.dumps({"result": value}, allow_nan=True)
     except Exception as error:
-        # Without the frames of this file: they are not the user's.
+        # The user's traceback begins after the frame of this file.
         error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         traceback.print_exception(error)
         told = "".join(traceback.format_exception(error))
@@ -71,7 +77,7 @@ def call(request_fd: int, result_fd: int) -> int:
 
 
 def _read(descriptor: int) -> bytes:
-    # By position: the workers share one description of the file.
+    # `pread` takes a position: the workers share the file's own one.
     parts, place = [], 0
     while part := os.pread(descriptor, 1 << 16, place):
         parts.append(part)
@@ -86,7 +92,7 @@ def _write(descriptor: int, text: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Do what the arguments say; see the module's docstring."""
+    """Runs one of the two modes in the module's docstring."""
     parent, mode, *rest = arguments
     if mode == "exec":
         die_with(int(parent))

@@ -10,7 +10,7 @@ import typer
 
 from unisono._src.cli.launch import allocation, launch_plan, output, runs
 
-# Options behind the program are the program's.
+# Options after the program's name belong to the program.
 _PASS_ON = {"allow_interspersed_args": False}
 
 Program = Annotated[str, typer.Argument(help="A Python script; with -m, a module.")]
@@ -66,7 +66,7 @@ Service = Annotated[
 
 
 def app() -> typer.Typer:
-    """The command, on its own."""
+    """Return the command as an application."""
     made = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     made.command(context_settings=_PASS_ON)(launch)
     return made
@@ -93,8 +93,8 @@ def launch(
 ) -> None:
     """Start PROGRAM as several workers that find one another.
 
-    Options stand before PROGRAM; what follows it is the program's own. The exit code
-    is that of the worker that failed first.
+    Options stand before PROGRAM; everything after it belongs to the program. The exit
+    code is that of the worker that failed first.
     """
     prefix = (sys.executable, "-m") if module else (sys.executable,)
     try:
@@ -107,9 +107,9 @@ def launch(
             restarts=restarts,
             grace_seconds=grace,
             stop_seconds=stop,
-            place=runs.Place(attach, port, nodes, service),
+            place=runs.JobAttachment(attach, port, nodes, service),
         )
-        with output.opened(output_dir, plain=plain) as out:
+        with output.open_output(output_dir, plain=plain) as out:
             code = runs.run(request, out).code
     except (OSError, RuntimeError, ValueError) as error:
         typer.echo(f"unisono: {error}", err=True)

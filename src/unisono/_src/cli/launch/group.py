@@ -1,4 +1,4 @@
-"""A group of workers from their start to the end of the last one."""
+"""Runs a group of workers from their start to the end of the last one."""
 
 from __future__ import annotations
 
@@ -16,44 +16,47 @@ from typing import Any, final
 
 from unisono._src.cli.launch import output, worker_process
 
+# Seconds between two looks at the workers.
 _TICK = 0.05
-# A worker that goes on so long after a traceback did not end with it.
+# A traceback is not a worker's last if the worker still runs so long after it.
 _HOLD_SECONDS = 1.0
+# How long the system may take to end a process after SIGKILL.
 _KILL_SECONDS = 10.0
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OTHERS = (signal.SIGUSR1, signal.SIGUSR2)
+# The exit status of the command `timeout` in the same case.
 TIMED_OUT = 124
 
 
 class _Stage(enum.Enum):
-    """How far the end of a group has come; the order is that of escalation."""
+    """The stages of the end of a group, in the order in which they follow."""
 
     RUNNING = 0
-    NOTICING = 1  # One failed; the others may find out by themselves.
-    STOPPING = 2  # All were asked to end.
+    NOTICING = 1  # One worker failed; the others have time to notice it and end.
+    STOPPING = 2  # All workers were asked to end.
     KILLING = 3
 
 
 class Cause(enum.IntEnum):
-    """Why a worker ended badly; the first kind that there is comes first."""
+    """The reason why a worker failed; the lowest one is reported first."""
 
-    OWN = 0  # By itself.
-    DYING = 1  # It had raised an exception, and was stopped while it did not end.
-    PEER = 2  # Because another worker failed.
-    STOPPED = 3  # Because it was told to.
+    OWN = 0  # An error of its own.
+    DYING = 1  # It raised an exception, did not end, and was stopped.
+    PEER = 2  # Another worker's failure.
+    STOPPED = 3  # The launcher or the user stopped it.
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Failure:
-    """A worker that ended badly.
+class WorkerFailure:
+    """The failure of a worker.
 
     Attributes:
         worker: the worker.
         code: its exit status, as a shell shows it: 128 + N for signal N.
-        since: when it failed.
-        traceback: the lines of the traceback that it ended with, if any.
-        cause: why it ended so.
+        since: the time at which it failed.
+        traceback: the lines of its last traceback, if it ended with one.
+        cause: the reason why it failed.
     """
 
     worker: worker_process.Worker
@@ -64,28 +67,28 @@ class Failure:
 
     @property
     def was_killed(self) -> bool:
-        """Whether somebody else killed the worker, such as the system for memory."""
+        """Whether another program killed the worker, such as the system for memory."""
         return self.cause is Cause.OWN and self.worker.code == -signal.SIGKILL
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a group ended.
+    """The outcome of a group of workers.
 
     Attributes:
-        failures: the first one first.
-        signal: the signal that ended the group, if the launcher was sent one.
-        timed_out: whether the group was ended for taking too long.
+        failures: the failures, with the one that caused the others first.
+        signal: the signal to the launcher that ended the group, if there was one.
+        timed_out: whether the group took too long and was stopped.
     """
 
-    failures: tuple[Failure, ...]
+    failures: tuple[WorkerFailure, ...]
     signal: int | None
     timed_out: bool
 
     @property
     def code(self) -> int:
-        """The exit status for the launcher: the first failing worker's."""
+        """The exit status of the launcher: that of the worker that failed first."""
         if self.timed_out:
             return TIMED_OUT
         return self.failures[0].code if self.failures else 0
@@ -93,25 +96,27 @@ class Outcome:
 
 @final
 class Signals:
-    """Collects the signals that this process is sent, to hand them to workers."""
+    """Collects the signals to this process, to hand them to workers."""
 
     def __init__(self) -> None:
         self._pending: collections.deque[int] = collections.deque()
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """Take note of a signal; a handler."""
+        """Stores a signal; this is a signal handler."""
+        # A handler may run between any two operations; an append to a deque is safe.
         self._pending.append(number)
 
     def take(self) -> int | None:
-        """The next signal that came, if any."""
+        """Returns the next signal, or None if there is none."""
         return self._pending.popleft() if self._pending else None
 
 
 @contextlib.contextmanager
-def forwarded_signals(only_stopping: bool = False) -> Iterator[Signals]:
-    """Catch signals for workers; only the main thread of a process can.
+def catch_signals(only_stopping: bool = False) -> Iterator[Signals]:
+    """Catches signals, to hand them to workers, until the context ends.
 
-    What is ignored stays ignored, such as SIGHUP under ``nohup``.
+    Only the main thread of a process can catch signals; another one catches none. A
+    signal that is ignored, such as SIGHUP under ``nohup``, stays ignored.
 
     Args:
         only_stopping: whether to leave SIGUSR1 and SIGUSR2 to the program.
@@ -130,22 +135,24 @@ def forwarded_signals(only_stopping: bool = False) -> Iterator[Signals]:
 
 
 @final
-class Group:
-    """Runs commands to their end; none of them, nor what they start, outlives it.
+class WorkerGroup:
+    """Runs a command for each worker to its end.
+
+    No worker outlives the group, and no process that a worker has started.
 
     Args:
-        commands: one per worker.
-        out: where their output goes.
-        signals: what this process is sent.
+        commands: one command per worker.
+        out: the destination of their output.
+        signals: the signals to this process.
         grace_seconds: after a failure, how long the others may take to end.
         stop_seconds: after a signal, how long a worker may take to end.
-        timeout_seconds: how long all of it may take; None for as long as it does.
+        timeout_seconds: how long the whole group may take; None for any time.
     """
 
     def __init__(
         self,
         commands: Sequence[worker_process.Command],
-        out: output.Output,
+        out: output.WorkerOutput,
         signals: Signals,
         grace_seconds: float = 15.0,
         stop_seconds: float = 30.0,
@@ -164,30 +171,31 @@ class Group:
         self._timed_out = False
 
     def run(self) -> Outcome:
-        """Start the workers and see them through to the end."""
+        """Starts the workers, waits for their end, and returns the outcome."""
         self._started = time.monotonic()
         with selectors.DefaultSelector() as selector:
             self._selector = selector
             try:
                 for command in self._commands:
                     self._workers.append(worker_process.Worker(command, selector))
-                while self._alive():
-                    self._turn()
+                while self._live_workers():
+                    self._run_once()
             finally:
                 self._clear()
         return Outcome(tuple(self._failures()), self._signal, self._timed_out)
 
-    def _alive(self) -> list[worker_process.Worker]:
+    def _live_workers(self) -> list[worker_process.Worker]:
         return [w for w in self._workers if w.code is None]
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
+        """Reads the workers' output, notices their ends, and hands on signals."""
         if self._selector.get_map():
             for key, _ in self._selector.select(_TICK):
                 worker, stream = key.data
                 self._write(worker.read(stream))
         else:
             time.sleep(_TICK)
-        for worker in self._alive():
+        for worker in self._live_workers():
             self._write(worker.poll())
             worker.was_stopped |= self._stage.value >= _Stage.STOPPING.value
             self._release(worker)
@@ -199,7 +207,7 @@ class Group:
         self._out.progress(self._workers)
 
     def _write(self, lines: list[worker_process.Line]) -> None:
-        """Show lines, but hold back a traceback: the first failure's is shown first."""
+        """Shows lines, but holds back tracebacks, to show the first failure's first."""
         for line in lines:
             self._out.record(line)
             if line.stream == "err" and line.worker.is_in_new_traceback:
@@ -208,7 +216,7 @@ class Group:
                 self._out.line(line)
 
     def _release(self, worker: worker_process.Worker) -> None:
-        """Show a traceback with which the worker did not fail."""
+        """Shows the traceback that was held back, if the worker did not end with it."""
         since = worker.traceback.since
         is_old = since is None or time.monotonic() > since + _HOLD_SECONDS
         if worker.held and (worker.code == 0 or (worker.code is None and is_old)):
@@ -216,37 +224,40 @@ class Group:
                 self._out.line(line)
 
     def _notice(self, worker: worker_process.Worker) -> None:
-        """A worker failed: give the others time to see it and save what they have."""
-        others = self._alive()
+        """Gives the other workers time to notice a failure and save their state."""
+        others = self._live_workers()
         if self._stage is _Stage.RUNNING and others:
             self._enter(_Stage.NOTICING, self._grace)
             self._out.note(
-                f"{worker.name} ended with {described(worker.code)}; waiting up to "
-                f"{self._grace:g} s for {names(others)}."
+                f"{worker.name} ended with {describe_exit(worker.code)}; waiting up to "
+                f"{self._grace:g} s for {join_names(others)}."
             )
 
     def _forward(self, number: int) -> None:
+        """Sends a signal to the workers; kills them at the second signal to stop."""
         again = self._signal is not None and number in _STOPPING
-        for worker in self._alive():
+        for worker in self._live_workers():
             worker.kill() if again else worker.send(number)
         name = signal.Signals(number).name
         if again:
-            self._out.note(f"{name} once more: {names(self._alive())} killed.")
+            killed = join_names(self._live_workers())
+            self._out.note(f"{name} once more: {killed} killed.")
         elif number in _STOPPING:
             self._signal = number
             self._out.note(
-                f"{name} handed to {names(self._alive())}; waiting up to "
+                f"{name} handed to {join_names(self._live_workers())}; waiting up to "
                 f"{self._stop:g} s."
             )
             self._enter(_Stage.STOPPING, self._stop)
 
     def _escalate(self) -> None:
-        now, late = time.monotonic(), self._alive()
+        """Goes on to the next stage of the end, where the time of this one is over."""
+        now, late = time.monotonic(), self._live_workers()
         if not late:
             return
         if self._limit is not None and now > self._started + self._limit:
             self._limit, self._timed_out = None, True
-            self._out.note(f"the time is over; {names(late)} still ran.")
+            self._out.note(f"the time is over; {join_names(late)} still ran.")
             self._until, self._stage = now, _Stage.NOTICING
         if now < self._until:
             return
@@ -255,46 +266,47 @@ class Group:
                 worker.send(signal.SIGTERM)
             self._enter(_Stage.STOPPING, self._stop)
         elif self._stage is _Stage.STOPPING:
-            self._out.note(f"{names(late)} did not end in time and is killed.")
+            self._out.note(f"{join_names(late)} did not end in time and is killed.")
             for worker in late:
                 worker.kill()
             self._enter(_Stage.KILLING, _KILL_SECONDS)
         else:
             pids = ", ".join(str(w.pid) for w in late)
             raise RuntimeError(
-                f"Process(es) {pids} ({names(late)}) did not end {_KILL_SECONDS:g} s "
-                "after SIGKILL; the system holds them, such as for a network drive."
+                f"Process(es) {pids} ({join_names(late)}) did not end "
+                f"{_KILL_SECONDS:g} s after SIGKILL; the system holds them, such as "
+                "for a network drive."
             )
 
     def _enter(self, stage: _Stage, seconds: float) -> None:
         self._stage, self._until = stage, time.monotonic() + seconds
 
     def _clear(self) -> None:
-        """Whatever happened, leave no worker behind."""
+        """Kills the workers that still run, whatever has happened."""
         until = time.monotonic() + _KILL_SECONDS
-        for worker in self._alive():
+        for worker in self._live_workers():
             worker.was_stopped = True
             worker.kill()
-        while self._alive() and time.monotonic() < until:
-            for worker in self._alive():
-                # Output that cannot be written is what brought us here, perhaps.
+        while self._live_workers() and time.monotonic() < until:
+            for worker in self._live_workers():
+                # Perhaps an error in writing output is the reason that we are here.
                 with contextlib.suppress(OSError):
                     self._write(worker.poll())
             time.sleep(0.005)
 
-    def _failures(self) -> list[Failure]:
-        found = [_failure(w) for w in self._workers if w.code]
+    def _failures(self) -> list[WorkerFailure]:
+        found = [_make_failure(w) for w in self._workers if w.code]
         return sorted(found, key=lambda f: (f.cause, f.since))
 
 
-def _failure(worker: worker_process.Worker) -> Failure:
+def _make_failure(worker: worker_process.Worker) -> WorkerFailure:
     assert worker.code is not None and worker.ended is not None
-    cause = _cause(worker)
-    # A process may take long to end after the error that ends it. JAX aborts one that
-    # lost its peers, also if it raised the exception itself.
+    cause = _find_cause(worker)
+    # A process may take long to end after its error, so the traceback tells the time
+    # better. JAX aborts a process that lost its peers, even one that raised first.
     raised = worker.code > 0 or worker.code == -signal.SIGABRT or cause is Cause.DYING
     since = worker.traceback.since if raised else None
-    return Failure(
+    return WorkerFailure(
         worker,
         worker.code if worker.code > 0 else 128 - worker.code,
         worker.ended if since is None else since,
@@ -303,20 +315,22 @@ def _failure(worker: worker_process.Worker) -> Failure:
     )
 
 
-def _cause(worker: worker_process.Worker) -> Cause:
+def _find_cause(worker: worker_process.Worker) -> Cause:
+    """Returns the cause of a failure, by the worker's traceback and its end."""
     since = worker.traceback.since
     if since is not None and worker.traceback.is_about_a_peer:
         return Cause.PEER
     if not worker.was_stopped:
         return Cause.OWN
+    # A worker that wrote output after its traceback had survived the error.
     is_last = since is not None and worker.last_out < since
     return Cause.DYING if is_last else Cause.STOPPED
 
 
-def described(code: int | None) -> str:
-    """An exit status in words.
+def describe_exit(code: int | None) -> str:
+    """Returns an exit status in words.
 
-    >>> described(1), described(-9)
+    >>> describe_exit(1), describe_exit(-9)
     ('exit code 1', 'signal SIGKILL')
     """
     if code is None or code >= 0:
@@ -327,6 +341,6 @@ def described(code: int | None) -> str:
         return f"signal {-code}"
 
 
-def names(workers: Sequence[worker_process.Worker]) -> str:
-    """Workers, as a reader would list them."""
+def join_names(workers: Sequence[worker_process.Worker]) -> str:
+    """Returns the names of workers, separated by commas."""
     return ", ".join(w.name for w in workers) or "no worker"

@@ -1,4 +1,4 @@
-"""What each worker is to run: its cluster, its devices, its environment."""
+"""Plans the command of each worker: its cluster, its devices, its environment."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from unisono._src.cluster import accelerators, cluster_tasks
 from unisono._src.cluster.resolvers import tf_config
 from unisono._src.foundation import cpu_threads
 
+# The variable that tells a worker how often the group was restarted.
 RESTART = "UNISONO_RESTART"
 LOOPBACK = "127.0.0.1"
 MAX_WORKERS = 1024
@@ -24,7 +25,7 @@ _FORCED = re.compile(r"\s*--xla_force_host_platform_device_count=\d+")
 
 
 class Platform(enum.Enum):
-    """What workers compute on; AUTO takes GPUs where there are any."""
+    """The kind of devices of workers; AUTO takes GPUs where there are any."""
 
     AUTO = "auto"
     CPU = "cpu"
@@ -34,15 +35,15 @@ class Platform(enum.Enum):
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Placement:
-    """The cluster that workers belong to, and which of its tasks are started here.
+class WorkerPlacement:
+    """The cluster that workers belong to, and its tasks that are started here.
 
     Attributes:
         cluster: all tasks.
         job: the job of the tasks started here.
-        mine: their indices.
+        mine: the indices of the tasks started here.
         is_local: whether the cluster is this machine alone.
-        is_given: whether TF_CONFIG says so already, and is handed on as it is.
+        is_given: whether TF_CONFIG was set already; workers get it unchanged.
     """
 
     cluster: cluster_tasks.ClusterSpec
@@ -53,12 +54,12 @@ class Placement:
 
     @property
     def count(self) -> int:
-        """How many tasks the job has; an evaluator's is outside the cluster."""
+        """The number of tasks of the job; an evaluator's is outside the cluster."""
         known = self.job in self.cluster.jobs
         return self.cluster.num_tasks(self.job) if known else len(self.mine)
 
     def tf_config(self, index: int) -> str:
-        """TF_CONFIG for one of the tasks started here."""
+        """Returns TF_CONFIG for one of the tasks started here."""
         if self.is_given:
             return os.environ[tf_config.VARIABLE]
         task = {"type": self.job, "index": index}
@@ -68,11 +69,11 @@ class Placement:
 @final
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """Which devices each worker gets.
+    """The devices that each worker gets.
 
     Attributes:
-        platform: what to compute on.
-        each: devices per worker; None for its share of what there is.
+        platform: the kind of devices.
+        each: the number of devices per worker; None for an equal share of the GPUs.
     """
 
     platform: Platform = Platform.AUTO
@@ -87,7 +88,7 @@ class Devices:
     def environments(
         self, count: int, environ: Mapping[str, str]
     ) -> list[dict[str, str]]:
-        """What `count` workers on this machine need in their environments.
+        """Returns the variables to set for each of `count` workers on this machine.
 
         Raises:
             ValueError: there are too few GPUs, or a TPU would have to be divided.
@@ -137,47 +138,54 @@ class Devices:
             return added
         added |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(self.each)}
         if "XLA_FLAGS" in environ:
-            # The flag would win over the number.
+            # XLA's flag would win over the number.
             added["XLA_FLAGS"] = _FORCED.sub("", environ["XLA_FLAGS"])
         if self.each > 1:
-            # Unisono's own start of JAX sees to this as well.
+            # `devices.start` sets this, too; the program may start JAX without it.
             added[cpu_threads.VARIABLE] = str(cpu_threads.threads(self.each, environ))
         return added
 
 
-def local_placement(count: int) -> Placement:
-    """`count` workers on this machine alone, at free ports of the loopback address."""
+def local_placement(count: int) -> WorkerPlacement:
+    """Returns `count` workers on this machine, at free ports of the loopback address.
+
+    Raises:
+        ValueError: the number is too small or too large.
+    """
     if not 1 <= count <= MAX_WORKERS:
         raise ValueError(
             f"1 to {MAX_WORKERS} workers can be started here, received {count}."
         )
     with contextlib.ExitStack() as open_sockets:
-        # All at once, so that no port is chosen twice.
+        # All sockets stay open until each has a port, so that no port is chosen twice.
         ports = []
         for _ in range(count):
             probe = open_sockets.enter_context(socket.socket())
             probe.bind((LOOPBACK, 0))
             ports.append(probe.getsockname()[1])
     cluster = cluster_tasks.ClusterSpec({"worker": [f"{LOOPBACK}:{p}" for p in ports]})
-    return Placement(cluster, "worker", tuple(range(count)), is_local=True)
+    return WorkerPlacement(cluster, "worker", tuple(range(count)), is_local=True)
 
 
-def commands(
+def plan_commands(
     argv: Sequence[str],
-    placement: Placement,
+    placement: WorkerPlacement,
     devices: Devices,
     restart: int = 0,
     descriptors: Sequence[Sequence[int]] = (),
 ) -> list[worker_process.Command]:
-    """What to start here.
+    """Returns the commands to start here, one for each worker.
 
     Args:
         argv: the program and its arguments, the same for all.
-        placement: the cluster and the tasks of it that are started here.
-        devices: which devices each gets.
+        placement: the cluster, and its tasks that are started here.
+        devices: the devices that each worker gets.
         restart: how often the group was started before.
         descriptors: for each worker, file descriptors to inherit, whose numbers are
             appended to its arguments.
+
+    Raises:
+        ValueError: there are too few devices, or TF_CONFIG is malformed.
     """
     given = descriptors or [()] * len(placement.mine)
     shares = devices.environments(len(placement.mine), os.environ)
@@ -190,7 +198,7 @@ def commands(
             tf_config.VARIABLE: placement.tf_config(index),
             RESTART: str(restart),
         }
-        # Read by the worker: what it cannot accept is better found here.
+        # The worker would refuse a malformed value; an error here is easier to read.
         tf_config.parse(env[tf_config.VARIABLE])
         made.append(
             worker_process.Command(

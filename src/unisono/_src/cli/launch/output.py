@@ -1,4 +1,4 @@
-"""Where the output of workers goes: prefixed to this one's, or to a file each."""
+"""Writes the output of workers to this process's output, or to a file each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unisono._src.cli.launch import worker_process
 
 @final
 class Display:
-    """One progress display on a terminal, below all lines."""
+    """Shows the progress of workers on a terminal, below all lines."""
 
     def __init__(self) -> None:
         import rich.console
@@ -28,7 +28,7 @@ class Display:
             rich.progress.TimeElapsedColumn(),
             console=self._console,
             transient=True,
-            # What is printed here goes where it is meant to go.
+            # `WorkerOutput.show` decides what goes above the display.
             redirect_stdout=False,
             redirect_stderr=False,
         )
@@ -36,13 +36,13 @@ class Display:
         self._progress.start()
 
     def show(self, text: str) -> None:
-        """Write a line above the display."""
+        """Writes a line above the display."""
         import rich.text
 
         self._console.print(rich.text.Text.from_ansi(text), soft_wrap=True)
 
     def update(self, workers: Sequence[worker_process.Worker]) -> None:
-        """Show the slowest worker's step, and how many workers run."""
+        """Shows the slowest worker's step, and how many workers run."""
         done = sum(w.code is not None for w in workers)
         steps = [w.step for w in workers if w.step is not None]
         totals = [w.total for w in workers if w.total is not None]
@@ -58,17 +58,17 @@ class Display:
         )
 
     def close(self) -> None:
-        """Take the display away."""
+        """Removes the display."""
         self._progress.stop()
 
 
 @final
-class Output:
+class WorkerOutput:
     """Writes workers' lines and the launcher's notes.
 
     Args:
-        directory: if given, each worker's lines go to ``worker-I.log`` in it, and only
-            notes are shown.
+        directory: a directory for each worker's lines, in ``worker-I.log``; only notes
+            are shown then.
         quiet: whether nothing is shown.
         display: a progress display, on a terminal.
     """
@@ -87,12 +87,12 @@ class Output:
             directory.mkdir(parents=True, exist_ok=True)
 
     def record(self, line: worker_process.Line) -> None:
-        """Write a worker's line to its file, if there are files."""
+        """Writes a worker's line to its file, if there are files."""
         if self._directory is not None:
             print(line.text, file=self._file(line.worker.command.index), flush=True)
 
     def line(self, line: worker_process.Line) -> None:
-        """Show a worker's line, unless it is in a file."""
+        """Shows a worker's line, unless it is in a file."""
         if self._directory is None:
             self.show(f"[{line.worker.name}] {line.text}", line.stream)
 
@@ -104,15 +104,15 @@ class Output:
         return self._files[index]
 
     def note(self, text: str) -> None:
-        """Say something about the whole group; in the files, too."""
+        """Shows a note about the whole group, and writes it to all files."""
         self.show(f"unisono: {text}", "err")
         for file in self._files.values():
             print(f"unisono: {text}", file=file, flush=True)
 
     def show(self, text: str, stream: str) -> None:
-        """Write a line to standard output or error, above the display if there is one.
+        """Writes a line to standard output or error, above the display if there is one.
 
-        Output that is piped elsewhere goes there, whatever the terminal shows.
+        Standard output that is no terminal gets its lines directly.
         """
         if self._quiet:
             return
@@ -122,12 +122,12 @@ class Output:
             print(text, file=sys.stdout if stream == "out" else sys.stderr, flush=True)
 
     def progress(self, workers: Sequence[worker_process.Worker]) -> None:
-        """Show how far the workers are, where there is a display."""
+        """Shows how far the workers are, if there is a display."""
         if self._display is not None:
             self._display.update(workers)
 
     def close(self) -> None:
-        """Take the display away, and close the files."""
+        """Removes the display, and closes the files."""
         if self._display is not None:
             self._display.close()
         for file in self._files.values():
@@ -136,12 +136,12 @@ class Output:
 
 
 @contextlib.contextmanager
-def opened(
+def open_output(
     directory: pathlib.Path | None, quiet: bool = False, plain: bool = False
-) -> Iterator[Output]:
-    """The output that suits this process: with a display on a terminal."""
+) -> Iterator[WorkerOutput]:
+    """Yields an output, with a display on a terminal, and closes it at the end."""
     shows = sys.stderr.isatty() and not plain and not quiet
-    out = Output(directory, quiet, Display() if shows else None)
+    out = WorkerOutput(directory, quiet, Display() if shows else None)
     try:
         yield out
     finally:

@@ -1,4 +1,4 @@
-"""What is said when a group failed: the first failing worker's traceback first."""
+"""Reports the failures of a group, with the traceback of the first one first."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from unisono._src.cli.launch import group, output
 from unisono._src.foundation import options
 
 
-def tell(outcome: group.Outcome, out: output.Output) -> None:
-    """Show the first failure, then what was held back of the others."""
+def tell(outcome: group.Outcome, out: output.WorkerOutput) -> None:
+    """Shows the first failure, then the tracebacks of the others."""
     if outcome.signal is not None or not outcome.failures:
         _tell_each(outcome.failures, out)
         return
     first, *others = outcome.failures
-    how = group.described(first.worker.code)
+    how = group.describe_exit(first.worker.code)
     if first.traceback:
         out.note(f"{first.worker.name} failed first, with {how}:")
         for text in first.traceback:
@@ -29,10 +29,12 @@ def tell(outcome: group.Outcome, out: output.Output) -> None:
     _tell_each(others, out)
 
 
-def _tell_each(failures: Sequence[group.Failure], out: output.Output) -> None:
+def _tell_each(
+    failures: Sequence[group.WorkerFailure], out: output.WorkerOutput
+) -> None:
     for failure in failures:
         after = "was stopped" if failure.worker.was_stopped else "followed"
-        how = group.described(failure.worker.code)
+        how = group.describe_exit(failure.worker.code)
         out.note(f"{failure.worker.name} {after}, with {how}.")
         for line in failure.worker.release():
             out.line(line)

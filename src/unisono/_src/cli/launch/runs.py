@@ -1,4 +1,4 @@
-"""A group of workers, started anew as often as allowed until it succeeds."""
+"""Runs a group of workers, and restarts it as often as allowed until it succeeds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from unisono._src.cli.launch import allocation, group, launch_plan, output, repo
 @final
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How many workers a group may have.
+    """The number of workers that a group may have.
 
     Attributes:
-        start: how many to start with here; None where a larger job may say.
-        minimum: how few it may be restarted with.
+        start: the number of workers to start with here; None if a larger job decides.
+        minimum: the smallest number of workers to restart with.
     """
 
     start: int | None
@@ -24,7 +24,7 @@ class Size:
 
     @classmethod
     def of(cls, workers: int | None, minimum: int | None, maximum: int | None) -> Size:
-        """The size that ``-n``, ``--min`` and ``--max`` mean together.
+        """Returns the size that ``-n``, ``--min`` and ``--max`` mean together.
 
         >>> Size.of(None, 2, 4)
         Size(start=4, minimum=2)
@@ -44,10 +44,10 @@ class Size:
         return cls(start, minimum)
 
     def after(self, outcome: group.Outcome) -> Size:
-        """The size for the next start: without workers that were killed.
+        """Returns the size for the next start, without the workers that were killed.
 
-        A worker that was killed is taken for one that this machine has no room for.
-        One that raised an exception, or aborted because a peer did, is not.
+        If a worker was killed, we assume that this machine has no room for it. A worker
+        that raised an exception, or aborted because a peer did, is started again.
         """
         if self.start is None or self.minimum is None:
             return self
@@ -57,8 +57,15 @@ class Size:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """Where the workers belong; see `allocation.place`."""
+class JobAttachment:
+    """The larger job of the workers.
+
+    Attributes:
+        attach: the kind of larger job.
+        port: the first port on each machine of a larger job.
+        nodes: for Kubernetes, how many pods the job has.
+        service: for Kubernetes, the headless service in front of the pods.
+    """
 
     attach: allocation.Attach = allocation.Attach.NONE
     port: int = 8888
@@ -69,19 +76,20 @@ class Place:
 @final
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to run, and how.
+    """The program to run as workers, and the way to run it.
 
     Attributes:
         argv: the program and its arguments.
-        size: how many workers.
-        devices: which devices each gets.
-        restarts: how often the group may be started anew.
+        size: the number of workers.
+        devices: the devices that each worker gets.
+        restarts: how often the group may be restarted.
         grace_seconds: after a failure, how long the others may take to end.
         stop_seconds: after a signal, how long a worker may take to end.
-        timeout_seconds: how long one start may take; None for as long as it does.
-        place: where the workers belong.
+        timeout_seconds: how long the group may take after each start; None for any
+            time.
+        place: the larger job of the workers.
         descriptors: for each worker, file descriptors to inherit.
-        is_called: whether a program runs this, which has signals of its own.
+        is_called: whether a program calls this, which may use SIGUSR1 and SIGUSR2.
     """
 
     argv: tuple[str, ...]
@@ -93,20 +101,28 @@ class Request:
     grace_seconds: float = 15.0
     stop_seconds: float = 30.0
     timeout_seconds: float | None = None
-    place: Place = dataclasses.field(default_factory=Place)
+    place: JobAttachment = dataclasses.field(default_factory=JobAttachment)
     descriptors: Sequence[Sequence[int]] = ()
     is_called: bool = False
 
 
-def run(request: Request, out: output.Output) -> group.Outcome:
-    """Run the group, restarting it as allowed; how the last start ended."""
-    size, placement = request.size, _place(request, request.size)
+def run(request: Request, out: output.WorkerOutput) -> group.Outcome:
+    """Runs the group, restarts it as allowed, and returns the last outcome.
+
+    Raises:
+        RuntimeError: the environment is not that of the larger job.
+        ValueError: the size or the devices do not fit this machine or job.
+    """
+    size, placement = request.size, _place_workers(request, request.size)
     if request.size.minimum is not None and not placement.is_local:
-        raise ValueError("--min and --max are for workers on one machine.")
-    with group.forwarded_signals(request.is_called) as signals:
+        raise ValueError(
+            "--min and --max are for workers on one machine, and this is a larger job; "
+            "leave them out, or say --attach none."
+        )
+    with group.catch_signals(request.is_called) as signals:
         for restart in range(request.restarts + 1):
-            outcome = group.Group(
-                launch_plan.commands(
+            outcome = group.WorkerGroup(
+                launch_plan.plan_commands(
                     request.argv,
                     placement,
                     request.devices,
@@ -125,7 +141,7 @@ def run(request: Request, out: output.Output) -> group.Outcome:
             if restart < request.restarts:
                 size = size.after(outcome)
                 if placement.is_local:  # In a larger job the addresses stay.
-                    placement = _place(request, size)
+                    placement = _place_workers(request, size)
                 out.note(
                     f"restart {restart + 1} of {request.restarts}, with "
                     f"{len(placement.mine)} worker(s)."
@@ -133,7 +149,7 @@ def run(request: Request, out: output.Output) -> group.Outcome:
     return outcome
 
 
-def _place(request: Request, size: Size) -> launch_plan.Placement:
+def _place_workers(request: Request, size: Size) -> launch_plan.WorkerPlacement:
     place = request.place
     return allocation.place(
         place.attach, size.start, place.port, place.nodes, place.service

@@ -1,12 +1,15 @@
-"""Lines of a worker's output, and the traceback at the end of it."""
+"""Splits a worker's output into lines, and finds the traceback at its end."""
 
 from __future__ import annotations
 
 import re
 from typing import final
 
+# In bytes: a longer line is cut.
 _MAX_LINE = 65_536
+# After so many lines the traceback was not the program's end.
 _MAX_BLOCK = 400
+# Seconds between two tracebacks of different errors.
 _APART = 1.0
 _START = re.compile(r"(  \+ Exception Group )?Traceback \(most recent call last\):")
 _CHAINED = (
@@ -17,7 +20,7 @@ _CHAINED = (
 
 @final
 class LineSplitter:
-    r"""Cuts bytes into lines; of one rewritten with carriage returns, the last form.
+    r"""Cuts bytes into lines, and keeps the last form of a line with carriage returns.
 
     >>> splitter = LineSplitter()
     >>> splitter.feed(b"one\ntw"), splitter.feed(b"o\r2\n"), splitter.rest()
@@ -28,29 +31,30 @@ class LineSplitter:
         self._partial = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that `data` completes."""
+        """Returns the lines that `data` completes."""
         *lines, rest = (self._partial + data).split(b"\n")
         if len(rest) > _MAX_LINE:
             lines.append(rest)
             rest = b""
-        # A trailing return is kept: what rewrites the line may still come.
+        # A carriage return at the end is kept: the text that rewrites the line may
+        # still come.
         _, mark, last = rest[:-1].rpartition(b"\r")
         self._partial = last + rest[-1:] if mark else rest
-        return [_shown(line) for line in lines]
+        return [_decode_line(line) for line in lines]
 
     def rest(self) -> list[str]:
-        """What is left of an unfinished line."""
+        """Returns the unfinished line, if there is one."""
         left, self._partial = self._partial, b""
-        return [_shown(left)] if left else []
+        return [_decode_line(left)] if left else []
 
 
-def _shown(line: bytes) -> str:
+def _decode_line(line: bytes) -> str:
     return line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
 
 
 @final
 class TracebackFinder:
-    """Keeps the traceback that ends a worker's errors, with those it is chained to."""
+    """Keeps the traceback at the end of a worker's errors, with its chained ones."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -59,16 +63,16 @@ class TracebackFinder:
         self.since: float | None = None
 
     def add(self, line: str, now: float) -> None:
-        """Take note of a line of standard error."""
+        """Takes a line of standard error, and the time at which it came."""
         if _START.match(line):
-            # One that is quoted in another's message follows it at once.
+            # A traceback that another one's message quotes follows it at once.
             is_new = now > self._started + _APART and self._before not in _CHAINED
             if self.since is None or is_new:
                 self._lines, self.since = [], now
             self._started = now
         if self.since is not None:
             self._lines.append(line)
-            # So much after it: the program lived on, and it was not the end.
+            # The program has gone on, so this traceback was not its end.
             if len(self._lines) > _MAX_BLOCK:
                 self._lines, self.since = [], None
         if line.strip():
@@ -76,7 +80,7 @@ class TracebackFinder:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The traceback; empty if there was none at the end."""
+        """The traceback at the end; empty if there is none."""
         return tuple(self._lines)
 
     @property

@@ -1,4 +1,4 @@
-"""One worker process: started in a session of its own, read, signalled, and cleared."""
+"""Starts one worker process, reads its output, sends it signals, and ends it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from unisono._src.cluster import launcher_progress
 
 _BOOTSTRAP = str(pathlib.Path(__file__).with_name("child.py"))
 _CHUNK = 1 << 16
+# How long to read on after a worker's end.
 _DRAIN_SECONDS = 2.0
+# A larger number of steps is no number that a display can use.
 _MAX_STEP = 10**15
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """What a worker runs.
+    """The command that a worker runs.
 
     Attributes:
         index: the worker's index in its job.
-        count: how many workers the job has.
+        count: the number of workers of the job.
         argv: the program and its arguments.
-        env: its whole environment.
-        descriptors: file descriptors that it inherits.
+        env: the worker's whole environment.
+        descriptors: the file descriptors that it inherits.
     """
 
     index: int
@@ -45,7 +47,7 @@ class Command:
 
     @property
     def name(self) -> str:
-        """How messages call the worker."""
+        """The name of the worker in messages."""
         return f"worker {self.index}/{self.count}"
 
 
@@ -61,7 +63,26 @@ class Line:
 
 @final
 class Worker:
-    """A running worker."""
+    """A worker process, started by the constructor.
+
+    Args:
+        command: the command to run.
+        selector: the selector that reports when there is output to read.
+
+    Attributes:
+        command: the command.
+        name: the name of the worker in messages.
+        code: the exit status as `subprocess` gives it; None while the worker runs.
+        ended: the time at which the worker ended.
+        was_stopped: whether the launcher had told it to end before it did.
+        step: the worker's own count of its steps, if it has told any.
+        total: the steps in all, if the worker has told it.
+        traceback: the traceback at the end of standard error.
+        held: lines of a traceback that may be the worker's last, not shown yet.
+        released: the time of the last traceback that was shown after all.
+        last_out: the time of the last line of standard output.
+        pid: the process.
+    """
 
     def __init__(self, command: Command, selector: selectors.BaseSelector) -> None:
         self.command = command
@@ -72,13 +93,13 @@ class Worker:
         self.step: int | None = None
         self.total: int | None = None
         self.traceback = streams.TracebackFinder()
-        # A traceback that may be the worker's last, and is not shown yet.
         self.held: list[Line] = []
         self.released: float | None = None
         self.last_out = 0.0
         self._selector = selector
         self._splitters = {n: streams.LineSplitter() for n in ("out", "err", "step")}
         reader, writer = os.pipe()
+        # A worker that reports its steps must not wait for the launcher.
         os.set_blocking(writer, False)
         try:
             self._process = subprocess.Popen(
@@ -90,6 +111,8 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                # Ctrl-C in the terminal reaches the launcher alone, which hands it on;
+                # and one signal ends the worker with all that it has started.
                 start_new_session=True,
                 pass_fds=(writer, *command.descriptors),
             )
@@ -110,7 +133,7 @@ class Worker:
             selector.register(pipe, selectors.EVENT_READ, (self, stream))
 
     def read(self, stream: str) -> list[Line]:
-        """The lines that have come; at the end of the stream, its rest."""
+        """Returns the lines that have come, with the rest at the end of the stream."""
         pipe = self._pipes.get(stream)
         if pipe is None:
             return []
@@ -127,6 +150,7 @@ class Worker:
         return list(self._sort(stream, texts))
 
     def _sort(self, stream: str, texts: list[str]) -> Iterator[Line]:
+        """Yields the lines to show; takes note of steps and tracebacks on the way."""
         for text in texts:
             if stream == "step":
                 self._note_step(text)
@@ -148,7 +172,10 @@ class Worker:
             self.step, self.total = step, total
 
     def poll(self) -> list[Line]:
-        """Note whether the worker has ended; if so, clear it up and read its rest."""
+        """Checks whether the worker has ended; if so, returns the rest of its lines.
+
+        It also kills the processes that the worker has left in its group.
+        """
         if self.code is not None:
             return []
         if not self._has_ended():
@@ -161,14 +188,16 @@ class Worker:
     def _has_ended(self) -> bool:
         if not hasattr(os, "waitid"):  # macOS, with older Pythons.
             return self._process.poll() is not None
-        # Seen, not yet reaped: while it is there, its group's number is not reused.
+        # WNOWAIT leaves the process unreaped. As long as it is there, the system gives
+        # the number of its group to no other process, so `poll` can kill the group.
         how = os.WEXITED | os.WNOWAIT | os.WNOHANG
         return os.waitid(os.P_PID, self.pid, how) is not None
 
     def _drain(self) -> list[Line]:
+        """Reads the pipes of a worker that has ended to their end, and closes them."""
         lines: list[Line] = []
         until = time.monotonic() + _DRAIN_SECONDS
-        # A process that left the group may hold a pipe open for ever.
+        # A process that has left the group may hold a pipe open for ever.
         while self._pipes and time.monotonic() < until:
             for stream in list(self._pipes):
                 lines += self.read(stream)
@@ -190,22 +219,22 @@ class Worker:
         return self.traceback.since not in (None, self.released)
 
     def release(self) -> list[Line]:
-        """What was held back, to be shown after all."""
+        """Returns the lines that were held back, to be shown after all."""
         lines, self.held = self.held, []
         self.released = self.traceback.since
         return lines
 
     def send(self, number: int) -> None:
-        """Send a signal to the worker itself."""
+        """Sends a signal to the worker itself."""
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End the worker and every process it started."""
+        """Kills the worker and every process that it has started."""
         if self.code is None:
             self._signal_group(signal.SIGKILL)
-            # Between fork and exec it may not lead its group yet.
+            # Just after the start the worker may not lead its group yet.
             self.send(signal.SIGKILL)
 
     def _signal_group(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""What every resolver answers: the cluster, this task, and where it was read."""
+"""Defines `ClusterResolver`, which says what the cluster and this task are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from unisono._src.cluster import accelerators, cluster_tasks, explanation
 from unisono._src.foundation.public_names import publish
 
-# Where what a resolver answers may come from.
+# Sources that `explain` names.
 CONSTRUCTOR = "the constructor's arguments"
 PROGRAM = "set by the program"
 
@@ -17,9 +17,17 @@ PROGRAM = "set by the program"
 class ClusterResolver(abc.ABC):
     """Finds out which processes a job has and which of them this one is.
 
-    A resolver of your own defines `cluster_spec`, and `master` where the address of a
-    task is not the answer, and sets `task_type`, `task_id` and `rpc_layer` where they
-    are known.
+    A resolver of your own defines `cluster_spec`. It sets `task_type`, `task_id` and
+    `rpc_layer` where they are known, and redefines `master` where that is not the
+    address of a task.
+
+    >>> class MyResolver(ClusterResolver):
+    ...     def cluster_spec(self):
+    ...         return cluster_tasks.ClusterSpec({"worker": ["a:1", "b:2"]})
+    >>> resolver = MyResolver()
+    >>> resolver.task_type, resolver.task_id = "worker", 1
+    >>> resolver.master(), resolver.master(task_id=0, rpc_layer="grpc")
+    ('b:2', 'grpc://a:1')
     """
 
     # Class attributes, so that a subclass need not call this class's constructor.
@@ -29,7 +37,7 @@ class ClusterResolver(abc.ABC):
 
     @abc.abstractmethod
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """The cluster as it is now; asked anew on every call."""
+        """Returns the cluster as it is now; each call asks again."""
 
     def master(
         self,
@@ -37,19 +45,25 @@ class ClusterResolver(abc.ABC):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """The address of a task, by default this one; empty where there is none.
+        """Returns the address of a task, by default this one.
 
         Args:
             task_type: the job; this task's own by default.
             task_id: the index in the job; this task's own by default.
             rpc_layer: a protocol to put in front, such as ``grpc``.
+
+        Returns:
+            The address; empty where no task is named and this task is not known.
+
+        Raises:
+            ValueError: the cluster has no such task.
         """
         task_type = self.task_type if task_type is None else task_type
         task_id = self.task_id if task_id is None else task_id
         if task_type is None or task_id is None:
             return ""
         address = self.cluster_spec().task_address(task_type, task_id)
-        return with_protocol(address, rpc_layer or self.rpc_layer)
+        return add_protocol(address, rpc_layer or self.rpc_layer)
 
     def num_accelerators(
         self,
@@ -57,9 +71,10 @@ class ClusterResolver(abc.ABC):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """How many accelerators of each kind this task may use.
+        """Returns how many accelerators of each kind a task may use.
 
-        Counted on this machine without starting JAX, so it is empty for another task.
+        They are counted on this machine, without starting JAX. So the result is empty
+        for another task than this one.
 
         Args:
             task_type: the job; this task's own by default.
@@ -76,7 +91,10 @@ class ClusterResolver(abc.ABC):
 
     @property
     def environment(self) -> str | None:
-        """Where the program runs; empty except where a resolver was told otherwise."""
+        """The environment that the program runs in; empty unless a resolver was told.
+
+        TensorFlow's resolvers answer ``""``, or ``"google"`` inside Google.
+        """
         return ""
 
     @property
@@ -110,11 +128,11 @@ class ClusterResolver(abc.ABC):
         self._rpc_layer = rpc_layer
 
     def _answer(self, what: str) -> Any:
-        """What a property answers; here what was set, elsewhere also what was read."""
+        """Returns the value of a property; a subclass may also read it from outside."""
         return getattr(self, f"_{what}")
 
     def explain(self) -> explanation.Explanation:
-        """Print what was found and from which variable; return it as an object.
+        """Prints the findings and the variable that each comes from, and returns them.
 
         >>> cluster = cluster_tasks.ClusterSpec({"worker": ["a:1", "b:2"]})
         >>> from unisono._src.cluster.resolvers import simple
@@ -152,19 +170,19 @@ class ClusterResolver(abc.ABC):
         return result
 
     def _sources(self) -> dict[str, str]:
-        """Where each thing comes from; the empty name stands for all others."""
+        """Returns the source of each finding; the empty name stands for all others."""
         return {"": PROGRAM}
 
-    def _sources_of_set(self, source: str, *more: str) -> dict[str, str]:
-        """The source for those of the properties, and more, that were set."""
+    def _sources_if_set(self, source: str, *more: str) -> dict[str, str]:
+        """Returns `source` for each property, and each of `more`, that was set."""
         names = ("task_type", "task_id", "rpc_layer", *more)
         return {w: source for w in names if getattr(self, f"_{w}") is not None}
 
 
-def with_protocol(address: str, rpc_layer: str | None) -> str:
-    """The address as a URL, where there is a protocol.
+def add_protocol(address: str, rpc_layer: str | None) -> str:
+    """Returns the address as a URL, or as it is where there is no protocol.
 
-    >>> with_protocol("a:1", "grpc"), with_protocol("a:1", None)
+    >>> add_protocol("a:1", "grpc"), add_protocol("a:1", None)
     ('grpc://a:1', 'a:1')
     """
     return f"{rpc_layer}://{address}" if rpc_layer else address

@@ -1,4 +1,4 @@
-"""The cluster of an instance group of Google Compute Engine."""
+"""Finds the cluster of an instance group of Google Compute Engine."""
 
 from __future__ import annotations
 
@@ -12,21 +12,32 @@ from unisono._src.foundation.public_names import publish
 class GCEClusterResolver(base.ClusterResolver):
     """Asks Compute Engine for the running instances of a group.
 
+    >>> from unittest import mock
+    >>> api = mock.MagicMock()  # Your programs leave `service` out.
+    >>> listed = {"items": [{"instance": "zones/z/instances/first"}]}
+    >>> api.instanceGroups().listInstances().execute.return_value = listed
+    >>> api.instanceGroups().listInstances_next.return_value = None
+    >>> found = {"networkInterfaces": [{"networkIP": "10.0.0.1"}]}
+    >>> api.instances().get().execute.return_value = found
+    >>> GCEClusterResolver("project", "zone", "group", 8470, service=api).master()
+    'grpc://10.0.0.1:8470'
+
     Args:
         project: the project's name.
         zone: the zone of the group.
         instance_group: the group's name.
         port: the port of every task.
-        task_type: the job that the group's instances are.
+        task_type: the job of the group's instances.
         task_id: the index of this instance; each needs its own.
         rpc_layer: the protocol that `master` puts in front of addresses.
         credentials: credentials for the API; ``"default"`` are those of the machine.
-        service: what ``googleapiclient.discovery.build("compute", "v1")`` returns, if
-            you make it yourself; `credentials` are not used then.
+        service: the result of ``googleapiclient.discovery.build("compute", "v1")``, if
+            you make it yourself; then `credentials` are not used.
 
     Raises:
-        ImportError: no `service`, and ``google-api-python-client`` is not installed.
-        ValueError: the port is not one.
+        ImportError: `service` is not given, and ``google-api-python-client`` is not
+            installed.
+        ValueError: `port` is not a port.
     """
 
     def __init__(
@@ -51,7 +62,11 @@ class GCEClusterResolver(base.ClusterResolver):
         )
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """The group's running instances as they are now, by address."""
+        """Returns the group's running instances as they are now, sorted by address.
+
+        Raises:
+            ValueError: the API answers with a malformed address or too many instances.
+        """
         groups = self._service.instanceGroups()
         request = groups.listInstances(
             project=self._project,
@@ -66,7 +81,10 @@ class GCEClusterResolver(base.ClusterResolver):
             for instance in response.get("items", ()):
                 addresses.append(self._address(instance["instance"].split("/")[-1]))
             if len(addresses) > untrusted.MAX_TASKS:
-                raise ValueError(f"Group {self._group!r} has too many instances.")
+                raise ValueError(
+                    f"The group {self._group!r} has more than {untrusted.MAX_TASKS:,} "
+                    "instances, which is the most that a cluster may have."
+                )
             request = groups.listInstances_next(
                 previous_request=request, previous_response=response
             )
@@ -79,13 +97,13 @@ class GCEClusterResolver(base.ClusterResolver):
             .execute()
         )
         return untrusted.address(
-            f"The address of instance {untrusted.shown(instance)}",
+            f"The address of instance {untrusted.excerpt(instance)}",
             f"{details['networkInterfaces'][0]['networkIP']}:{self._port}",
         )
 
     @property
     def task_type(self) -> str | None:
-        """The job that the group's instances are; it cannot be changed."""
+        """The job of the group's instances; it cannot be changed."""
         return self._task_type
 
     @task_type.setter

@@ -1,4 +1,4 @@
-"""Google's API client and metadata service, as the resolvers for its cloud use them."""
+"""Reaches the services of Google's cloud: its API and a machine's metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ def make_service(
     credentials: Any,
     discovery_url: str | None = None,
 ) -> Any:
-    """A service of ``googleapiclient``, with default credentials if told ``default``.
+    """Returns a service of ``googleapiclient``.
+
+    Args:
+        resolver: the class that needs it, for the error message.
+        api: the name of the API.
+        version: the version of the API.
+        credentials: ``"default"`` for those of the machine.
+        discovery_url: where the API describes itself, if not at the usual place.
 
     Raises:
         ImportError: the package is not installed.
@@ -40,8 +47,8 @@ def make_service(
 
 
 def metadata(path: str, base: str = METADATA) -> str | None:
-    """What the metadata service of this machine says; None where there is none."""
-    # No proxy: the service answers this machine alone.
+    """Returns an entry of this machine's metadata service; None where there is none."""
+    # A proxy is another machine, and the service answers this machine alone.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(
         f"{base}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"}

@@ -1,4 +1,4 @@
-"""The cluster of pods that Kubernetes runs."""
+"""Finds the cluster of pods that Kubernetes runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from unisono._src.foundation.public_names import publish
 
 
 class KubernetesExecutableLocation(enum.Enum):
-    """Where the program runs, which decides how it finds the API server."""
+    """Says where the program runs, which decides how it finds the API server.
+
+    >>> KubernetesExecutableLocation.OFF_CLUSTER.name
+    'OFF_CLUSTER'
+
+    Attributes:
+        WITHIN_CLUSTER: in a pod of the cluster, with the pod's own credentials.
+        OFF_CLUSTER: elsewhere, with the credentials of a kubeconfig file.
+    """
 
     WITHIN_CLUSTER = 0
     OFF_CLUSTER = 1
@@ -22,19 +30,28 @@ class KubernetesClusterResolver(base.ClusterResolver):
 
     Kubernetes does not tell a pod which task it is: set `task_type` and `task_id`.
 
+    >>> from types import SimpleNamespace as Fake
+    >>> state = Fake(phase="Running", pod_ip="10.0.0.7")
+    >>> pods = Fake(items=[Fake(metadata=Fake(name="pod-0"), status=state)])
+    >>> client = Fake(list_pod_for_all_namespaces=lambda label_selector: pods)
+    >>> KubernetesClusterResolver(override_client=client).cluster_spec()
+    ClusterSpec({'worker': ['10.0.0.7:8470']})
+
     Args:
         job_to_label_mapping: label selectors by job name; by default
             ``{"worker": ["job-name=tensorflow"]}``.
         tf_server_port: the port of every task.
         rpc_layer: the protocol that `master` puts in front of addresses.
         override_client: an object with `list_pod_for_all_namespaces`, such as a
-            ``kubernetes.client.CoreV1Api`` with its credentials set. Without it the
-            package ``kubernetes`` is used, and configured by `executable_location`.
+            ``kubernetes.client.CoreV1Api`` with its credentials set. By default the
+            package ``kubernetes`` makes one, as `executable_location` says.
         executable_location: whether this program runs in a pod of the cluster.
 
     Raises:
-        ImportError: no `override_client`, and ``kubernetes`` is not installed.
-        ValueError: `executable_location` or the port is not one.
+        ImportError: `override_client` is not given, and ``kubernetes`` is not
+            installed.
+        ValueError: `executable_location` is no `KubernetesExecutableLocation`, or
+            `tf_server_port` is not a port.
     """
 
     def __init__(
@@ -58,22 +75,26 @@ class KubernetesClusterResolver(base.ClusterResolver):
         self._client = override_client or _make_client(executable_location)
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """The pods as they are now, by name within each selector.
+        """Returns the pods as they are now, sorted by name within each selector.
 
         Raises:
             RuntimeError: a pod that matches is not running.
+            ValueError: two tasks have one address, or there are too many pods.
         """
         cluster = {
             job: [address for label in labels for address in self._addresses(label)]
             for job, labels in self._labels.items()
         }
-        untrusted.unique("Kubernetes", cluster)
+        untrusted.check_unique("Kubernetes", cluster)
         return cluster_tasks.ClusterSpec(cluster)
 
     def _addresses(self, label: str) -> list[str]:
         pods = self._client.list_pod_for_all_namespaces(label_selector=label).items
         if len(pods) > untrusted.MAX_TASKS:
-            raise ValueError(f"Kubernetes lists {len(pods):,} pods for {label!r}.")
+            raise ValueError(
+                f"Kubernetes lists {len(pods):,} pods for {label!r}; a cluster may "
+                f"have at most {untrusted.MAX_TASKS:,}. Choose a narrower label."
+            )
         addresses = []
         for pod in sorted(pods, key=lambda p: p.metadata.name):
             if pod.status.phase != "Running":
@@ -83,7 +104,7 @@ class KubernetesClusterResolver(base.ClusterResolver):
                 )
             addresses.append(
                 untrusted.address(
-                    f"The address of pod {untrusted.shown(pod.metadata.name)}",
+                    f"The address of pod {untrusted.excerpt(pod.metadata.name)}",
                     f"{pod.status.pod_ip}:{self._port}",
                 )
             )

@@ -1,4 +1,4 @@
-"""The cluster of a program started by ``mpirun``."""
+"""Finds the cluster of a program started by ``mpirun``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _VARIABLES = (
 _HOST_BYTES = 256
 
 
-def in_mpi() -> bool:
-    """Whether ``mpirun`` started this process, or it looks like it."""
+def is_in_mpi() -> bool:
+    """Whether the environment looks as if ``mpirun`` had started this process."""
     return any(
         rank in os.environ and size in os.environ for rank, size, _ in _VARIABLES
     )
@@ -30,10 +30,17 @@ def in_mpi() -> bool:
 class MPIClusterResolver(base.ClusterResolver):
     """Reads rank and size from MPI; every process is a ``worker``.
 
-    Rank and size come from the variables that ``mpirun`` sets. Which host each rank is
-    on is not among them: it comes from `hosts`; or from MPI itself, through `comm` or
-    mpi4py where that is installed; or is this machine, where MPI says that all ranks
-    are here.
+    Rank and size come from the variables that ``mpirun`` sets. These do not say which
+    host each rank is on. The hosts come from `hosts`; or they are this machine, where
+    MPI says that all ranks are here; or MPI itself tells them, through `comm` or
+    through mpi4py where that is installed.
+
+    >>> import os, unittest.mock
+    >>> told = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
+    >>> with unittest.mock.patch.dict(os.environ, told):
+    ...     resolver = MPIClusterResolver(hosts=["node-a", "node-b"])
+    >>> resolver.task_id, resolver.master()
+    (1, 'node-b:8888')
 
     Args:
         hosts: the host of each rank, in order.
@@ -64,10 +71,13 @@ class MPIClusterResolver(base.ClusterResolver):
         elif comm is None and local == size:
             names = ["localhost"] * size
         else:
-            names = _gather_hosts(_world() if comm is None else comm)
+            names = _gather_hosts(_find_world() if comm is None else comm)
         if len(names) != size:
-            raise ValueError(f"MPI has {size} ranks, but {len(names)} hosts are named.")
-        self._addresses = _addresses(names, port_base)
+            raise ValueError(
+                f"MPI has {size} ranks, but {len(names)} hosts are named; name one "
+                "host for each rank, in order, also where ranks share a host."
+            )
+        self._addresses = _make_addresses(names, port_base)
         self._task_type, self._task_id = "worker", rank
         self._rpc_layer = rpc_layer
 
@@ -90,14 +100,14 @@ class MPIClusterResolver(base.ClusterResolver):
         )
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """All ranks, as workers."""
+        """Returns a cluster with one worker for each rank."""
         return cluster_tasks.ClusterSpec({"worker": self._addresses})
 
     def _sources(self) -> dict[str, str]:
         return {"": self._source, "rpc_layer": base.CONSTRUCTOR}
 
 
-def _world() -> Any:
+def _find_world() -> Any:
     try:
         import mpi4py.MPI
     except ImportError:
@@ -109,7 +119,10 @@ def _world() -> Any:
 
 
 def _gather_hosts(comm: Any) -> list[str]:
-    """Every rank's host name, as fixed-size buffers: mpi4py would pickle objects."""
+    """Returns every rank's host name.
+
+    The names travel in buffers of a fixed size, because mpi4py would pickle objects.
+    """
     mine = bytearray(_HOST_BYTES)
     name = socket.gethostname().encode()[: _HOST_BYTES - 1]
     mine[: len(name)] = name
@@ -121,7 +134,7 @@ def _gather_hosts(comm: Any) -> list[str]:
     return [bytes(p).rstrip(b"\0").decode("ascii", "replace") for p in parts]
 
 
-def _addresses(hosts: list[str], port_base: int) -> list[str]:
+def _make_addresses(hosts: list[str], port_base: int) -> list[str]:
     used: dict[str, int] = {}
     addresses = []
     for rank, name in enumerate(hosts):

@@ -1,4 +1,4 @@
-"""The cluster of workers that Ray runs."""
+"""Finds the cluster of workers that Ray runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from unisono._src.cluster.resolvers import base
 from unisono._src.foundation.public_names import publish
 
 _GROUP = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+# The namespace in Ray's key-value store.
 _SPACE = b"unisono"
+# Seconds between two looks at the store.
 _PAUSE = 0.05
 
 
@@ -24,9 +26,16 @@ class RayClusterResolver(base.ClusterResolver):
     """Lets the workers of a Ray program find one another; each is a ``worker``.
 
     Make one in every task or actor. Each chooses a free port on its node, leaves its
-    address in Ray's key-value store, and waits until all have seen one another, so that
-    what an earlier start left there is not taken for theirs. Inside Ray Train rank and
-    size are known; elsewhere pass them. Nothing is pickled.
+    address in Ray's key-value store, and waits until all have seen one another. So an
+    address that an earlier start left there is not taken for a worker's. Inside Ray
+    Train rank and size are known; elsewhere pass them. Nothing is pickled.
+
+    >>> from unittest import mock
+    >>> ray = mock.MagicMock()  # Your programs leave `client` out.
+    >>> ray.util.get_node_ip_address.return_value = "127.0.0.1"
+    >>> resolver = RayClusterResolver(task_id=0, num_workers=1, client=ray)
+    >>> resolver.task_type, resolver.task_id, resolver.cluster_spec().jobs
+    ('worker', 0, ['worker'])
 
     Args:
         task_id: the rank of this worker.
@@ -52,7 +61,7 @@ class RayClusterResolver(base.ClusterResolver):
         timeout_seconds: float = 60.0,
         client: Any = None,
     ) -> None:
-        ray = _running(client)
+        ray = _find_ray(client)
         if task_id is None or num_workers is None:
             task_id, num_workers = _train_rank(ray)
             self._source = "ray.train.get_context()"
@@ -65,7 +74,7 @@ class RayClusterResolver(base.ClusterResolver):
         self._addresses = _meet(ray, _key(ray, group), rank, size, timeout_seconds)
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """All workers, as they met."""
+        """Returns the workers that met when this resolver was made."""
         return cluster_tasks.ClusterSpec({"worker": self._addresses})
 
     def _sources(self) -> dict[str, str]:
@@ -76,8 +85,8 @@ class RayClusterResolver(base.ClusterResolver):
         }
 
 
-def _running(client: Any) -> Any:
-    # Looked up, not imported: a program that runs in Ray has imported it.
+def _find_ray(client: Any) -> Any:
+    # A program that runs in Ray has imported it already, so this looks it up only.
     ray = client or sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         raise RuntimeError(
@@ -105,16 +114,17 @@ def _train_rank(ray: Any) -> tuple[int, int]:
 def _key(ray: Any, group: str) -> str:
     if not _GROUP.fullmatch(group):
         raise ValueError(
-            f"The group is {untrusted.shown(group)}; use up to 100 letters, digits, "
+            f"The group is {untrusted.excerpt(group)}; use up to 100 letters, digits, "
             "'_', '-' or '.'."
         )
     return f"{ray.get_runtime_context().get_job_id()}/{group}"
 
 
 def _meet(ray: Any, key: str, rank: int, size: int, seconds: float) -> list[str]:
-    """Every worker's address, once all have seen all.
+    """Returns every worker's address, once all workers have seen one another.
 
-    A worker that knows this one's `own` is of the same start: it was made up just now.
+    Each worker makes up a random number, `own`, and writes down those that it has
+    read. A worker that has written down this one's number is of the same start.
     """
     store = ray.experimental.internal_kv
     host = ray.util.get_node_ip_address()
@@ -123,12 +133,15 @@ def _meet(ray: Any, key: str, rank: int, size: int, seconds: float) -> list[str]
     deadline = time.monotonic() + seconds
     while True:
         note = {"own": own, "address": mine, "seen": seen}
-        store._internal_kv_put(
+        # Ray has no public key-value store; Ray's own libraries use this one.
+        store._internal_kv_put(  # noqa: SLF001
             f"{key}/{rank}".encode(), json.dumps(note).encode(), True, namespace=_SPACE
         )
-        peers = {i: _look(store, key, i) for i in range(size) if i != rank}
+        peers = {i: _read_note(store, key, i) for i in range(size) if i != rank}
         missing = [i for i, p in peers.items() if p is None or p.seen.get(rank) != own]
         known = {i: p.own for i, p in peers.items() if p is not None}
+        # The numbers must also be in the note that the others can read by now, or one
+        # of them would wait for this worker after it has gone on.
         if not missing and known == seen:
             found = {i: p.address for i, p in peers.items() if p} | {rank: mine}
             return [found[i] for i in range(size)]
@@ -136,7 +149,7 @@ def _meet(ray: Any, key: str, rank: int, size: int, seconds: float) -> list[str]
         if time.monotonic() > deadline:
             raise TimeoutError(
                 f"Worker {rank} waited {seconds:g} s for worker(s) "
-                f"{untrusted.shown(missing)} of {size}; did Ray start all of them?"
+                f"{untrusted.excerpt(missing)} of {size}; did Ray start all of them?"
             )
         time.sleep(_PAUSE)
 
@@ -144,15 +157,16 @@ def _meet(ray: Any, key: str, rank: int, size: int, seconds: float) -> list[str]
 @final
 @dataclasses.dataclass(frozen=True)
 class _Peer:
-    """What another worker left in the store."""
+    """The note that another worker left in the store."""
 
     own: str
     address: str
     seen: dict[int, str]
 
 
-def _look(store: Any, key: str, rank: int) -> _Peer | None:
-    left = store._internal_kv_get(f"{key}/{rank}".encode(), namespace=_SPACE)
+def _read_note(store: Any, key: str, rank: int) -> _Peer | None:
+    place = f"{key}/{rank}".encode()
+    left = store._internal_kv_get(place, namespace=_SPACE)  # noqa: SLF001
     if left is None:
         return None
     name = f"What worker {rank} left in Ray's store"
@@ -162,7 +176,7 @@ def _look(store: Any, key: str, rank: int) -> _Peer | None:
         seen = {int(i): str(own) for i, own in note["seen"].items()}
         own, address = str(note["own"]), note["address"]
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        raise ValueError(f"{name} is malformed: {untrusted.shown(text)}.") from None
+        raise ValueError(f"{name} is malformed: {untrusted.excerpt(text)}.") from None
     return _Peer(own, untrusted.address(f"The address of worker {rank}", address), seen)
 
 

@@ -1,4 +1,4 @@
-"""Resolvers of what the program says itself: one cluster, or the union of several."""
+"""Resolvers that the program itself tells the cluster, or the union of several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unisono._src.foundation.public_names import publish
 
 
 class SimpleClusterResolver(base.ClusterResolver):
-    """A resolver that answers what it was given.
+    """Returns the cluster and the task that its constructor was given.
 
     >>> cluster = cluster_tasks.ClusterSpec({"worker": ["a:1", "b:2"]})
     >>> resolver = SimpleClusterResolver(cluster, task_type="worker", task_id=1)
@@ -19,11 +19,11 @@ class SimpleClusterResolver(base.ClusterResolver):
 
     Args:
         cluster_spec: the cluster.
-        master: what `master()` answers when it is asked for no task.
+        master: the result of `master()` when it is asked for no task.
         task_type: the job of this process.
         task_id: the index of this process in its job.
-        environment: what `environment` answers.
-        num_accelerators: accelerators per worker, by kind.
+        environment: the value of `environment`.
+        num_accelerators: how many accelerators of each kind a worker has.
         rpc_layer: the protocol to put in front of addresses.
 
     Raises:
@@ -54,7 +54,7 @@ class SimpleClusterResolver(base.ClusterResolver):
         self._num_accelerators = num_accelerators
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """The cluster that the constructor was given."""
+        """Returns the cluster that the constructor was given."""
         return self._cluster_spec
 
     def master(
@@ -63,16 +63,16 @@ class SimpleClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """The address of the named task, or else the constructor's `master`."""
+        """Returns the address of the named task, or else the constructor's `master`."""
         if task_type is not None and task_id is not None:
             address = self._cluster_spec.task_address(task_type, task_id)
         else:
             address = self._master
-        return base.with_protocol(address, rpc_layer or self.rpc_layer)
+        return base.add_protocol(address, rpc_layer or self.rpc_layer)
 
     @property
     def environment(self) -> str | None:
-        """What the constructor was given."""
+        """The environment that the constructor was given."""
         return self._environment
 
     def num_accelerators(
@@ -81,7 +81,7 @@ class SimpleClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """What the constructor was given, whichever task is asked for."""
+        """Returns the constructor's `num_accelerators`, whichever task is named."""
         del task_type, task_id, config_proto
         return self._num_accelerators or {}
 
@@ -90,10 +90,10 @@ class SimpleClusterResolver(base.ClusterResolver):
 
 
 class UnionClusterResolver(base.ClusterResolver):
-    """Several resolvers as one; this task is what the first of them says.
+    """Joins several resolvers; the first one says which task this process is.
 
-    Jobs of the same name are put one after another where all of them are lists. If one
-    is a mapping from indices, all are merged as such, and an index may occur once.
+    Jobs of the same name are joined, one list after the other. If one of them is a
+    mapping from indices, all are merged as mappings, and an index may occur only once.
 
     >>> ClusterSpec = cluster_tasks.ClusterSpec
     >>> a = SimpleClusterResolver(ClusterSpec({"worker": ["a:1"]}))
@@ -130,7 +130,7 @@ class UnionClusterResolver(base.ClusterResolver):
         self._resolvers = args
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """The union of the resolvers' clusters.
+        """Returns the union of the resolvers' clusters.
 
         Raises:
             KeyError: an index of a job given as a mapping occurs twice.
@@ -147,10 +147,10 @@ class UnionClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """The address of the named task, or else what the first resolver answers."""
+        """Returns the address of the named task, or else the first resolver's."""
         if task_type is not None and task_id is not None:
             address = self.cluster_spec().task_address(task_type, task_id)
-            return base.with_protocol(address, rpc_layer or self._rpc_layer)
+            return base.add_protocol(address, rpc_layer or self._rpc_layer)
         return self._resolvers[0].master(rpc_layer=rpc_layer)
 
     def _answer(self, what: str) -> Any:
@@ -161,7 +161,7 @@ class UnionClusterResolver(base.ClusterResolver):
 
     @property
     def environment(self) -> str | None:
-        """The first resolver's."""
+        """The first resolver's environment."""
         return self._resolvers[0].environment
 
     def num_accelerators(
@@ -170,7 +170,7 @@ class UnionClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """What the first resolver answers."""
+        """Returns the first resolver's accelerators."""
         return self._resolvers[0].num_accelerators(task_type, task_id, config_proto)
 
     def _sources(self) -> dict[str, str]:
@@ -179,7 +179,7 @@ class UnionClusterResolver(base.ClusterResolver):
             "": names[0],
             "num_accelerators": names[0],
             "cluster": " and ".join(names),
-            **self._sources_of_set(base.CONSTRUCTOR),
+            **self._sources_if_set(base.CONSTRUCTOR),
         }
 
 
@@ -187,6 +187,7 @@ def _merge(
     parts: list[list[str] | dict[int, str]],
 ) -> list[str] | dict[int, str]:
     if all(isinstance(part, list) for part in parts):
+        # Mypy does not narrow the elements of a list.
         return [address for part in parts for address in part]  # type: ignore[misc]
     merged: dict[int, str] = {}
     for part in parts:

@@ -1,4 +1,4 @@
-"""The cluster of a Slurm job step."""
+"""Finds the cluster of a Slurm job step."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ GPUS_PER_TASK = "SLURM_GPUS_PER_TASK"
 _CUDA = accelerators.VISIBLE_GPUS
 
 
-def in_step() -> bool:
-    """Whether this process was started by ``srun``, or looks like it."""
+def is_in_step() -> bool:
+    """Whether the environment looks as if ``srun`` had started this process."""
     return all(name in os.environ for name in (RANK, NODES, TASKS_PER_NODE))
 
 
@@ -29,13 +29,23 @@ class SlurmClusterResolver(base.ClusterResolver):
     Tasks are numbered node by node in Slurm's order of the nodes, and each has a port
     of its own on its node. `task_type` and `task_id` are known at once.
 
+    >>> import os, unittest.mock
+    >>> told = {"SLURM_PROCID": "2", "SLURM_STEP_NODELIST": "n[1-2]"}
+    >>> told |= {"SLURM_STEP_TASKS_PER_NODE": "2,1", "CUDA_VISIBLE_DEVICES": ""}
+    >>> with unittest.mock.patch.dict(os.environ, told):
+    ...     resolver = SlurmClusterResolver()
+    >>> resolver.get_task_info(), resolver.master("worker", 1), resolver.master()
+    (('worker', 2), 'grpc://n1:8889', 'grpc://n2:8888')
+
     Args:
-        jobs: tasks by job name; by default all of the step's are ``worker``.
+        jobs: how many tasks each job has; by default all tasks of the step are of the
+            job ``worker``.
         port_base: the first port on each node.
-        gpus_per_node: GPUs of a node; counted here by default.
-        gpus_per_task: GPUs of a task; by default a node's, divided among its tasks.
-        tasks_per_node: a number for all nodes, or one by host name; by default what
-            Slurm says.
+        gpus_per_node: how many GPUs a node has; counted on this node by default.
+        gpus_per_task: how many GPUs a task has; by default a node's are divided among
+            its tasks.
+        tasks_per_node: how many tasks a node has: one number for all nodes, or a
+            dictionary by host name; by default Slurm's own numbers.
         auto_set_gpu: whether `cluster_spec` sets CUDA_VISIBLE_DEVICES to this task's
             share, where there are GPUs and Slurm has not given each task its own.
         rpc_layer: the protocol that `master` puts in front of addresses.
@@ -58,7 +68,8 @@ class SlurmClusterResolver(base.ClusterResolver):
     ) -> None:
         self._nodes = _tasks_by_node(tasks_per_node)
         count = sum(self._nodes.values())
-        rank = untrusted.whole_number(RANK, _variable(RANK), 0, untrusted.MAX_TASKS - 1)
+        top = untrusted.MAX_TASKS - 1
+        rank = untrusted.whole_number(RANK, _read_variable(RANK), 0, top)
         self._jobs = dict(sorted((jobs or {"worker": _step_size(count)}).items()))
         if sum(self._jobs.values()) != count:
             raise RuntimeError(
@@ -79,6 +90,7 @@ class SlurmClusterResolver(base.ClusterResolver):
         self._auto_set_gpu = auto_set_gpu
         self._set_gpus(gpus_per_node, gpus_per_task)
         self._task_type, self._task_id = self._own_task()
+        # With a dictionary the program has numbered the tasks in an order of its own.
         if not isinstance(tasks_per_node, dict):
             self._check_place()
 
@@ -86,7 +98,8 @@ class SlurmClusterResolver(base.ClusterResolver):
         most = max(self._nodes.values())
         self._visible = accelerators.visible_gpus() if per_node is None else None
         bound = os.environ.get(GPUS_PER_TASK) if per_task is None else None
-        # With --gpus-per-task, Slurm shows each task its own GPUs and no others.
+        # With --gpus-per-task, Slurm shows each task its own GPUs and no others, so
+        # that CUDA_VISIBLE_DEVICES must stay as it is.
         self._bound_by_slurm = bound is not None and per_node is None
         if self._bound_by_slurm and self._visible is not None:
             self._gpus_per_task = len(self._visible)
@@ -96,11 +109,13 @@ class SlurmClusterResolver(base.ClusterResolver):
         self._gpus_per_task = per_node // most if per_task is None else per_task
         if most * self._gpus_per_task > per_node:
             raise RuntimeError(
+                # TensorFlow's wording, with its slip of the pen.
                 f"Requested more GPUs per node then available: {most} tasks × "
                 f"{self._gpus_per_task} GPUs, but a node has {per_node}."
             )
 
     def _own_task(self) -> tuple[str, int]:
+        """Returns the job of this rank and its index; jobs follow in sorted order."""
         before = 0
         for job, size in self._jobs.items():
             if self._rank < before + size:
@@ -109,7 +124,7 @@ class SlurmClusterResolver(base.ClusterResolver):
         raise AssertionError("unreachable: the rank is within the sum of the jobs")
 
     def _places(self) -> list[tuple[int, int]]:
-        """Of each rank, the number of its node and its number on the node."""
+        """Returns, for each rank, the number of its node and its number on the node."""
         return [
             (node, local)
             for node, count in enumerate(self._nodes.values())
@@ -117,7 +132,7 @@ class SlurmClusterResolver(base.ClusterResolver):
         ]
 
     def _check_place(self) -> None:
-        """Refuse a distribution of ranks that the variables do not describe."""
+        """Raises if Slurm has placed this rank elsewhere than `_places` says."""
         most = untrusted.MAX_TASKS
         for name, place in zip((NODE, LOCAL), self._places()[self._rank], strict=True):
             if name not in os.environ:
@@ -131,7 +146,7 @@ class SlurmClusterResolver(base.ClusterResolver):
                 )
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """The step's tasks; sets CUDA_VISIBLE_DEVICES if told so."""
+        """Returns the step's tasks; sets CUDA_VISIBLE_DEVICES with `auto_set_gpu`."""
         hosts, places = list(self._nodes), self._places()
         addresses = [f"{hosts[n]}:{self._port_base + local}" for n, local in places]
         cluster, before = {}, 0
@@ -149,7 +164,7 @@ class SlurmClusterResolver(base.ClusterResolver):
         os.environ[_CUDA] = ",".join(names[i] if names else str(i) for i in mine)
 
     def get_task_info(self) -> tuple[str | None, int | None]:
-        """This task's job and its index in it."""
+        """Returns this task's job and its index in the job."""
         return self.task_type, self.task_id
 
     def num_accelerators(
@@ -158,7 +173,7 @@ class SlurmClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """The GPUs of a task, which are the same number for all."""
+        """Returns how many GPUs a task has, which is the same number for all tasks."""
         del task_type, task_id, config_proto
         return {"GPU": self._gpus_per_task}
 
@@ -171,7 +186,7 @@ class SlurmClusterResolver(base.ClusterResolver):
         }
 
 
-def _variable(name: str) -> str:
+def _read_variable(name: str) -> str:
     try:
         return os.environ[name]
     except KeyError:
@@ -194,11 +209,11 @@ def _tasks_by_node(given: int | dict[str, int] | None) -> dict[str, int]:
                 f"tasks_per_node must give each host at least one task, got {given!r}."
             )
         return {untrusted.host("tasks_per_node", h): n for h, n in given.items()}
-    hosts = hostlist.expand_hosts(NODES, _variable(NODES))
+    hosts = hostlist.expand_hosts(NODES, _read_variable(NODES))
     if given is not None:
         each = untrusted.whole_number("tasks_per_node", given, 1, untrusted.MAX_TASKS)
         return dict.fromkeys(hosts, each)
-    counts = hostlist.expand_counts(TASKS_PER_NODE, _variable(TASKS_PER_NODE))
+    counts = hostlist.expand_counts(TASKS_PER_NODE, _read_variable(TASKS_PER_NODE))
     if len(counts) != len(hosts):
         raise ValueError(
             f"{NODES} names {len(hosts)} hosts, but {TASKS_PER_NODE} speaks of "

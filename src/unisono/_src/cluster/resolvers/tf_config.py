@@ -1,4 +1,4 @@
-"""The cluster in the environment variable TF_CONFIG."""
+"""Reads the cluster from the environment variable TF_CONFIG."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ VARIABLE = "TF_CONFIG"
 
 # An evaluator reads checkpoints beside the cluster; it is no member of it.
 _OUTSIDE = "evaluator"
+# No index or port has so many digits; a longer number is refused before it is read.
 _MAX_DIGITS = 20
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class TFConfig:
-    """What TF_CONFIG says, checked."""
+    """The checked fields of TF_CONFIG."""
 
     cluster: cluster_tasks.ClusterSpec
     task_type: str | None = None
@@ -35,19 +36,28 @@ class TFConfig:
 class TFConfigClusterResolver(base.ClusterResolver):
     """Reads TF_CONFIG: JSON with the keys ``cluster`` and ``task``.
 
-    Without the variable there is no cluster: one process, which knows no task. The
-    variable is read and checked anew each time.
+    Without the variable the cluster is empty, and the process has no task. The variable
+    is read and checked each time that a method or property is used.
+
+    >>> import json, os, unittest.mock
+    >>> config = {"cluster": {"worker": ["a:1", "b:2"]}}
+    >>> config["task"] = {"type": "worker", "index": 1}
+    >>> with unittest.mock.patch.dict(os.environ, TF_CONFIG=json.dumps(config)):
+    ...     resolver = TFConfigClusterResolver()
+    ...     resolver.task_type, resolver.task_id, resolver.master()
+    ('worker', 1, 'b:2')
 
     Args:
         task_type: used instead of the variable's task type.
         task_id: used instead of the variable's task index.
         rpc_layer: used instead of the variable's ``rpc_layer``.
-        environment: what `environment` answers.
+        environment: the value of `environment`.
 
     Raises:
-        ValueError: from every method and property, when the variable is malformed:
-            not JSON, no object, a key twice, a job without tasks, an address without a
-            usable port, two tasks at one address, or a task outside the cluster.
+        ValueError: the variable is malformed; raised by every method and property. It
+            is malformed if it is not a JSON object, has a key twice, a job without
+            tasks, an address without a usable port, two tasks at one address, or a
+            task outside the cluster.
     """
 
     def __init__(
@@ -70,11 +80,11 @@ class TFConfigClusterResolver(base.ClusterResolver):
 
     @property
     def environment(self) -> str | None:
-        """What the constructor was given."""
+        """The environment that the constructor was given."""
         return self._environment
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """The cluster in TF_CONFIG; empty without the variable."""
+        """Returns the cluster in TF_CONFIG; it is empty without the variable."""
         return cluster_tasks.ClusterSpec(read().cluster)
 
     def master(
@@ -83,7 +93,10 @@ class TFConfigClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """The address of a task, by default this one; empty in a cluster of one.
+        """Returns the address of a task, by default this one.
+
+        A ``session_master`` in the variable is returned instead. In a cluster of one
+        task the result is empty.
 
         Raises:
             ValueError: the cluster has no such task.
@@ -98,15 +111,15 @@ class TFConfigClusterResolver(base.ClusterResolver):
             self.task_id if task_id is None else task_id,  # type: ignore[arg-type]
         )
         chosen = self.rpc_layer if rpc_layer is None else rpc_layer
-        return base.with_protocol(address, chosen)
+        return base.add_protocol(address, chosen)
 
     def _sources(self) -> dict[str, str]:
         there = VARIABLE if VARIABLE in os.environ else f"{VARIABLE} is not set"
-        return {"": there, **self._sources_of_set(base.PROGRAM, "environment")}
+        return {"": there, **self._sources_if_set(base.PROGRAM, "environment")}
 
 
 def read() -> TFConfig:
-    """What TF_CONFIG says now, checked.
+    """Returns the present value of TF_CONFIG, checked.
 
     Raises:
         ValueError: the variable is malformed; see `parse`.
@@ -116,7 +129,7 @@ def read() -> TFConfig:
 
 @functools.lru_cache(maxsize=8)
 def parse(text: str) -> TFConfig:
-    """Read and check a value of TF_CONFIG.
+    """Returns the fields in a value of TF_CONFIG, checked.
 
     >>> parse(
     ...     '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
@@ -124,7 +137,7 @@ def parse(text: str) -> TFConfig:
     TFConfig(cluster=ClusterSpec({'worker': ['a:1']}), task_type='worker', task_id=0, ...)
 
     Raises:
-        ValueError: it is not of TF_CONFIG's form.
+        ValueError: the text is malformed; see `TFConfigClusterResolver`.
     """  # noqa: E501
     fields = _load(untrusted.bounded_text(VARIABLE, text))
     cluster = _cluster(fields.get("cluster", {}))
@@ -134,7 +147,7 @@ def parse(text: str) -> TFConfig:
     if master is not None and not isinstance(master, str):
         raise ValueError(
             f"{VARIABLE}: session_master must be a string, received "
-            f"{untrusted.shown(master)}."
+            f"{untrusted.excerpt(master)}."
         )
     return TFConfig(
         cluster,
@@ -148,19 +161,19 @@ def parse(text: str) -> TFConfig:
 def _load(text: str) -> dict[str, Any]:
     try:
         fields = json.loads(
-            text, object_pairs_hook=_no_key_twice, parse_int=_short_number
+            text, object_pairs_hook=_refuse_duplicate_keys, parse_int=_short_number
         )
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{VARIABLE} is not JSON ({error.msg}, line {error.lineno} column "
-            f"{error.colno}): {untrusted.shown(text)}."
+            f"{error.colno}): {untrusted.excerpt(text)}."
         ) from None
     except RecursionError:
         raise ValueError(f"{VARIABLE} is nested too deeply.") from None
     if not isinstance(fields, dict):
         raise ValueError(
             f"{VARIABLE} must be a JSON object with the keys 'cluster' and 'task', "
-            f"received {untrusted.shown(fields)}."
+            f"received {untrusted.excerpt(fields)}."
         )
     return fields
 
@@ -171,12 +184,12 @@ def _short_number(digits: str) -> int:
     return int(digits)
 
 
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         ((twice, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(
-            f"{VARIABLE} has the key {untrusted.shown(twice)} twice in one object."
+            f"{VARIABLE} has the key {untrusted.excerpt(twice)} twice in one object."
         )
     return fields
 
@@ -185,7 +198,7 @@ def _cluster(jobs: object) -> cluster_tasks.ClusterSpec:
     if not isinstance(jobs, dict):
         raise ValueError(
             f"{VARIABLE}: 'cluster' must map job names to lists of addresses, received "
-            f"{untrusted.shown(jobs)}."
+            f"{untrusted.excerpt(jobs)}."
         )
     checked = {
         untrusted.job_name(f"{VARIABLE}: a job's name", job): _tasks(job, tasks)
@@ -196,7 +209,7 @@ def _cluster(jobs: object) -> cluster_tasks.ClusterSpec:
         raise ValueError(
             f"{VARIABLE} has {total:,} tasks; at most {untrusted.MAX_TASKS:,} are read."
         )
-    untrusted.unique(VARIABLE, checked)
+    untrusted.check_unique(VARIABLE, checked)
     return cluster_tasks.ClusterSpec(checked)
 
 
@@ -211,11 +224,11 @@ def _tasks(job: str, tasks: object) -> dict[int, str]:
             for i, address in tasks.items()
         }
         if len(indexed) != len(tasks):
-            raise ValueError(f"{name} has an index twice: {untrusted.shown(tasks)}.")
+            raise ValueError(f"{name} has an index twice: {untrusted.excerpt(tasks)}.")
     else:
         raise ValueError(
             f"{name} must be a list of addresses, or an object from indices to "
-            f"addresses; received {untrusted.shown(tasks)}."
+            f"addresses; received {untrusted.excerpt(tasks)}."
         )
     if not indexed:
         raise ValueError(f"{name} has no tasks; list their addresses, or leave it out.")
@@ -231,7 +244,7 @@ def _task(
     if not isinstance(task, dict):
         raise ValueError(
             f"{VARIABLE}: 'task' must be an object with 'type' and 'index', received "
-            f"{untrusted.shown(task)}."
+            f"{untrusted.excerpt(task)}."
         )
     job, index = task.get("type"), task.get("index")
     if job is not None:
@@ -244,12 +257,12 @@ def _task(
     if job not in cluster.jobs:
         raise ValueError(
             f"{VARIABLE}: the task is of type '{job}', which the cluster does not "
-            f"have; it has {untrusted.shown(sorted(cluster.jobs))}."
+            f"have; it has {untrusted.excerpt(sorted(cluster.jobs))}."
         )
     if index is not None and index not in cluster.task_indices(job):
         raise ValueError(
             f"{VARIABLE}: the task is {job} {index}, but '{job}' has only the indices "
-            f"{untrusted.shown(cluster.task_indices(job))}."
+            f"{untrusted.excerpt(cluster.task_indices(job))}."
         )
     return job, index
 

@@ -1,4 +1,4 @@
-"""The cluster of a Cloud TPU."""
+"""Finds the cluster of a Cloud TPU."""
 
 from __future__ import annotations
 
@@ -15,31 +15,42 @@ NAME = "TPU_NAME"
 HOSTS = "TPU_WORKER_HOSTNAMES"
 OWN_INDEX = "TPU_WORKER_ID"
 DISCOVERY_URL = "TPU_API_DISCOVERY_URL"
+# The port at which a Cloud TPU's workers listen.
 _PORT = 8470
 _LOCAL = "local"
+# The API may leave the health out.
 _HEALTHY = (None, "HEALTHY", "HEALTHY_NO_TPU")
 
 
 class TPUClusterResolver(base.ClusterResolver):
     """Finds the workers of a TPU.
 
-    JAX on a TPU runs a process on every worker of the TPU itself. The workers are named
-    by `tpu` as addresses (``grpc://10.0.0.1:8470,…``), found by the TPU's name through
-    the Cloud TPU API, or, with no `tpu`, read from what the machine says: the variables
-    TPU_WORKER_HOSTNAMES and TPU_WORKER_ID, those of Kubernetes Engine, or TPU_NAME.
+    JAX on a TPU runs a process on every worker of the TPU itself. The resolver gets the
+    workers' addresses from `tpu` (``grpc://10.0.0.1:8470,…``), or asks the Cloud TPU
+    API for them by the TPU's name. With None or ``""`` it reads the variables of the
+    machine: TPU_WORKER_HOSTNAMES and TPU_WORKER_ID, those of Kubernetes Engine, or
+    TPU_NAME.
+
     ``"local"`` is the TPU of this machine alone, without a cluster. So is ``""`` where
-    the machine says nothing; without a TPU it stands for the devices that there are.
+    none of the variables is set; on a machine without a TPU it stands for the devices
+    of the machine.
+
+    >>> resolver = TPUClusterResolver("grpc://10.0.0.1:8470,10.0.0.2:8470")
+    >>> resolver.cluster_spec().job_tasks("worker")
+    ['10.0.0.1:8470', '10.0.0.2:8470']
+    >>> resolver.master("worker", 1), TPUClusterResolver("local").cluster_spec().jobs
+    ('grpc://10.0.0.2:8470', [])
 
     Args:
         tpu: the TPU's name, its workers' addresses, ``"local"``, ``""``, or None.
         zone: the zone of the TPU; this machine's by default.
         project: the project of the TPU; this machine's by default.
-        job_name: the job that the TPU's workers are.
+        job_name: the job of the TPU's workers.
         coordinator_name: the job of a coordinator to add to the cluster.
         coordinator_address: the coordinator's address.
         credentials: credentials for the API; ``"default"`` are those of the machine.
-        service: what ``googleapiclient.discovery.build("tpu", "v1")`` returns, if you
-            make it yourself; `credentials` are not used then.
+        service: the result of ``googleapiclient.discovery.build("tpu", "v1")``, if you
+            make it yourself; then `credentials` are not used.
         discovery_url: where the API describes itself; the environment variable
             TPU_API_DISCOVERY_URL wins.
 
@@ -72,7 +83,7 @@ class TPUClusterResolver(base.ClusterResolver):
         self._coordinator_name = coordinator_name
         self._coordinator_address = coordinator_address
         self._addresses: list[str] | None = None
-        self._tpu = tpu or self._find() or _required(tpu)
+        self._tpu = tpu or self._find() or _use_local_or_raise(tpu)
         if self._tpu == _LOCAL or self._addresses is not None:
             return
         if _is_endpoint(self._tpu):
@@ -93,13 +104,17 @@ class TPUClusterResolver(base.ClusterResolver):
     def connect(
         cls, tpu: str | None = None, zone: str | None = None, project: str | None = None
     ) -> TPUClusterResolver:
-        """A resolver for the TPU; JAX starts the hardware itself when it is used."""
+        """Returns a resolver for the TPU; JAX starts the hardware on its first use.
+
+        >>> TPUClusterResolver.connect("local").master()
+        ''
+        """
         return cls(tpu, zone, project)
 
     _source = base.CONSTRUCTOR
 
     def _find(self) -> str:
-        """What the environment says of the TPU; also its workers, if it names them."""
+        """Returns the TPU that the environment names; stores its workers if known."""
         if os.environ.get(ENDPOINTS):
             self._source = ENDPOINTS
             return os.environ[ENDPOINTS]
@@ -117,7 +132,7 @@ class TPUClusterResolver(base.ClusterResolver):
         return os.environ.get(NAME, "")
 
     def cluster_spec(self) -> cluster_tasks.ClusterSpec:
-        """The TPU's workers as they are now; empty for a local TPU.
+        """Returns the TPU's workers as they are now; a local TPU has none.
 
         Raises:
             RuntimeError: the TPU is not ready, or not healthy.
@@ -126,12 +141,12 @@ class TPUClusterResolver(base.ClusterResolver):
             return cluster_tasks.ClusterSpec({})
         addresses = self._addresses
         job = str(self._task_type)
-        cluster = {job: self._ask() if addresses is None else addresses}
+        cluster = {job: self._ask_service() if addresses is None else addresses}
         if self._coordinator_name:
             cluster[self._coordinator_name] = [str(self._coordinator_address)]
         return cluster_tasks.ClusterSpec(cluster)
 
-    def _ask(self) -> list[str]:
+    def _ask_service(self) -> list[str]:
         nodes = self._service.projects().locations().nodes()
         node = nodes.get(name=self._node).execute()
         state, health = node.get("state"), node.get("health")
@@ -155,17 +170,17 @@ class TPUClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         rpc_layer: str | None = None,
     ) -> str:
-        """The address of a worker, with ``grpc``; empty for a local TPU."""
+        """Returns the address of a worker, with ``grpc``; empty for a local TPU."""
         if self._tpu == _LOCAL:
             return ""
         return super().master(task_type, task_id, rpc_layer or "grpc")
 
     def get_master(self) -> str:
-        """What `master` answers."""
+        """Returns the address of this worker, as `master` does."""
         return self.master()
 
     def get_job_name(self) -> str | None:
-        """The job that the TPU's workers are."""
+        """Returns the job of the TPU's workers."""
         return self.task_type
 
     def num_accelerators(
@@ -174,7 +189,7 @@ class TPUClusterResolver(base.ClusterResolver):
         task_id: int | None = None,
         config_proto: object = None,
     ) -> dict[str, int]:
-        """The TPU chips of this machine; empty where it has none."""
+        """Returns how many TPU chips this machine has; empty where it has none."""
         del task_type, task_id, config_proto
         found = {k: n for k, n in accelerators.count().items() if k == "TPU"}
         return collections.defaultdict(int, found)
@@ -189,8 +204,8 @@ class TPUClusterResolver(base.ClusterResolver):
         return {"": self._source}
 
 
-def _required(tpu: str | None) -> str:
-    """This machine, if that will do where nothing says which TPU to use."""
+def _use_local_or_raise(tpu: str | None) -> str:
+    """Returns ``"local"`` for an empty name; raises for None: no TPU is known."""
     if tpu is not None:
         return _LOCAL
     raise RuntimeError(
@@ -215,8 +230,11 @@ def _read_endpoints(name: str, text: str) -> list[str]:
 
 def _check_workers(name: str, addresses: list[str]) -> None:
     if len(addresses) > untrusted.MAX_TASKS:
-        raise ValueError(f"{name} names {len(addresses):,} workers, too many.")
-    untrusted.unique(name, {"worker": addresses})
+        raise ValueError(
+            f"{name} names {len(addresses):,} workers; a cluster may have at most "
+            f"{untrusted.MAX_TASKS:,}."
+        )
+    untrusted.check_unique(name, {"worker": addresses})
 
 
 def _full_name(tpu: str, zone: str | None, project: str | None) -> str:

@@ -13,7 +13,7 @@ from unisono._src.input.plan import cursors, elements, host_buffers
 from unisono._src.machines.topology import Topology
 from unisono._src.values import collectives, distributed
 
-# So many shapes are remembered.
+# The number of shapes whose types are remembered.
 _SHAPES = 256
 
 
@@ -30,8 +30,8 @@ class _Transfers:
         self._devices = list(topology.own_devices)
         self._types: dict[Any, Any] = {}
 
-    def stacked(self, rows: Sequence[np.ndarray]) -> jax.Array:
-        """An array with a leading replica axis.
+    def stack(self, rows: Sequence[np.ndarray]) -> jax.Array:
+        """Returns an array with a leading replica axis.
 
         Args:
             rows: one per replica of this process, each with a first axis of size 1.
@@ -40,25 +40,25 @@ class _Transfers:
         key = (True, first.shape, first.dtype)
         known = self._types.get(key)
         if known is None:
-            return self._remembered(key, self._topology.stack(rows))
+            return self._remember(key, self._topology.stack(rows))
         each = self._topology.logical
         pieces = [row for row in rows for _ in range(each)] if each > 1 else rows
         return collectives.put_pieces(
             known, self._topology.stacked, pieces, self._devices
         )
 
-    def whole(self, x: np.ndarray) -> jax.Array:
-        """An array that every replica of this process has; there are no others."""
+    def replicate(self, x: np.ndarray) -> jax.Array:
+        """Returns an array that every replica has; all of them are in this process."""
         key = (False, x.shape, x.dtype)
         known = self._types.get(key)
         where = self._topology.replicated
         if known is None:
-            return self._remembered(key, jax.device_put(x, where))
+            return self._remember(key, jax.device_put(x, where))
         return collectives.put_pieces(
             known, where, [x] * len(self._devices), self._devices
         )
 
-    def _remembered(self, key: Any, made: jax.Array) -> jax.Array:
+    def _remember(self, key: Any, made: jax.Array) -> jax.Array:
         if len(self._types) >= _SHAPES:
             self._types.clear()
         self._types[key] = made.aval
@@ -149,14 +149,14 @@ class Placed(cursors.OfSource):
         if x.dtype.kind == "O":
             return elements.present(x)
         # On all logical devices of the replica, because a program may use each of them.
-        return self._transfers.whole(x)
+        return self._transfers.replicate(x)
 
     def _put_rows(self, x: np.ndarray, size: int) -> distributed.PerReplica:
         """Puts `size` rows on each replica, straight from the batch."""
         if x.dtype.kind == "O":
             return self._put_column(np.split(x, len(x) // size), False)
         rows = x.reshape((len(x) // size, size, *x.shape[1:]))
-        whole = self._transfers.stacked([rows[i : i + 1] for i in range(len(rows))])
+        whole = self._transfers.stack([rows[i : i + 1] for i in range(len(rows))])
         return distributed.PerReplica.from_stacked(whole, self._topology.replicas)
 
     def _put_parts(self, parts: Sequence[Any], even: bool) -> Any:
@@ -178,7 +178,7 @@ class Placed(cursors.OfSource):
             return distributed.PerReplica(found, self._topology)
         # An array across workers needs the same shape on every one of them.
         if even and len({x.shape for x in column}) == 1:
-            whole = self._transfers.stacked([x[None] for x in column])
+            whole = self._transfers.stack([x[None] for x in column])
             return distributed.PerReplica.from_stacked(whole, self._topology.replicas)
         # Parts of different shapes cannot be one array, so each is put by itself.
         placed = jax.device_put(list(column), list(self._topology.local_devices))

@@ -112,7 +112,7 @@ class Together(cursors.OfSource):
         """Sets the position in the source; all workers must do so."""
         # The workers may have read ahead by different numbers of steps, so their notes
         # no longer match: all begin anew on a fresh board.
-        self._board = self._board.renewed()
+        self._board = self._board.renew()
         self._source.set_state(state)
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""`Topology`: where each device stands in the grid of a TPU."""
+"""Defines `Topology`: the place of each device in the grid of a TPU."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ import numpy as np
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.tpu import topology_proto
 
+# The axes x, y and z of the chips, and the core of a chip.
 RANK = 4
-# What a topology says of itself may come from elsewhere.
+# The bytes of a topology may come from another program; a larger grid is an error in
+# them, and would take all memory.
 _MOST_DEVICES = 1 << 20
 
 
-class Topology:
+class TPUTopology:
     """The shape of a grid of devices, and the coordinates of each device in it.
 
-    `initialize_tpu_system` makes one; there is seldom a reason to do it by hand.
+    `initialize_tpu_system` makes one; programs seldom make it themselves.
 
     Args:
-        serialized: what `serialized` of another topology gave; the other arguments are
-            not looked at then.
+        serialized: the result of `serialized` of another topology; the other arguments
+            are ignored if it is given.
         mesh_shape: how many devices there are along x, y, z and the core of a chip.
         device_coordinates: integers of shape ``[tasks, devices of a task, 4]``.
-        device_type: what kind of device stands in the grid, for their names.
+        device_type: the kind of the devices, for their names.
 
     Raises:
-        ValueError: the shape is not one of 4 positive numbers, or the coordinates do
-            not fit it.
+        ValueError: the shape is not 4 positive numbers, or the coordinates do not fit
+            it.
 
+    >>> from unisono.tpu.experimental import Topology
     >>> grid = Topology(
     ...     mesh_shape=[1, 1, 1, 2], device_coordinates=[[[0] * 4, [0, 0, 0, 1]]]
     ... )
@@ -39,6 +42,8 @@ class Topology:
     (1, 2)
     >>> grid.tpu_device_name_at_coordinates([0, 0, 0, 1], job="worker")
     '/job:worker/task:0/device:TPU:1'
+    >>> Topology(serialized=grid.serialized()).mesh_shape.tolist()
+    [1, 1, 1, 2]
     """
 
     def __init__(
@@ -50,9 +55,10 @@ class Topology:
     ) -> None:
         if serialized:
             mesh_shape, device_coordinates = topology_proto.read(serialized)
-        self._mesh_shape = _checked_shape(mesh_shape)
-        self._coordinates = _checked_coordinates(device_coordinates, self._mesh_shape)
+        self._mesh_shape = _check_shape(mesh_shape)
+        self._coordinates = _check_coordinates(device_coordinates, self._mesh_shape)
         self._type = device_type
+        # By place: the task and the number of the device there, or -1 for no device.
         grid = tuple(self._mesh_shape)
         self._tasks = np.full(grid, -1, np.int32)
         self._ordinals = np.full(grid, -1, np.int32)
@@ -63,54 +69,54 @@ class Topology:
 
     @property
     def mesh_shape(self) -> np.ndarray:
-        """How many devices there are along each axis."""
+        """The number of devices along each axis."""
         return self._mesh_shape
 
     @property
     def mesh_rank(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return len(self._mesh_shape)
 
     @property
     def device_coordinates(self) -> np.ndarray:
-        """Coordinates by task, device of the task, and axis."""
+        """The coordinates of the devices, by task, device of the task, and axis."""
         return self._coordinates
 
     @property
     def missing_devices(self) -> np.ndarray:
-        """The coordinates at which there is no device, one row for each."""
+        """The coordinates of the places without a device, one row for each."""
         return np.argwhere(self._tasks < 0)
 
     @property
     def num_tasks(self) -> int:
-        """How many processes the devices belong to."""
+        """The number of processes that have the devices."""
         return int(self._coordinates.shape[0])
 
     @property
     def num_tpus_per_task(self) -> int:
-        """How many devices each process has."""
+        """The number of devices of each process."""
         return int(self._coordinates.shape[1])
 
     def task_ordinal_at_coordinates(self, device_coordinates: Sequence[int]) -> int:
-        """Which process has the device at these coordinates."""
+        """Returns the index of the process that has the device at these coordinates."""
         return int(self._tasks[tuple(device_coordinates)])
 
     def tpu_device_ordinal_at_coordinates(
         self, device_coordinates: Sequence[int]
     ) -> int:
-        """Which of its process's devices stands at these coordinates."""
+        """Returns the number of the device at these coordinates in its process."""
         return int(self._ordinals[tuple(device_coordinates)])
 
     def cpu_device_name_at_coordinates(
         self, device_coordinates: Sequence[int], job: str | None = None
     ) -> str:
-        """The name of the host of the device at these coordinates."""
+        """Returns the name of the host of the device at these coordinates."""
         return f"{self._prefix(device_coordinates, job)}/device:CPU:0"
 
     def tpu_device_name_at_coordinates(
         self, device_coordinates: Sequence[int], job: str | None = None
     ) -> str:
-        """The name of the device at these coordinates."""
+        """Returns the name of the device at these coordinates."""
         ordinal = self.tpu_device_ordinal_at_coordinates(device_coordinates)
         prefix = self._prefix(device_coordinates, job)
         return f"{prefix}/device:{self._type}:{ordinal}"
@@ -120,7 +126,7 @@ class Topology:
         return f"/task:{task}" if job is None else f"/job:{job}/task:{task}"
 
     def serialized(self) -> bytes:
-        """The topology in the bytes of TensorFlow's ``TopologyProto``."""
+        """Returns the topology as the bytes of TensorFlow's ``TopologyProto``."""
         return topology_proto.write(self._mesh_shape.tolist(), self._coordinates)
 
     def __repr__(self) -> str:
@@ -128,7 +134,7 @@ class Topology:
         return f"<Topology {shape}, {self.num_tasks} task(s)>"
 
 
-def _checked_shape(mesh_shape: Any) -> np.ndarray:
+def _check_shape(mesh_shape: Any) -> np.ndarray:
     shape = np.asarray([] if mesh_shape is None else mesh_shape, np.int32)
     if shape.shape != (RANK,) or (shape < 1).any():
         raise ValueError(
@@ -143,7 +149,7 @@ def _checked_shape(mesh_shape: Any) -> np.ndarray:
     return shape
 
 
-def _checked_coordinates(found: Any, shape: np.ndarray) -> np.ndarray:
+def _check_coordinates(found: Any, shape: np.ndarray) -> np.ndarray:
     places = np.asarray([] if found is None else found, np.int32)
     if places.ndim != 3 or places.shape[2] != len(shape):
         raise ValueError(
@@ -161,4 +167,4 @@ def _checked_coordinates(found: Any, shape: np.ndarray) -> np.ndarray:
     return places
 
 
-publish("unisono.tpu.experimental", Topology)
+publish("unisono.tpu.experimental", Topology=TPUTopology)

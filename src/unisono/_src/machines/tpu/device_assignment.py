@@ -1,4 +1,4 @@
-"""`DeviceAssignment`: which cores of a grid make which replica."""
+"""Defines `DeviceAssignment`: the cores of a grid that make up each replica."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ from typing import Any
 import numpy as np
 
 from unisono._src.foundation.public_names import publish
-from unisono._src.machines.tpu.core_grid import Topology
+from unisono._src.machines.tpu.core_grid import TPUTopology
 
 
 class DeviceAssignment:
     """A map from the logical cores of each replica to places in a grid of devices.
+
+    >>> import unisono
+    >>> grid = unisono.tpu.experimental.initialize_tpu_system()  # Of 8 devices.
+    >>> assignment = unisono.tpu.experimental.DeviceAssignment.build(
+    ...     grid, computation_shape=[1, 1, 1, 2], num_replicas=4
+    ... )
+    >>> assignment.num_replicas, assignment.num_cores_per_replica
+    (4, 2)
+    >>> assignment.coordinates(1, 1), assignment.tpu_ordinal(1, 1)
+    ((1, 0, 0, 1), 3)
 
     Args:
         topology: the grid.
@@ -22,13 +32,14 @@ class DeviceAssignment:
             coordinates of every logical core. `build` computes them.
 
     Raises:
-        ValueError: `topology` is not a `Topology`, or the shape is another one.
+        ValueError: `topology` is not a `Topology`, or `core_assignment` has another
+            shape.
     """
 
     def __init__(
-        self, topology: Topology, core_assignment: Sequence[Any] | np.ndarray
+        self, topology: TPUTopology, core_assignment: Sequence[Any] | np.ndarray
     ) -> None:
-        if not isinstance(topology, Topology):
+        if not isinstance(topology, TPUTopology):
             raise ValueError(
                 f"topology must be a Topology object, got {type(topology)}"
             )
@@ -50,34 +61,42 @@ class DeviceAssignment:
                 self._replicas.setdefault((task, core), []).append(replica)
 
     @property
-    def topology(self) -> Topology:
-        """The grid."""
+    def topology(self) -> TPUTopology:
+        """The grid that the cores are in."""
         return self._topology
 
     @property
     def num_cores_per_replica(self) -> int:
-        """How many logical cores a replica has."""
+        """The number of logical cores of a replica."""
         return int(self._cores.shape[1])
 
     @property
     def num_replicas(self) -> int:
-        """How many replicas there are."""
+        """The number of replicas."""
         return int(self._cores.shape[0])
 
     @property
     def core_assignment(self) -> np.ndarray:
-        """Coordinates by replica, logical core, and axis."""
+        """The coordinates of the cores, by replica, logical core, and axis."""
         return self._cores
 
     def coordinates(self, replica: int, logical_core: int) -> tuple[int, ...]:
-        """Where a logical core is in the grid."""
+        """Returns the coordinates of a logical core in the grid."""
         return tuple(self._cores[replica, logical_core, :].tolist())
 
     def lookup_replicas(self, task_id: int, logical_core: int) -> list[int]:
-        """The replicas whose core of this number is in a process, in order.
+        """Returns the replicas whose core of this number is in a process, in order.
+
+        >>> from unisono.tpu.experimental import DeviceAssignment, Topology
+        >>> pair = Topology(None, [1, 1, 1, 2], [[[0, 0, 0, 0], [0, 0, 0, 1]]])
+        >>> both = DeviceAssignment.build(pair, num_replicas=2)
+        >>> both.lookup_replicas(task_id=0, logical_core=0)
+        [0, 1]
+        >>> both.tpu_device(replica=1, job="worker")
+        '/job:worker/task:0/device:TPU:1'
 
         Raises:
-            ValueError: there is none.
+            ValueError: no replica has that core in the process.
         """
         found = self._replicas.get((task_id, logical_core))
         if found is None:
@@ -88,36 +107,36 @@ class DeviceAssignment:
         return list(found)
 
     def tpu_ordinal(self, replica: int = 0, logical_core: int = 0) -> int:
-        """Which of its process's devices a logical core is."""
+        """Returns the number of a logical core's device in its process."""
         place = self.coordinates(replica, logical_core)
         return self._topology.tpu_device_ordinal_at_coordinates(place)
 
     def host_device(
         self, replica: int = 0, logical_core: int = 0, job: str | None = None
     ) -> str:
-        """The name of the host of a logical core."""
+        """Returns the name of the host of a logical core."""
         place = self.coordinates(replica, logical_core)
         return self._topology.cpu_device_name_at_coordinates(place, job)
 
     def tpu_device(
         self, replica: int = 0, logical_core: int = 0, job: str | None = None
     ) -> str:
-        """The name of the device that a logical core is."""
+        """Returns the name of the device of a logical core."""
         place = self.coordinates(replica, logical_core)
         return self._topology.tpu_device_name_at_coordinates(place, job)
 
     @classmethod
     def build(
         cls,
-        topology: Topology | bytes,
+        topology: TPUTopology | bytes,
         computation_shape: Sequence[int] | None = None,
         computation_stride: Sequence[int] | None = None,
         num_replicas: int = 1,
     ) -> DeviceAssignment:
-        """Find room in a grid for replicas that are blocks of cores.
+        """Returns an assignment of replicas to blocks of cores in a grid.
 
         Args:
-            topology: the grid, or what its `serialized` gave.
+            topology: the grid, or the result of its `serialized`.
             computation_shape: the shape of a replica's block; one core by default.
             computation_stride: the distance of a block's cores along each axis; 1 by
                 default.
@@ -126,27 +145,35 @@ class DeviceAssignment:
         Raises:
             ValueError: shape or stride are not one positive number for each axis, or
                 the replicas do not fit.
+
+        >>> from unisono.tpu.experimental import DeviceAssignment, Topology
+        >>> pair = Topology(None, [1, 1, 1, 2], [[[0, 0, 0, 0], [0, 0, 0, 1]]])
+        >>> DeviceAssignment.build(pair, num_replicas=2).core_assignment.tolist()
+        [[[0, 0, 0, 0]], [[0, 0, 0, 1]]]
         """
         if isinstance(topology, bytes):
-            topology = Topology(serialized=topology)
-        if not isinstance(topology, Topology):
+            topology = TPUTopology(serialized=topology)
+        if not isinstance(topology, TPUTopology):
             raise ValueError(
                 f"`topology` is not a Topology object; got {type(topology)}"
             )
-        shape = _checked("computation_shape", computation_shape, topology)
-        stride = _checked("computation_stride", computation_stride, topology)
-        counts = _room(topology, shape, stride, num_replicas)
+        shape = _check_axes("computation_shape", computation_shape, topology)
+        stride = _check_axes("computation_stride", computation_stride, topology)
+        counts = _count_room(topology, shape, stride, num_replicas)
         if len(topology.missing_devices):
-            return cls(topology, _around_holes(topology, shape, stride, num_replicas))
+            return cls(
+                topology, _place_around_holes(topology, shape, stride, num_replicas)
+            )
         grid = _replica_grid(counts, num_replicas)
         is_full = num_replicas == math.prod(counts)
+        # A ring needs chips of two cores, all of which are in use.
         if shape[-1] == topology.mesh_shape[-1] == 2 and is_full and stride.max() == 1:
-            return cls(topology, _along_rings(shape, grid))
+            return cls(topology, _place_along_rings(shape, grid))
         starts = [_start(i, grid, shape, stride) for i in range(num_replicas)]
         return cls(topology, _blocks(starts, shape, stride))
 
 
-def _checked(name: str, given: Any, topology: Topology) -> np.ndarray:
+def _check_axes(name: str, given: Any, topology: TPUTopology) -> np.ndarray:
     rank = topology.mesh_rank
     found = np.asarray([1] * rank if given is None else given, np.int32)
     if found.shape != (rank,):
@@ -159,10 +186,10 @@ def _checked(name: str, given: Any, topology: Topology) -> np.ndarray:
     return found
 
 
-def _room(
-    topology: Topology, shape: np.ndarray, stride: np.ndarray, wanted: int
+def _count_room(
+    topology: TPUTopology, shape: np.ndarray, stride: np.ndarray, wanted: int
 ) -> list[int]:
-    """How many replicas fit along each axis."""
+    """Returns how many replicas fit along each axis; raises if too few fit."""
     mesh, footprint = topology.mesh_shape, shape * stride
     if wanted < 1:
         raise ValueError(f"num_replicas must be positive; got {wanted}")
@@ -182,10 +209,11 @@ def _room(
 
 
 def _replica_grid(counts: Sequence[int], wanted: int) -> list[int]:
-    """A grid of at least `wanted` replicas, as near to a cube as there is room.
+    """Returns the sides of a grid for `wanted` replicas, as near to a cube as fits.
 
-    The narrowest axis is cut first, so that what remains always fits; among equal ones
-    the cores of a chip come first, then x, y and z, which keeps neighbours near.
+    It sets the narrowest axis first, so that the rest always fits on the others. Among
+    equal axes the cores of a chip come first, then x, y and z, which keeps neighbours
+    near one another.
     """
     rank, left = len(counts), wanted
     grid = [1] * rank
@@ -200,10 +228,11 @@ def _replica_grid(counts: Sequence[int], wanted: int) -> list[int]:
 def _start(
     replica: int, grid: Sequence[int], shape: np.ndarray, stride: np.ndarray
 ) -> np.ndarray:
-    """Where the block of a replica begins; the core counts fastest, then x, y, z."""
+    """Returns where a replica's block begins; the core counts fastest, then x, y, z."""
     place = np.zeros(len(grid), np.int32)
     for axis in (len(grid) - 1, *range(len(grid) - 1)):
         replica, place[axis] = divmod(replica, grid[axis])
+    # With a stride of n, n blocks interleave: they begin side by side.
     start: np.ndarray = place // stride * shape * stride + place % stride
     return start
 
@@ -214,10 +243,10 @@ def _blocks(starts: Any, shape: np.ndarray, stride: np.ndarray) -> np.ndarray:
     return cores
 
 
-def _around_holes(
-    topology: Topology, shape: np.ndarray, stride: np.ndarray, wanted: int
+def _place_around_holes(
+    topology: TPUTopology, shape: np.ndarray, stride: np.ndarray, wanted: int
 ) -> np.ndarray:
-    """Blocks of cores that are all there."""
+    """Returns the first blocks of cores that miss no device."""
     counts = topology.mesh_shape // (shape * stride) * stride
     every = [
         _start(i, counts.tolist(), shape, stride) for i in range(math.prod(counts))
@@ -234,10 +263,11 @@ def _around_holes(
     return np.asarray(whole[:wanted])
 
 
-def _along_rings(shape: np.ndarray, grid: Sequence[int]) -> np.ndarray:
-    """Replicas, and the chips of each, in the order of a ring through their blocks.
+def _place_along_rings(shape: np.ndarray, grid: Sequence[int]) -> np.ndarray:
+    """Returns the cores of replicas in the order of rings.
 
-    Neighbours in the ring are neighbours in the grid, so that an all-reduce over
+    One ring goes through the replicas, and one through the chips of each replica.
+    Neighbours in a ring are neighbours in the grid, so that an all-reduce over the
     replicas, or over the cores of one, sends nothing past another chip.
     """
     inner, outer = _ring(*shape[:3].tolist()), _ring(*grid[:3])
@@ -249,9 +279,9 @@ def _along_rings(shape: np.ndarray, grid: Sequence[int]) -> np.ndarray:
 
 
 def _ring(x: int, y: int, z: int) -> list[tuple[int, int, int]]:
-    """The places of a grid so that each is next to the one before, if sides are even.
+    """Returns all places of a grid, each next to the one before if all sides are even.
 
-    It starts in the corner at 0 and, where that is possible, ends next to it.
+    The first place is the corner at 0; the last one is next to it where possible.
     """
     sides = [s for s in (x, y, z) if s > 1]
     if len(sides) < 2 or any(s % 2 for s in sides):
@@ -270,7 +300,7 @@ def _ring(x: int, y: int, z: int) -> list[tuple[int, int, int]]:
 
 
 def _loop(width: int, height: int) -> list[tuple[int, int]]:
-    """A closed way through a rectangle: winding along the rows, back by the edge."""
+    """Returns a closed path through a rectangle: along the rows, back by the edge."""
     found = [(0, 0)]
     for row in range(height):
         columns = range(1, width)

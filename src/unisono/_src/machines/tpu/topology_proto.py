@@ -1,4 +1,4 @@
-"""A topology as bytes: TensorFlow's ``TopologyProto``."""
+"""Reads and writes a topology as bytes of TensorFlow's ``TopologyProto``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy as np
 
 from unisono._src.foundation import messages
 
+# The largest number in a field of 32 bits.
 _LARGEST = (1 << 31) - 1
 
 
 @functools.cache
 def _message() -> Any:
-    # TensorFlow has 32 bits; with 64, numbers that are too large are seen, not cut.
+    # TensorFlow's fields have 32 bits. A field of 64 bits reads the same bytes, and
+    # keeps a number that is too large, so that `read` can refuse it.
     fields = (
         "repeated int64 mesh_shape = 1; optional int64 num_tasks = 2;"
         "optional int64 num_tpu_devices_per_task = 3;"
@@ -26,7 +28,7 @@ def _message() -> Any:
 
 
 def write(mesh_shape: Sequence[int], coordinates: np.ndarray) -> bytes:
-    """The bytes of a topology."""
+    """Returns the bytes of a topology."""
     tasks, per_task, _ = coordinates.shape
     made: bytes = _message()(
         mesh_shape=mesh_shape,
@@ -38,21 +40,21 @@ def write(mesh_shape: Sequence[int], coordinates: np.ndarray) -> bytes:
 
 
 def read(text: bytes) -> tuple[list[int], Any]:
-    """Shape and coordinates from the bytes of a topology.
+    """Returns the shape and the coordinates in the bytes of a topology.
 
     Raises:
-        ValueError: these are not the bytes of a topology.
+        ValueError: the bytes are not those of a topology.
     """
     import google.protobuf.message
 
     try:
         found = _message().FromString(text)
     except google.protobuf.message.DecodeError:
-        raise _broken() from None
+        raise _malformed_error() from None
     shape, flat = list(found.mesh_shape), list(found.device_coordinates)
     wanted = found.num_tasks, found.num_tpu_devices_per_task, len(shape)
     if not all(0 <= n <= _LARGEST for n in (*shape, *flat, *wanted)):
-        raise _broken()
+        raise _malformed_error()
     if len(flat) != math.prod(wanted):
         raise ValueError(
             "`device_coordinates` must have shape num_tasks * num_tpu_devices_per_task "
@@ -61,5 +63,7 @@ def read(text: bytes) -> tuple[list[int], Any]:
     return shape, np.asarray(flat, np.int64).reshape(wanted)
 
 
-def _broken() -> ValueError:
-    return ValueError("These are not the bytes of a topology, as `serialized` gives.")
+def _malformed_error() -> ValueError:
+    return ValueError(
+        "These are not the bytes of a topology; pass the result of its `serialized`."
+    )
