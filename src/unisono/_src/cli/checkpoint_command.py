@@ -113,7 +113,7 @@ def diff(a: pathlib.Path, b: pathlib.Path) -> None:
 def _find(path: pathlib.Path) -> pathlib.Path:
     """Return the newest checkpoint in a directory, or else the path itself."""
     if path.is_dir() and not (path / manifest.NAME).exists():
-        steps = checkpoint_directory.steps(path)
+        steps = checkpoint_directory.list_steps(path)
         return steps[-1][0] if steps else path
     return path
 

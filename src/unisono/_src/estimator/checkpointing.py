@@ -140,7 +140,7 @@ class _Position:
 
     @property
     def _checkpoint_mark(self) -> Any:
-        return self._iterator._checkpoint_mark
+        return self._iterator._checkpoint_mark  # noqa: SLF001
 
     def set_state(self, state: Any) -> None:
         try:

@@ -61,7 +61,7 @@ class TrainOp:
         """
         if self.var_list is None:
             return store.trainable
-        own = [array_operators.own(v) for v in self.var_list]
+        own = [array_operators.find_own_variable(v) for v in self.var_list]
         # Compared by identity: `==` between variables compares their values.
         stored = {id(v) for v in store.variables.values()}
         for given, found in zip(self.var_list, own, strict=True):

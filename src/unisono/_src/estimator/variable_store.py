@@ -72,7 +72,7 @@ class VariableStore:
                 # Numbering starts again here, so every call finds `dense/kernel`. The
                 # module imports Keras, so it is imported only if the program did so.
                 names = importlib.import_module("unisono._src.integrations.keras.names")
-                stack.enter_context(names.fresh())
+                stack.enter_context(names.restart_numbering())
             stack.enter_context(creation.variable_creator_scope(call))
             yield call
 

@@ -134,7 +134,7 @@ class ReplicaContext:
         ...     unisono.distribute.get_replica_context() is context
         True
         """
-        entered = ambient.pushed(
+        entered = ambient.push(
             strategy=self._strategy,
             mode=ambient.REPLICA,
             replica=self,
@@ -258,10 +258,10 @@ class ReplicaContext:
         op = _as_reduce_op(reduce_op)
         # Between CPUs of several processes few large collectives are faster than many
         # small ones (decision 0019).
-        if self._port.is_spmd and gradient_packing.pays(
+        if self._port.is_spmd and gradient_packing.is_worthwhile(
             ambient.current().placement.topology
         ):
-            chosen = self._strategy.extended._default_options.merge(options)
+            chosen = self._strategy.extended._default_options.merge(options)  # noqa: SLF001
             return _all_reduce_together(self._port, op, value, chosen.bytes_per_pack)
         return nest.map_structure(lambda x: _all_reduce(self._port, op, x), value)
 
@@ -478,7 +478,7 @@ def require_replica_context(context: ReplicaContext) -> None:
 
 def _cross_frame(strategy: Any, **more: Any) -> Any:
     """Return a block in cross-replica context."""
-    return ambient.pushed(
+    return ambient.push(
         strategy=strategy, mode=ambient.CROSS, replica=None, copy=None, **more
     )
 
@@ -492,7 +492,7 @@ def _merge_alone(strategy: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
     return distributed.unwrap(merged, 0, 1)
 
 
-def local_group(tree: Any, port: ports.SpmdPort) -> Any:
+def group_replica_values(tree: Any, port: ports.SpmdPort) -> Any:
     """Return values of a traced replica as cross-replica code sees them.
 
     Values that differ between replicas become `PerReplica`. Values that all replicas
@@ -517,7 +517,7 @@ def _has_local_array(x: Any, port: ports.SpmdPort) -> bool:
     return any(not port.is_shared(leaf) for leaf in jax.tree.leaves(x))
 
 
-def local_ungroup(tree: Any) -> Any:
+def own_parts(tree: Any) -> Any:
     """Return the traced replica's own part of each distributed leaf."""
 
     def leaf(x: Any) -> Any:
@@ -548,14 +548,14 @@ def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any)
         )
 
     with _cross_frame(strategy, port=port):
-        args = local_group(prepare(tuple(args)), port)
-        kwargs = local_group(prepare(kwargs), port)
+        args = group_replica_values(prepare(tuple(args)), port)
+        kwargs = group_replica_values(prepare(kwargs), port)
         merged = merge_fn(strategy, *args, **kwargs)
     # What `merge_fn` made is one object for all replicas; later merges must know.
     for x in nest.leaves(merged):
         if isinstance(x, jax.core.Tracer) and not port.is_shared(x):
             port.share(x)
-    return local_ungroup(merged)
+    return own_parts(merged)
 
 
 def _merge_lockstep(

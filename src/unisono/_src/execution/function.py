@@ -215,7 +215,7 @@ class Function(Generic[_P, _R_co]):
 
     def _run_on_host(self, args: Any, kwargs: Any) -> Any:
         """Run the Python function itself; only its calls of `run` are compiled."""
-        with ambient.pushed(host=self):
+        with ambient.push(host=self):
             try:
                 return self.python_function(*args, **kwargs)
             except StopIteration:
@@ -334,7 +334,7 @@ class Function(Generic[_P, _R_co]):
 
             def run(*args: Any, **kwargs: Any) -> Any:
                 # The strategy is alive, because its `run` is what calls this.
-                return owner()._run(body, args, kwargs)  # type: ignore[union-attr]
+                return owner()._run(body, args, kwargs)  # type: ignore[union-attr]  # noqa: SLF001
 
             run.__name__ = f"run_{getattr(body, '__name__', 'function')}"
             made = Function(run)

@@ -161,9 +161,11 @@ def value_and_grad(
     >>> float(value), aux, float(gradient)
     (9.0, 'note', 6.0)
     """
-    single = isinstance(array_operators.own(variables_), variables.Variable)
+    single = isinstance(
+        array_operators.find_own_variable(variables_), variables.Variable
+    )
     given: Any = [variables_] if single else variables_
-    wanted = [array_operators.own(v) for v in given]
+    wanted = [array_operators.find_own_variable(v) for v in given]
     _check_kind(wanted)
 
     @functools.wraps(fn)
@@ -176,7 +178,7 @@ def value_and_grad(
             # In a version of its own: JAX must not reuse a trace in which these
             # variables were no part of a gradient (decision 0008).
             overlay = GradientFrame(parent, dict(zip(cells, inputs, strict=True)))
-            with ambient.pushed(state=overlay), parent.versions.fresh():
+            with ambient.push(state=overlay), parent.versions.fresh():
                 return fn(*args, **kwargs)
 
         current = [v.value() for v in wanted]

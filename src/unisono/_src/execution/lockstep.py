@@ -106,7 +106,7 @@ def run(placement: frames.Placement, calls: Sequence[Callable[[], Any]]) -> list
 
     Args:
         placement: the placement of the strategy that runs the replicas.
-        calls: one function for each replica of `turns_of`.
+        calls: one function for each replica of `replicas_in_turn`.
 
     Returns:
         One result for each replica.
@@ -148,7 +148,7 @@ def _give_device(replica: _Replica, device: Any, common: _Surroundings) -> None:
     replica.enter, replica.leave = [(state, device)], [(state, around[_DEVICE])]
 
 
-def turns_of(topology: Topology) -> range:
+def replicas_in_turn(topology: Topology) -> range:
     """Return the numbers of the replicas that take turns in this process.
 
     These are its own replicas; while a program is traced, they are all replicas.

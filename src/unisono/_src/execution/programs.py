@@ -143,7 +143,7 @@ def _trace_with(
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
         frame = frames.FunctionFrame(cells, stored, versions)
-        with ambient.pushed(state=frame), library_hooks.entered():
+        with ambient.push(state=frame), library_hooks.enter_scopes():
             given = iter(arrays)
             args, kwargs, *fed = (signature.rebuild(r, given) for r in rest)
             args, kwargs = _replace_iterators((args, kwargs))

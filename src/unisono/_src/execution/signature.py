@@ -5,6 +5,10 @@ the program's identity, so that a call with another number is traced again, as i
 TensorFlow.
 """
 
+# The fields of `PerReplica` are read as they are: this runs at every call of a compiled
+# function, where a property costs a call for each argument.
+# ruff: noqa: SLF001
+
 from __future__ import annotations
 
 import enum

@@ -219,7 +219,7 @@ def _check_replicated(seen: _ReplicaTrace) -> None:
     alike = zip(seen.alike, found[start:], strict=False)
     for cell, same in (*stored, *alike):
         if not same:
-            raise errors.diverging(cell.name, cell.origin)
+            raise errors.diverging_copies(cell.name, cell.origin)
 
 
 @final
@@ -258,7 +258,7 @@ def _take_out_values(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
 
 def _is_one_number(x: distributed.PerReplica) -> bool:
     """Whether all replicas were given the same Python number."""
-    parts = x._parts or (None,)
+    parts = x._parts or (None,)  # noqa: SLF001
     return type(parts[0]) in (bool, int, float) and all(
         type(p) is type(parts[0]) and p == parts[0] for p in parts
     )
@@ -287,7 +287,7 @@ def _flatten_result(result: Any, port: Any, seen: _ReplicaTrace) -> list[Any]:
         arrays.extend(jnp.asarray(a)[None] for a in flat)
         return _ResultSlot(len(flat), treedef)
 
-    seen.shape = nest.map_structure(leaf, contexts.local_group(result, port))
+    seen.shape = nest.map_structure(leaf, contexts.group_replica_values(result, port))
     seen.arrays = len(arrays)
     return arrays
 

@@ -103,7 +103,7 @@ def set_root(frame: Frame) -> None:
 
 
 @contextlib.contextmanager
-def pushed(**changes: Any) -> Iterator[Frame]:
+def push(**changes: Any) -> Iterator[Frame]:
     """Run a block under the current frame with some fields changed."""
     outer = _local.frame
     # A named tuple because eager code makes one at every step: replacing fields of a

@@ -222,7 +222,7 @@ MERGE_COUNT_MISMATCH = (
 )
 
 
-def mixing(current: object, wanted: object) -> RuntimeError:
+def mixed_strategies(current: object, wanted: object) -> RuntimeError:
     """Returns the error for a second strategy where only one is allowed."""
     return RuntimeError(
         f"Mixing different tf.distribute.Strategy objects: {current!r} is not "
@@ -240,7 +240,7 @@ def not_distributed(value: object, op: object) -> ValueError:
     )
 
 
-def diverging(name: str, origin: str) -> ValueError:
+def diverging_copies(name: str, origin: str) -> ValueError:
     """Returns the error for a write after which the copies of a variable would differ.
 
     Args:
@@ -263,7 +263,7 @@ def replica_count(kind: str, given: int, wanted: int) -> ValueError:
     )
 
 
-def at_different_points(points: Sequence[str]) -> WorkerMismatchError:
+def different_points(points: Sequence[str]) -> WorkerMismatchError:
     """Returns the error for workers that meet at different points of their programs.
 
     Args:
@@ -277,7 +277,7 @@ def at_different_points(points: Sequence[str]) -> WorkerMismatchError:
     )
 
 
-def garbled(what: str) -> WorkerMismatchError:
+def garbled_message(what: str) -> WorkerMismatchError:
     """Returns the error for a message of another worker that cannot be read.
 
     Args:

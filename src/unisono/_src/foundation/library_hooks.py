@@ -128,16 +128,16 @@ def register(companion: Companion) -> None:
     known[companion.module] = companion
 
 
-def loaded() -> list[Companion]:
+def loaded_companions() -> list[Companion]:
     """Return the companions of the libraries that the program has loaded."""
     return [c for c in known.values() if c.module in sys.modules]
 
 
 @contextlib.contextmanager
-def entered() -> Iterator[None]:
+def enter_scopes() -> Iterator[None]:
     """Run a block in which loaded libraries' objects belong to the current strategy."""
     with contextlib.ExitStack() as stack:
-        for companion in loaded():
+        for companion in loaded_companions():
             stack.enter_context(companion.scope)
         yield
 
@@ -148,7 +148,7 @@ def check_known(before: list[Companion]) -> None:
     Args:
         before: the companions that the scope has entered.
     """
-    for companion in loaded():
+    for companion in loaded_companions():
         if companion not in before:
             _log.warning(
                 "%s was imported inside a strategy's scope, which could not notice "
@@ -194,7 +194,7 @@ def _copy(held: dict[str, Any]) -> dict[str, Any]:
 
 def _thread_locals() -> list[object]:
     found = []
-    for companion in loaded():
+    for companion in loaded_companions():
         for name in companion.locals:
             module, _, attribute = name.partition(":")
             if module in sys.modules:
@@ -225,7 +225,7 @@ def keeper_of(obj: Any) -> Keeper | None:
     return known[module].keeper
 
 
-def kept(obj: Any) -> Held | dict[str, Any] | None:
+def find_state(obj: Any) -> Held | dict[str, Any] | None:
     """Return the state of an object of a library, as `Keeper` does, or None."""
     keeper = keeper_of(obj)
     return None if keeper is None else keeper[obj]

@@ -45,7 +45,7 @@ def _outside_trace(value: Any) -> Iterator[None]:
     if isinstance(value, jax.core.Tracer):
         yield
         return
-    with ambient.pushed(state=None, port=None), jax_traces.computing():
+    with ambient.push(state=None, port=None), jax_traces.compute_at_once():
         yield
 
 

@@ -230,7 +230,7 @@ def _set_environment(wanted: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def pool_is_large() -> bool:
+def has_large_pool() -> bool:
     """Whether `start` has made a thread pool that is large enough for any step."""
     return _backend.pool_is_large
 

@@ -289,7 +289,7 @@ class Throttle:
             stored: the arrays that the last step stored; the next step may donate them.
         """
         self.count = 0
-        self.group = 16 if devices.pool_is_large() else 4
+        self.group = 16 if devices.has_large_pool() else 4
         oldest, self._mark = self._mark, None
         if results and results[-1].nbytes <= _LARGEST_MARK:
             self._mark = results[-1]

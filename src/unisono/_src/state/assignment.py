@@ -46,7 +46,7 @@ def check_strategy(variable: Any) -> ambient.Frame:
     owner = variable.distribute_strategy
     if owner is None or frame.strategy is None or frame.strategy is owner:
         return frame
-    error = errors.mixing(frame.strategy, owner)
+    error = errors.mixed_strategies(frame.strategy, owner)
     cell = variable.state_cell
     raise RuntimeError(
         f"{error} The variable '{cell.name}' belongs to the second; it was created at "
@@ -81,7 +81,7 @@ def read(variable: Any) -> jax.Array:
         # An update in a program must give one value for all copies of a variable, and
         # what is read here differs between replicas.
         if cell.is_stacked and frame.updating is not None:
-            raise errors.diverging(frame.updating.name, frame.updating.origin)
+            raise errors.diverging_copies(frame.updating.name, frame.updating.origin)
         return source.copy(cell, frame.copy)
     if cell.policy is Policy.ON_READ:
         whole: jax.Array = _aggregate(variable, frame, source)
@@ -127,7 +127,9 @@ def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -
             return collectives.pick_local(source.copy(cell, None), 0)
         if frame.state is None and cell.is_spread:
             point = f"reading of variable '{cell.name}'"
-            return eager_exchange.first(cell.topology, point, source.copy(cell, None))
+            return eager_exchange.broadcast_first(
+                cell.topology, point, source.copy(cell, None)
+            )
         return source.copy(cell, 0)
     op = ReduceOp.from_variable_aggregation(aggregation)
     if cell.copies == 1:
@@ -263,7 +265,7 @@ def common_value(cell: frames.Cell, source: frames.StateFrame) -> Any:
 def check_workers(cell: frames.Cell, new: Any) -> None:
     """Raises `ValueError` unless all workers assign the same; they must all call it."""
     if not mirroring.all_same(cell, new):
-        raise errors.diverging(cell.name, cell.origin)
+        raise errors.diverging_copies(cell.name, cell.origin)
 
 
 def _write_cross(

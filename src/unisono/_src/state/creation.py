@@ -297,7 +297,7 @@ def variable_creator_scope(
     (False, True)
     """
     creators = (*ambient.current().creators, creator)
-    return ambient.pushed(creators=creators)
+    return ambient.push(creators=creators)
 
 
 def glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:

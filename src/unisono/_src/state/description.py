@@ -129,7 +129,7 @@ def describe(tree: Any) -> Description:
 
 def _rows(name: str, x: Any) -> Iterator[Row]:
     """Yields a row for each variable and array in `x`, whose path is `name`."""
-    kept = array_operators.own(x)
+    kept = array_operators.find_own_variable(x)
     if isinstance(kept, variables.Variable):
         # A variable of another library is shown under the name it has there.
         known = kept.name if kept is x else getattr(x, "path", name)
@@ -170,7 +170,7 @@ def _tree_rows(name: str, x: Any) -> Iterator[Row]:
 
 def _is_whole(x: Any) -> bool:
     """Whether `_rows` handles `x` as one object, although JAX could take it apart."""
-    if isinstance(array_operators.own(x), variables.Variable):
+    if isinstance(array_operators.find_own_variable(x), variables.Variable):
         return True
     return isinstance(getattr(x, "variables", None), list)
 

@@ -195,7 +195,7 @@ class Cell:
         """
         if self.is_spread:
             point = f"creation of variable '{self.name}'"
-            value = eager_exchange.first(
+            value = eager_exchange.broadcast_first(
                 self.topology, point, collectives.own_copy(value)
             )
         if self.split is not None:
@@ -376,7 +376,7 @@ class EagerFrame(StateFrame):
         with LOCK:
             check_has_value(cell)
             if cell.drafts and not cell.settle():
-                raise errors.diverging(cell.name, cell.origin)
+                raise errors.diverging_copies(cell.name, cell.origin)
             cell.escape()
             return cell.array
 
@@ -483,7 +483,7 @@ class FunctionFrame(StateFrame):
         """Returns the array that the cell stores."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         if cell in self.pending:
-            raise errors.diverging(cell.name, cell.origin)
+            raise errors.diverging_copies(cell.name, cell.origin)
         if cell not in self.values:
             # Made by another thread, or by code that ran outside this trace. In this
             # trace it is a constant; `is_late` asks for a new one with it as an input.
@@ -533,7 +533,7 @@ class FunctionFrame(StateFrame):
     def finish(self) -> None:
         """Raises if some copies of a mirrored variable were written and others not."""
         for cell in self.pending:
-            raise errors.diverging(cell.name, cell.origin)
+            raise errors.diverging_copies(cell.name, cell.origin)
 
     def create(self, cell: Cell, value: Any) -> None:
         """Remembers the first value, which is stored when the program has run."""

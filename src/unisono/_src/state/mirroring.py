@@ -41,7 +41,7 @@ def verify(
             cell.drafts = {}
         cell.is_suspect = bool(cell.drafts)
         if not is_same:
-            raise errors.diverging(cell.name, cell.origin)
+            raise errors.diverging_copies(cell.name, cell.origin)
         return
     among_workers = among_workers and cell.is_spread
     # Copies that are equal here may still differ from those of other workers.
@@ -60,7 +60,7 @@ def verify(
         if before is not None:
             cell.array, cell.is_suspect = before
         cell.escape()
-        raise errors.diverging(cell.name, cell.origin)
+        raise errors.diverging_copies(cell.name, cell.origin)
 
 
 def all_same(cell: Cell, value: Any, is_same: bool = True) -> bool:

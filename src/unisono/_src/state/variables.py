@@ -569,7 +569,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         placement = ambient.current().placement
         if self._strategy is not None:
             # The copy lives where the variable does, whatever scope is open now.
-            placement = self._strategy.extended._placement
+            placement = self._strategy.extended._placement  # noqa: SLF001
         twin = frames.Cell(
             cell.policy, cell.shape, cell.dtype, placement, cell.name, cell.origin
         )

@@ -104,10 +104,10 @@ class _Scope(Generic[_Strategy]):
         check_scope(self._strategy)
         with contextlib.ExitStack() as stack:
             stack.enter_context(extended_lib.scope_of(self._strategy))
-            stack.enter_context(library_hooks.entered())
+            stack.enter_context(library_hooks.enter_scopes())
             # Both were entered without an error: from now on `__exit__` leaves them.
             self._open.append(stack.pop_all())
-        self._loaded = library_hooks.loaded()
+        self._loaded = library_hooks.loaded_companions()
         return self._strategy
 
     def __exit__(self, *exc: Any) -> None:
@@ -265,7 +265,7 @@ class Strategy:
             # Without Keras or Flax in the process there is nothing to enter.
             if sys.modules.keys().isdisjoint(library_hooks.known):
                 return self._extended._call_for_each_replica(fn, args, kwargs)
-            with library_hooks.entered():
+            with library_hooks.enter_scopes():
                 return self._extended._call_for_each_replica(fn, args, kwargs)
 
     def experimental_run_v2(

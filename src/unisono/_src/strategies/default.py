@@ -16,7 +16,7 @@ class _DefaultExtended(local.SingleExtended):
     """The methods of one replica that leaves the placement to JAX."""
 
     def _enter(self, **changes: Any) -> Any:
-        return ambient.pushed(copy=0, **changes)
+        return ambient.push(copy=0, **changes)
 
     def _place(self, tree: Any) -> Any:
         return tree

@@ -40,7 +40,7 @@ def require_cross_replica(strategy: Any, method: str | None = None) -> None:
         if frame.strategy is None or frame.mode != ambient.REPLICA:
             return
         raise RuntimeError(method or errors.CROSS_REPLICA_REQUIRED)
-    raise errors.mixing(frame.strategy, strategy)
+    raise errors.mixed_strategies(frame.strategy, strategy)
 
 
 GATHER_IN_REPLICA = (
@@ -388,13 +388,13 @@ class StrategyExtended:
         target = colocate_with_variable
         is_devices = isinstance(target, tuple) and not strategy._is_default
         if is_devices and target == self.non_slot_devices([]):
-            return ambient.pushed(colocate=target)
+            return ambient.push(colocate=target)
         if not self.variable_created_in_scope(target):
             raise ValueError(
                 "`colocate_vars_with` must only be passed a variable created in this "
                 f"tf.distribute.Strategy.scope(), not: {target!r}"
             )
-        return ambient.pushed(colocate=target)
+        return ambient.push(colocate=target)
 
     # Communication.
 
@@ -667,7 +667,7 @@ def scope_of(strategy: Any) -> Iterator[None]:
         yield
         return
     extended = strategy._extended
-    with ambient.pushed(
+    with ambient.push(
         strategy=strategy,
         mode=ambient.CROSS,
         replica=None,

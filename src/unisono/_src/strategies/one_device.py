@@ -22,7 +22,7 @@ class _OneDeviceExtended(local.SingleExtended):
 
     @contextlib.contextmanager
     def _enter(self, **changes: Any) -> Iterator[None]:
-        with ambient.pushed(copy=0, **changes):
+        with ambient.push(copy=0, **changes):
             # A program is compiled for its device, so no default is needed.
             if frames.frame().is_compiled:
                 yield

@@ -114,15 +114,15 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     def _run_nested(self, port: Any, fn: Any, args: Any, kwargs: Any) -> Any:
         """Calls `fn` for the own replica, in a merge_call of an SPMD program."""
-        args, kwargs = contexts.local_ungroup((args, kwargs))
+        args, kwargs = contexts.own_parts((args, kwargs))
         index = jax.lax.axis_index(AXIS)
         with contexts.replica_frame(self._placement, index, port, copy=None):
             result = fn(*args, **kwargs)
-        return contexts.local_group(result, port)
+        return contexts.group_replica_values(result, port)
 
     def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
         """Calls `fn` for one replica after the other; they meet at collectives."""
-        turns = lockstep.turns_of(self._topology)
+        turns = lockstep.replicas_in_turn(self._topology)
         if args or kwargs:
             calls = [self._call_of(i, fn, args, kwargs) for i in turns]
         else:
@@ -161,7 +161,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         own = [i for i, (value, _) in enumerate(pairs) if _is_own_array(value)]
         # Packing joins many small all-reduces into few large ones
         # (docs/decisions/0019).
-        if len(own) < 2 or not gradient_packing.pays(self._topology):
+        if len(own) < 2 or not gradient_packing.is_worthwhile(self._topology):
             return super()._batch_reduce_to(op, pairs, options)
         totals = gradient_packing.reduce_together(
             op,
@@ -204,7 +204,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             return source.copy(cell, 0)
         if port is not None and port.is_spmd:
             return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
-        parts = [source.copy(cell, i) for i in lockstep.turns_of(cell.topology)]
+        parts = [source.copy(cell, i) for i in lockstep.replicas_in_turn(cell.topology)]
         parts = self._all_parts(parts, f"reduce {op.value} of variable '{cell.name}'")
         return collectives.reduce_parts(op, parts, self._home())
 
@@ -224,7 +224,9 @@ class Replicated(local.LocalExtended, abc.ABC):
         frames.frame().note_topology(topology)
         combine = functools.partial(collectives.reduce_local, op)
         count = topology.replicas
-        return collectives.over_workers(value, lambda x: combine(x, count), topology)
+        return collectives.apply_over_workers(
+            value, lambda x: combine(x, count), topology
+        )
 
     def _reduce_per_replica(self, op: options.ReduceOp, value: Any) -> Any:
         count = self._topology.replicas
@@ -260,7 +262,7 @@ class Replicated(local.LocalExtended, abc.ABC):
                 frames.frame().note_topology(self._topology)
         if hasattr(value, "state_cell"):
             source = frames.frame()
-            turns = lockstep.turns_of(self._topology)
+            turns = lockstep.replicas_in_turn(self._topology)
             parts = tuple(source.copy(value.state_cell, i) for i in turns)
         else:
             parts = value.values
@@ -283,7 +285,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             return collectives.gather_parts(every, axis, self._home())
         frames.frame().note_topology(topology)
         combine = functools.partial(collectives.gather_local, axis=axis)
-        return collectives.over_workers(value, combine, topology)
+        return collectives.apply_over_workers(value, combine, topology)
 
     def _broadcast_to(self, tensor: Any, destinations_: Any) -> Any:
         if isinstance(tensor, (int, float, distributed.PerReplica)):
@@ -335,7 +337,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             )
 
         args, kwargs = nest.map_structure(first, (args, kwargs))
-        with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=0):
+        with ambient.push(mode=ambient.UPDATE, replica=None, copy=0):
             result = fn(var.get(), *args, **kwargs)
         return extended.single_result(result, group)
 
@@ -343,7 +345,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
     ) -> Any:
         if self._is_central:
-            with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=0):
+            with ambient.push(mode=ambient.UPDATE, replica=None, copy=0):
                 result = fn(*args, **kwargs)
             return extended.single_result(result, group)
         if not isinstance(colocate_with, tuple):

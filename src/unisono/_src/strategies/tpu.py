@@ -57,7 +57,7 @@ class _TPUExtended(replicated.Replicated):
         placement = ambient.current().placement
         if placement is not None:
             placement = dataclasses.replace(placement, split_above=None)
-        with ambient.pushed(placement=placement):
+        with ambient.push(placement=placement):
             yield
 
 

@@ -51,7 +51,9 @@ def update(
     # (docs/decisions/0006).
     before = cell.array, cell.is_suspect
     results = []
-    for i, copy in zip(lockstep.turns_of(cell.topology), var.values, strict=True):
+    for i, copy in zip(
+        lockstep.replicas_in_turn(cell.topology), var.values, strict=True
+    ):
         own_args, own_kwargs = distributed.unwrap((args, kwargs), i, count)
         with _copy_frame(i, cell.topology):
             results.append(fn(copy, *own_args, **own_kwargs))
@@ -67,7 +69,7 @@ def update_non_slot(
     if port is not None and port.is_spmd:
         return _update_spmd(port, fn, args, kwargs, group)
     results = []
-    for i in lockstep.turns_of(topology):
+    for i in lockstep.replicas_in_turn(topology):
         own_args, own_kwargs = distributed.unwrap((args, kwargs), i, topology.replicas)
         with _copy_frame(i, topology):
             results.append(fn(*own_args, **own_kwargs))
@@ -77,7 +79,7 @@ def update_non_slot(
 def _copy_frame(index: int, topology: Topology) -> Any:
     """Returns a context manager for code that updates one copy."""
     if frames.frame().is_compiled:
-        return ambient.pushed(mode=ambient.UPDATE, replica=None, copy=index)
+        return ambient.push(mode=ambient.UPDATE, replica=None, copy=index)
     return _OnDevice(index, topology)
 
 
@@ -89,7 +91,7 @@ class _OnDevice:
     """
 
     def __init__(self, index: int, topology: Topology) -> None:
-        self._frame = ambient.pushed(mode=ambient.UPDATE, replica=None, copy=index)
+        self._frame = ambient.push(mode=ambient.UPDATE, replica=None, copy=index)
         self._device = jax.default_device(topology.devices[index])
 
     def __enter__(self) -> None:
@@ -103,8 +105,8 @@ class _OnDevice:
 
 def _update_spmd(port: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
     """Calls `fn` for the own copy, in a program that every device runs."""
-    args, kwargs = contexts.local_ungroup((args, kwargs))
-    with ambient.pushed(mode=ambient.UPDATE, replica=None):
+    args, kwargs = contexts.own_parts((args, kwargs))
+    with ambient.push(mode=ambient.UPDATE, replica=None):
         result = fn(*args, **kwargs)
 
     def leaf(x: Any) -> Any:
@@ -112,7 +114,7 @@ def _update_spmd(port: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any
             x = distributed.Mirrored.of(x.local, port.replicas)
         return x if group else _as_tuple(x)
 
-    return nest.map_structure(leaf, contexts.local_group(result, port))
+    return nest.map_structure(leaf, contexts.group_replica_values(result, port))
 
 
 def _update_traced(
@@ -131,11 +133,11 @@ def _update_traced(
     ]
     if given and not in_turns:
         # The copies would differ, and the program has no room for that.
-        raise errors.diverging(cell.name, cell.origin)
+        raise errors.diverging_copies(cell.name, cell.origin)
     results = []
     for i in range(count):
         own_args, own_kwargs = distributed.unwrap((args, kwargs), i, count)
-        with ambient.pushed(mode=ambient.UPDATE, replica=None, copy=i, updating=cell):
+        with ambient.push(mode=ambient.UPDATE, replica=None, copy=i, updating=cell):
             results.append(fn(var.values[i], *own_args, **own_kwargs))
     # If every copy was assigned, the program goes on with the new value.
     frames.frame().settle(cell)

@@ -23,7 +23,7 @@ from unisono._src.machines import partition
 from unisono._src.state import frames
 from unisono._src.state.variables import Variable
 from unisono._src.values import collectives
-from unisono._src.values.array_operators import own
+from unisono._src.values.array_operators import find_own_variable
 from unisono._src.values.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Optimizer:
         name: str = "optimizer",
     ) -> None:
         self._tx = tx
-        self._variables = [own(v) for v in variables]
+        self._variables = [find_own_variable(v) for v in variables]
         self._check(self._variables)
         self.name = name
         initial = self._make_slots()
@@ -263,7 +263,7 @@ class Optimizer:
         """Returns a list of the gradients of each variable, without None."""
         by_id: dict[int, list[Any]] = {id(v): [] for v in self._variables}
         for gradient, given in grads_and_vars:
-            v = own(given)
+            v = find_own_variable(given)
             if id(v) not in by_id:
                 raise ValueError(
                     f"The optimizer was not made for the variable {v.name}; give it "

@@ -305,7 +305,7 @@ def _arrays(value: Any) -> list[jax.Array]:
 
 def _number(value: Any) -> Any:
     """Returns a Python number for a value with one element, else the value."""
-    own = array_operators.own(value)
+    own = array_operators.find_own_variable(value)
     if isinstance(own, Variable):
         value = own.numpy()
     elif hasattr(value, "result"):

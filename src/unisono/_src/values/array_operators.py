@@ -16,7 +16,7 @@ def operand(x: Any) -> Any:
     return x.__jax_array__() if isinstance(x, StandsForArray) else x
 
 
-def own(x: Any) -> Any:
+def find_own_variable(x: Any) -> Any:
     """Returns the `Variable` that keeps the value of another library's variable.
 
     A variable of Keras or Flax that was made in a strategy's scope has such a

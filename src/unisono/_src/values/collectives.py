@@ -408,7 +408,9 @@ def first_row(stacked: Any) -> int:
     return min(s.index[0].start or 0 for s in leaf.addressable_shards)
 
 
-def over_workers(x: Any, combine: Callable[[Any], Any], topology: Topology) -> Any:
+def apply_over_workers(
+    x: Any, combine: Callable[[Any], Any], topology: Topology
+) -> Any:
     """Applies a collective to a plain value, of which each worker has its own.
 
     Args:

@@ -23,7 +23,7 @@ from unisono._src.values import collectives
 _PACK_BYTES = 8 << 20
 
 
-def pays(topology: Topology) -> bool:
+def is_worthwhile(topology: Topology) -> bool:
     """Whether it is faster to reduce arrays together than one by one."""
     return topology.is_spread and topology.home.platform == "cpu"
 

@@ -59,7 +59,7 @@ def is_eager(trace: Any) -> bool:
 
 
 @contextlib.contextmanager
-def computing() -> Iterator[None]:
+def compute_at_once() -> Iterator[None]:
     """Computes at once what is in the block, also while a program is being traced."""
     # `eval_context` leaves the trace but not the mesh of the `shard_map` around it.
     nowhere = jax.sharding.AbstractMesh((), ())

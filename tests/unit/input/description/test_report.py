@@ -297,7 +297,7 @@ def test_names_are_followed_to_the_worker_that_reads_them(folder, choose, expect
     assert [named(row.reads) for row in rows] == expected
     node, decision = dataset._node, sharding_rule.decide(dataset._node, Policy.AUTO)
     for worker, files in enumerate(expected):
-        own = sharding_rule.for_worker(node, decision, 2, worker).cursor()
+        own = sharding_rule.plan_for_worker(node, decision, 2, worker).cursor()
         assert {int(line) // 10 for line in own.read(30)} == set(files)
         own.close()
 

@@ -28,7 +28,7 @@ def lists(found):
 def of_worker(dataset, policy, share):
     """What the replicas of one worker get, step by step."""
     decision = sharding_rule.decide(dataset._node, policy)
-    node = sharding_rule.for_worker(
+    node = sharding_rule.plan_for_worker(
         dataset._node, decision, share.workers, share.worker
     )
     is_common = decision.kind == sharding_rule.Policy.DATA
@@ -168,7 +168,7 @@ def test_fixed_sizes_are_rotated_by_the_place_of_the_worker(
 
 def own_batches(dataset, policy, worker, count=2):
     decision = sharding_rule.decide(dataset._node, policy)
-    node = sharding_rule.for_worker(dataset._node, decision, count, worker)
+    node = sharding_rule.plan_for_worker(dataset._node, decision, count, worker)
     return lists(node.cursor())
 
 

@@ -89,13 +89,13 @@ class DistributedIterator(iterators.PositionedIterator):
 
     def __init__(self, dataset: DistributedDataset) -> None:
         super().__init__()
-        self._ahead = dataset._open()
+        self._ahead = dataset._open()  # noqa: SLF001
         # How far each of the last elements moved the position, and the same for those
         # that were put back: `put_back` must undo exactly that.
         self._pulled: collections.deque[int] = collections.deque(maxlen=prefetch.BACK)
         self._back: list[int] = []
         self._dataset = dataset
-        self._kind = dataset._kind
+        self._kind = dataset._kind  # noqa: SLF001
 
     @property
     def element_spec(self) -> Any:
@@ -138,7 +138,7 @@ class DistributedIterator(iterators.PositionedIterator):
         None if each worker has a position of its own. The whole state may differ even
         where the position is the same, by how far a thread has read ahead.
         """
-        if not self._dataset._by_data:
+        if not self._dataset._by_data:  # noqa: SLF001
             return None
         return lambda state: state["position"]["index"]
 
@@ -279,7 +279,7 @@ class DistributedDataset(abc.ABC):
             # Tracing stops here, and the host runs the loop step by step.
             raise host_inputs.NeedsHost
         if frame.strategy is not None and frame.strategy is not self._owner:
-            raise errors.mixing(frame.strategy, self._owner)
+            raise errors.mixed_strategies(frame.strategy, self._owner)
         return DistributedIterator(self)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
@@ -361,7 +361,7 @@ class DistributedBatches(DistributedDataset):
         self._decision = sharding_rule.decide(given, policy)
         self._by_data = self._decision.kind == dataset_options.AutoShardPolicy.DATA
         _check_batched(given, self._share)
-        own = sharding_rule.for_worker(
+        own = sharding_rule.plan_for_worker(
             given, self._decision, self._share.workers, self._share.worker
         )
         self._use_plans(
@@ -505,7 +505,7 @@ def _call_dataset_fn(
     Raises:
         TypeError: it did not return a dataset or a loader.
     """
-    made = dataset_options.made_by(dataset_fn, context)
+    made = dataset_options.call_dataset_fn(dataset_fn, context)
     if isinstance(made, DistributedDataset) or not (
         hasattr(made, "_node") or hasattr(made, "__iter__")
     ):

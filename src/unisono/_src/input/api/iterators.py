@@ -279,7 +279,7 @@ class NumpyIterator:
         return self
 
     def __next__(self) -> Any:
-        return elements.map_leaves(elements.plain, next(self._iterator))
+        return elements.map_leaves(elements.to_plain, next(self._iterator))
 
 
 publish("unisono.data", NumpyIterator, Iterator=DatasetIterator)

@@ -71,7 +71,7 @@ def save(
         OSError: the folder cannot be written.
     """
     spec = node.spec
-    structure_json.of_spec(spec)  # Raises if it cannot be written, before a file is.
+    structure_json.from_spec(spec)  # Raises if it cannot be written, before a file is.
     is_told = nodes.tells_spec(node)
     with _name_dataset_in_errors(path):
         os.makedirs(path, exist_ok=True)
@@ -87,9 +87,9 @@ def save(
                 folder.shard(number).write(element)
             if not is_told:
                 # The spec is that of the first element; others may have other sizes.
-                spec = mixing.joined_spec(spec, elements.spec_of(element))
+                spec = mixing.join_specs(spec, elements.spec_of(element))
         with _name_dataset_in_errors(path):
-            folder.finish(structure_json.of_spec(spec))
+            folder.finish(structure_json.from_spec(spec))
     except BaseException:
         folder.discard()
         raise

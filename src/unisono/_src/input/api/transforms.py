@@ -451,7 +451,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         [0, 1, 7, 8]
         """
         other = argument_checks.plan(dataset, "dataset")
-        mixing.joined_spec(self._node.spec, other.spec)
+        mixing.join_specs(self._node.spec, other.spec)
         return self._derive(mixing.Concatenate((self._node, other)))
 
     def cache(
@@ -528,7 +528,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         return self._derive(node)
 
     def _wrap_window(self, run: list[Any]) -> Any:
-        columns = elements._columns(run)
+        columns = elements._columns(run)  # noqa: SLF001
         return elements.map_leaves(
             lambda column: self._derive(arrays.Listed(tuple(column))), columns
         )

@@ -75,7 +75,7 @@ def describe_batches(
 def _reads_text(split: _BatchSplit, worker: int, own: nodes.Node) -> str:
     """Returns what a worker reads, in words."""
     workers, kind = split.share.workers, split.decision.kind
-    found = file_listing.reading(own)
+    found = file_listing.find_files(own)
     told = report.files_texts(found)
     dealt = sharding_rule.file_nodes(split.node) if kind == Policy.FILE else []
     # The plan does not name the files that a function opens, so the elements that the

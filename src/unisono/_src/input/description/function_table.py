@@ -35,7 +35,7 @@ def describe_elements(
     rows = []
     for number, node in enumerate(given):
         whose = f"for replica {number}: " if is_each else ""
-        reads = report.files_texts(file_listing.reading(node)) or ["its own dataset"]
+        reads = report.files_texts(file_listing.find_files(node)) or ["its own dataset"]
         count = report.count_text(node.cardinality, "element") + made
         parts = f"{whose}one element of the dataset"
         rows.append(InputRow(share.worker, whose + reads[0], count, parts))

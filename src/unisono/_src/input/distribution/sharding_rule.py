@@ -268,7 +268,7 @@ def shard_hints(node: nodes.Node, workers: int, worker: int) -> nodes.Node:
     return nodes.rewrite(node, change)
 
 
-def for_worker(
+def plan_for_worker(
     node: nodes.Node, decision: Decision, workers: int, worker: int
 ) -> nodes.Node:
     """Returns the plan that one of several workers runs.
@@ -287,7 +287,7 @@ def for_worker(
 def shard_for_worker(
     node: nodes.Node, decision: Decision, workers: int, worker: int
 ) -> nodes.Node:
-    """Returns what `for_worker` returns, without a warning."""
+    """Returns what `plan_for_worker` returns, without a warning."""
     hinted = decision.kind == Policy.HINT
     node = shard_hints(node, *((workers, worker) if hinted else (1, 0)))
     if workers > 1 and decision.kind == Policy.FILE:
@@ -339,7 +339,7 @@ def empty_part(node: nodes.Node, workers: int, drops: bool, other: Any) -> Any:
     spec = node.spec
     if not nodes.tells_spec(node):
         # The spec is only that of the first element; this one may have another size.
-        spec = mixing.joined_spec(spec, elements.spec_of(other))
+        spec = mixing.join_specs(spec, elements.spec_of(other))
     leaves = list(elements.leaves(spec))
     fixed = all(s.shape is not None and None not in s.shape for s in leaves)
     if drops or (fixed and workers == 1):

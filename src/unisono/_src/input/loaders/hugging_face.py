@@ -237,7 +237,7 @@ class HuggingFaceStream(iterables.Loader):
     def convert(self, element: Any) -> Any:
         """Returns an example as arrays that no one else will change."""
         found = hugging_face_columns.row(element, self._kinds)
-        return elements.map_leaves(elements.owned, found)
+        return elements.map_leaves(elements.copy_array, found)
 
     @property
     def tells_position(self) -> bool:
@@ -251,7 +251,7 @@ class HuggingFaceStream(iterables.Loader):
         return any(map(_is_batching, parts))
 
     def _spec(self) -> Any:
-        element = nodes.first(self)
+        element = nodes.first_element(self)
         if element is None:
             raise ValueError(
                 "Cannot tell the element_spec of an empty stream: it has no examples. "

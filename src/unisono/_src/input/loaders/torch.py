@@ -65,7 +65,7 @@ class TorchLoader(iterables.Repeatable):
 
     def _convert(self, element: Any) -> Any:
         found = elements.convert(loader_structures.from_collated(element))
-        return elements.map_leaves(elements.owned, found)
+        return elements.map_leaves(elements.copy_array, found)
 
 
 @final

@@ -60,7 +60,7 @@ class Cursor(abc.ABC):
         try:
             found = self.read(1)
         except StopIteration as e:
-            raise no_end("The source") from e
+            raise stop_iteration_error("The source") from e
         if not found:
             raise StopIteration
         return found[0]
@@ -227,7 +227,7 @@ def _too_few_error(wanted: int, found: int) -> ValueError:
     )
 
 
-def no_end(who: str) -> RuntimeError:
+def stop_iteration_error(who: str) -> RuntimeError:
     """Returns the error for a user's `StopIteration`, which must not end the data."""
     return RuntimeError(
         f"{who} raised StopIteration, as `next` does on an iterator without more "
@@ -273,7 +273,7 @@ class Trail:
             # counting from an earlier mark would be wrong from here on.
             self._mark()
             if isinstance(e, StopIteration):
-                raise no_end("The source") from e
+                raise stop_iteration_error("The source") from e
             raise
         self.read_so_far += self._source.units(found)
         return found

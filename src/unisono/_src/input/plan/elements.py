@@ -33,7 +33,7 @@ class HostArray(np.ndarray):
 
     def numpy(self) -> Any:
         """Returns the plain NumPy array, or a scalar for shape ()."""
-        return plain(self)
+        return to_plain(self)
 
 
 def as_array(x: Any) -> np.ndarray:
@@ -48,7 +48,7 @@ def as_array(x: Any) -> np.ndarray:
     return np.asarray(x)
 
 
-def plain(x: Any) -> Any:
+def to_plain(x: Any) -> Any:
     """Returns a NumPy array, or a NumPy scalar or `bytes` for shape ()."""
     array = as_array(x)
     return array[()] if array.ndim == 0 else array
@@ -360,7 +360,7 @@ def _check_column(column: list[Any]) -> None:
         )
 
 
-def frozen(x: Any) -> Any:
+def freeze(x: Any) -> Any:
     """Returns a read-only view of an array."""
     if not isinstance(x, np.ndarray):
         return x
@@ -369,7 +369,7 @@ def frozen(x: Any) -> Any:
     return view
 
 
-def owned(x: Any) -> Any:
+def copy_array(x: Any) -> Any:
     """Returns a copy of an array, so that changes to the original do not show."""
     return x.copy() if isinstance(x, np.ndarray) else x
 

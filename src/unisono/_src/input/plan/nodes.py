@@ -286,7 +286,7 @@ def tells_spec(node: Node) -> bool:
     return not any(n.samples_spec for n in walk(node))
 
 
-def first(node: Node) -> Any:
+def first_element(node: Node) -> Any:
     """Returns one element, or None if there is none.
 
     Nothing changes by it: no pass over a shuffled dataset is counted, no thread starts.

@@ -86,12 +86,12 @@ class Orders:
             order.resume(seed, passes)
 
 
-def drawn() -> Order:
+def draw_order() -> Order:
     """Returns an order with a drawn seed, for a node that makes datasets."""
     return Order(None, changes=True)
 
 
-def reseeded(plan: nodes.Node, seed: int, number: int, place: int) -> nodes.Node:
+def reseed(plan: nodes.Node, seed: int, number: int, place: int) -> nodes.Node:
     """Returns a plan that a function made, with seeds that are the same in every run.
 
     Seeds that were drawn would differ between workers, which must read the same, and

@@ -34,10 +34,10 @@ def layout(element: Any, leaf: Callable[[Any], Any] = lambda _: None) -> Any:
     return {"tuple": parts}
 
 
-def filled(made: Any, leaf: Callable[[Any], Any]) -> Any:
+def fill(made: Any, leaf: Callable[[Any], Any]) -> Any:
     """Returns the structure that `layout` described, with `leaf(x)` for each leaf.
 
-    >>> filled({"dict": [["a", 1], ["b", {"tuple": [2]}]]}, lambda n: n * 10)
+    >>> fill({"dict": [["a", 1], ["b", {"tuple": [2]}]]}, lambda n: n * 10)
     {'a': 10, 'b': (20,)}
     """
     if not isinstance(made, dict) or not made.keys() & {"none", "dict", "tuple"}:
@@ -46,8 +46,8 @@ def filled(made: Any, leaf: Callable[[Any], Any]) -> Any:
         return None
     if "dict" in made:
         like = dict(made["dict"])
-        return nest.rebuild(like, [filled(v, leaf) for v in nest.children(like)])
-    parts = [filled(v, leaf) for v in made["tuple"]]
+        return nest.rebuild(like, [fill(v, leaf) for v in nest.children(like)])
+    parts = [fill(v, leaf) for v in made["tuple"]]
     return (
         _named_tuple_type(*made["names"])(*parts) if "names" in made else tuple(parts)
     )
@@ -59,7 +59,7 @@ def _named_tuple_type(name: str, *fields: str) -> Any:
     return collections.namedtuple(name, fields)
 
 
-def of_spec(spec: Any) -> Any:
+def from_spec(spec: Any) -> Any:
     """Returns the specs of an element as JSON data.
 
     Raises:
@@ -82,8 +82,8 @@ def of_spec(spec: Any) -> Any:
 
 
 def to_spec(made: Any) -> Any:
-    """Returns the specs that `of_spec` made JSON data of."""
-    return filled(made, lambda s: specs.TensorSpec(s["shape"], _dtype(s["dtype"])))
+    """Returns the specs that `from_spec` made JSON data of."""
+    return fill(made, lambda s: specs.TensorSpec(s["shape"], _dtype(s["dtype"])))
 
 
 def _dtype(name: str) -> Any:

@@ -31,7 +31,7 @@ class Table(nodes.Rows):
     """
 
     def __init__(self, arrays: Any) -> None:
-        self._arrays = elements.map_leaves(elements.frozen, arrays)
+        self._arrays = elements.map_leaves(elements.freeze, arrays)
         # The array itself, if there is only one without a structure around it.
         self.only = self._arrays if type(self._arrays) is np.ndarray else None
 
@@ -270,10 +270,14 @@ class Generated(nodes.Node):
     def _elements(self) -> Iterator[Any]:
         if self.signature is None:
             for element in self.make():
-                yield elements.map_leaves(elements.owned, elements.convert(element))
+                yield elements.map_leaves(
+                    elements.copy_array, elements.convert(element)
+                )
             return
         for element in self.make():
-            yield elements.map_leaves(elements.owned, conform(element, self.signature))
+            yield elements.map_leaves(
+                elements.copy_array, conform(element, self.signature)
+            )
 
     @property
     def cardinality(self) -> int:
@@ -290,7 +294,7 @@ def first_spec(node: nodes.Node) -> Any:
     Raises:
         ValueError: there is none.
     """
-    element = nodes.first(node)
+    element = nodes.first_element(node)
     if element is None:
         raise ValueError(
             "Cannot tell the element_spec of an empty iterable; give it with "

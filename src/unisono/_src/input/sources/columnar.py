@@ -162,7 +162,7 @@ class Parquet(nodes.Node):
         return _ParquetRows(self.files)
 
     def _spec(self) -> Any:
-        element = nodes.first(self)
+        element = nodes.first_element(self)
         if element is None:
             raise ValueError(
                 f"Cannot tell the element_spec of Parquet files without rows: "

@@ -105,11 +105,11 @@ class Once:
 
     def _convert(self, element: Any) -> Any:
         found = elements.convert(loader_structures.to_structure(element))
-        found = elements.map_leaves(elements.owned, found)
+        found = elements.map_leaves(elements.copy_array, found)
         if not self._first:
             # Kept for the spec: once the iterator is in use, `peek` cannot read it. A
             # copy, because the caller may change the element.
-            self._first = [elements.map_leaves(elements.owned, found)]
+            self._first = [elements.map_leaves(elements.copy_array, found)]
         return found
 
 
@@ -188,7 +188,7 @@ class Loader(nodes.Node, abc.ABC):
     makes_new = True
 
     def _spec(self) -> Any:
-        element = nodes.first(self)
+        element = nodes.first_element(self)
         if element is None:
             raise ValueError(
                 f"Cannot tell the element_spec of an empty loader: {self} has no "
@@ -241,7 +241,7 @@ class Plain(Repeatable):
 
     def _convert(self, element: Any) -> Any:
         found = elements.convert(loader_structures.to_structure(element))
-        return elements.map_leaves(elements.owned, found)
+        return elements.map_leaves(elements.copy_array, found)
 
 
 def length(source: Any) -> int:

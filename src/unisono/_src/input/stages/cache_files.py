@@ -162,7 +162,7 @@ class ElementReader(cursors.Cursor):
         line = file.readline()
         head = json.loads(line)
         arrays = iter([_read(file) for _ in range(head["n"])])
-        element = structure_json.filled(head["structure"], lambda _: next(arrays))
+        element = structure_json.fill(head["structure"], lambda _: next(arrays))
         if self._like is None or b'"names"' not in line:
             return element
         values = elements.leaves(element)

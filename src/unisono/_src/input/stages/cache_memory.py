@@ -114,7 +114,7 @@ class _Cached(cursors.Cursor):
 
 def _freeze(element: Any) -> Any:
     """Makes the arrays read-only: a reader must not change what others will get."""
-    return elements.map_leaves(elements.frozen, element)
+    return elements.map_leaves(elements.freeze, element)
 
 
 @final

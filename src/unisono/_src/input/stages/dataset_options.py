@@ -222,7 +222,9 @@ class InputContext:
         )
 
 
-def made_by(dataset_fn: Callable[[InputContext], Any], context: InputContext) -> Any:
+def call_dataset_fn(
+    dataset_fn: Callable[[InputContext], Any], context: InputContext
+) -> Any:
     """Calls a `dataset_fn` for a worker and returns its result.
 
     Raises:

@@ -64,7 +64,7 @@ class FileList:
     unnamed: tuple[mixing.Interleave, ...]
 
 
-def reading(node: nodes.Node) -> FileList:
+def find_files(node: nodes.Node) -> FileList:
     """Returns the files of every source in a plan."""
     found: list[str] = []
     unnamed: list[mixing.Interleave] = []

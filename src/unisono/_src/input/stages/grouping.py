@@ -111,7 +111,7 @@ class _Grouped(cursors.Cursor):
         )
         plan = self._node.make_plan(key, [e for _, e in entries])
         # Each group gets seeds of its own, the same whenever this pass is repeated.
-        plan = seeds.reseeded(plan, self._seed, self._number, self._begun)
+        plan = seeds.reseed(plan, self._seed, self._number, self._begun)
         self._inner = plan.cursor()
         self._begun += 1
 
@@ -182,7 +182,7 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
     size_fn: Callable[[Any], Any]
     wrap: Callable[[list[Any]], Any]
     told: Any = None
-    order: seeds.Order = dataclasses.field(default_factory=seeds.drawn)
+    order: seeds.Order = dataclasses.field(default_factory=seeds.draw_order)
     samples_spec = True
     cardinality = nodes.UNKNOWN
 

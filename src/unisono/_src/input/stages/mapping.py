@@ -34,7 +34,9 @@ def call(fn: Callable[..., Any], element: Any) -> Any:
             return fn(*element)
         return fn(element)
     except StopIteration as e:
-        raise cursors.no_end(f"The function {getattr(fn, '__name__', fn)}") from e
+        raise cursors.stop_iteration_error(
+            f"The function {getattr(fn, '__name__', fn)}"
+        ) from e
 
 
 def apply(fn: Callable[..., Any], element: Any) -> Any:
@@ -55,7 +57,7 @@ def apply_and_copy(fn: Callable[..., Any], element: Any) -> Any:
     made = apply(fn, element)
     if type(made) is np.ndarray:
         return made.copy()
-    return elements.map_leaves(elements.owned, made)
+    return elements.map_leaves(elements.copy_array, made)
 
 
 @final
@@ -297,7 +299,7 @@ def mapped_spec(spec_of: Callable[[Any], Any], parent: nodes.Node) -> Any:
         spec_of: returns the spec of the function's result for one element.
         parent: the elements.
     """
-    sample = nodes.first(parent)
+    sample = nodes.first_element(parent)
     wanted = parent.spec
     if sample is None:
         sample = parent.example()

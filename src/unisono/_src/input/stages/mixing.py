@@ -192,11 +192,11 @@ class Concatenate(nodes.Node):
     def _spec(self) -> Any:
         found = self.inputs[0].spec
         for other in self.inputs[1:]:
-            found = joined_spec(found, other.spec)
+            found = join_specs(found, other.spec)
         return found
 
 
-def joined_spec(a: Any, b: Any) -> Any:
+def join_specs(a: Any, b: Any) -> Any:
     """Returns the spec that elements of both specs fit.
 
     Raises:
@@ -290,7 +290,7 @@ class _Interleaved(cursors.Cursor):
             return None
         plan = plan_from(self._node.fn, block[0])
         # Each dataset gets seeds of its own, the same whenever this pass is repeated.
-        plan = seeds.reseeded(plan, self._seed, self._number, place)
+        plan = seeds.reseed(plan, self._seed, self._number, place)
         return _OpenDataset(before, place, plan.cursor())
 
     def get_state(self) -> dict[str, Any]:
@@ -389,7 +389,7 @@ class Interleave(nodes.Unary, nodes.Disturbed):
     fn: Callable[..., Any]
     cycle: int
     block: int
-    order: seeds.Order = dataclasses.field(default_factory=seeds.drawn)
+    order: seeds.Order = dataclasses.field(default_factory=seeds.draw_order)
     samples_spec = True
     cardinality = nodes.UNKNOWN
 
@@ -403,7 +403,7 @@ class Interleave(nodes.Unary, nodes.Disturbed):
 
     def sample(self) -> nodes.Node:
         """Returns the plan of the dataset that the function makes of some element."""
-        element = nodes.first(self.parent)
+        element = nodes.first_element(self.parent)
         if element is None:
             element = self.parent.example()
         return plan_from(self.fn, element)
@@ -460,7 +460,7 @@ def check_alike(inputs: Sequence[nodes.Node], what: str) -> None:
         return
     for number, spec in enumerate(found):
         try:
-            joined_spec(found[0], spec)
+            join_specs(found[0], spec)
         except TypeError:
             raise TypeError(
                 f"`{what}` must have elements of the same structure and types: those "

@@ -47,7 +47,7 @@ class _Scanned(cursors.Called):
         try:
             for element in block:
                 self._state, out = self._node.call(self._state, element)
-                found.append(elements.map_leaves(elements.owned, out))
+                found.append(elements.map_leaves(elements.copy_array, out))
         except BaseException:
             # The elements after the one that raised are not lost.
             self._keep(block)

@@ -32,7 +32,7 @@ def wrap_update(original: Callable[..., Any]) -> Callable[..., Any]:
         )
         # As a flat list: `merge_call` regroups what it is given, and NNX states are
         # structures that only JAX knows.
-        return frame.replica._merge_call(merge, args=(leaves,))
+        return frame.replica._merge_call(merge, args=(leaves,))  # noqa: SLF001
 
     return update
 
@@ -47,7 +47,7 @@ def _reduce_and_update(
     leaves: Sequence[Any],
 ) -> Any:
     """Sum the gradients and update all copies alike, in cross-replica context."""
-    everywhere = array_operators.own(optimizer.step)
+    everywhere = array_operators.find_own_variable(optimizer.step)
     pairs = [(g, everywhere) for g in leaves]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
     arrays = [getattr(g, "whole", g) for g in summed]

@@ -150,7 +150,7 @@ def wrap_current_trace(original: Callable[[], Any]) -> Callable[[], Any]:
     def current() -> Any:
         if not any(jax_traces.current() is t for t in frames.frame().traces):
             return original()
-        with jax_traces.computing():  # Here JAX is outside every trace.
+        with jax_traces.compute_at_once():  # Here JAX is outside every trace.
             return original()
 
     return current

@@ -133,7 +133,7 @@ class BackupAndRestore(keras.callbacks.Callback):
                 return False
             # Every value must have found its object, and every object its value. The
             # error below says so; `expect_partial` avoids a warning beside it.
-            restored = self._checkpoint._restoration
+            restored = self._checkpoint._restoration  # noqa: SLF001
             status.CheckpointLoadStatus(restored).expect_partial().assert_consumed()
         except (AssertionError, ValueError) as error:
             raise ValueError(

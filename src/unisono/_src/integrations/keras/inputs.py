@@ -89,7 +89,7 @@ class DatasetAdapter(data_adapter.DataAdapter):
         self._class_weight = class_weight
         # Workers that all read the whole dataset have the global batch already; they
         # need not join the parts of the replicas.
-        self._reads_whole = is_spread and source._by_data
+        self._reads_whole = is_spread and source._by_data  # noqa: SLF001
         self.is_common = not is_spread or self._reads_whole
         found = source.cardinality if _is_distributed(source) else source.cardinality()
         size = int(found)
@@ -98,12 +98,12 @@ class DatasetAdapter(data_adapter.DataAdapter):
     @functools.cached_property
     def orders(self) -> Orders:
         """The state of the shuffles, which decides the order of the next passes."""
-        return Orders(getattr(self._source, "_nodes", [self._source._node]))
+        return Orders(getattr(self._source, "_nodes", [self._source._node]))  # noqa: SLF001
 
     def open(self) -> Any:
         """Return an iterator over one pass, whose position can be saved."""
         if self._reads_whole:
-            return iterators.iterate(self._source._node)
+            return iterators.iterate(self._source._node)  # noqa: SLF001
         return iter(self._source)
 
     def global_batch(self, element: Any) -> Any:
@@ -123,7 +123,7 @@ class DatasetAdapter(data_adapter.DataAdapter):
     def _make_global(self, x: Any) -> Any:
         if not isinstance(x, distributed.PerReplica):
             return x if isinstance(x, jax.Array) else np.asarray(x)
-        return _join(x, self._source._topology)
+        return _join(x, self._source._topology)  # noqa: SLF001
 
     def _add_weights(self, batch: Any) -> Any:
         if self._class_weight is None:
@@ -159,7 +159,7 @@ class DatasetAdapter(data_adapter.DataAdapter):
 
 
 def _topology(strategy: Any) -> Topology:
-    return strategy.extended._placement.topology
+    return strategy.extended._placement.topology  # noqa: SLF001
 
 
 def _is_distributed(source: Any) -> bool:

@@ -12,7 +12,7 @@ _COUNTS = "object_name_uids"
 
 
 @contextlib.contextmanager
-def fresh() -> Iterator[None]:
+def restart_numbering() -> Iterator[None]:
     """Run a block in which the first unnamed layer is ``dense``, not ``dense_7``.
 
     So a function that makes a model gives the same names whenever it is called.

@@ -35,7 +35,7 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
         # cannot be summed; `given` says to which variables the others belong.
         given = [i for i, g in enumerate(grads) if g is not None]
         update = functools.partial(_reduce_and_update, self, original, wanted, given)
-        frame.replica._merge_call(update, args=([grads[i] for i in given],))
+        frame.replica._merge_call(update, args=([grads[i] for i in given],))  # noqa: SLF001
 
     return apply
 
@@ -66,7 +66,8 @@ def _reduce_and_update(
     if _update_parts(optimizer, wanted, given, grads):
         return
     pairs = [
-        (g, array_operators.own(wanted[i])) for g, i in zip(grads, given, strict=True)
+        (g, array_operators.find_own_variable(wanted[i]))
+        for g, i in zip(grads, given, strict=True)
     ]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
     arrays = [getattr(g, "whole", g) for g in summed]
@@ -83,7 +84,7 @@ def _update_parts(
     """
     # Keras has no public list of the variables that an optimizer was built for.
     every, slots = optimizer._trainable_variables, optimizer.variables  # noqa: SLF001
-    own = [array_operators.own(v) for v in (*every, *slots)]
+    own = [array_operators.find_own_variable(v) for v in (*every, *slots)]
     by_id = {id(wanted[i]): g for i, g in zip(given, grads, strict=True)}
     is_complete = {id(v) for v in every} == by_id.keys()
     if not is_complete or not all(isinstance(v, variables.Variable) for v in own):

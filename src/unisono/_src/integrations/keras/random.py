@@ -23,7 +23,7 @@ def wrap_global_generator(original: Callable[[], Any]) -> Callable[[], Any]:
         scope = keras.distribution.distribution()
         keras.distribution.set_distribution(None)
         try:
-            with ambient.pushed(strategy=None, placement=None):
+            with ambient.push(strategy=None, placement=None):
                 return original()
         finally:
             keras.distribution.set_distribution(scope)

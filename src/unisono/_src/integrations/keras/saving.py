@@ -91,7 +91,7 @@ class _HeldKerasVariable(library_hooks.Held):
             # Keras calls the initializer when it leaves a stateless scope.
             self.owner._initializer = lambda shape, dtype=None: jnp.asarray(value)  # noqa: SLF001
         else:
-            with jax_traces.computing():
+            with jax_traces.compute_at_once():
                 self.owner._direct_assign(jnp.asarray(value, self.dtype))  # noqa: SLF001
 
 
@@ -346,6 +346,6 @@ class _BuildWatch:
                 self._own[name] = before
         # A model may be built while a program is traced; restored values must not
         # belong to the trace.
-        with jax_traces.computing():
+        with jax_traces.compute_at_once():
             for then in self.calls:
                 then()

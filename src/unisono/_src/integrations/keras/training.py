@@ -149,7 +149,9 @@ def _enter_loop(model: Any) -> Iterator[None]:
         return
     with strategy.scope():
         distribution = strategy_distribution.StrategyDistribution(
-            strategy.extended._placement, variables.adopt, is_training=True
+            strategy.extended._placement,
+            variables.adopt,
+            is_training=True,  # noqa: SLF001
         )
         with distribution.scope():
             try:
@@ -172,7 +174,7 @@ def wrap_make_function(original: Callable[..., Any]) -> Callable[..., Any]:
         strategy = self.__dict__.get(_STRATEGY)
         if strategy is None:
             return original(self, step_function, *args, **kwargs)
-        devices = strategy.extended._placement.topology
+        devices = strategy.extended._placement.topology  # noqa: SLF001
         if devices.is_spread:
             step_function = workers.watch_step(step_function, devices)
         step = _record_state(self, step_function, devices.needs_throttle)

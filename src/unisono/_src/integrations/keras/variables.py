@@ -224,7 +224,7 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
             return
         self.__dict__["_is_new"] = True
         try:
-            with jax_traces.computing():
+            with jax_traces.compute_at_once():
                 original(self, *args, **kwargs)
         finally:
             del self.__dict__["_is_new"]

@@ -29,7 +29,7 @@ def prepare(strategy: Any, method: Any, given: dict[str, Any]) -> None:
         method: the loop, such as `fit`.
         given: the arguments of the loop by name; they are changed in place.
     """
-    topology = strategy.extended._placement.topology
+    topology = strategy.extended._placement.topology  # noqa: SLF001
     if (
         topology.is_spread
         and topology.worker != 0

@@ -157,7 +157,9 @@ class CheckpointManager:
 
     def _list_own(self) -> list[tuple[pathlib.Path, manifest.Header]]:
         return [
-            x for x in checkpoint_directory.steps(self._absolute) if self._is_ours(x[0])
+            x
+            for x in checkpoint_directory.list_steps(self._absolute)
+            if self._is_ours(x[0])
         ]
 
     # Saving.

@@ -137,7 +137,7 @@ def leaf_kind(obj: Any) -> str | None:
         return manifest.PLAIN
     if hasattr(type(obj), "_checkpoint_children"):
         return None
-    found = library_hooks.kept(obj)
+    found = library_hooks.find_state(obj)
     if found is not None:
         return manifest.VARIABLE if isinstance(found, library_hooks.Held) else None
     return manifest.STATE if as_stateful(obj) is not None else None
@@ -155,7 +155,7 @@ def _is_node(obj: Any) -> bool:
         return True
     if hasattr(type(obj), "_checkpoint_children"):
         return True
-    return library_hooks.kept(obj) is not None or is_user_object(obj)
+    return library_hooks.find_state(obj) is not None or is_user_object(obj)
 
 
 def is_user_object(obj: Any) -> bool:
@@ -184,7 +184,7 @@ def child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
 
 def _replace_library_variable(slot: StateSlot) -> StateSlot:
     """Returns a slot; for a library's variable, one with its `Held` wrapper."""
-    found = library_hooks.kept(slot.get())
+    found = library_hooks.find_state(slot.get())
     return fixed_slot(found) if isinstance(found, library_hooks.Held) else slot
 
 
@@ -211,7 +211,7 @@ def _list_child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
         # A protocol between the rooms. It is private, because the public attributes of
         # such objects are named by programs.
         return _as_slots(obj._checkpoint_children())  # noqa: SLF001
-    elif isinstance(below := library_hooks.kept(obj), dict):
+    elif isinstance(below := library_hooks.find_state(obj), dict):
         return _as_slots(below)
     elif is_user_object(obj):
         named = {

@@ -98,7 +98,7 @@ class Meeting:
             notes = self._exchange([what, first, detail], _COME_SECONDS)
             points = [str(note[0]) for note in notes]
             if len(set(points)) > 1:
-                raise errors.at_different_points(points)
+                raise errors.different_points(points)
         self.details = [str(note[2]) for note in notes]
         _MEETINGS.forget_before(min(int(note[1]) for note in notes))
 
@@ -196,7 +196,7 @@ class Meeting:
                     worker,
                 )
             if len(other) != len(note):
-                raise errors.garbled("a note of another kind than expected")
+                raise errors.garbled_message("a note of another kind than expected")
         return found
 
 
@@ -211,5 +211,5 @@ def _parse_note(text: str) -> Any:
     except ValueError:
         found = None
     if not isinstance(found, list | dict):
-        raise errors.garbled("a note that is not what workers send")
+        raise errors.garbled_message("a note that is not what workers send")
     return found

@@ -272,7 +272,7 @@ class _FunctionExporter:
         """
         cells = [v.state_cell for v in self._variables]
         frame = frames.FunctionFrame(cells, weights, kept)
-        with ambient.pushed(state=frame):
+        with ambient.push(state=frame):
             result = nest.map_structure(_unwrap_variable, self._fn(*args))
             frame.finish()
         stray = [c for c in frame.values if c not in cells]

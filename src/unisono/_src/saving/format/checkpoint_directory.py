@@ -197,7 +197,7 @@ def _warn_skipped(path: pathlib.Path, error: Exception) -> None:
     )
 
 
-def steps(directory: pathlib.Path) -> list[tuple[pathlib.Path, manifest.Header]]:
+def list_steps(directory: pathlib.Path) -> list[tuple[pathlib.Path, manifest.Header]]:
     """Returns the checkpoints that `save` has made in a directory, oldest first."""
     found = [(p, h) for p, h in _headers(directory) if h.is_step]
     return sorted(found, key=lambda pair: pair[1].saved_at)
@@ -214,7 +214,7 @@ def find_latest(
         directory: where to look.
         is_wanted: whether to consider a path; default every path.
     """
-    for path, _ in reversed(steps(directory)):
+    for path, _ in reversed(list_steps(directory)):
         if is_wanted is not None and not is_wanted(path):
             continue
         try:

@@ -285,7 +285,7 @@ def _as_float(name: str, value: np.ndarray) -> float:
 
 def _read(x: Any) -> np.ndarray:
     """Returns the value of a number, variable, metric or function as an array."""
-    own = array_operators.own(x)
+    own = array_operators.find_own_variable(x)
     if isinstance(own, Variable):
         x = own.numpy()
     elif callable(getattr(x, "result", None)):
