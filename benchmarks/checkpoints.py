@@ -204,7 +204,7 @@ def measure_steps(seconds: float, rounds: int) -> dict[str, float]:
 
 def _is_busy(checkpoint: Any) -> bool:
     # There is no public way to ask without waiting, and `write` would wait.
-    thread = checkpoint._background._thread  # noqa: SLF001
+    thread = checkpoint._background._thread
     return isinstance(thread, threading.Thread) and thread.is_alive()
 
 

@@ -149,9 +149,9 @@ def _enter_loop(model: Any) -> Iterator[None]:
         return
     with strategy.scope():
         distribution = strategy_distribution.StrategyDistribution(
-            strategy.extended._placement,
+            strategy.extended._placement,  # noqa: SLF001
             variables.adopt,
-            is_training=True,  # noqa: SLF001
+            is_training=True,
         )
         with distribution.scope():
             try:
