@@ -20,8 +20,8 @@ ROOT = HERE.parents[1]
 PROGRAMS = HERE / "programs"
 COUNT = len(list(PROGRAMS.glob("*.py")))
 
-# Named one by one: the project's own check leaves the folder out.
-MYPY = ("mypy", *sorted(map(str, PROGRAMS.glob("*.py"))))
+CONFIG = ("--config-file", str(PROGRAMS.parent / "mypy.ini"))
+MYPY = ("mypy", *CONFIG, str(PROGRAMS))
 PYRIGHT = ("basedpyright", "--outputjson", "--project", str(HERE), "--pythonpath")
 
 

@@ -20,7 +20,7 @@ class Result:
 
 @pytest.mark.parametrize(("is_large", "most"), [(False, 8), (True, 32)])
 def test_steps_without_end_are_waited_for(monkeypatch, is_large, most):
-    monkeypatch.setattr(devices, "pool_is_large", lambda: is_large)
+    monkeypatch.setattr(devices, "has_large_pool", lambda: is_large)
     throttle, waited, under_way = topology.Throttle(), [0], []
     for step in range(1, 1001):
         under_way.append(step - waited[-1])

@@ -43,7 +43,7 @@ def check_strategy(variable: Any) -> ambient.Frame:
         RuntimeError: the running code is in the context of another strategy.
     """
     frame = ambient.current()
-    owner = variable.distribute_strategy
+    owner = variable.state_cell.owner
     if owner is None or frame.strategy is None or frame.strategy is owner:
         return frame
     error = errors.mixed_strategies(frame.strategy, owner)
@@ -56,9 +56,7 @@ def check_strategy(variable: Any) -> ambient.Frame:
 
 def sees_copy(variable: Any, frame: ambient.Frame) -> bool:
     """Whether the running code sees one copy: it is in a replica or in an update."""
-    return (
-        frame.strategy is variable.distribute_strategy and frame.mode != ambient.CROSS
-    )
+    return frame.strategy is variable.state_cell.owner and frame.mode != ambient.CROSS
 
 
 # Reading.
@@ -121,7 +119,7 @@ def read_on_host(variable: Any) -> np.ndarray:
 def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -> Any:
     """Returns the aggregate of a sync-on-read variable's values."""
     cell = variable.state_cell
-    aggregation = variable.aggregation
+    aggregation = variable.state_cell.aggregation
     if aggregation is _FIRST:
         if frame.port is not None and frame.port.is_spmd:
             return collectives.pick_local(source.copy(cell, None), 0)
@@ -348,8 +346,8 @@ def _write_cross_on_read(
         raise ValueError(
             f"SyncOnReadVariable does not support `{op}` in cross-replica context when "
             "aggregation is set to `tf.VariableAggregation."
-            f"{variable.aggregation.name}`. Call it in replica context, through "
-            "strategy.run, or use `assign`."
+            f"{variable.state_cell.aggregation.name}`. Call it in replica context, "
+            "through strategy.run, or use `assign`."
         )
     if isinstance(value, distributed.PerReplica):
         raise AttributeError(
@@ -357,7 +355,7 @@ def _write_cross_on_read(
             "a single value in cross-replica context; reduce the value first."
         )
     new = convert(cell, value)
-    if variable.aggregation is VariableAggregation.SUM:
+    if variable.state_cell.aggregation is VariableAggregation.SUM:
         # So that reading, which adds up the replicas' values, gives the one assigned.
         new = (new / cell.copies).astype(cell.dtype)
     target = frames.frame()
@@ -377,7 +375,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
     Raises:
         ValueError: the variable has no aggregation.
     """
-    cell, aggregation = variable.state_cell, variable.aggregation
+    cell, aggregation = variable.state_cell, variable.state_cell.aggregation
     if aggregation is _NONE:
         raise ValueError(
             "You must specify an aggregation method to update a "
@@ -426,7 +424,7 @@ def _write_at_once(
         The new value on each replica. None, and nothing is stored, if the assignment
         needs the general rules.
     """
-    cell, aggregation = variable.state_cell, variable.aggregation
+    cell, aggregation = variable.state_cell, variable.state_cell.aggregation
     is_mean = aggregation is VariableAggregation.MEAN
     if not jax_traces.is_clean() or cell.is_suspect:
         return None
@@ -509,7 +507,7 @@ def _are_same(payloads: Sequence[Any]) -> bool:
 
 def _combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
     """Returns the aggregate of payloads of replicas that run in turn."""
-    aggregation, cell = variable.aggregation, variable.state_cell
+    aggregation, cell = variable.state_cell.aggregation, variable.state_cell
     is_eager_and_spread = cell.is_spread and not frames.frame().is_compiled
     if _are_same(payloads) and not (
         is_eager_and_spread and _differs_between_workers(variable, payloads)
@@ -537,7 +535,7 @@ def _differs_between_workers(variable: Any, payloads: Sequence[Any]) -> bool:
     if isinstance(payloads[0], _WholeVariable):
         return False
     # With SUM and several replicas here the general rules raise: nobody has to ask.
-    is_sum = variable.aggregation is VariableAggregation.SUM
+    is_sum = variable.state_cell.aggregation is VariableAggregation.SUM
     return len(payloads) == 1 or not is_sum
 
 
@@ -551,9 +549,9 @@ def _combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
     elif isinstance(value, StandsForArray) or _is_one_for_all(variable, value, port):
         return _shared_value(variable, value)
     value = frames.without_gradient(value)
-    if variable.aggregation is _FIRST:
+    if variable.state_cell.aggregation is _FIRST:
         return collectives.pick_local(value, 0)
-    op = ReduceOp.from_variable_aggregation(variable.aggregation)
+    op = ReduceOp.from_variable_aggregation(variable.state_cell.aggregation)
     return collectives.reduce_local(op, value, port.replicas)
 
 
@@ -561,7 +559,7 @@ def _is_one_for_all(variable: Any, value: Any, port: ports.SpmdPort) -> bool:
     """Whether all replicas of all workers have one object as `value`."""
     if not port.is_shared(value) or port.here == port.replicas:
         return port.is_shared(value)
-    is_sum = variable.aggregation is VariableAggregation.SUM
+    is_sum = variable.state_cell.aggregation is VariableAggregation.SUM
     return port.is_merged(value) or (is_sum and port.here > 1)
 
 
@@ -571,7 +569,7 @@ def _shared_value(variable: Any, value: Any) -> Any:
     Raises:
         AssertionError, ValueError: the aggregation is SUM, which TensorFlow refuses.
     """
-    if variable.aggregation is VariableAggregation.SUM:
+    if variable.state_cell.aggregation is VariableAggregation.SUM:
         if isinstance(value, distributed.DistributedValues):
             raise AssertionError(
                 f"Assigning a mirrored variable to '{variable.name}' with aggregation "

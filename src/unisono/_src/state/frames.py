@@ -112,10 +112,10 @@ class Cell:
     """
 
     __slots__ = (
-        "__weakref__", "array", "copies", "drafts", "dtype", "escaped",
+        "__weakref__", "aggregation", "array", "copies", "drafts", "dtype", "escaped",
         "is_everywhere", "is_replicated", "is_spread", "is_stacked", "is_suspect",
-        "name", "origin", "parameter_device", "policy", "serial", "shape", "sharding",
-        "split", "stored_shape", "topology",
+        "name", "origin", "owner", "parameter_device", "policy", "serial", "shape",
+        "sharding", "split", "stored_shape", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -135,6 +135,10 @@ class Cell:
         self.copies = placement.topology.replicas if placement else 1
         self.name = name
         self.origin = origin
+        # Set by the variable: how values that replicas assign become one, and the
+        # strategy in whose scope it was made.
+        self.aggregation: Any = None
+        self.owner: Any = None
         self.split = _choose_split(policy, shape, dtype, placement)
         # Attributes, not properties: every read and write asks for some of them.
         self.is_stacked = policy is Policy.ON_READ and self.copies > 1

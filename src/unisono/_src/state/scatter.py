@@ -55,11 +55,15 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
     shared = (Policy.MIRRORED, Policy.CENTRAL)
     distributed = cell.policy in shared and variable.replica_index is None
     adds_up = kind in ("add", "sub", "mul", "div")
-    if distributed and not adds_up and variable.aggregation not in (_NONE, _FIRST):
+    if (
+        distributed
+        and not adds_up
+        and variable.state_cell.aggregation not in (_NONE, _FIRST)
+    ):
         raise NotImplementedError(
             f"{name} is only supported for mirrored variable (variable created within "
             "certain `tf.distribute.Strategy` scope) with NONE or "
-            f"`ONLY_FIRST_REPLICA` aggregation, got: {variable.aggregation}"
+            f"`ONLY_FIRST_REPLICA` aggregation, got: {variable.state_cell.aggregation}"
         )
     frame = assignment.check_strategy(variable)
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
@@ -87,7 +91,7 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
 
 def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> jax.Array:
     """Combines the rows of all replicas, and changes the variable by the result."""
-    cell, aggregation = variable.state_cell, variable.aggregation
+    cell, aggregation = variable.state_cell, variable.state_cell.aggregation
     if aggregation is _NONE:
         # It raises, with the error of every assignment without an aggregation.
         assignment.write_aggregated(variable, assignment.REPLACE, None, frame)

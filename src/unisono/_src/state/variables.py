@@ -56,8 +56,7 @@ class _Factory(type):
         self.state_cell = cell
         self._trainable = trainable
         self._synchronization = synchronization
-        self._aggregation = aggregation
-        self._strategy = strategy
+        cell.aggregation, cell.owner = aggregation, strategy
         self._constraint = constraint
         self._container = container
         self.replica_index = index
@@ -106,8 +105,6 @@ class Variable(ArrayOperators, metaclass=_Factory):
     state_cell: frames.Cell
     _trainable: bool
     _synchronization: VariableSynchronization
-    _aggregation: VariableAggregation
-    _strategy: Any
     _constraint: Callable[[Any], Any] | None
     _parts: tuple[Variable, ...] | None
     _container: weakref.ref[Variable] | None
@@ -171,7 +168,8 @@ class Variable(ArrayOperators, metaclass=_Factory):
     @property
     def aggregation(self) -> VariableAggregation:
         """How the values that replicas assign, or hold, become one."""
-        return self._aggregation
+        found: VariableAggregation = self.state_cell.aggregation
+        return found
 
     @property
     def constraint(self) -> Callable[[Any], Any] | None:
@@ -186,7 +184,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
     @property
     def distribute_strategy(self) -> Any:
         """The strategy in whose scope it was made, or None."""
-        return self._strategy
+        return self.state_cell.owner
 
     @property
     def device(self) -> str:
@@ -208,7 +206,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
                     topology.first if self.replica_index is None else self.replica_index
                 ]
             )
-        return str(self._strategy.extended.parameter_devices[0])
+        return str(self.state_cell.owner.extended.parameter_devices[0])
 
     @property
     def values(self) -> tuple[Variable, ...]:
@@ -255,7 +253,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         if not self._is_distributed or self.replica_index is not None:
             return self if self._is_distributed else self.state_cell
         frame = ambient.current()
-        if frame.strategy is self._strategy and frame.mode == ambient.CROSS:
+        if frame.strategy is self.state_cell.owner and frame.mode == ambient.CROSS:
             raise ValueError(
                 "DistributedVariable.handle is not available outside the replica "
                 "context or a 'tf.distribute.Strategy.update()' call."
@@ -271,8 +269,8 @@ class Variable(ArrayOperators, metaclass=_Factory):
             self.state_cell,
             trainable=self._trainable,
             synchronization=self._synchronization,
-            aggregation=self._aggregation,
-            strategy=self._strategy,
+            aggregation=self.state_cell.aggregation,
+            strategy=self.state_cell.owner,
             # Weak: a cycle would keep the memory until the garbage collector runs.
             container=weakref.ref(self),
             index=index,
@@ -567,9 +565,9 @@ class Variable(ArrayOperators, metaclass=_Factory):
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
         cell = self.state_cell
         placement = ambient.current().placement
-        if self._strategy is not None:
+        if self.state_cell.owner is not None:
             # The copy lives where the variable does, whatever scope is open now.
-            placement = self._strategy.extended._placement  # noqa: SLF001
+            placement = self.state_cell.owner.extended._placement  # noqa: SLF001
         twin = frames.Cell(
             cell.policy, cell.shape, cell.dtype, placement, cell.name, cell.origin
         )
@@ -578,8 +576,8 @@ class Variable(ArrayOperators, metaclass=_Factory):
             twin,
             trainable=self._trainable,
             synchronization=self._synchronization,
-            aggregation=self._aggregation,
-            strategy=self._strategy,
+            aggregation=self.state_cell.aggregation,
+            strategy=self.state_cell.owner,
             constraint=self._constraint,
         )
         memo[id(self)] = copied

@@ -190,13 +190,13 @@ def _hold_single_copies(variables: Any) -> Iterator[None]:
                 one = frames.Cell(
                     frames.Policy.PLAIN, v.shape, v.dtype, None, cell.name, cell.origin
                 )
-                one.array = value
-                before.append((v, cell, v.distribute_strategy))
-                v.state_cell, v.distribute_strategy = one, None
+                one.array, one.aggregation = value, cell.aggregation
+                before.append((v, cell))
+                v.state_cell = one
         yield
     finally:
-        for v, cell, strategy in before:
-            v.state_cell, v.distribute_strategy = cell, strategy
+        for v, cell in before:
+            v.state_cell = cell
 
 
 @final
