@@ -137,6 +137,7 @@ def _members(cls):
         name: value
         for name, value in vars(cls).items()
         if hasattr(type(value), "__get__")
+        and name != "__subclasshook__"  # Protocol makes one for each class.
         and not inspect.isclass(value)
         and not isinstance(value, slots)
         and not _is_generated(value)

@@ -60,5 +60,5 @@ def test_text_has_many_names(text):
 
 def test_a_python_float_is_single_precision_and_none_is_no_type():
     assert tf.TensorSpec([], float).dtype == tf.float32
-    with pytest.raises(TypeError, match="dtype must be a type"):
+    with pytest.raises(TypeError, match="dtype must be an element type"):
         tf.TensorSpec([], None)

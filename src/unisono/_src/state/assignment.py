@@ -215,7 +215,7 @@ def _check_castable(cell: frames.Cell, dtype: Any) -> None:
     if given is None or wanted is None or given > wanted:
         raise ValueError(
             f"Cannot assign a value of type {dtype} to the variable '{cell.name}' of "
-            f"type {cell.dtype}; pass a value of that type."
+            f"type {cell.dtype}; cast the value first, or pass one of that type."
         )
 
 
