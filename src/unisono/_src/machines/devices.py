@@ -7,7 +7,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import final
+from typing import Any, final
 
 import jax
 from jax._src import xla_bridge
@@ -133,7 +133,8 @@ def count_wanted_cpus() -> int | None:
     if flag:
         return int(flag.group(1))
     # JAX defines the attributes of its options at run time.
-    configured: int = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined]
+    options: Any = jax.config
+    configured: int = options.jax_num_cpu_devices
     return configured if configured > 0 else None
 
 

@@ -178,8 +178,8 @@ def _initialize(group: ProcessGroup) -> None:
             "variable or other strategy."
         )
     # JAX defines the attributes of its options at run time.
-    collectives = jax.config.jax_cpu_collectives_implementation  # type: ignore[attr-defined]
-    if collectives in (None, "none"):
+    options: Any = jax.config
+    if options.jax_cpu_collectives_implementation in (None, "none"):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     address = group.addresses[0]
     secured = credentials.coordination_arguments()
