@@ -162,9 +162,9 @@ def test_threads_may_step_the_same_variable():
 def test_numbers_and_random_keys_cannot_be_assigned_to_each_other():
     keys, scale = unisono.Variable(jax.random.key(0)), unisono.Variable(1.0)
     for given in (1.0, jnp.ones(()), np.float32(1.0)):
-        with pytest.raises(ValueError, match=r"of type key<\w+>; pass a value of that"):
+        with pytest.raises(ValueError, match=r"of type key<\w+>; cast the value first"):
             keys.assign(given)
-    with pytest.raises(ValueError, match="of type float32; pass a value of that type"):
+    with pytest.raises(ValueError, match="of type float32; cast the value first type"):
         scale.assign(jax.random.key(1))
     keys.assign(jax.random.key(1))
     assert keys.value() == jax.random.key(1)
