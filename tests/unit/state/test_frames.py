@@ -164,7 +164,7 @@ def test_numbers_and_random_keys_cannot_be_assigned_to_each_other():
     for given in (1.0, jnp.ones(()), np.float32(1.0)):
         with pytest.raises(ValueError, match=r"of type key<\w+>; cast the value first"):
             keys.assign(given)
-    with pytest.raises(ValueError, match="of type float32; cast the value first type"):
+    with pytest.raises(ValueError, match="of type float32; cast the value first"):
         scale.assign(jax.random.key(1))
     keys.assign(jax.random.key(1))
     assert keys.value() == jax.random.key(1)
