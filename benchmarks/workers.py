@@ -122,7 +122,7 @@ def _guard_costs(watching: Any) -> dict[str, list[float]]:
     begin = time.thread_time()
     # The guard's thread does this once per tick; here it is called to be measured.
     for _ in range(100):
-        watching._look()
+        watching._exchange_records()
     looking = (time.thread_time() - begin) / 100 / watching._tick
     return {"noting": [noting], "looking": [looking]}
 

@@ -44,7 +44,7 @@ def pair():
 
 def look(*guards):
     for g in guards:
-        g._look()
+        g._exchange_records()
 
 
 def test_workers_that_do_the_same_are_left_alone(pair):
@@ -88,7 +88,7 @@ def test_the_worker_that_began_it_is_blamed():
     )
     first.fail(unisono.errors.WorkerFailedError("worker 2 failed", 2))
     second.fail(ValueError("the origin"))
-    watching._look()
+    watching._exchange_records()
     assert watching.verdict.worker == 2
     assert "the origin" in str(watching.verdict)
 

@@ -43,7 +43,7 @@ def show(path: pathlib.Path) -> None:
     found = _manifest(where)
     saved = datetime.datetime.fromtimestamp(found.header.saved_at / 1e9)
     step = "" if found.header.number is None else f", number {found.header.number}"
-    typer.echo(_safe(f"{where}{step}, saved {saved:%Y-%m-%d %H:%M:%S}"))
+    typer.echo(_clean_text(f"{where}{step}, saved {saved:%Y-%m-%d %H:%M:%S}"))
     table = rich.table.Table()
     for head in ("name", "kind", "shape", "type", "bytes", "value"):
         is_number = head in ("shape", "bytes")
@@ -74,10 +74,12 @@ def verify(path: pathlib.Path) -> None:
             made = checksummed_files.read_verified(each)
         except (errors.DataLossError, errors.NotFoundError) as error:
             failed += 1
-            typer.echo(f"damaged  {_safe(str(each))}: {_safe(str(error))}")
+            typer.echo(f"damaged  {_clean_text(str(each))}: {_clean_text(str(error))}")
             continue
         size = sum(f.size for f in made.files.values())
-        typer.echo(f"whole    {_safe(str(each))} ({len(made.files)} files, {size:,} B)")
+        typer.echo(
+            f"whole    {_clean_text(str(each))} ({len(made.files)} files, {size:,} B)"
+        )
     if failed:
         raise typer.Exit(1)
 
@@ -99,13 +101,13 @@ def diff(a: pathlib.Path, b: pathlib.Path) -> None:
     for head in ("", "name", "before", "after", ""):
         table.add_column(head, overflow="fold")
     for change in changes:
-        name = _safe(change.key.partition("/.ATTRIBUTES/")[0])
+        name = _clean_text(change.key.partition("/.ATTRIBUTES/")[0])
         before, after = _describe_entry(change.before), _describe_entry(change.after)
         table.add_row(change.sign, name, before, after, change.detail)
     if not changes:
         typer.echo("no difference")
         return
-    typer.echo(_safe(f"{here} → {there}"))
+    typer.echo(_clean_text(f"{here} → {there}"))
     _print(table)
     raise typer.Exit(1)
 
@@ -129,17 +131,17 @@ def _failure(error: object) -> Exception:
     """Print what is wrong, and return the exception that exits with status 2."""
     import typer
 
-    typer.echo(_safe(str(error)), err=True)
+    typer.echo(_clean_text(str(error)), err=True)
     return typer.Exit(2)
 
 
 def _row(key: str, entry: Entry) -> tuple[str, ...]:
-    name = _safe(key.partition("/.ATTRIBUTES/")[0])
+    name = _clean_text(key.partition("/.ATTRIBUTES/")[0])
     if entry.has_array:
         shape = "×".join(map(str, entry.shape)) or "scalar"
         return name, entry.kind, shape, entry.dtype, f"{entry.nbytes:,}", ""
     kind = entry.kind + (" of each worker" if entry.is_by_worker else "")
-    return name, kind, "", "", f"{entry.nbytes:,}", _safe(repr(entry.data()))
+    return name, kind, "", "", f"{entry.nbytes:,}", _clean_text(repr(entry.data()))
 
 
 def _describe_entry(entry: Entry | None) -> str:
@@ -147,10 +149,10 @@ def _describe_entry(entry: Entry | None) -> str:
         return "–"
     if entry.has_array:
         return f"{entry.dtype}{list(entry.shape)}"
-    return _safe(repr(entry.data()))
+    return _clean_text(repr(entry.data()))
 
 
-def _safe(text: str) -> str:
+def _clean_text(text: str) -> str:
     """Return a short form of `text` without control characters.
 
     A terminal would obey them, and the text may be a stranger's.

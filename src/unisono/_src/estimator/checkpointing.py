@@ -271,11 +271,11 @@ def latest_of_chief(directory: str) -> str | None:
     files to some workers later than to others.
     """
     meeting = worker_meeting.Meeting("a look for the latest checkpoint of a model_dir")
-    with meeting.telling():
+    with meeting.share_failure():
         own = (
             reading.latest_checkpoint(directory) if worker_meeting.is_writer() else None
         )
-    path = meeting.from_chief(own or "")
+    path = meeting.broadcast_from_chief(own or "")
     meeting.end()
     return path or None
 
@@ -288,6 +288,6 @@ def ask_chief(answer: bool, what: str) -> bool:
         what: the action that is decided, for error messages.
     """
     meeting = worker_meeting.Meeting(f"a question: {what}?")
-    said = meeting.from_chief("yes" if answer else "no")
+    said = meeting.broadcast_from_chief("yes" if answer else "no")
     meeting.end()
     return said == "yes"

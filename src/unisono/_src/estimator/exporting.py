@@ -114,9 +114,9 @@ def _make_signature(built: Any, name: str) -> Callable[[Any], Any]:
 def _choose_name(base: str) -> str:
     """Returns a name that the chief finds free in a directory, to every worker."""
     meeting = worker_meeting.Meeting("a choice of the directory of an exported model")
-    with meeting.telling():
+    with meeting.share_failure():
         own = _free_name(base) if worker_meeting.is_writer() else ""
-    name = meeting.from_chief(own)
+    name = meeting.broadcast_from_chief(own)
     meeting.end()
     return name
 

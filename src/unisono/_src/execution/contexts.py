@@ -539,7 +539,7 @@ def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any)
     """Call `merge_fn` once in the program that serves all replicas."""
 
     def detach(tree: Any) -> Any:
-        return jax.tree.map(frames.without_gradient, tree)
+        return jax.tree.map(frames.strip_gradient, tree)
 
     def prepare(tree: Any) -> Any:
         return nest.map_structure(

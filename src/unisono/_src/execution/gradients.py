@@ -57,17 +57,17 @@ class GradientFrame(frames.StateFrame):
     def set_whole(self, cell: Cell, value: Any) -> None:
         """Replace the array that the cell stores."""
         # The parent outlives the gradient, so its value must not be part of it.
-        value = frames.without_gradient(value)
+        value = frames.strip_gradient(value)
         self.parent.set_whole(cell, value)
-        self.assigned(cell, value)
+        self.note_assignment(cell, value)
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replace the value that replica `index` sees."""
-        value = frames.without_gradient(value)
+        value = frames.strip_gradient(value)
         self.parent.set_copy(cell, index, value)
-        self.assigned(cell, value)
+        self.note_assignment(cell, value)
 
-    def assigned(self, cell: Cell, value: Any) -> None:
+    def note_assignment(self, cell: Cell, value: Any) -> None:
         """Note a new value; later reads of it count for the variable's gradient."""
         start = self._differentiated.get(cell)
         if start is not None:
@@ -75,7 +75,7 @@ class GradientFrame(frames.StateFrame):
             # derivative of the difference is one, so that reads after an assignment
             # still reach the variable, as they do in TensorFlow.
             self.values[cell] = value + (start - jax.lax.stop_gradient(start))
-        self.parent.assigned(cell, value)
+        self.parent.note_assignment(cell, value)
 
     def settle(self, cell: Cell) -> None:
         """Let the parent settle the copies of the cell."""
@@ -178,11 +178,11 @@ def value_and_grad(
             # In a version of its own: JAX must not reuse a trace in which these
             # variables were no part of a gradient (decision 0008).
             overlay = GradientFrame(parent, dict(zip(cells, inputs, strict=True)))
-            with ambient.push(state=overlay), parent.versions.fresh():
+            with ambient.push(state=overlay), parent.versions.separate_block():
                 return fn(*args, **kwargs)
 
         current = [v.value() for v in wanted]
-        with trace_versions.EAGER.apart(parent.is_compiled):
+        with trace_versions.EAGER.separate_block(parent.is_compiled):
             value, gradients = jax.value_and_grad(pure, has_aux=has_aux)(current)
         return value, gradients[0] if single else list(gradients)
 

@@ -96,7 +96,7 @@ def _library_locals() -> library_hooks.Locals | None:
     """Return the thread-local objects of libraries; None if there are none."""
     if sys.modules.keys().isdisjoint(library_hooks.known):
         return None
-    return library_hooks.Locals.taken()
+    return library_hooks.Locals.capture()
 
 
 def run(placement: frames.Placement, calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -201,7 +201,7 @@ def _separate_versions(common: _Surroundings) -> None:
     if common.state.is_compiled:
         common.state.versions.advance()
     elif _eager.has_read:
-        _eager.changed()
+        _eager.note_change()
 
 
 def _restore_common(replica: _Replica, common: _Surroundings) -> None:
@@ -216,10 +216,10 @@ def _restore_common(replica: _Replica, common: _Surroundings) -> None:
         state.set_local(value)
     if sys.modules.keys().isdisjoint(library_hooks.known):
         return
-    replica.locals = library_hooks.Locals.taken()
+    replica.locals = library_hooks.Locals.capture()
     if common.locals is None:
         # A replica has just loaded the library, so the common objects are still empty.
-        common.locals = replica.locals.blank()
+        common.locals = replica.locals.make_blank()
     common.locals.apply()
 
 

@@ -349,7 +349,7 @@ class Program:
             return (
                 None if self._home is None else ([self._home] * len(self.written), None)
             )
-        same, split = first.mesh.replicated, first.mesh.stacked
+        same, split = first.mesh.replicated_sharding, first.mesh.stacked_sharding
         stored = [_stored_sharding(c, same) for c in self.written]
         kinds = signature.leaf_kinds(first.outputs)
         return stored, [split if kind == "p" else same for kind in kinds]
@@ -405,7 +405,7 @@ class Program:
                 _throttle.wait(done[0][1], done[0][0])
         if self._results_elsewhere or _eager.has_read:
             self._bring_home()
-            _eager.changed()
+            _eager.note_change()
         return self._collect(done[0][1])
 
     def _call_together(self, leaves: list[Any]) -> Any:
@@ -503,7 +503,7 @@ def _gather_if_needed(cell: Cell, array: Any, found: TracedFunction) -> Any:
     """Return the array of a cell, gathered if the program needs it whole."""
     if cell not in found.gathered:
         return array
-    return jax.lax.with_sharding_constraint(array, cell.topology.replicated)
+    return jax.lax.with_sharding_constraint(array, cell.topology.replicated_sharding)
 
 
 def _stored_sharding(cell: Cell, otherwise: Any) -> Any:
@@ -528,7 +528,7 @@ def _copy_to_home(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
 def _home_sharding(found: TracedFunction) -> Any:
     """Return the sharding of what a program has on one device, or on all alike."""
     if found.mesh is not None:
-        return found.mesh.replicated
+        return found.mesh.replicated_sharding
     cells = [*found.read, *found.written]
     return next((c.sharding for c in cells if c.sharding is not None), None)
 

@@ -85,7 +85,7 @@ def update(
     # Values that `change` captures are the same for all parts, so they must be proved
     # equal on all replicas; `spmd` does that for what is in `alike`.
     first = next(c for c, split in pairs if split)
-    target.alike.extend((first, x) for x in found.captured)
+    target.alike.extend((first, x) for x in found.captured_values)
     old = [target.part(c) if split else target.whole(c) for c, split in pairs]
     for i, value in enumerate(found([*old, *summed])):
         if i not in kept:
@@ -131,7 +131,7 @@ class Update:
                 raise NotByParts(f"A result is {mark} where {want} was expected.")
 
     @property
-    def captured(self) -> list[Any]:
+    def captured_values(self) -> list[Any]:
         """The traced values that the function captures; replicas must share them."""
         return [x for x in self._part.consts if isinstance(x, jax.core.Tracer)]
 
@@ -340,12 +340,12 @@ def _common_mark(marks: Sequence[Any]) -> Any:
     return found.pop() if found else EVEN
 
 
-def _all_replicas(x: Any, axis: str) -> Any:
+def _is_true_on_all(x: Any, axis: str) -> Any:
     """Whether `x` is true on all replicas, element by element."""
     return jax.lax.pmin(x.astype(jnp.int32), axis).astype(bool)
 
 
-def _any_replica(x: Any, axis: str) -> Any:
+def _is_true_on_any(x: Any, axis: str) -> Any:
     """Whether `x` is true on any replica, element by element."""
     return jax.lax.pmax(x.astype(jnp.int32), axis).astype(bool)
 
@@ -369,8 +369,8 @@ _REDUCTIONS = {
     "reduce_sum": jax.lax.psum,
     "reduce_max": jax.lax.pmax,
     "reduce_min": jax.lax.pmin,
-    "reduce_and": _all_replicas,
-    "reduce_or": _any_replica,
+    "reduce_and": _is_true_on_all,
+    "reduce_or": _is_true_on_any,
 }
 _LOGICAL = {"reduce_and", "reduce_or"}
 _ELEMENTWISE = {

@@ -189,7 +189,7 @@ def _put_on_all_devices(parts: list[Any], topology: Topology | None) -> list[Any
             if distributed.is_traced(parts)
             else [topology.spread(p) for p in parts]
         )
-    placed: list[Any] = jax.device_put(parts, topology.replicated)
+    placed: list[Any] = jax.device_put(parts, topology.replicated_sharding)
     return placed
 
 

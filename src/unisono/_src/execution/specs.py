@@ -143,12 +143,12 @@ class TensorSpec(TypeSpec):
         False
         """
         if isinstance(value, TypeSpec):
-            return isinstance(value, TensorSpec) and self._may_be(value)
+            return isinstance(value, TensorSpec) and self._overlaps(value)
         is_text = self.dtype.kind == "O"
         kind = np.asarray(value).dtype if is_text else jnp.result_type(value)
         return self.describes(np.shape(value), kind)
 
-    def _may_be(self, other: TensorSpec) -> bool:
+    def _overlaps(self, other: TensorSpec) -> bool:
         """Whether some array could fit both specs."""
         if self.dtype != other.dtype or self.shape is None or other.shape is None:
             return self.dtype == other.dtype

@@ -165,7 +165,7 @@ def _trace(
         index = jax.lax.axis_index(AXIS)
         with (
             contexts.replica_frame(placement, index, port, copy=None, state=local),
-            outer.versions.fresh(),
+            outer.versions.separate_block(),
         ):
             call_args, call_kwargs = _fill_slots(skeleton, own)
             with contexts.explain_traced_values():
@@ -219,7 +219,7 @@ def _check_replicated(seen: _ReplicaTrace) -> None:
     alike = zip(seen.alike, found[start:], strict=False)
     for cell, same in (*stored, *alike):
         if not same:
-            raise errors.diverging_copies(cell.name, cell.origin)
+            raise errors.diverging_copies_error(cell.name, cell.origin)
 
 
 @final
@@ -245,7 +245,9 @@ def _take_out_values(tree: Any, topology: Topology) -> tuple[list[Any], Any]:
             return x
         if x.count != topology.replicas:
             raise IndexError(
-                str(errors.replica_count("PerReplica", x.count, topology.replicas))
+                str(
+                    errors.replica_count_error("PerReplica", x.count, topology.replicas)
+                )
             )
         # One number for all stays a Python number, which `if` and `range` can use.
         if x.local is None and not topology.is_spread and _is_one_number(x):

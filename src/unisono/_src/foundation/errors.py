@@ -222,7 +222,7 @@ MERGE_COUNT_MISMATCH = (
 )
 
 
-def mixed_strategies(current: object, wanted: object) -> RuntimeError:
+def mixed_strategies_error(current: object, wanted: object) -> RuntimeError:
     """Returns the error for a second strategy where only one is allowed."""
     return RuntimeError(
         f"Mixing different tf.distribute.Strategy objects: {current!r} is not "
@@ -231,7 +231,7 @@ def mixed_strategies(current: object, wanted: object) -> RuntimeError:
     )
 
 
-def not_distributed(value: object, op: object) -> ValueError:
+def not_distributed_error(value: object, op: object) -> ValueError:
     """Returns the error for a plain value where one value per replica is expected."""
     return ValueError(
         f"A non-DistributedValues value {value!r} cannot be reduced with the given "
@@ -240,7 +240,7 @@ def not_distributed(value: object, op: object) -> ValueError:
     )
 
 
-def diverging_copies(name: str, origin: str) -> ValueError:
+def diverging_copies_error(name: str, origin: str) -> ValueError:
     """Returns the error for a write after which the copies of a variable would differ.
 
     Args:
@@ -255,7 +255,7 @@ def diverging_copies(name: str, origin: str) -> ValueError:
     )
 
 
-def replica_count(kind: str, given: int, wanted: int) -> ValueError:
+def replica_count_error(kind: str, given: int, wanted: int) -> ValueError:
     """Returns the error for a distributed value with the wrong number of components."""
     return ValueError(
         f"{kind} has {given} values but the strategy has {wanted} replicas; pass one "
@@ -263,7 +263,7 @@ def replica_count(kind: str, given: int, wanted: int) -> ValueError:
     )
 
 
-def different_points(points: Sequence[str]) -> WorkerMismatchError:
+def different_points_error(points: Sequence[str]) -> WorkerMismatchError:
     """Returns the error for workers that meet at different points of their programs.
 
     Args:
@@ -277,7 +277,7 @@ def different_points(points: Sequence[str]) -> WorkerMismatchError:
     )
 
 
-def garbled_message(what: str) -> WorkerMismatchError:
+def garbled_message_error(what: str) -> WorkerMismatchError:
     """Returns the error for a message of another worker that cannot be read.
 
     Args:

@@ -170,11 +170,11 @@ class Locals:
         self._kept = kept
 
     @classmethod
-    def taken(cls) -> Locals:
+    def capture(cls) -> Locals:
         """Return a copy of what the objects contain in this thread now."""
         return cls([(held, _copy(held)) for held in map(vars, _thread_locals())])
 
-    def blank(self) -> Locals:
+    def make_blank(self) -> Locals:
         """Return the contents that the same objects have in a new thread."""
         return Locals([(held, {}) for held, _ in self._kept])
 

@@ -35,12 +35,12 @@ def make(value: Any, **options: Any) -> variables.Variable:
         first = VariableAggregation.ONLY_FIRST_REPLICA
         given = options.get("aggregation", VariableAggregation.NONE)
         options["aggregation"] = first if given is VariableAggregation.NONE else given
-    with _outside_trace(value):
+    with _leave_trace(value):
         return variables.Variable(value, **options)
 
 
 @contextlib.contextmanager
-def _outside_trace(value: Any) -> Iterator[None]:
+def _leave_trace(value: Any) -> Iterator[None]:
     """Run a block outside every trace and program, unless `value` belongs to one."""
     if isinstance(value, jax.core.Tracer):
         yield

@@ -116,7 +116,7 @@ def choose(topology: Topology, above: int | None, shape: Any) -> Split | None:
     """
     if above is None or math.prod(shape) < max(above, 1):
         return None
-    over, parts = tuple(topology.logical_axes), topology.logical
+    over, parts = tuple(topology.logical_axes), topology.num_logical_devices
     if parts == 1:
         over, parts = (AXIS,), topology.replicas
     fitting = (i for i, size in enumerate(shape) if parts > 1 and size % parts == 0)

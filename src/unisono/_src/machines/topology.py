@@ -59,9 +59,7 @@ class Topology:
         return cls(*devices.resolve(names))
 
     @classmethod
-    def over_workers(
-        cls, job_tasks: Sequence[tuple[str, int]], worker: int
-    ) -> Topology:
+    def from_tasks(cls, job_tasks: Sequence[tuple[str, int]], worker: int) -> Topology:
         """Returns the topology of all devices of all processes, in worker order.
 
         Args:
@@ -144,20 +142,20 @@ class Topology:
         return Mesh(found.reshape(shape), (AXIS, *sides))
 
     @functools.cached_property
-    def logical(self) -> int:
+    def num_logical_devices(self) -> int:
         """The number of logical devices of a replica."""
         return len(self.spans[0]) if self.spans else 1
 
     @functools.cached_property
     def logical_axes(self) -> dict[str, int]:
         """The names and sizes of the mesh's axes for logical devices."""
-        sides = _primes(self.logical)
+        sides = _prime_factors(self.num_logical_devices)
         return {f"logical_{i}": side for i, side in enumerate(sides)}
 
     @functools.cached_property
     def is_one_device(self) -> bool:
         """Whether there is one replica on one device."""
-        return self.replicas == 1 and self.logical == 1
+        return self.replicas == 1 and self.num_logical_devices == 1
 
     def partition(self, parts: Sequence[int]) -> PartitionSpec:
         """Returns the layout of an array that logical devices share.
@@ -170,7 +168,7 @@ class Topology:
         spec: list[Any] = []
         for count in parts:
             chosen = []
-            for side in _primes(count):
+            for side in _prime_factors(count):
                 axis = next(name for name, size in left.items() if size == side)
                 chosen.append(axis)
                 del left[axis]
@@ -178,14 +176,14 @@ class Topology:
         return PartitionSpec(*spec)
 
     @functools.cached_property
-    def replicated(self) -> Any:
+    def replicated_sharding(self) -> Any:
         """The sharding of a value that every replica holds whole."""
         if self.is_one_device:
             return SingleDeviceSharding(self.devices[0])
         return NamedSharding(self.mesh, PartitionSpec())
 
     @functools.cached_property
-    def stacked(self) -> Any:
+    def stacked_sharding(self) -> Any:
         """The sharding of an array whose first axis is the replicas."""
         if self.is_one_device:
             return SingleDeviceSharding(self.devices[0])
@@ -206,11 +204,11 @@ class Topology:
             whole: the value, which must be the same in all processes.
         """
         if not self.is_spread:
-            return jax.device_put(whole, self.replicated)
+            return jax.device_put(whole, self.replicated_sharding)
         if isinstance(whole, jax.Array) and not whole.is_fully_addressable:
             return whole
         pieces = jax.device_put([whole] * self.copies, list(self.local_devices))
-        return self.assemble(pieces[0].shape, self.replicated, pieces)
+        return self.assemble(pieces[0].shape, self.replicated_sharding, pieces)
 
     def stack(self, rows: Sequence[Any]) -> Any:
         """Returns an array with a leading replica axis, made of this process's rows.
@@ -221,7 +219,7 @@ class Topology:
         """
         placed = jax.device_put(list(rows), list(self.local_devices))
         shape = (self.replicas, *placed[0].shape[1:])
-        return self.assemble(shape, self.stacked, placed)
+        return self.assemble(shape, self.stacked_sharding, placed)
 
     def assemble(
         self, shape: tuple[int, ...], sharding: Any, pieces: Sequence[jax.Array]
@@ -245,10 +243,10 @@ class Topology:
         return not self.is_one_device and self.devices[0].platform == "cpu"
 
 
-def _primes(number: int) -> list[int]:
+def _prime_factors(number: int) -> list[int]:
     """Returns the prime factors of a number, smallest first.
 
-    >>> _primes(12), _primes(1)
+    >>> _prime_factors(12), _prime_factors(1)
     ([2, 2, 3], [])
     """
     found, factor = [], 2

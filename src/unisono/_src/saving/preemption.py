@@ -392,7 +392,7 @@ class PreemptionCheckpointHandler:
 
     def _stop_here(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Goes on past a place between steps, or saves there and exits."""
-        if self._goes_on():
+        if self._should_go_on():
             return
         begun = time.monotonic()
         _log.warning(
@@ -415,7 +415,7 @@ class PreemptionCheckpointHandler:
         self._manager.save(*args, **{"check_interval": False, **kwargs})
         self._manager.sync()
 
-    def _goes_on(self) -> bool:
+    def _should_go_on(self) -> bool:
         """Whether to go on past this place between steps, which is then counted."""
         if self._closed.is_set():
             return True

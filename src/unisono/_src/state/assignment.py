@@ -46,7 +46,7 @@ def check_strategy(variable: Any) -> ambient.Frame:
     owner = variable.state_cell.owner
     if owner is None or frame.strategy is None or frame.strategy is owner:
         return frame
-    error = errors.mixed_strategies(frame.strategy, owner)
+    error = errors.mixed_strategies_error(frame.strategy, owner)
     cell = variable.state_cell
     raise RuntimeError(
         f"{error} The variable '{cell.name}' belongs to the second; it was created at "
@@ -79,7 +79,9 @@ def read(variable: Any) -> jax.Array:
         # An update in a program must give one value for all copies of a variable, and
         # what is read here differs between replicas.
         if cell.is_stacked and frame.updating is not None:
-            raise errors.diverging_copies(frame.updating.name, frame.updating.origin)
+            raise errors.diverging_copies_error(
+                frame.updating.name, frame.updating.origin
+            )
         return source.copy(cell, frame.copy)
     if cell.policy is Policy.ON_READ:
         whole: jax.Array = _aggregate(variable, frame, source)
@@ -201,7 +203,7 @@ def convert(cell: frames.Cell, value: Any) -> Any:
             f"variable shape {cell.shape}, and the assigned value shape {value.shape} "
             "are incompatible."
         )
-    return frames.without_gradient(value)
+    return frames.strip_gradient(value)
 
 
 def _check_castable(cell: frames.Cell, dtype: Any) -> None:
@@ -262,8 +264,8 @@ def common_value(cell: frames.Cell, source: frames.StateFrame) -> Any:
 
 def check_workers(cell: frames.Cell, new: Any) -> None:
     """Raises `ValueError` unless all workers assign the same; they must all call it."""
-    if not mirroring.all_same(cell, new):
-        raise errors.diverging_copies(cell.name, cell.origin)
+    if not mirroring.is_same_on_workers(cell, new):
+        raise errors.diverging_copies_error(cell.name, cell.origin)
 
 
 def _write_cross(
@@ -333,7 +335,9 @@ def _move_to_cell(cell: frames.Cell, value: Any, frame: ambient.Frame) -> Any:
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
         return value
     if cell.is_spread:
-        return collectives.follow(collectives.own_copy(value), cell.topology.home)
+        return collectives.move_committed(
+            collectives.own_copy(value), cell.topology.home
+        )
     return value if cell.is_stacked else jax.device_put(value, cell.sharding)
 
 
@@ -405,7 +409,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
     new = port.meet(combine, _payload(value))
     if frame.state is not None:
         # The write went through the frame around the replica; this one may overlay it.
-        frame.state.assigned(cell, new)
+        frame.state.note_assignment(cell, new)
     return new
 
 
@@ -460,7 +464,7 @@ def _payload(value: Any) -> Any:
     A variable is wrapped, so that the merge can tell that all replicas gave the same.
     """
     if isinstance(value, jax.Array):
-        return frames.without_gradient(value)
+        return frames.strip_gradient(value)
     value = _as_one_array(value)
     if isinstance(value, distributed.PerReplica):
         return value.own()
@@ -468,7 +472,7 @@ def _payload(value: Any) -> Any:
         return read(value)
     if isinstance(value, StandsForArray):
         return _WholeVariable(value)
-    return frames.without_gradient(value)
+    return frames.strip_gradient(value)
 
 
 def _as_one_array(value: Any) -> Any:
@@ -548,7 +552,7 @@ def _combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
         value = read(value)
     elif isinstance(value, StandsForArray) or _is_one_for_all(variable, value, port):
         return _shared_value(variable, value)
-    value = frames.without_gradient(value)
+    value = frames.strip_gradient(value)
     if variable.state_cell.aggregation is _FIRST:
         return collectives.pick_local(value, 0)
     op = ReduceOp.from_variable_aggregation(variable.state_cell.aggregation)
@@ -575,5 +579,5 @@ def _shared_value(variable: Any, value: Any) -> Any:
                 f"Assigning a mirrored variable to '{variable.name}' with aggregation "
                 "SUM would add up copies of one value; assign its read_value()."
             )
-        raise errors.not_distributed(value, ReduceOp.SUM)
+        raise errors.not_distributed_error(value, ReduceOp.SUM)
     return value

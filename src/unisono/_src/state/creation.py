@@ -114,7 +114,7 @@ def compute_in_parts(given: Any, dtype: Any, placement: Any) -> Any:
             closed = jax.make_jaxpr(traced)()
         except Exception:
             # The function reads files, for instance; if it is wrong, it raises again.
-            with _on_host():
+            with _host_context():
                 concrete = [collectives.release(_as_value(given(), dtype))]
         if not concrete:
             return _compute_program(closed, placement)
@@ -128,7 +128,7 @@ def compute_in_parts(given: Any, dtype: Any, placement: Any) -> Any:
     return partition.put(given.astype(wanted), target)
 
 
-def _on_host() -> Any:
+def _host_context() -> Any:
     """Returns a context manager that computes on the host, if JAX can use it."""
     try:
         return jax.default_device(jax.local_devices(backend="cpu")[0])

@@ -170,7 +170,7 @@ class Cell:
             array: the new array, anywhere.
             is_fresh: whether nobody else holds it.
         """
-        trace_versions.EAGER.changed()
+        trace_versions.EAGER.note_change()
         self.array = self._place(array)
         self.drafts, self.is_suspect = {}, False
         if not is_fresh:
@@ -211,7 +211,7 @@ class Cell:
             array = jnp.broadcast_to(array, self.stored_shape)
         self.store(array, is_fresh=True)
 
-    def gathered(self, index: int | None) -> jax.Array:
+    def gather(self, index: int | None) -> jax.Array:
         """Returns the value of a cell that is cut, gathered on one replica's device.
 
         Args:
@@ -233,7 +233,7 @@ class Cell:
             Whether they did.
         """
         device, every = self.topology.home, self.topology.local
-        first, *others = (jax.device_put(self.gathered(i), device) for i in every)
+        first, *others = (jax.device_put(self.gather(i), device) for i in every)
         is_float = bool(jnp.issubdtype(self.dtype, jnp.inexact))
         same = (jnp.array_equal(first, o, equal_nan=is_float) for o in others)
         if not all(map(bool, same)):
@@ -248,7 +248,7 @@ class Cell:
         """
         # Asked here, not in `changed`: this is the shortest path of an assignment.
         if trace_versions.EAGER.has_read:
-            trace_versions.EAGER.changed()
+            trace_versions.EAGER.note_change()
         own = self.topology.own_devices
         array = collectives.put_pieces(
             self.array.aval, self.sharding, [one] * len(own), own
@@ -285,9 +285,9 @@ def _sharding(cell: Cell) -> Any:
     if cell.split is not None:
         return partition.sharding(cell.topology, cell.split)
     if cell.is_stacked:
-        return cell.topology.stacked
+        return cell.topology.stacked_sharding
     if cell.is_replicated:
-        return cell.topology.replicated
+        return cell.topology.replicated_sharding
     return jax.sharding.SingleDeviceSharding(cell.parameter_device)
 
 
@@ -340,7 +340,7 @@ class StateFrame(abc.ABC):
     def create(self, cell: Cell, value: Any) -> None:
         """Gives a new cell its first value, of the variable's own shape."""
 
-    def assigned(self, cell: Cell, value: Any) -> None:  # noqa: B027
+    def note_assignment(self, cell: Cell, value: Any) -> None:  # noqa: B027
         """Notes a value that was written through another frame."""
 
     def settle(self, cell: Cell) -> None:  # noqa: B027
@@ -380,7 +380,7 @@ class EagerFrame(StateFrame):
         with LOCK:
             check_has_value(cell)
             if cell.drafts and not cell.settle():
-                raise errors.diverging_copies(cell.name, cell.origin)
+                raise errors.diverging_copies_error(cell.name, cell.origin)
             cell.escape()
             return cell.array
 
@@ -390,7 +390,7 @@ class EagerFrame(StateFrame):
             trace_versions.check_reading((), self.versions, cell.name)
             with LOCK:
                 check_has_value(cell)
-                return collectives.release(cell.gathered(index))
+                return collectives.release(cell.gather(index))
         array = self.whole(cell)
         if cell.is_stacked:
             here = cell.topology.position(index)
@@ -418,7 +418,7 @@ class EagerFrame(StateFrame):
             # The parts on the devices are replaced by `settle`, if all drafts agree.
             cell.drafts[cell.topology.first if index is None else index] = value
             cell.is_suspect = True
-            trace_versions.EAGER.changed()
+            trace_versions.EAGER.note_change()
             cell.escape()
             return
         pieces = list(collectives.shards(cell.array, cell.topology))
@@ -429,7 +429,7 @@ class EagerFrame(StateFrame):
         cell.array = cell.topology.assemble(cell.stored_shape, cell.sharding, pieces)
         # The other copies should follow; until a check they may differ.
         cell.is_suspect = cell.is_replicated
-        trace_versions.EAGER.changed()
+        trace_versions.EAGER.note_change()
         cell.escape()
 
     def create(self, cell: Cell, value: Any) -> None:
@@ -487,7 +487,7 @@ class FunctionFrame(StateFrame):
         """Returns the array that the cell stores."""
         trace_versions.check_reading(self.traces, self.versions, cell.name)
         if cell in self.pending:
-            raise errors.diverging_copies(cell.name, cell.origin)
+            raise errors.diverging_copies_error(cell.name, cell.origin)
         if cell not in self.values:
             # Made by another thread, or by code that ran outside this trace. In this
             # trace it is a constant; `is_late` asks for a new one with it as an input.
@@ -537,7 +537,7 @@ class FunctionFrame(StateFrame):
     def finish(self) -> None:
         """Raises if some copies of a mirrored variable were written and others not."""
         for cell in self.pending:
-            raise errors.diverging_copies(cell.name, cell.origin)
+            raise errors.diverging_copies_error(cell.name, cell.origin)
 
     def create(self, cell: Cell, value: Any) -> None:
         """Remembers the first value, which is stored when the program has run."""
@@ -576,7 +576,7 @@ def peek(cell: Cell) -> Any:
     return collectives.release(piece.reshape(cell.shape))
 
 
-def without_gradient(value: Any) -> Any:
+def strip_gradient(value: Any) -> Any:
     """Returns `value` without its gradient; assigned values carry none."""
     if isinstance(value, jax.core.Tracer):
         return jax.lax.stop_gradient(value)

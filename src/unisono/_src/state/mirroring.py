@@ -41,7 +41,7 @@ def verify(
             cell.drafts = {}
         cell.is_suspect = bool(cell.drafts)
         if not is_same:
-            raise errors.diverging_copies(cell.name, cell.origin)
+            raise errors.diverging_copies_error(cell.name, cell.origin)
         return
     among_workers = among_workers and cell.is_spread
     # Copies that are equal here may still differ from those of other workers.
@@ -54,16 +54,16 @@ def verify(
         for o in others
     )
     if among_workers:
-        is_same = all_same(cell, first, is_same)
+        is_same = is_same_on_workers(cell, first, is_same)
     if not is_same:
         cell.is_suspect = True
         if before is not None:
             cell.array, cell.is_suspect = before
         cell.escape()
-        raise errors.diverging_copies(cell.name, cell.origin)
+        raise errors.diverging_copies_error(cell.name, cell.origin)
 
 
-def all_same(cell: Cell, value: Any, is_same: bool = True) -> bool:
+def is_same_on_workers(cell: Cell, value: Any, is_same: bool = True) -> bool:
     """Whether all workers have the same value for a cell.
 
     Args:

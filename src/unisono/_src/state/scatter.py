@@ -123,5 +123,5 @@ def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> ja
         target.set_whole(cell, _SCATTER[kind](old, merged))
         return assignment.copies_of(cell)
 
-    met: jax.Array = port.meet(combine, jax.tree.map(frames.without_gradient, sparse))
+    met: jax.Array = port.meet(combine, jax.tree.map(frames.strip_gradient, sparse))
     return met

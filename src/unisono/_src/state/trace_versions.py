@@ -49,7 +49,7 @@ class Versions:
             _setting.set_local(next(_numbers))
 
     @contextlib.contextmanager
-    def fresh(self) -> Iterator[None]:
+    def separate_block(self) -> Iterator[None]:
         """Gives the block a version of its own, and the code after it another one."""
         self.advance()
         try:
@@ -75,30 +75,30 @@ class _Eager:
 
     has_read = False
 
-    def note(self) -> None:
+    def note_read(self) -> None:
         """Notes that a body that JAX caches has read a variable."""
         self.has_read = True
 
-    def changed(self) -> None:
+    def note_change(self) -> None:
         """Notes that a variable has changed."""
         if self.has_read:
             self.has_read = False
             _setting.set_global(next(_numbers))
 
     @contextlib.contextmanager
-    def apart(self, is_compiled: bool = False) -> Iterator[None]:
+    def separate_block(self, is_compiled: bool = False) -> Iterator[None]:
         """Gives the block another version than the code around it.
 
         Args:
             is_compiled: whether a program is being made, which has its own versions.
         """
         if not is_compiled:
-            self.changed()
+            self.note_change()
         try:
             yield
         finally:
             if not is_compiled:
-                self.changed()
+                self.note_change()
 
 
 EAGER = _Eager()
@@ -124,7 +124,7 @@ def check_reading(traces: tuple[Any, ...], found: Versions, name: str) -> None:
         if not found.are_needed:
             raise NeedsVersions
         return
-    EAGER.note()
+    EAGER.note_read()
     if jax_traces.is_for_jit(where):
         raise RuntimeError(
             f"The variable '{name}' was read inside a function given to jax.jit, "

@@ -252,7 +252,9 @@ class Strategy:
             run_options.check(options, (args, kwargs))
         host = ambient.current().host
         if host is not None or isinstance(fn, function.COMPILED):
-            compiled = None if function.is_compiling() else function.compiled(fn, host)
+            compiled = (
+                None if function.is_compiling() else function.find_compiled(fn, host)
+            )
             if compiled is not None:
                 return compiled.for_strategy(self)(*args, **kwargs)
             # An outer program is being compiled already: `fn` becomes a part of it.
@@ -635,7 +637,7 @@ def reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
     # As in TensorFlow, the sum of zeros is accepted: it is zero for any number.
     is_zero = isinstance(value, np.ndarray) and not value.any()
     if op is options.ReduceOp.SUM and replicas > 1 and not is_zero:
-        raise errors.not_distributed(value, op)
+        raise errors.not_distributed_error(value, op)
     return read_plain(value)
 
 

@@ -39,7 +39,7 @@ class Target:
         return distributed.Mirrored.of(value, self.topology.replicas)
 
 
-def one_device(device: jax.Device) -> Target:
+def device_target(device: jax.Device) -> Target:
     """Returns the target that is one device."""
     return Target(device)
 

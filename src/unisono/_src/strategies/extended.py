@@ -40,7 +40,7 @@ def require_cross_replica(strategy: Any, method: str | None = None) -> None:
         if frame.strategy is None or frame.mode != ambient.REPLICA:
             return
         raise RuntimeError(method or errors.CROSS_REPLICA_REQUIRED)
-    raise errors.mixed_strategies(frame.strategy, strategy)
+    raise errors.mixed_strategies_error(frame.strategy, strategy)
 
 
 GATHER_IN_REPLICA = (
@@ -49,7 +49,7 @@ GATHER_IN_REPLICA = (
 )
 
 
-def _not_implemented() -> NotImplementedError:
+def _not_implemented_error() -> NotImplementedError:
     return NotImplementedError("must be implemented in descendants")
 
 
@@ -100,15 +100,15 @@ class StrategyExtended:
     @property
     @abc.abstractmethod
     def _num_replicas_in_sync(self) -> int:
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @abc.abstractmethod
     def _call_for_each_replica(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @abc.abstractmethod
     def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     def _reduce(self, op: options.ReduceOp, value: Any) -> Any:
         where = self._reduced_at or self.worker_devices[0]
@@ -119,15 +119,15 @@ class StrategyExtended:
 
     @abc.abstractmethod
     def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @abc.abstractmethod
     def _gather(self, value: Any, axis: int) -> Any:
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @abc.abstractmethod
     def _update(self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     def _update_together(
         self, var: Any, fn: Any, args: Any, kwargs: Any, group: bool
@@ -139,7 +139,7 @@ class StrategyExtended:
     def _update_non_slot(
         self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
     ) -> Any:
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     def _local_results(self, value: Any) -> tuple[Any, ...]:
         if self._copies is None:
@@ -164,15 +164,15 @@ class StrategyExtended:
 
     @abc.abstractmethod
     def _values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @abc.abstractmethod
     def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @abc.abstractmethod
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     def _rebind(self, container: Any) -> None:
         """Belongs to another container from now on, for `copy.deepcopy`."""
@@ -220,7 +220,7 @@ class StrategyExtended:
         >>> unisono.distribute.get_strategy().extended.experimental_between_graph
         False
         """
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @property
     def experimental_require_static_shapes(self) -> bool:
@@ -244,7 +244,7 @@ class StrategyExtended:
         >>> unisono.distribute.get_strategy().extended.experimental_should_init
         True
         """
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @property
     @abc.abstractmethod
@@ -255,7 +255,7 @@ class StrategyExtended:
         >>> unisono.distribute.get_strategy().extended.should_checkpoint
         True
         """
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @property
     @abc.abstractmethod
@@ -266,7 +266,7 @@ class StrategyExtended:
         >>> unisono.distribute.get_strategy().extended.should_save_summary
         True
         """
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @property
     @abc.abstractmethod
@@ -278,7 +278,7 @@ class StrategyExtended:
         >>> [name[-5:] for name in strategy.extended.worker_devices]
         ['CPU:0', 'CPU:1']
         """
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @property
     @abc.abstractmethod
@@ -290,7 +290,7 @@ class StrategyExtended:
         >>> [name[-5:] for name in strategy.extended.parameter_devices]
         ['CPU:0', 'CPU:1']
         """
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     # Values and variables.
 
@@ -306,7 +306,7 @@ class StrategyExtended:
         >>> strategy.extended.value_container(copy) is weight
         True
         """
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @abc.abstractmethod
     def read_var(self, v: Variable) -> jax.Array:
@@ -323,7 +323,7 @@ class StrategyExtended:
         >>> float(strategy.extended.read_var(weight))
         2.5
         """
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     @abc.abstractmethod
     def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
@@ -340,7 +340,7 @@ class StrategyExtended:
         >>> len(strategy.extended.non_slot_devices([]))
         2
         """
-        raise _not_implemented()
+        raise _not_implemented_error()
 
     def variable_created_in_scope(self, v: object) -> bool:
         """Whether the variable `v` was made in this strategy's scope.

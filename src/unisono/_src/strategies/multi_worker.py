@@ -67,7 +67,7 @@ class MultiWorkerMirroredStrategy(base.Strategy):
             is_alone = not spec.as_dict() and "CPU" in names[0]
             topology = Topology.of(names[:1] if is_alone else names)
         else:
-            topology = Topology.over_workers(group.tasks, group.index)
+            topology = Topology.from_tasks(group.tasks, group.index)
         self._resolver = resolver
         placement = local.home_placement(self, topology, Policy.MIRRORED)
         super().__init__(

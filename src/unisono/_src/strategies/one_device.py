@@ -34,7 +34,7 @@ class _OneDeviceExtended(local.SingleExtended):
         if frames.frame().is_compiled:
             return tree
         device = self._topology.devices[0]
-        return nest.map_structure(lambda x: collectives.follow(x, device), tree)
+        return nest.map_structure(lambda x: collectives.move_committed(x, device), tree)
 
     @property
     def worker_devices(self) -> Sequence[str]:

@@ -52,7 +52,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         super().__init__(container_strategy, placement)
         self._default_options = self._default_options.merge(communication)
         self._copies = self._topology.copies
-        self._reduced_at = destinations.one_device(self._topology.home)
+        self._reduced_at = destinations.device_target(self._topology.home)
         self._is_central = placement.kind is Policy.CENTRAL
 
     @property
@@ -95,16 +95,18 @@ class Replicated(local.LocalExtended, abc.ABC):
         elif self._topology.spans:
             # Eager code of a replica with several logical devices uses the first one.
             first = self._topology.devices[0]
-            own = nest.map_structure(lambda x: collectives.follow(x, first), own)
+            own = nest.map_structure(
+                lambda x: collectives.move_committed(x, first), own
+            )
         args, kwargs = own
-        with self._on_device(0):
+        with self._use_device(0):
             port = ports.Solo()
             with contexts.replica_frame(self._placement, 0, port, copy=0):
                 result = fn(*args, **kwargs)
         return distributed.regroup([result])
 
     @contextlib.contextmanager
-    def _on_device(self, index: int) -> Iterator[None]:
+    def _use_device(self, index: int) -> Iterator[None]:
         """Makes new arrays on a replica's device; a program says by itself where."""
         if frames.frame().is_compiled:
             yield
@@ -130,7 +132,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         results = lockstep.run(self._placement, calls)
         if all(map(operator.is_, results, itertools.repeat(None))):
             return None
-        return distributed.regroup(results, self._per_replica)
+        return distributed.regroup(results, self._make_per_replica)
 
     def _call_of(
         self, index: int, fn: Any, args: Any, kwargs: Any
@@ -139,12 +141,14 @@ class Replicated(local.LocalExtended, abc.ABC):
         own = distributed.unwrap((args, kwargs), index, self._topology.replicas)
         if not frames.frame().is_compiled:
             device = self._topology.devices[index]
-            own = nest.map_structure(lambda x: collectives.follow(x, device), own)
+            own = nest.map_structure(
+                lambda x: collectives.move_committed(x, device), own
+            )
         own_args, own_kwargs = own
         return lambda: fn(*own_args, **own_kwargs)
 
     @property
-    def _per_replica(self) -> Callable[[Sequence[Any]], distributed.PerReplica]:
+    def _make_per_replica(self) -> Callable[[Sequence[Any]], distributed.PerReplica]:
         return functools.partial(distributed.PerReplica, topology=self._topology)
 
     # Reducing.
@@ -296,7 +300,7 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas
         made = [value_fn(base.ValueContext(i, count)) for i in self._topology.local]
-        return distributed.regroup(made, self._per_replica, always_wrap=True)
+        return distributed.regroup(made, self._make_per_replica, always_wrap=True)
 
     # Updating.
 

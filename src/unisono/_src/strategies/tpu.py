@@ -176,7 +176,9 @@ class TPUStrategy(base.Strategy):
         >>> float(strategy.run(total))
         8.0
         """
-        _check_split(jnp.shape(tensor), partition_dimensions, self._topology.logical)
+        _check_split(
+            jnp.shape(tensor), partition_dimensions, self._topology.num_logical_devices
+        )
         return _annotate(tensor, self._topology, partition_dimensions)
 
     def experimental_replicate_to_logical_devices(self, tensor: Any) -> jax.Array:
@@ -214,7 +216,7 @@ def _annotate(tensor: Any, topology: Topology, parts: Sequence[int]) -> jax.Arra
     """Returns `tensor` with a hint for the compiler, if there is work to share."""
     frame, value = ambient.current(), jnp.asarray(tensor)
     hinted: jax.Array
-    if topology.logical == 1 or not frames.frame().is_compiled:
+    if topology.num_logical_devices == 1 or not frames.frame().is_compiled:
         return value
     spec = topology.partition(parts)
     if frame.port is not None and frame.port.is_spmd:
@@ -235,11 +237,11 @@ def _annotate(tensor: Any, topology: Topology, parts: Sequence[int]) -> jax.Arra
 
 def check_logical_device(topology: Topology, number: int) -> None:
     """Raises unless a replica has a logical device of this number."""
-    if not 0 <= number < topology.logical:
+    if not 0 <= number < topology.num_logical_devices:
         raise ValueError(
             "`logical_core_id` to assign must be lower then total number of logical "
             f"devices per replica. Received logical device id {number} but there are "
-            f"only total of {topology.logical} logical devices in replica."
+            f"only total of {topology.num_logical_devices} logical devices in replica."
         )
 
 
@@ -273,7 +275,7 @@ def _replica_per_device(workers: int) -> Topology:
     """Returns the topology with a replica on every device."""
     if workers == 1:
         return Topology.of(devices.default_names())
-    return Topology.over_workers(_tasks(workers), jax.process_index())
+    return Topology.from_tasks(_tasks(workers), jax.process_index())
 
 
 def _tasks(workers: int) -> list[tuple[str, int]]:

@@ -133,7 +133,7 @@ def _update_traced(
     ]
     if given and not in_turns:
         # The copies would differ, and the program has no room for that.
-        raise errors.diverging_copies(cell.name, cell.origin)
+        raise errors.diverging_copies_error(cell.name, cell.origin)
     results = []
     for i in range(count):
         own_args, own_kwargs = distributed.unwrap((args, kwargs), i, count)

@@ -328,7 +328,7 @@ def _equal(y_true: Any, y_pred: Any) -> Any:
     return y_true.reshape(y_pred.shape) == y_pred
 
 
-def _binary(threshold: float) -> Callable[[Any, Any], Any]:
+def _binary_matches(threshold: float) -> Callable[[Any, Any], Any]:
     def match(y_true: Any, y_pred: Any) -> Any:
         found = (y_pred > threshold).astype(y_true.dtype)
         return jnp.mean((y_true == found).astype(jnp.float32), axis=-1)
@@ -336,20 +336,20 @@ def _binary(threshold: float) -> Callable[[Any, Any], Any]:
     return match
 
 
-def _categorical(y_true: Any, y_pred: Any) -> Any:
+def _categorical_matches(y_true: Any, y_pred: Any) -> Any:
     return y_true.argmax(-1) == y_pred.argmax(-1)
 
 
-def _sparse_categorical(y_true: Any, y_pred: Any) -> Any:
+def _sparse_categorical_matches(y_true: Any, y_pred: Any) -> Any:
     found = y_pred.argmax(-1)
     return y_true.reshape(found.shape) == found
 
 
-def _squared(y_true: Any, y_pred: Any) -> Any:
+def _squared_error(y_true: Any, y_pred: Any) -> Any:
     return _last_mean(jnp.square(y_true - y_pred))
 
 
-def _absolute(y_true: Any, y_pred: Any) -> Any:
+def _absolute_error(y_true: Any, y_pred: Any) -> Any:
     return _last_mean(jnp.abs(y_true - y_pred))
 
 
@@ -389,7 +389,7 @@ def binary_accuracy(
     >>> float(m.result())
     0.5
     """
-    return MeanMetricWrapper(_binary(threshold), name, dtype)
+    return MeanMetricWrapper(_binary_matches(threshold), name, dtype)
 
 
 def categorical_accuracy(
@@ -406,7 +406,7 @@ def categorical_accuracy(
     >>> float(m.result())
     0.5
     """
-    return MeanMetricWrapper(_categorical, name, dtype)
+    return MeanMetricWrapper(_categorical_matches, name, dtype)
 
 
 def sparse_categorical_accuracy(
@@ -423,7 +423,7 @@ def sparse_categorical_accuracy(
     >>> float(m.result())
     0.5
     """
-    return MeanMetricWrapper(_sparse_categorical, name, dtype)
+    return MeanMetricWrapper(_sparse_categorical_matches, name, dtype)
 
 
 def mean_squared_error(
@@ -440,7 +440,7 @@ def mean_squared_error(
     >>> float(m.result())
     5.0
     """
-    return MeanMetricWrapper(_squared, name, dtype)
+    return MeanMetricWrapper(_squared_error, name, dtype)
 
 
 def mean_absolute_error(
@@ -457,7 +457,7 @@ def mean_absolute_error(
     >>> float(m.result())
     2.0
     """
-    return MeanMetricWrapper(_absolute, name, dtype)
+    return MeanMetricWrapper(_absolute_error, name, dtype)
 
 
 class RootMeanSquaredError(Metric):

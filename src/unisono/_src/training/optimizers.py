@@ -110,10 +110,7 @@ class Optimizer:
         if all(c.split is None for c in cells) or placement is None:
             is_known = not source.is_compiled
             return self._tx.init(
-                [
-                    c.gathered(0) if c.split and is_known else frames.peek(c)
-                    for c in cells
-                ]
+                [c.gather(0) if c.split and is_known else frames.peek(c) for c in cells]
             )
         # Compiled with the shardings of the result, so that no device ever holds a
         # large slot whole (docs/decisions/0017).
@@ -432,7 +429,7 @@ def _sharding_of(x: Any, placement: frames.Placement) -> Any:
     """Returns how a variable of the shape of `x` lies on the devices."""
     split = partition.choose(placement.topology, placement.split_above, x.shape)
     if split is None:
-        return placement.topology.replicated
+        return placement.topology.replicated_sharding
     return partition.sharding(placement.topology, split)
 
 

@@ -123,7 +123,7 @@ def place(x: Any, device: jax.Device | None) -> Any:
     return jax.tree.map(release, jax.device_put(x, device))
 
 
-def follow(x: Any, device: jax.Device) -> Any:
+def move_committed(x: Any, device: jax.Device) -> Any:
     """Returns a committed array on `device`; anything else as it is."""
     if not isinstance(x, ArrayImpl) or not x.committed:
         return x
@@ -389,10 +389,10 @@ def shards(x: jax.Array, topology: Topology) -> Sequence[jax.Array]:
     # JAX keeps the pieces in the order of the mesh, replica by replica.
     if not isinstance(x, ArrayImpl):
         # Random keys are a class of their own.
-        return [s.data for s in x.addressable_shards][:: topology.logical]
+        return [s.data for s in x.addressable_shards][:: topology.num_logical_devices]
     # The public `addressable_shards` makes an object for each piece at every read.
     pieces: Sequence[jax.Array] = x._arrays  # noqa: SLF001
-    return pieces[:: topology.logical]
+    return pieces[:: topology.num_logical_devices]
 
 
 def own_copy(x: Any) -> Any:
@@ -454,7 +454,7 @@ def all_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]
     return found
 
 
-def all_agree(treedef: Any, kinds: Any, topology: Topology) -> Any:
+def common_kinds(treedef: Any, kinds: Any, topology: Topology) -> Any:
     """Returns `kinds` if all workers have the same, else None."""
     text = "" if kinds is None else f"{treedef} {kinds}"
     own = np.frombuffer(text.encode(), np.uint8)

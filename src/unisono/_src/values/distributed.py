@@ -450,7 +450,7 @@ def _stack(parts: Sequence[Any], topology: Topology) -> Any:
         kinds = _kinds(columns)
     if topology.is_spread and not is_traced(parts):
         # A worker with uneven values asks too: the others wait for its answer.
-        kinds = collectives.all_agree(treedef, kinds, topology)
+        kinds = collectives.common_kinds(treedef, kinds, topology)
     if kinds is None:
         return None
     stacked = [_stack_column(column, topology) for column in columns]
@@ -477,7 +477,7 @@ def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
     if topology.is_one_device:
         only = column[0]
         row = only[None] if isinstance(only, jax.Array) else _numpy_row(only)
-        return jax.device_put(row, topology.stacked)
+        return jax.device_put(row, topology.stacked_sharding)
     rows = [
         x.reshape((1, *x.shape)) if isinstance(x, jax.Array) else _numpy_row(x)
         for x in column

@@ -66,7 +66,7 @@ def gather(topology: Topology, point: str, arrays: Sequence[Any]) -> list[list[A
     heads = [_read_head(t, h) for t, (h, _) in zip(texts, sizes, strict=True)]
     points = [h["point"] for h in heads]
     if len(set(points)) > 1:
-        raise errors.different_points(points)
+        raise errors.different_points_error(points)
     return [_read_arrays(t, int(h), read["arrays"])
             for t, (h, _), read in zip(texts, sizes, heads, strict=True)]  # fmt: skip
 
@@ -177,14 +177,14 @@ def _map_over_workers(mesh: Mesh, fn: Any) -> Any:
 def _read_head(text: bytes, length: int) -> dict[str, Any]:
     """Returns another worker's header; raises if it is not of the expected form."""
     if not 0 < length <= min(len(text), _LARGEST_HEAD):
-        raise errors.garbled_message(f"a header of {length} bytes")
+        raise errors.garbled_message_error(f"a header of {length} bytes")
     try:
         found: dict[str, Any] = json.loads(text[: int(length)])
         ok = isinstance(found["point"], str) and isinstance(found["arrays"], list)
     except (ValueError, KeyError, TypeError):
         ok = False
     if not ok:
-        raise errors.garbled_message("a header that is not what workers send")
+        raise errors.garbled_message_error("a header that is not what workers send")
     return found
 
 
@@ -194,7 +194,9 @@ def _read_arrays(text: bytes, start: int, kinds: list[Any]) -> list[Any]:
         dtype = jnp.dtype(name)
         stop = start + math.prod(shape) * dtype.itemsize
         if dtype.hasobject or stop > len(text):
-            raise errors.garbled_message(f"an array of type {name} and shape {shape}")
+            raise errors.garbled_message_error(
+                f"an array of type {name} and shape {shape}"
+            )
         array = np.frombuffer(text[start:stop], dtype).reshape(shape)
         found.append(_from_bits(array, key))
         start = stop

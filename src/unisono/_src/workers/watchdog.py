@@ -217,13 +217,13 @@ class Guard:
     def _watch(self) -> None:
         while not self._stop.wait(self._tick):
             try:
-                self._look()
+                self._exchange_records()
             except Exception:
                 # The coordination service cannot be reached. If it stays so, the next
                 # collective fails and says so; this thread tries again.
                 continue
 
-    def _look(self) -> None:
+    def _exchange_records(self) -> None:
         """Publishes this worker's record, reads the others', and judges them."""
         # `explain` and `fail` publish from the main thread at the same time.
         with self._lock:
@@ -309,7 +309,7 @@ class Guard:
         until = time.monotonic() + silence + 2 * self._tick
         while self.verdict is None and time.monotonic() < until:
             with contextlib.suppress(Exception):
-                self._look()
+                self._exchange_records()
             self.verdict = self.verdict or self._judge(time.monotonic(), silence)
             time.sleep(self._tick / 2)
         if self.verdict is not None:

@@ -82,12 +82,12 @@ def test_memory_is_used_again_when_no_one_has_the_batch():
 
 def test_a_view_keeps_the_memory():
     memory = host_buffers.Buffers()
-    whole = memory.blank((64, 512), np.float32)
+    whole = memory.allocate((64, 512), np.float32)
     whole[:] = 1
     row = whole[3]
     del whole
     gc.collect()
-    other = memory.blank((64, 512), np.float32)
+    other = memory.allocate((64, 512), np.float32)
     other[:] = 2
     assert row.tolist() == [1] * 512
 
@@ -95,7 +95,7 @@ def test_a_view_keeps_the_memory():
 def test_arrays_begin_where_cpu_devices_read_them_in_place():
     memory = host_buffers.Buffers()
     for _ in range(5):
-        array = memory.blank((3, 5, 4096), np.int16)
+        array = memory.allocate((3, 5, 4096), np.int16)
         array[:] = 7
         assert array.ctypes.data % 64 == 0 and array.flags.c_contiguous
         assert address(jax.device_put(array)) == array.ctypes.data
@@ -107,7 +107,7 @@ def test_memory_comes_back_from_every_thread():
 
     def work(number):
         for _ in range(300):
-            array = memory.blank((5000,), np.int32)
+            array = memory.allocate((5000,), np.int32)
             array[:] = number
             if (array != number).any():
                 wrong.append(number)

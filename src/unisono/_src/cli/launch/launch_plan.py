@@ -98,7 +98,7 @@ class Devices:
             return self._share(gpus, count)
         if self._uses_tpu(environ):
             return self._whole_tpu(count)
-        return [self._virtual(environ) for _ in range(count)]
+        return [self._cpu_variables(environ) for _ in range(count)]
 
     def _may_use_gpus(self, environ: Mapping[str, str]) -> bool:
         if self.platform is not Platform.AUTO:
@@ -132,7 +132,7 @@ class Devices:
             for i in range(count)
         ]
 
-    def _virtual(self, environ: Mapping[str, str]) -> dict[str, str]:
+    def _cpu_variables(self, environ: Mapping[str, str]) -> dict[str, str]:
         added = {"JAX_PLATFORMS": "cpu"} if self.platform is Platform.CPU else {}
         if self.each is None:
             return added

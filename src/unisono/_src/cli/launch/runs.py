@@ -43,7 +43,7 @@ class Size:
             )
         return cls(start, minimum)
 
-    def after(self, outcome: group.Outcome) -> Size:
+    def next_size(self, outcome: group.Outcome) -> Size:
         """Returns the size for the next start, without the workers that were killed.
 
         If a worker was killed, we assume that this machine has no room for it. A worker
@@ -139,7 +139,7 @@ def run(request: Request, out: output.WorkerOutput) -> group.Outcome:
             if outcome.code == 0 or outcome.signal is not None:
                 break
             if restart < request.restarts:
-                size = size.after(outcome)
+                size = size.next_size(outcome)
                 if placement.is_local:  # In a larger job the addresses stay.
                     placement = _place_workers(request, size)
                 out.note(

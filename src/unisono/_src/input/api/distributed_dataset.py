@@ -279,7 +279,7 @@ class DistributedDataset(abc.ABC):
             # Tracing stops here, and the host runs the loop step by step.
             raise host_inputs.NeedsHost
         if frame.strategy is not None and frame.strategy is not self._owner:
-            raise errors.mixed_strategies(frame.strategy, self._owner)
+            raise errors.mixed_strategies_error(frame.strategy, self._owner)
         return DistributedIterator(self)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
@@ -383,7 +383,7 @@ class DistributedBatches(DistributedDataset):
         part = sharding_rule.divided_spec(
             self._given.spec, self._share.replicas, self._share.workers > 1
         )
-        return _per_replica(part, self._share.local)
+        return _per_replica_spec(part, self._share.local)
 
     def _count(self) -> int:
         """Returns how many steps there are.
@@ -469,7 +469,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         spec = self._given.spec
         if self._share.workers > 1:
             spec = sharding_rule.divided_spec(spec, 1, dynamic=True)
-        return _per_replica(spec, self._share.local)
+        return _per_replica_spec(spec, self._share.local)
 
     def _count(self) -> int:
         """Returns `UNKNOWN`: each replica takes an element of its own."""
@@ -534,7 +534,7 @@ def share_of(topology: Topology) -> steps.Share:
     return share
 
 
-def _per_replica(spec: Any, count: int) -> Any:
+def _per_replica_spec(spec: Any, count: int) -> Any:
     return elements.map_leaves(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
 
 
@@ -558,7 +558,7 @@ def _check_batched(node: nodes.Node, share: steps.Share) -> None:
     """Raises `IndexError` if the plan says that elements are single examples."""
     if share.is_single:
         return
-    if hugging_face.holds_examples(sharding_rule.before_selection(node)):
+    if hugging_face.holds_examples(sharding_rule.node_before_selection(node)):
         raise IndexError(
             f"Cannot split the elements over {share.replicas} replicas: each row of a "
             "Hugging Face dataset is a single example. Batch it first: "

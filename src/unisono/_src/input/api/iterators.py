@@ -219,7 +219,7 @@ class DatasetIterator(PositionedIterator):
         return {
             "kind": _KIND,
             "version": VERSION,
-            "position": self._trail.before(index),
+            "position": self._trail.position_before(index),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -229,7 +229,7 @@ class DatasetIterator(PositionedIterator):
             ValueError: the state is no position, or that of another kind of dataset.
         """
         check_state(state, _KIND)
-        before = self._trail.before(self._trail.read_so_far)
+        before = self._trail.position_before(self._trail.read_so_far)
         try:
             self._trail.return_to(state["position"])
             self._returned.clear()

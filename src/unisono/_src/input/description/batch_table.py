@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from unisono._src.input.description import counts, plan_text, report
-from unisono._src.input.description.plan_text import plural
+from unisono._src.input.description.plan_text import count_words
 from unisono._src.input.description.report import InputDescription, InputRow
 from unisono._src.input.distribution import sharding_rule, steps
 from unisono._src.input.plan import nodes
@@ -114,8 +114,8 @@ def _count_text(split: _BatchSplit, worker: int, own: nodes.Node) -> str:
         kept += count * sum(b - a for step in cuts for a, b in step)
         read += count * rows
     some = f"{kept:,} of " if kept != read else ""
-    told = f"{told}, {some}{plural(read, 'example')}"
-    return f"{told}, {plural(made, 'step')}" if split.is_shared else told
+    told = f"{told}, {some}{count_words(read, 'example')}"
+    return f"{told}, {count_words(made, 'step')}" if split.is_shared else told
 
 
 def _parts_text(split: _BatchSplit, worker: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unisono._src.input.description.plan_text import plural
+from unisono._src.input.description.plan_text import count_words
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.stages import (
     asserting,
@@ -38,18 +38,18 @@ def batch_sizes(node: nodes.Node) -> dict[int, int] | None:
     if isinstance(node, selecting.Repeat) and node.count >= 0:
         once = batch_sizes(node.parent)
         return once and {rows: count * node.count for rows, count in once.items()}
-    size = _only_size(node)
+    size = _common_batch_size(node)
     return None if size is None or node.cardinality < 0 else {size: node.cardinality}
 
 
-def _only_size(node: nodes.Node) -> int | None:
+def _common_batch_size(node: nodes.Node) -> int | None:
     """Returns the size of every batch, if the plan tells that all have the same."""
     if isinstance(node, batching.Batching):
         total = node.parent.cardinality
         is_even = total >= 0 and total % node.size == 0
         return node.size if node.drop or is_even or total == nodes.INFINITE else None
     if isinstance(node, nodes.Selecting):
-        return _only_size(node.parent)
+        return _common_batch_size(node.parent)
     if node.parents or not nodes.tells_spec(node):
         return None
     rows = {s.shape[0] if s.shape else None for s in elements.leaves(node.spec)}
@@ -72,4 +72,6 @@ def dropped_text(node: nodes.Node) -> str:
         return f"what does not fill a batch of {size}"
     # Every batch of an endless dataset is full, so nothing is dropped.
     rest = max(last.parent.cardinality, 0) % last.size
-    return f"{plural(rest, 'example')}{' in every pass' * is_again}" if rest else ""
+    return (
+        f"{count_words(rest, 'example')}{' in every pass' * is_again}" if rest else ""
+    )

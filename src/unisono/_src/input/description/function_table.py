@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unisono._src.input.description import plan_text, report
-from unisono._src.input.description.plan_text import plural
+from unisono._src.input.description.plan_text import count_words
 from unisono._src.input.description.report import InputDescription, InputRow
 from unisono._src.input.distribution import sharding_rule, steps
 from unisono._src.input.plan import nodes
@@ -62,7 +62,7 @@ def _steps_text(totals: Sequence[int], takers: int, fixed: bool | None) -> str:
     if fixed is None or min(totals) < 0:
         return ""
     made = min(totals) // takers if fixed else -(-max(totals) // takers)
-    return f", {plural(made, 'step')}"
+    return f", {count_words(made, 'step')}"
 
 
 def _ending_text(fixed: bool | None) -> str:

@@ -9,10 +9,10 @@ from unisono._src.input.stages import batching, file_listing, selecting
 _LONG_MIX = 100
 
 
-def plural(count: int, what: str) -> str:
+def count_words(count: int, what: str) -> str:
     """Returns a number of things in words.
 
-    >>> plural(1, "global batch"), plural(2000, "step")
+    >>> count_words(1, "global batch"), count_words(2000, "step")
     ('1 global batch', '2,000 steps')
     """
     if count == 1:
@@ -31,7 +31,7 @@ def text(node: nodes.Node) -> str:
         return _name(node)
     inner = ", ".join(map(text, node.parents))
     if len(inner) > _LONG_MIX:
-        inner = plural(len(node.parents), "dataset")
+        inner = count_words(len(node.parents), "dataset")
     return f"{node}[{inner}]"
 
 
@@ -40,5 +40,5 @@ def _name(node: nodes.Node) -> str:
     if isinstance(node, selecting.Shard) and node.shards == selecting.SHARD_HINT:
         return "Shard(SHARD_HINT)"
     if isinstance(node, file_listing.FILES):
-        return f"{node.kind}({plural(len(node.files), 'file')})"
+        return f"{node.kind}({count_words(len(node.files), 'file')})"
     return str(node)

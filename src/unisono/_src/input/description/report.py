@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from unisono._src.input.description import counts, plan_text
-from unisono._src.input.description.plan_text import plural
+from unisono._src.input.description.plan_text import count_words
 from unisono._src.input.plan import nodes
 from unisono._src.input.stages import file_listing
 
@@ -105,10 +105,10 @@ class InputDescription:
 def count_text(cardinality: int, what: str) -> str:
     """Returns a number of things in words, also if it is endless or unknown."""
     if cardinality == nodes.INFINITE:
-        return f"endless {plural(2, what)[2:]}"
+        return f"endless {count_words(2, what)[2:]}"
     if cardinality < 0:
-        return f"{plural(2, what)[2:]}, as many as come"
-    return plural(cardinality, what)
+        return f"{count_words(2, what)[2:]}, as many as come"
+    return count_words(cardinality, what)
 
 
 def files_texts(found: file_listing.FileList) -> list[str]:
@@ -119,7 +119,7 @@ def files_texts(found: file_listing.FileList) -> list[str]:
     more = len(paths) - _SHOWN_FILES
     named = ", ".join(paths[:_SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
     order = " in shuffled order" if found.is_shuffled and len(paths) > 1 else ""
-    return [f"{plural(len(paths), 'file')}{order}: {named}"]
+    return [f"{count_words(len(paths), 'file')}{order}: {named}"]
 
 
 def slice_text(node: nodes.Node, shards: int, index: int) -> str:

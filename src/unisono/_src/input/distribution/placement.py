@@ -41,17 +41,17 @@ class _Transfers:
         known = self._types.get(key)
         if known is None:
             return self._remember(key, self._topology.stack(rows))
-        each = self._topology.logical
+        each = self._topology.num_logical_devices
         pieces = [row for row in rows for _ in range(each)] if each > 1 else rows
         return collectives.put_pieces(
-            known, self._topology.stacked, pieces, self._devices
+            known, self._topology.stacked_sharding, pieces, self._devices
         )
 
     def replicate(self, x: np.ndarray) -> jax.Array:
         """Returns an array that every replica has; all of them are in this process."""
         key = (False, x.shape, x.dtype)
         known = self._types.get(key)
-        where = self._topology.replicated
+        where = self._topology.replicated_sharding
         if known is None:
             return self._remember(key, jax.device_put(x, where))
         return collectives.put_pieces(

@@ -80,7 +80,7 @@ def _may_spec_tell_more(node: nodes.Node) -> bool:
     return last is None or last.drop
 
 
-def before_selection(node: nodes.Node) -> nodes.Node:
+def node_before_selection(node: nodes.Node) -> nodes.Node:
     """Returns the node before the selections at the end of a plan."""
     while isinstance(node, _SEES_THROUGH):
         node = node.parents[0]
@@ -89,7 +89,7 @@ def before_selection(node: nodes.Node) -> nodes.Node:
 
 def declared_batch_size(node: nodes.Node) -> int | None:
     """Returns the size of the last `batch`, unless something may change it later."""
-    node = before_selection(node)
+    node = node_before_selection(node)
     if isinstance(node, batching.Batching):
         return node.size
     if isinstance(node, (mixing.Zip, mixing.Concatenate)):

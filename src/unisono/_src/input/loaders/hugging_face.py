@@ -37,12 +37,12 @@ class _TableRows:
         self._arrow = table.with_format("arrow", columns=typed) if typed else None
         self._others = table.with_format(None, columns=others) if others else None
 
-    def at(self, index: int) -> Any:
+    def element_at(self, index: int) -> Any:
         if self._arrow is None:
             return hugging_face_columns.row(self._table[int(index)], {})
         return elements.map_leaves(lambda x: x[0], self.slice(index, index + 1))
 
-    def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> Any:
         return self._read([int(i) for i in indices])
 
     def slice(self, start: int, stop: int) -> Any:
@@ -91,7 +91,7 @@ class HuggingFaceTable(nodes.Indexed):
 
     def _spec(self) -> Any:
         if len(self.source):
-            return elements.spec_of(self.rows().at(0))
+            return elements.spec_of(self.rows().element_at(0))
         return self._empty_spec()
 
     def _empty_spec(self) -> Any:

@@ -112,7 +112,7 @@ class KerasBatches(iterables.Loader, nodes.Disturbed):
         """Returns a cursor between `on_epoch_begin` and `on_epoch_end`."""
         return _PyDatasetBatches(self.source, self.is_pass)
 
-    def sampled(self) -> nodes.Node:
+    def make_sample(self) -> nodes.Node:
         """Returns a source that looks at a batch without beginning an epoch."""
         return KerasBatches(self.source, is_pass=False)
 

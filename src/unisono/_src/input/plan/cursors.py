@@ -209,7 +209,7 @@ class Iterated(Cursor):
             close()
 
 
-def at(state: Any) -> dict[str, Any]:
+def trail_at(state: Any) -> dict[str, Any]:
     """Returns the state of a `Trail` that is exactly at a position of its source."""
     return {"source": state, "pass": 0, "index": 0}
 
@@ -332,7 +332,7 @@ class Trail:
             failed = 0
             yield number, found[0]
 
-    def before(self, index: int) -> dict[str, Any]:
+    def position_before(self, index: int) -> dict[str, Any]:
         """Returns the position before the element that was read as number `index`.
 
         Raises:
@@ -340,10 +340,10 @@ class Trail:
         """
         if index == self.read_so_far:
             return {"source": self._source.get_state(), "pass": 0, "index": index}
-        return self.remembered(index)
+        return self.remembered_position(index)
 
-    def remembered(self, index: int) -> dict[str, Any]:
-        """Returns what `before` returns, without asking the source.
+    def remembered_position(self, index: int) -> dict[str, Any]:
+        """Returns what `position_before` returns, without asking the source.
 
         Another thread may be reading the source.
         """
@@ -365,7 +365,7 @@ class Trail:
             self._marks.popleft()
 
     def return_to(self, state: dict[str, Any]) -> None:
-        """Continues at a position that `before` returned.
+        """Continues at a position that `position_before` returned.
 
         Raises:
             ValueError: the source ends before that position.
@@ -433,12 +433,12 @@ class Called(Cursor, abc.ABC):
         if not self._unseen:
             return {"source": self._source.get_state()}
         first = self._trail.read_so_far - len(self._unseen)
-        return {"trail": self._trail.before(first)}
+        return {"trail": self._trail.position_before(first)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Sets the position in the source."""
         self._unseen = ()
-        self._trail.return_to(state.get("trail") or at(state["source"]))
+        self._trail.return_to(state.get("trail") or trail_at(state["source"]))
 
     def close(self) -> None:
         """Closes the source."""

@@ -303,21 +303,23 @@ def _columns(elements: Sequence[Any]) -> Any:
     return nest.rebuild(first, parts)
 
 
-def stack(elements: Sequence[Any], blank: Callable[..., np.ndarray] = np.empty) -> Any:
+def stack(
+    elements: Sequence[Any], allocate: Callable[..., np.ndarray] = np.empty
+) -> Any:
     """Returns elements as one batch.
 
     Args:
         elements: what to stack; not empty.
-        blank: makes an array of a shape and type, to be filled.
+        allocate: makes an array of a shape and type, to be filled.
 
     Raises:
         InvalidArgumentError: the shapes or types of a component differ.
         TypeError: the structures differ.
     """
-    return map_leaves(lambda c: _stack_column(c, blank), _columns(elements))
+    return map_leaves(lambda c: _stack_column(c, allocate), _columns(elements))
 
 
-def _stack_column(column: list[Any], blank: Callable[..., np.ndarray]) -> np.ndarray:
+def _stack_column(column: list[Any], allocate: Callable[..., np.ndarray]) -> np.ndarray:
     """Returns the arrays of one component as one array."""
     if is_dataset(column[0]):
         raise TypeError(
@@ -333,7 +335,7 @@ def _stack_column(column: list[Any], blank: Callable[..., np.ndarray]) -> np.nda
             if array.ndim == 1 and array.dtype == first.dtype:
                 return array
     _check_column(column)
-    out = blank((len(column), *first.shape), first.dtype)
+    out = allocate((len(column), *first.shape), first.dtype)
     for row, x in enumerate(column):
         out[row] = x
     return out

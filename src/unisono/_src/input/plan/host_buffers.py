@@ -42,10 +42,10 @@ class Buffers:
     time than a batch costs to copy.
 
     >>> buffers = Buffers()
-    >>> first = buffers.blank((4, 8192), np.float32)
+    >>> first = buffers.allocate((4, 8192), np.float32)
     >>> address = first.ctypes.data
     >>> del first
-    >>> buffers.blank((4, 8192), np.float32).ctypes.data == address
+    >>> buffers.allocate((4, 8192), np.float32).ctypes.data == address
     True
     """
 
@@ -55,7 +55,7 @@ class Buffers:
         # not given a callback: Python swallows a KeyboardInterrupt inside a callback.
         self._blocks: list[tuple[Any, _Block]] = []
 
-    def blank(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
+    def allocate(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """Returns an array to be filled; its contents are arbitrary."""
         kind = np.dtype(dtype)
         size = kind.itemsize * math.prod(shape)
@@ -71,7 +71,7 @@ class Buffers:
 
     def copy(self, array: np.ndarray, dtype: Any = None) -> np.ndarray:
         """Returns a copy of an array, in another type if one is given."""
-        made = self.blank(array.shape, array.dtype if dtype is None else dtype)
+        made = self.allocate(array.shape, array.dtype if dtype is None else dtype)
         np.copyto(made, array, casting="unsafe")
         return made
 

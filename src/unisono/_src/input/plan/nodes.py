@@ -18,7 +18,7 @@ import numpy as np
 from unisono._src.input.plan import cursors, elements
 
 # A function that makes an array of a shape and type, to be filled.
-Blank = Callable[[Sequence[int], Any], np.ndarray]
+Allocate = Callable[[Sequence[int], Any], np.ndarray]
 # TensorFlow's values, which a user sees as `dataset.cardinality()`.
 INFINITE = -1
 UNKNOWN = -2
@@ -28,14 +28,14 @@ class Rows(Protocol):
     """Elements that can be read in any order, many at a time."""
 
     @abc.abstractmethod
-    def at(self, index: int) -> Any:
+    def element_at(self, index: int) -> Any:
         """Returns one element."""
 
     @abc.abstractmethod
-    def take(self, indices: np.ndarray, blank: Blank) -> Any:
+    def take(self, indices: np.ndarray, allocate: Allocate) -> Any:
         """Returns the elements at `indices` as a batch.
 
-        The memory is new, or comes from `blank`.
+        The memory is new, or comes from `allocate`.
         """
 
     @abc.abstractmethod
@@ -115,7 +115,7 @@ class Disturbed(abc.ABC):
     """
 
     @abc.abstractmethod
-    def sampled(self) -> Node:
+    def make_sample(self) -> Node:
         """Returns a node with the same first element, which may be read freely."""
 
 
@@ -158,7 +158,7 @@ class Selecting(Passing, Indexed, abc.ABC):
     makes_new: ClassVar[bool | None] = None
 
     @abc.abstractmethod
-    def selecting(self, make: Callable[[], cursors.Cursor]) -> cursors.Cursor:
+    def select_cursor(self, make: Callable[[], cursors.Cursor]) -> cursors.Cursor:
         """Returns a cursor over the selected elements.
 
         Args:
@@ -172,7 +172,7 @@ class Selecting(Passing, Indexed, abc.ABC):
         rows = self.rows()
         if rows is not None:
             return Lookup(rows, self.indices())
-        return self.selecting(self.parent.cursor)
+        return self.select_cursor(self.parent.cursor)
 
     def example(self) -> Any:
         """Returns an example of the parent."""
@@ -185,7 +185,7 @@ class Selecting(Passing, Indexed, abc.ABC):
     def indices(self) -> cursors.Cursor:
         """Returns a cursor over the selected row numbers."""
         assert isinstance(self.parent, Indexed)
-        return self.selecting(self.parent.indices)
+        return self.select_cursor(self.parent.indices)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -206,11 +206,11 @@ class Lookup(cursors.Derived):
 
     def __init__(self, rows: Rows, indices: cursors.Cursor) -> None:
         super().__init__(indices)
-        self._at = rows.at
+        self._element_at = rows.element_at
 
     def read(self, count: int) -> list[Any]:
         """Reads the rows one by one."""
-        return [self._at(i) for i in self._source.read(count)]
+        return [self._element_at(i) for i in self._source.read(count)]
 
     def skip(self, count: int) -> int:
         """Skips row numbers; no row is read."""
@@ -256,7 +256,7 @@ def _pairs(old: Any, new: Any) -> Any:
     return zip(old, new, strict=True) if isinstance(old, tuple) else [(old, new)]
 
 
-def minimum(cardinalities: list[int]) -> int:
+def shortest_cardinality(cardinalities: list[int]) -> int:
     """Returns the cardinality of a dataset that ends with its shortest part.
 
     >>> minimum([3, INFINITE]), minimum([3, UNKNOWN]), minimum([INFINITE])
@@ -303,7 +303,7 @@ def first_element(node: Node) -> Any:
 def _skip_disturbance(node: Node) -> Node | None:
     """Returns what to read in place of a node when only a sample is wanted."""
     if isinstance(node, Disturbed):
-        return node.sampled()
+        return node.make_sample()
     # An element of the parent looks alike, and needs no buffer and no thread.
     return node.parents[0] if node.keeps_spec else None
 

@@ -52,7 +52,7 @@ class Order:
         """Returns the number that the next pass will have."""
         return self._passes
 
-    def apart(self) -> Order:
+    def separate_copy(self) -> Order:
         """Returns an order with the same seed, whose passes are counted separately."""
         return Order(self.seed, self.changes)
 

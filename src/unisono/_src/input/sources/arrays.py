@@ -35,14 +35,14 @@ class Table(nodes.Rows):
         # The array itself, if there is only one without a structure around it.
         self.only = self._arrays if type(self._arrays) is np.ndarray else None
 
-    def at(self, index: int) -> Any:
+    def element_at(self, index: int) -> Any:
         """Returns one element: a row of each array."""
         return elements.map_leaves(lambda x: x[index], self._arrays)
 
-    def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> Any:
         """Returns rows as a batch in new arrays; the indices must be valid."""
         return elements.map_leaves(
-            lambda x: _gather_rows(x, indices, blank), self._arrays
+            lambda x: _gather_rows(x, indices, allocate), self._arrays
         )
 
     def slice(self, start: int, stop: int) -> Any:
@@ -50,9 +50,11 @@ class Table(nodes.Rows):
         return elements.map_leaves(lambda x: x[start:stop], self._arrays)
 
 
-def _gather_rows(x: np.ndarray, indices: np.ndarray, blank: nodes.Blank) -> np.ndarray:
+def _gather_rows(
+    x: np.ndarray, indices: np.ndarray, allocate: nodes.Allocate
+) -> np.ndarray:
     """Returns rows in other memory; several threads copy large ones."""
-    out = blank((len(indices), *x.shape[1:]), x.dtype)
+    out = allocate((len(indices), *x.shape[1:]), x.dtype)
     helpers = min(_MOST_HELPERS, _CORES - 1, out.nbytes // _BYTES_PER_HELPER)
     # Threads do not help with objects: copying those needs Python's lock.
     if helpers < 1 or x.dtype.kind == "O":
@@ -168,10 +170,10 @@ class _Steps:
     def __init__(self, start: int, step: int, dtype: np.dtype) -> None:
         self._start, self._step, self._dtype = start, step, dtype
 
-    def at(self, index: int) -> Any:
+    def element_at(self, index: int) -> Any:
         return self._dtype.type(self._start + index * self._step)
 
-    def take(self, indices: np.ndarray, blank: nodes.Blank = np.empty) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate = np.empty) -> Any:
         return (self._start + indices * self._step).astype(self._dtype)
 
     def slice(self, start: int, stop: int) -> Any:

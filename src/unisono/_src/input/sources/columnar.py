@@ -181,7 +181,7 @@ class _Records:
     def __init__(self, source: Any, paths: Sequence[str]) -> None:
         self._source, self._paths = source, paths
 
-    def at(self, index: int) -> Any:
+    def element_at(self, index: int) -> Any:
         return self._read([int(index)])[0]
 
     def _read(self, indices: list[int]) -> list[bytes]:
@@ -191,7 +191,7 @@ class _Records:
         except RuntimeError as e:
             raise _unreadable_error(self._paths, "ArrayRecord", e) from e
 
-    def take(self, indices: np.ndarray, blank: nodes.Blank = np.empty) -> Any:
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate = np.empty) -> Any:
         found = self._read([int(i) for i in indices])
         out = np.empty(len(found), object)
         out[:] = found

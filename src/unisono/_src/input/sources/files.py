@@ -122,7 +122,7 @@ class Buffered:
         self.window += chunk
         return bool(chunk)
 
-    def use(self, count: int) -> None:
+    def drop(self, count: int) -> None:
         """Drops bytes from the front of the window."""
         self.window = self.window[count:]
         self.offset += count
@@ -249,7 +249,7 @@ class _TextLines(Reader):
         elif not cut:
             lines = []
         ends = self._note_begin(file, _ends_of_lines(lines, cut))
-        file.use(cut)
+        file.drop(cut)
         # TensorFlow removes every carriage return, not only one before a line feed.
         return [line.replace(b"\r", b"") for line in lines], ends
 
@@ -281,7 +281,7 @@ class _TFRecords(Reader):
                     f"ends {needed} bytes before the record does."
                 )
         found = self._note_begin(file, ends)
-        file.use(ends[-1] if ends else 0)
+        file.drop(ends[-1] if ends else 0)
         return records, found
 
     def _parse(self, file: Buffered) -> tuple[list[bytes], list[int], int]:
@@ -359,7 +359,7 @@ class _Fixed(Reader):
                     f"{file.path} has {len(file.window)} bytes, which is less than its "
                     f"header of {header} bytes. Check header_bytes."
                 )
-            file.use(header)
+            file.drop(header)
         while len(file.window) < size + footer and file.extend():
             pass
         # The last bytes of the window may be the footer, which is no record.
@@ -373,7 +373,7 @@ class _Fixed(Reader):
         ends = [size * (i + 1) for i in range(count)]
         records = [file.window[e - size : e] for e in ends]
         found = self._note_begin(file, ends)
-        file.use(size * count)
+        file.drop(size * count)
         return records, found
 
 

@@ -127,7 +127,7 @@ class OneShot(nodes.Node, nodes.Disturbed):
         """Returns a cursor over the iterator."""
         return cursors.Iterated(self.make)
 
-    def sampled(self) -> nodes.Node:
+    def make_sample(self) -> nodes.Node:
         """Returns a source of the first element, which stays in the iterator."""
         first = [
             elements.convert(loader_structures.to_structure(e))
@@ -158,9 +158,9 @@ class Numbered:
         except (TypeError, NotImplementedError):
             # Python's own protocol: up to the first IndexError.
             return iter(self._source)
-        return map(self._at, range(total))
+        return map(self._element_at, range(total))
 
-    def _at(self, index: int) -> Any:
+    def _element_at(self, index: int) -> Any:
         try:
             return self._source[index]
         except StopIteration as e:

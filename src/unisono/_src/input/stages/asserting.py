@@ -18,7 +18,7 @@ class AssertCardinality(nodes.Selecting):
     expected: int
     keeps_spec = True
 
-    def selecting(self, make: Make) -> cursors.Cursor:
+    def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that checks the number while reading."""
         return _Counted(make(), self.expected)
 

@@ -61,7 +61,7 @@ class _Stacked(_Batches):
     """Stacks elements into batches."""
 
     def _make(self, block: Any) -> Any:
-        return elements.stack(block, self._buffers.blank)
+        return elements.stack(block, self._buffers.allocate)
 
 
 @final
@@ -82,7 +82,7 @@ class _Gathered(_Batches):
             if self._only is not None:
                 return self._only[block.start : block.stop]
             return self._rows.slice(block.start, block.stop)
-        return self._rows.take(np.asarray(block, np.intp), self._buffers.blank)
+        return self._rows.take(np.asarray(block, np.intp), self._buffers.allocate)
 
 
 def batched_spec(spec: Any, size: int | None) -> Any:
@@ -225,7 +225,7 @@ class PaddedBatch(Batching):
 class Opaque(nodes.Keeping):
     """The same elements, with a hidden batch size; a parallel batch in TensorFlow."""
 
-    def selecting(self, make: Make) -> cursors.Cursor:
+    def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns the elements as they are."""
         return make()
 
@@ -272,7 +272,7 @@ class Stream(cursors.Cursor):
             self._row = stop
         return elements.concatenate(parts) if parts else None
 
-    def at_end(self) -> bool:
+    def is_at_end(self) -> bool:
         """Whether no row is left."""
         return not self._has_rows()
 
@@ -293,7 +293,7 @@ class Stream(cursors.Cursor):
         is_between = self._row >= self._rows
         index = self._trail.read_so_far - (0 if is_between else 1)
         row = 0 if is_between else self._row
-        return {"row": row, "trail": self._trail.before(index)}
+        return {"row": row, "trail": self._trail.position_before(index)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continues at a batch and a row in it."""
@@ -362,7 +362,7 @@ class _Rebatched(cursors.Cursor):
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
-        while len(found) < count and not self._stream.at_end():
+        while len(found) < count and not self._stream.is_at_end():
             size = self._sizes[self._turn % len(self._sizes)]
             batch = self._stream.take(size)
             if self._drop and elements.length(batch) < size:

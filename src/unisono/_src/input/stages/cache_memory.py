@@ -34,7 +34,7 @@ class ElementStore:
             if self.kept is None:
                 self.kept, self.origin = found, origin
 
-    def hold(self, origin: dict[str, Any]) -> bool:
+    def keep_only(self, origin: dict[str, Any]) -> bool:
         """Whether the store has the elements of a pass; drops those of another pass."""
         with self.lock:
             if self.kept is not None and self.origin != origin:
@@ -102,7 +102,7 @@ class _Cached(cursors.Cursor):
         self.close()
         self._origin, self._seen, self._next = state["origin"], [], 0
         self._has_failed = False
-        if not self._store.hold(state["origin"]):
+        if not self._store.keep_only(state["origin"]):
             self.skip(state["next"])
         self._next = state["next"]
 
@@ -126,6 +126,6 @@ class Cache(nodes.Keeping):
     # The arrays belong to the store, so no one may write into them.
     makes_new = False
 
-    def selecting(self, make: Make) -> cursors.Cursor:
+    def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that fills the store or reads from it."""
         return _Cached(make, self.store)

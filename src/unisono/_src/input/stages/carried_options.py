@@ -17,7 +17,7 @@ class WithOptions(nodes.Keeping):
 
     options: dataset_options.Options
 
-    def selecting(self, make: Make) -> cursors.Cursor:
+    def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns the elements as they are."""
         return make()
 

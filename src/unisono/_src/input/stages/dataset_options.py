@@ -301,9 +301,9 @@ class _OptionRecord(abc.ABC):  # noqa: B024
         try:
             return self._types[name]
         except KeyError:
-            raise AttributeError(self._unknown(name)) from None
+            raise AttributeError(self._unknown_name_message(name)) from None
 
-    def _unknown(self, name: str) -> str:
+    def _unknown_name_message(self, name: str) -> str:
         known = ", ".join(sorted({*self._types, *self._aliases}))
         return (
             f"Cannot set the property {name} on {type(self).__name__}; it has {known}."

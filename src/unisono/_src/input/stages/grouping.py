@@ -130,7 +130,9 @@ class _Grouped(cursors.Cursor):
             "groups": groups,
             "open": [self._key, [i for i, _ in self._open], inner],
             "end": end,
-            "trail": self._trail.before(min(self._needed_indices(), default=end)),
+            "trail": self._trail.position_before(
+                min(self._needed_indices(), default=end)
+            ),
             # `set_state` begins the open group again, which counts it.
             "begun": self._begun - (inner is not None),
             "seed": self._seed,
@@ -190,9 +192,9 @@ class GroupByWindow(nodes.Unary, nodes.Disturbed):
         """Returns a cursor that reads group after group."""
         return _Grouped(self)
 
-    def sampled(self) -> nodes.Node:
+    def make_sample(self) -> nodes.Node:
         """Returns a copy whose passes are not counted."""
-        return dataclasses.replace(self, order=self.order.apart())
+        return dataclasses.replace(self, order=self.order.separate_copy())
 
     def make_plan(self, key: int, group: list[Any]) -> nodes.Node:
         """Returns the plan of the dataset that a group becomes.

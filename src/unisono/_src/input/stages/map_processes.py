@@ -194,7 +194,7 @@ class InProcesses(cursors.Cursor):
             inner.close()
 
 
-def _in_processes(count: int, node: mapping.Map) -> cursors.Cursor:
+def _process_cursor(count: int, node: mapping.Map) -> cursors.Cursor:
     """Returns a cursor that runs a map in `count` worker processes."""
     return _Unpacked(InProcesses(dataclasses.replace(node, run=None), count))
 
@@ -206,7 +206,7 @@ def run_in_processes(node: nodes.Node, processes: int) -> nodes.Node:
 
     def change(node: nodes.Node) -> nodes.Node | None:
         if isinstance(node, mapping.Map) and node.parallel is not None:
-            run = functools.partial(_in_processes, processes)
+            run = functools.partial(_process_cursor, processes)
             return dataclasses.replace(node, run=run)
         return None
 

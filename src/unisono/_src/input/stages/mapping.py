@@ -154,7 +154,7 @@ class _Threaded(cursors.Cursor):
             self._waiting.append(self._pool.submit(apply_and_copy, self._fn, block[0]))
 
     def get_state(self) -> dict[str, Any]:
-        return {"trail": self._trail.before(self._given)}
+        return {"trail": self._trail.position_before(self._given)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._stop()
@@ -215,9 +215,11 @@ class _Tuned(cursors.Cursor):
 
     def get_state(self) -> dict[str, Any]:
         if self._inner is None:
-            return {"trail": cursors.at(self._source.get_state())}
+            return {"trail": cursors.trail_at(self._source.get_state())}
         found = self._inner.get_state()
-        return found if "trail" in found else {"trail": cursors.at(found["source"])}
+        return (
+            found if "trail" in found else {"trail": cursors.trail_at(found["source"])}
+        )
 
     def set_state(self, state: dict[str, Any]) -> None:
         if self._inner is not None:
@@ -271,7 +273,7 @@ class Map(nodes.Unary, nodes.Disturbed):
         """Returns the cardinality of the parent."""
         return self.parent.cardinality
 
-    def sampled(self) -> nodes.Node:
+    def make_sample(self) -> nodes.Node:
         """Returns the same map in this process; one element is worth no other."""
         return self if self.run is None else Map(self.parent, self.fn)
 

@@ -69,11 +69,13 @@ class _ZippedRows:
     def __init__(self, parts: Sequence[Any], structure: Any) -> None:
         self._parts, self._structure = parts, structure
 
-    def at(self, index: int) -> Any:
-        return _fill_structure(self._structure, [p.at(index) for p in self._parts])
+    def element_at(self, index: int) -> Any:
+        return _fill_structure(
+            self._structure, [p.element_at(index) for p in self._parts]
+        )
 
-    def take(self, indices: np.ndarray, blank: nodes.Blank) -> Any:
-        taken = [p.take(indices, blank) for p in self._parts]
+    def take(self, indices: np.ndarray, allocate: nodes.Allocate) -> Any:
+        taken = [p.take(indices, allocate) for p in self._parts]
         return _fill_structure(self._structure, taken)
 
     def slice(self, start: int, stop: int) -> Any:
@@ -119,7 +121,7 @@ class Zip(nodes.Indexed):
     @property
     def cardinality(self) -> int:
         """Returns the cardinality of the shortest input."""
-        return nodes.minimum([n.cardinality for n in self.inputs])
+        return nodes.shortest_cardinality([n.cardinality for n in self.inputs])
 
     def _spec(self) -> Any:
         return _fill_structure(self.structure, [n.spec for n in self.inputs])
@@ -397,9 +399,9 @@ class Interleave(nodes.Unary, nodes.Disturbed):
         """Returns a cursor that takes elements from each dataset in turn."""
         return _Interleaved(self)
 
-    def sampled(self) -> nodes.Node:
+    def make_sample(self) -> nodes.Node:
         """Returns a copy whose passes are not counted."""
-        return dataclasses.replace(self, order=self.order.apart())
+        return dataclasses.replace(self, order=self.order.separate_copy())
 
     def sample(self) -> nodes.Node:
         """Returns the plan of the dataset that the function makes of some element."""

@@ -173,13 +173,13 @@ class _Tank:
         """Drops positions that no one can ask for any more."""
         self.trail.forget_before(self.given - BACK * self.largest)
 
-    def before(self, index: int) -> dict[str, Any]:
+    def position_before(self, index: int) -> dict[str, Any]:
         """Returns the position of the reader, who is at `index`."""
         # The source is behind an exception that the reader has not got yet. A position
         # that is remembered from before leads up to it again.
         if self.failure is not None:
-            return self.trail.remembered(index)
-        return self.trail.before(index)
+            return self.trail.remembered_position(index)
+        return self.trail.position_before(index)
 
     def stop(self) -> None:
         """Tells the thread to end, and a waiting reader that no element will come."""
@@ -320,16 +320,16 @@ class Ahead(cursors.Cursor):
         """
         if self._closed is not None:
             trail, given = self._closed
-            return {"trail": trail.remembered(given - back)}
+            return {"trail": trail.remembered_position(given - back)}
         if self._tank is None:
-            return {"trail": cursors.at(self._source.get_state())}
+            return {"trail": cursors.trail_at(self._source.get_state())}
         tank = self._tank
         if not tank.reading.acquire(timeout=_BUSY):
             # The source is waiting for something. A position from a little before is
             # remembered, with the number of elements to pass over from there.
-            return {"trail": tank.trail.remembered(tank.given - back)}
+            return {"trail": tank.trail.remembered_position(tank.given - back)}
         try:
-            return {"trail": tank.before(tank.given - back)}
+            return {"trail": tank.position_before(tank.given - back)}
         finally:
             tank.reading.release()
 
@@ -392,7 +392,7 @@ class Prefetch(nodes.Keeping):
 
     size: int
 
-    def selecting(self, make: Make) -> cursors.Cursor:
+    def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that reads ahead.
 
         Rows of a table need no thread: choosing them costs nothing.

@@ -71,7 +71,7 @@ class Resampler:
     def __init__(self, class_fn: Callable[..., Any], target: np.ndarray) -> None:
         self._class_fn, self._target = class_fn, target
 
-    def with_class(self, *parts: Any) -> tuple[Any, Any]:
+    def pair_with_class(self, *parts: Any) -> tuple[Any, Any]:
         """Returns the class of an element, and the element.
 
         Raises:
@@ -131,7 +131,7 @@ def resample(
     wanted = shares(target, "target_dist")
     seed = argument_checks.seed(seed)
     steps = Resampler(class_fn, wanted)
-    original = dataset.map(steps.with_class)
+    original = dataset.map(steps.pair_with_class)
     if initial is not None:
         known = shares(initial, "initial_dist", wanted.size)
         steps.warn(known)

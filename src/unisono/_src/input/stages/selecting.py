@@ -41,7 +41,7 @@ class Take(nodes.Selecting):
 
     count: int
 
-    def selecting(self, make: Make) -> cursors.Cursor:
+    def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that stops after `count`; a negative count means all."""
         return make() if self.count < 0 else _TakeCursor(make(), self.count)
 
@@ -100,7 +100,7 @@ class Skip(nodes.Selecting):
 
     count: int
 
-    def selecting(self, make: Make) -> cursors.Cursor:
+    def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that starts after `count`; a negative count skips all."""
         return Nothing() if self.count < 0 else _SkipCursor(make(), self.count)
 
@@ -154,7 +154,7 @@ class Shard(nodes.Selecting):
     shards: int
     index: int
 
-    def selecting(self, make: Make) -> cursors.Cursor:
+    def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that reads the elements of one shard.
 
         Raises:
@@ -250,7 +250,7 @@ class Repeat(nodes.Selecting):
     count: int
     keeps_spec = True
 
-    def selecting(self, make: Make) -> cursors.Cursor:
+    def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that reads `count` times; for ever if it is negative."""
         return _RepeatCursor(make, self.count)
 

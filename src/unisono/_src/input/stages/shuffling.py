@@ -242,7 +242,7 @@ class _ShuffledElements(_Shuffled):
     def _whole_state(self) -> dict[str, Any]:
         kept = [index for index, _ in self._buffer]
         end = self._trail.read_so_far
-        trail = self._trail.before(min(kept, default=end))
+        trail = self._trail.position_before(min(kept, default=end))
         return {"kept": kept, "end": end, "trail": trail}
 
     def _return_to(self, state: dict[str, Any]) -> None:
@@ -346,7 +346,7 @@ class Shuffle(nodes.Keeping):
     size: int
     order: Order
 
-    def selecting(self, make: Make) -> cursors.Cursor:
+    def select_cursor(self, make: Make) -> cursors.Cursor:
         """Returns a cursor that shuffles elements, or the numbers of rows."""
         source = make()
         if self.rows() is None:
@@ -432,9 +432,9 @@ class RandomNumbers(nodes.Node, nodes.Disturbed):
         """Returns a cursor for another pass."""
         return _RandomNumbersCursor(self)
 
-    def sampled(self) -> nodes.Node:
+    def make_sample(self) -> nodes.Node:
         """Returns a copy whose passes are not counted."""
-        return dataclasses.replace(self, order=self.order.apart())
+        return dataclasses.replace(self, order=self.order.separate_copy())
 
     def _spec(self) -> Any:
         return specs.TensorSpec((), np.int64)

@@ -47,7 +47,7 @@ class _Windows(cursors.Cursor):
 
     def get_state(self) -> dict[str, Any]:
         start = self._trail.read_so_far - len(self._pending)
-        return {"trail": self._trail.before(start)}
+        return {"trail": self._trail.position_before(start)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._pending = []

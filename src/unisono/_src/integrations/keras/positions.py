@@ -250,7 +250,7 @@ class PositionedAdapter(data_adapter.DataAdapter):
 def _share_randomness() -> None:
     """Set the random generators of all workers to the state of the chief's."""
     meeting = worker_meeting.Meeting("the order of the examples of an epoch")
-    told = meeting.from_chief(json.dumps(_randomness.get_state()))
+    told = meeting.broadcast_from_chief(json.dumps(_randomness.get_state()))
     meeting.end()
     _randomness.set_state(json.loads(told))
 

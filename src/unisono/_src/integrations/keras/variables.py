@@ -259,7 +259,7 @@ def _gather(variable: StrategyVariable, kept: variables.Variable, given: Any) ->
     is_whole = cell.split is None or given.shape != cell.shape
     if is_whole or not variable.trainable or not strategy_distribution.is_training():
         return given
-    return jax.lax.with_sharding_constraint(given, cell.topology.replicated)
+    return jax.lax.with_sharding_constraint(given, cell.topology.replicated_sharding)
 
 
 def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
@@ -284,7 +284,7 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
         if cell.policy is Policy.ON_READ and cell.copies > 1:
             return _combine(variable, kept)
         if cell.policy is Policy.CENTRAL:
-            return jax.device_put(cell.array, cell.topology.replicated)
+            return jax.device_put(cell.array, cell.topology.replicated_sharding)
         return cell.array
 
 

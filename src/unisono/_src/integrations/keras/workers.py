@@ -86,7 +86,7 @@ def watch_step(step: Callable[..., Any], topology: Topology) -> Callable[..., An
         topology: the devices of all workers.
     """
     name = getattr(step, "__name__", "step")
-    whole = jax.jit(lambda x: x, out_shardings=topology.replicated)
+    whole = jax.jit(lambda x: x, out_shardings=topology.replicated_sharding)
 
     def own(x: Any) -> Any:
         return collectives.own_copy(x if x.is_fully_replicated else whole(x))

@@ -293,7 +293,7 @@ class Checkpoint(deferred_restore.Noticing):
         self._wait(options.wait_seconds)
         target = snapshot.absolute_path(path)
         meeting = worker_meeting.Meeting("a save of a checkpoint", str(target))
-        with meeting.telling():
+        with meeting.share_failure():
             if self._restoration is not None:
                 # Objects that are new since the restore must be saved as restored.
                 self._restoration.restore_new_objects()
@@ -442,7 +442,7 @@ class Checkpoint(deferred_restore.Noticing):
         self, save_path: PathLike | None
     ) -> restoring.Restoration | None:
         meeting = worker_meeting.Meeting("a restore of a checkpoint")
-        with meeting.telling():
+        with meeting.share_failure():
             made = None
             if save_path is None:
                 restoring.check_same(meeting, None, None)

@@ -142,11 +142,11 @@ class CheckpointManager:
         >>> manager.save() == manager.latest_checkpoint
         True
         """
-        found = checkpoint_directory.find_latest(self._absolute, self._is_ours)
+        found = checkpoint_directory.find_latest(self._absolute_path, self._is_ours)
         return None if found is None else self._join(found)
 
     @property
-    def _absolute(self) -> pathlib.Path:
+    def _absolute_path(self) -> pathlib.Path:
         return snapshot.absolute_path(self._directory)
 
     def _join(self, path: pathlib.Path) -> str:
@@ -158,7 +158,7 @@ class CheckpointManager:
     def _list_own(self) -> list[tuple[pathlib.Path, manifest.Header]]:
         return [
             x
-            for x in checkpoint_directory.list_steps(self._absolute)
+            for x in checkpoint_directory.list_steps(self._absolute_path)
             if self._is_ours(x[0])
         ]
 
@@ -284,16 +284,16 @@ class CheckpointManager:
         find another one.
         """
         meeting = worker_meeting.Meeting("a look for the latest checkpoint")
-        with meeting.telling():
+        with meeting.share_failure():
             own = self.latest_checkpoint if worker_meeting.is_writer() else None
-        name = meeting.from_chief(os.path.basename(own or ""))
+        name = meeting.broadcast_from_chief(os.path.basename(own or ""))
         meeting.end()
         return os.path.join(self._directory, name) if name else None
 
     def _check_nothing_there(self) -> None:
-        there = self._absolute.iterdir() if self._absolute.is_dir() else ()
+        there = self._absolute_path.iterdir() if self._absolute_path.is_dir() else ()
         bad = [p.name for p in there if self._is_ours(p) and p.is_dir()]
-        if any((self._absolute / name / manifest.NAME).exists() for name in bad):
+        if any((self._absolute_path / name / manifest.NAME).exists() for name in bad):
             raise errors.DataLossError(
                 f"None of the checkpoints {sorted(bad)} in {self._directory} is whole. "
                 "Move them away to begin anew."
@@ -316,7 +316,7 @@ class CheckpointManager:
     def _remove_old(self, most: int) -> None:
         """Removes all but the newest checkpoints, or keeps one forever if it is due."""
         kept = self._read_kept()
-        if self._hours and not (self._absolute / _KEPT_FILE).exists():
+        if self._hours and not (self._absolute_path / _KEPT_FILE).exists():
             self._write_kept(kept)
         found = [(p, h) for p, h in self._list_own() if p.name not in kept["paths"]]
         for path, header in found[:-most]:
@@ -332,7 +332,7 @@ class CheckpointManager:
     def _read_kept(self) -> dict[str, Any]:
         """Returns the names of those kept forever, and when the last was saved."""
         try:
-            kept = json.loads((self._absolute / _KEPT_FILE).read_text("utf-8"))
+            kept = json.loads((self._absolute_path / _KEPT_FILE).read_text("utf-8"))
             return {"time": int(kept["time"]), "paths": [str(p) for p in kept["paths"]]}
         except (OSError, ValueError, KeyError, TypeError):
             # None is kept so far. Hours count from the oldest checkpoint.
@@ -340,13 +340,13 @@ class CheckpointManager:
             return {"time": oldest[0] if oldest else 0, "paths": []}
 
     def _write_kept(self, kept: dict[str, Any]) -> None:
-        path = self._absolute / _KEPT_FILE
+        path = self._absolute_path / _KEPT_FILE
         # Written aside and renamed, so that a killed process leaves no half file.
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(kept), "utf-8")
         checksummed_files.flush_one(fresh)
         os.replace(fresh, path)
-        checksummed_files.flush_one(self._absolute)
+        checksummed_files.flush_one(self._absolute_path)
 
 
 publish("unisono.train", CheckpointManager)

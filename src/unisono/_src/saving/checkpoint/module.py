@@ -59,7 +59,7 @@ class Module(deferred_restore.Noticing):
         >>> [float(v.numpy()) for v in model.variables]
         [3.0]
         """
-        return tuple(x for x in self._below() if isinstance(x, Variable))
+        return tuple(x for x in self._objects_below() if isinstance(x, Variable))
 
     @property
     def trainable_variables(self) -> tuple[Variable, ...]:
@@ -97,9 +97,9 @@ class Module(deferred_restore.Noticing):
         >>> [module.name for module in model.submodules]
         ['a', 'b']
         """
-        return tuple(x for x in self._below() if isinstance(x, Module))
+        return tuple(x for x in self._objects_below() if isinstance(x, Module))
 
-    def _below(self) -> list[Any]:
+    def _objects_below(self) -> list[Any]:
         return [found.obj for found in graph.walk(self)[1:]]
 
 

@@ -239,9 +239,9 @@ def store(
         except BaseException as error:
             # The error of the chief matters more than one of telling the others.
             with contextlib.suppress(errors.WorkerError):
-                meeting.from_chief(str(error) or type(error).__name__)
+                meeting.broadcast_from_chief(str(error) or type(error).__name__)
             raise
-        meeting.from_chief("")
+        meeting.broadcast_from_chief("")
     finally:
         meeting.end()
 
@@ -251,7 +251,7 @@ def _wait_for_writer(target: pathlib.Path, meeting: worker_meeting.Meeting) -> N
         # A program that gives each worker a directory of its own, as TensorFlow's
         # tutorial does, expects the directory to exist: it removes it afterwards.
         target.parent.mkdir(parents=True, exist_ok=True)
-    failure = meeting.from_chief("")
+    failure = meeting.broadcast_from_chief("")
     if failure:
         raise errors.SaveError(f"The chief, worker 0, could not save: {failure}")
 

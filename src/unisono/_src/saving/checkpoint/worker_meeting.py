@@ -94,11 +94,11 @@ class Meeting:
             return
         watchdog.enter(what)
         first = _MEETINGS.enter(self._number)
-        with self.telling():
+        with self.share_failure():
             notes = self._exchange([what, first, detail], _COME_SECONDS)
             points = [str(note[0]) for note in notes]
             if len(set(points)) > 1:
-                raise errors.different_points(points)
+                raise errors.different_points_error(points)
         self.details = [str(note[2]) for note in notes]
         _MEETINGS.forget_before(min(int(note[1]) for note in notes))
 
@@ -118,7 +118,7 @@ class Meeting:
             _MEETINGS.close(self._number, self._board)
 
     @contextlib.contextmanager
-    def telling(self) -> Iterator[None]:
+    def share_failure(self) -> Iterator[None]:
         """Runs a block; if it fails, the other workers are told in their next round.
 
         Without that they would wait for this worker until their time is over.
@@ -169,7 +169,7 @@ class Meeting:
         finally:
             self.end()
 
-    def from_chief(self, text: str) -> str:
+    def broadcast_from_chief(self, text: str) -> str:
         """Returns the chief's text on every worker; waits while it works on files.
 
         Args:
@@ -189,14 +189,16 @@ class Meeting:
             note if i == self.index else _parse_note(t) for i, t in enumerate(told)
         ]
         for worker, other in enumerate(found):
-            # Notes are lists; `telling` posts a dict.
+            # Notes are lists; `share_failure` posts a dict.
             if isinstance(other, dict):
                 raise errors.WorkerFailedError(
                     f"Worker {worker} failed in {self._what}: {other.get('failed')}",
                     worker,
                 )
             if len(other) != len(note):
-                raise errors.garbled_message("a note of another kind than expected")
+                raise errors.garbled_message_error(
+                    "a note of another kind than expected"
+                )
         return found
 
 
@@ -211,5 +213,5 @@ def _parse_note(text: str) -> Any:
     except ValueError:
         found = None
     if not isinstance(found, list | dict):
-        raise errors.garbled_message("a note that is not what workers send")
+        raise errors.garbled_message_error("a note that is not what workers send")
     return found

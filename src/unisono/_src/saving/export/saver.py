@@ -93,7 +93,7 @@ def save(
     target = snapshot.absolute_path(export_dir)
     with snapshot.leave_scopes():
         meeting = worker_meeting.Meeting("a save of a model", str(target))
-        with meeting.telling():
+        with meeting.share_failure():
             found = graph.walk(obj)
             made, programs = _export_functions(found, signatures, options)
             taken = snapshot.take(obj, is_detached=False)
