@@ -210,15 +210,21 @@ class ArrayRecordDataset(_FileDataset):
     Not in TensorFlow. Records are found by their number, so a shuffle reads none that
     it does not return.
 
-    ::
-
-        for record in ArrayRecordDataset("records").shuffle(1_000_000):
-            print(len(record))
-
     Args:
         filenames: one or several paths, or a dataset of them.
         num_parallel_reads: how many files are read in turn; None reads them one after
             the other.
+
+    >>> import pathlib, tempfile
+    >>> from array_record.python.array_record_module import ArrayRecordWriter
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = str(pathlib.Path(folder, "records"))
+    ...     writer = ArrayRecordWriter(path, "group_size:1")
+    ...     writer.write(b"one")
+    ...     writer.write(b"two")
+    ...     writer.close()
+    ...     sorted(ArrayRecordDataset(path).shuffle(2).as_numpy_iterator())
+    [b'one', b'two']
     """
 
     def __init__(
