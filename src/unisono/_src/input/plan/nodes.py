@@ -259,8 +259,9 @@ def _pairs(old: Any, new: Any) -> Any:
 def shortest_cardinality(cardinalities: list[int]) -> int:
     """Returns the cardinality of a dataset that ends with its shortest part.
 
-    >>> minimum([3, INFINITE]), minimum([3, UNKNOWN]), minimum([INFINITE])
-    (3, -2, -1)
+    >>> parts = [3, INFINITE], [3, UNKNOWN], [INFINITE]
+    >>> [shortest_cardinality(each) for each in parts]
+    [3, -2, -1]
     """
     if UNKNOWN in cardinalities:
         return UNKNOWN
