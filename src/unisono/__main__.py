@@ -1,4 +1,4 @@
-"""`python -m unisono`: the command line, where its script is not on the path."""
+"""Runs the command line as ``python -m unisono``, if its script is not on the path."""
 
 from unisono._src.cli.main import main
 

@@ -1,4 +1,7 @@
-"""Devices of this process."""
+"""Functions that list and set up devices, under the names of ``tf.config``.
+
+`set_virtual_devices` is not in TensorFlow.
+"""
 
 import typing as _typing
 

@@ -1,4 +1,4 @@
-"""Exceptions, at TensorFlow's names."""
+"""The exceptions that this package raises, under ``tf.errors``' names where it can."""
 
 from unisono._src.foundation.errors import (
     DataLossError,

@@ -1,4 +1,4 @@
-"""Names that TensorFlow keeps under ``tf.experimental``."""
+"""`Optional`, an element or none, under its name in ``tf.experimental``."""
 
 from unisono._src.input.api.iterators import Optional
 

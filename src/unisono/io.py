@@ -1,4 +1,4 @@
-"""Writing record files, at TensorFlow's names."""
+"""The writer of TFRecord files, under its name in ``tf.io``."""
 
 from unisono._src.input.sources.tfrecord_writer import TFRecordWriter
 

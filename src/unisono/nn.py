@@ -1,4 +1,4 @@
-"""Losses that are right under distribution."""
+"""Functions that scale losses by the global batch, under their names in ``tf.nn``."""
 
 from unisono._src.training.nn import compute_average_loss, scale_regularization_loss
 

@@ -1,4 +1,4 @@
-"""Optimizers over variables, built on Optax."""
+"""`Optimizer`, which applies an Optax transformation to variables."""
 
 from unisono._src.training.optimizers import Optimizer
 

@@ -158,8 +158,8 @@ except KeyboardInterrupt:
         (("echo",), ValueError, "Expected 'module:function'"),
         (("__main__:echo",), ValueError, "it cannot be in __main__"),
         (("a b:echo",), ValueError, "Expected 'module:function'"),
-        ((f"{CALLS}:echo", 0), ValueError, "n is 1 to 1024 workers, received 0"),
-        ((f"{CALLS}:echo", 10**9), ValueError, "n is 1 to 1024 workers"),
+        ((f"{CALLS}:echo", 0), ValueError, "n must be 1 to 1024 workers, received 0"),
+        ((f"{CALLS}:echo", 10**9), ValueError, "n must be 1 to 1024 workers"),
         ((f"{CALLS}:echo", 1, (object(),)), TypeError, "travel to workers as JSON"),
     ],
 )
@@ -169,7 +169,7 @@ def test_what_cannot_be_launched_is_refused_at_once(arguments, error, message):
 
 
 def test_options_are_checked_at_once():
-    with pytest.raises(ValueError, match="platform is one of 'auto', 'cpu'"):
+    with pytest.raises(ValueError, match="platform must be one of 'auto', 'cpu'"):
         uni.launch(f"{CALLS}:echo", platform="npu")
     with pytest.raises(ValueError, match="1 to 1024 devices, received 0"):
         uni.launch(f"{CALLS}:echo", devices=0)

@@ -1,4 +1,4 @@
-"""TensorFlow's names for older programs: ``compat.v1`` and ``compat.v2``."""
+"""The packages `v1` and `v2`, with TensorFlow's names for older programs."""
 
 from unisono.compat import v1, v2
 

@@ -1,4 +1,4 @@
-"""Names of TensorFlow 1 that programs with strategies use."""
+"""Names of ``tf.compat.v1`` that programs with strategies use."""
 
 from unisono import distribute
 from unisono._src.state.variables import Variable, get_variable

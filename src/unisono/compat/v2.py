@@ -1,4 +1,4 @@
-"""Names of TensorFlow 2 under their compat path."""
+"""Names of ``tf.compat.v2`` that programs with strategies use."""
 
 from unisono import distribute
 from unisono._src.execution.function import function

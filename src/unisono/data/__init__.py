@@ -1,4 +1,7 @@
-"""Datasets: the names of ``tf.data``."""
+"""Datasets, their iterators and options, under the names of ``tf.data``.
+
+`ArrayRecordDataset` and `ParquetDataset` are not in TensorFlow.
+"""
 
 from unisono._src.execution.specs import DatasetSpec
 from unisono._src.input.api.dataset import (

@@ -1,4 +1,4 @@
-"""Names that TensorFlow keeps under ``tf.data.experimental``."""
+"""More functions and options of datasets, as in ``tf.data.experimental``."""
 
 from unisono._src.input.api.dataset import (
     AUTOTUNE,

@@ -1,4 +1,4 @@
-"""Strategies and everything around them, at TensorFlow's names."""
+"""Strategies, replica contexts and distributed values: ``tf.distribute``'s names."""
 
 import typing as _typing
 

@@ -1,4 +1,4 @@
-"""Which processes a job has and which of them this one is, by environment."""
+"""Resolvers, which find the processes of a job and say which of them this one is."""
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.cluster.explanation import Explanation

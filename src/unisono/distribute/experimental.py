@@ -1,4 +1,4 @@
-"""Names that TensorFlow keeps under ``tf.distribute.experimental``."""
+"""More strategies, options and the preemption handler, under TensorFlow's names."""
 
 import typing as _typing
 

@@ -1,4 +1,4 @@
-"""Model functions, trained, evaluated and used: TensorFlow's ``tf.estimator``."""
+"""`Estimator`, its specs, hooks and exporters, under the names of ``tf.estimator``."""
 
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.estimator import Estimator

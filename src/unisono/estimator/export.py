@@ -1,4 +1,4 @@
-"""What an exported model takes: TensorFlow's ``tf.estimator.export``."""
+"""The inputs of exported models, under the names of ``tf.estimator.export``."""
 
 from unisono._src.estimator.exporting import (
     ServingInputReceiver,

@@ -1,4 +1,4 @@
-"""What a Keras program under a strategy may add."""
+"""The package of `callbacks`, which Keras programs under a strategy may use."""
 
 from unisono.keras import callbacks
 

@@ -1,4 +1,4 @@
-"""Profiles: TensorFlow's ``tf.profiler``."""
+"""The package of `experimental`, which records profiles, as in ``tf.profiler``."""
 
 from unisono.profiler import experimental
 

@@ -1,4 +1,4 @@
-"""Recording profiles: TensorFlow's ``tf.profiler.experimental``."""
+"""Functions that record profiles, under ``tf.profiler.experimental``'s names."""
 
 from unisono._src.training.profiler import Profile, ProfilerOptions, Trace, start, stop
 

@@ -1,4 +1,4 @@
-"""Exporting and loading models: TensorFlow's ``tf.saved_model``."""
+"""Functions that export and load models, under the names of ``tf.saved_model``."""
 
 from unisono._src.saving.export.loader import load
 from unisono._src.saving.export.saver import SaveOptions, save

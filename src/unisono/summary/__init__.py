@@ -1,4 +1,4 @@
-"""Scalars for TensorBoard: TensorFlow's ``tf.summary``."""
+"""Functions that write scalars for TensorBoard, under the names of ``tf.summary``."""
 
 from unisono._src.training.tensorboard.summary import (
     SummaryWriter,

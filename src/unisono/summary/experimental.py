@@ -1,4 +1,4 @@
-"""The default step: TensorFlow's ``tf.summary.experimental``."""
+"""The default step of summaries, under the names of ``tf.summary.experimental``."""
 
 from unisono._src.training.tensorboard.summary import get_step, set_step
 

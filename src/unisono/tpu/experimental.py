@@ -1,4 +1,4 @@
-"""Names that TensorFlow keeps under ``tf.tpu.experimental``."""
+"""TPU systems, topologies and device assignments: ``tf.tpu.experimental``'s names."""
 
 from unisono._src.machines.tpu.core_grid import TPUTopology as Topology
 from unisono._src.machines.tpu.device_assignment import DeviceAssignment

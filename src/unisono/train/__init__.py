@@ -1,4 +1,7 @@
-"""What a training program needs around its steps, at TensorFlow's names."""
+"""Checkpoints, the global step, cluster specs and progress: names of ``tf.train``.
+
+`Progress` and `StepTimes` are not in TensorFlow.
+"""
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.estimator.variable_store import get_global_step

@@ -76,7 +76,7 @@ class SessionRunContext:
 
 
 class SessionRunHook:
-    """Is called around the steps of an estimator; override the methods you need.
+    """Base class of hooks: an estimator calls its methods around the steps.
 
     There are no sessions: where TensorFlow passes one, None is passed.
 
@@ -201,7 +201,7 @@ class NanTensorHook(SessionRunHook):
 
 
 class CheckpointSaverListener:
-    """Is called around every save of a training; override the methods you need.
+    """Base class of listeners: training calls its methods around every save.
 
     >>> import tempfile
     >>> import unisono as uni

@@ -83,7 +83,7 @@ class TerminationConfig:
     def __post_init__(self) -> None:
         if self.grace_period is not None and self.grace_period < 0:
             raise ValueError(
-                "grace_period is a number of seconds, at least 0; received "
+                "grace_period must be a number of seconds >= 0, received "
                 f"{self.grace_period}."
             )
 

@@ -175,7 +175,7 @@ class StrategyExtended:
         raise _not_implemented_error()
 
     def _rebind(self, container: Any) -> None:
-        """Belongs to another container from now on, for `copy.deepcopy`."""
+        """Makes this object that of another strategy; `copy.deepcopy` needs it."""
         self._container_ref = weakref.ref(container)
         if self._placement is not None:
             moved = dataclasses.replace(self._placement, strategy=container)

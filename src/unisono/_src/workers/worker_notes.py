@@ -74,7 +74,7 @@ class Board:
         """
         if len(note) > _LARGEST_NOTE:
             raise ValueError(
-                f"A note may have {_LARGEST_NOTE} characters, received {len(note)}."
+                f"A note has at most {_LARGEST_NOTE} characters, received {len(note)}."
             )
         number, own = next(self._rounds), self._crew.worker
         if self._crew.workers == 1:

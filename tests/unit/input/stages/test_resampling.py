@@ -79,7 +79,7 @@ def test_what_is_no_distribution_is_refused():
         labelled().rejection_resample(by_label, 0.5)
     with pytest.raises(ValueError, match=r"initial_dist .* of which there are 3"):
         labelled().rejection_resample(by_label, [1, 1, 1], [0.5, 0.5])
-    with pytest.raises(ValueError, match="target_dist must be finite numbers from 0"):
+    with pytest.raises(ValueError, match="target_dist must be finite numbers >= 0"):
         labelled().rejection_resample(by_label, [1, -1, 1])
     few = labelled().rejection_resample(by_label, [0.5, 0.5])
     with pytest.raises(uni.errors.InvalidArgumentError, match="gave class 2"):

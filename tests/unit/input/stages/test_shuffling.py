@@ -73,7 +73,7 @@ def test_a_position_in_an_order_that_numpy_does_not_give_any_more_is_refused():
     state = iterator.get_state()
     order = state["position"]["source"]["source"]
     order["row"] = (order["row"] + 1) % 20
-    with pytest.raises(ValueError, match="NumPy shuffles otherwise"):
+    with pytest.raises(ValueError, match="NumPy shuffles differently"):
         iterator.set_state(state)
 
 

@@ -78,7 +78,7 @@ def launch(
         or not 1 <= n <= launch_plan.MAX_WORKERS
     ):
         raise ValueError(
-            f"n is 1 to {launch_plan.MAX_WORKERS} workers, received {n!r}."
+            f"n must be 1 to {launch_plan.MAX_WORKERS} workers, received {n!r}."
         )
     directory = None if output_dir is None else pathlib.Path(output_dir)
     with contextlib.ExitStack() as files:
@@ -112,7 +112,9 @@ def _find_platform(name: str) -> launch_plan.Platform:
         return launch_plan.Platform(name)
     except ValueError:
         known = ", ".join(repr(p.value) for p in launch_plan.Platform)
-        raise ValueError(f"platform is one of {known}, received {name!r}.") from None
+        raise ValueError(
+            f"platform must be one of {known}, received {name!r}."
+        ) from None
 
 
 def _request_text(

@@ -82,7 +82,7 @@ class Devices:
     def __post_init__(self) -> None:
         if self.each is not None and not 1 <= self.each <= MAX_WORKERS:
             raise ValueError(
-                f"A worker has 1 to {MAX_WORKERS} devices, received {self.each}."
+                f"A worker must have 1 to {MAX_WORKERS} devices, received {self.each}."
             )
 
     def environments(

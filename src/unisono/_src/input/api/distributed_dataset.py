@@ -608,7 +608,7 @@ def check_options(options: Any) -> dataset_options.InputOptions:
         )
     if options.experimental_per_replica_buffer_size < 0:
         raise ValueError(
-            "experimental_per_replica_buffer_size is a number of steps, or 0 for none, "
+            "experimental_per_replica_buffer_size must be a number of steps >= 0, "
             f"received {options.experimental_per_replica_buffer_size}."
         )
     return options

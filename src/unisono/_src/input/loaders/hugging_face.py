@@ -161,7 +161,7 @@ class _StreamExamples(cursors.Iterated):
         if state["order"] != _order_key(self._node.source):
             _log.warning(
                 "Continuing in a Hugging Face stream that shuffles without a seed: its "
-                "order is another one than before, so examples will be repeated and "
+                "order differs from before, so examples will be repeated and "
                 "missed. Give shuffle(seed=...)."
             )
         super().set_state(state)

@@ -109,7 +109,7 @@ class _Replayed(cursors.Iterated):
             self._is_lost = False
             _log.warning(
                 "Continuing at batch %d of a PyTorch DataLoader that shuffles without "
-                "a generator: its order is another one than before, so examples will "
+                "a generator: its order differs from before, so examples will "
                 "be repeated and missed. Give generator=torch.Generator() with a seed "
                 "to the sampler, or to the loader if that has shuffle=True.",
                 number,

@@ -83,7 +83,8 @@ class TFRecordWriter:
         """
         if not isinstance(record, (bytes, bytearray, memoryview)):
             raise TypeError(
-                f"A record is bytes, received {type(record).__name__}. Encode it first."
+                f"A record must be bytes, received {type(record).__name__}. "
+                "Encode it first."
             )
         record = bytes(record)
         length = len(record).to_bytes(8, "little")

@@ -177,18 +177,18 @@ def shape(given: Any, what: str) -> tuple[int | None, ...] | None:
         raise TypeError(f"{what} must be a shape, received {given!r}.")
     sizes = given if hasattr(given, "__iter__") else [given]
     if isinstance(sizes, Mapping) or any(isinstance(n, (list, tuple)) for n in sizes):
-        raise ValueError(f"{what} must be a shape here, received {given!r}.")
+        raise ValueError(f"{what} must be one shape, received {given!r}.")
     made = tuple(
         None if size is None else integer(size, f"Each size in {what}")
         for size in sizes
     )
     if any(size is not None and size < -1 for size in made):
-        raise ValueError(f"{what} must have sizes from 0, received {given!r}.")
+        raise ValueError(f"{what} must have sizes >= 0, received {given!r}.")
     return tuple(None if size == -1 else size for size in made)
 
 
 def shares(given: Any, what: str, thing: str, count: int | None = None) -> np.ndarray:
-    """Returns one finite number from 0 for each of several things, in float64.
+    """Returns one finite number >= 0 for each of several things, in float64.
 
     Args:
         given: the numbers.
@@ -216,7 +216,7 @@ def shares(given: Any, what: str, thing: str, count: int | None = None) -> np.nd
         )
     if not np.isfinite(found).all() or (found < 0).any():
         raise ValueError(
-            f"{what} must be finite numbers from 0, received {found.tolist()}."
+            f"{what} must be finite numbers >= 0, received {found.tolist()}."
         )
     return found
 

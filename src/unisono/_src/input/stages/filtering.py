@@ -114,7 +114,7 @@ class TakeWhile(nodes.Passing):
     predicate: Callable[..., Any]
 
     def cursor(self) -> cursors.Cursor:
-        """Returns a cursor that stops there."""
+        """Returns a cursor that stops before that element."""
         return _While(self.parent.cursor(), self.predicate)
 
     @property
@@ -173,7 +173,7 @@ class _UniqueCursor(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unique(nodes.Passing):
-    """Each element once."""
+    """The elements that did not come before, each once."""
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that remembers the elements."""

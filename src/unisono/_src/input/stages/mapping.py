@@ -50,7 +50,7 @@ def apply(fn: Callable[..., Any], element: Any) -> Any:
 
 
 def apply_and_copy(fn: Callable[..., Any], element: Any) -> Any:
-    """Returns the same in memory of its own.
+    """Returns what `apply` returns, in memory of its own.
 
     The function may fill one array again and again, and the reader may keep elements.
     """
@@ -274,7 +274,7 @@ class Map(nodes.Unary, nodes.Disturbed):
         return self.parent.cardinality
 
     def make_sample(self) -> nodes.Node:
-        """Returns the same map in this process; one element is worth no other."""
+        """Returns the same map in this process: one element needs no other process."""
         return self if self.run is None else Map(self.parent, self.fn)
 
     def _spec(self) -> Any:

@@ -60,8 +60,8 @@ def _pick(number: Any, weights: Any) -> np.int64:
     ends = np.cumsum(weights, dtype=np.float64)
     if not np.isfinite(ends).all() or (weights < 0).any() or not ends[-1] > 0:
         raise errors.InvalidArgumentError(
-            "Each element of `weights` must have finite numbers from 0, and one above "
-            f"it, received {np.asarray(weights).tolist()}."
+            "Each element of `weights` must have finite numbers >= 0, at least one of "
+            f"them above 0, received {np.asarray(weights).tolist()}."
         )
     place = number / (1 << 32) * ends[-1]
     return np.int64(np.searchsorted(ends, place, side="right"))

@@ -37,8 +37,8 @@ class SavedShard(nodes.Node):
         """
         if not os.path.exists(self.path):
             raise errors.NotFoundError(
-                f"{self.path} is gone: the dataset was saved anew since it was loaded. "
-                "Load it again."
+                f"{self.path} is gone: the dataset was saved again since it was "
+                "loaded. Load it again."
             )
         return cache_files.ElementReader(
             self.path, self.compression, lambda: self.signature

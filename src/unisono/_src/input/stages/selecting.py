@@ -245,7 +245,7 @@ class _RepeatCursor(cursors.Cursor):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Repeat(nodes.Selecting):
-    """The elements, repeated."""
+    """All elements, `count` times in a row."""
 
     count: int
     keeps_spec = True

@@ -330,8 +330,8 @@ class _Permuted(cursors.Cursor):
         if state["row"] is not None and state["row"] != self._find_order()[self._next]:
             raise ValueError(
                 "The position was saved in another order of the same elements: this "
-                "NumPy shuffles otherwise than the one of the program that saved it. "
-                "Continue with that version."
+                "version of NumPy shuffles differently from the version that saved "
+                "the position. Continue with that version."
             )
 
     def close(self) -> None:

@@ -373,8 +373,8 @@ class Checkpoint(deferred_restore.Noticing):
             NotFoundError: there is no such checkpoint.
             DataLossError: the checkpoint is damaged; nothing has been restored.
             ValueError: a variable has another shape than its value; or a value differs
-                between the workers that saved, and their number was another one than
-                now. Nothing has been restored.
+                between the workers that saved, and their number differs now.
+                Nothing has been restored.
             InvalidArgumentError: a variable has another type than its value; nothing
                 has been restored.
             WorkerError: not all workers restore, or they see different checkpoints.

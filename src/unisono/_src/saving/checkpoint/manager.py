@@ -295,8 +295,8 @@ class CheckpointManager:
         bad = [p.name for p in there if self._is_ours(p) and p.is_dir()]
         if any((self._absolute_path / name / manifest.NAME).exists() for name in bad):
             raise errors.DataLossError(
-                f"None of the checkpoints {sorted(bad)} in {self._directory} is whole. "
-                "Move them away to begin anew."
+                f"None of the checkpoints {sorted(bad)} in {self._directory} is "
+                "undamaged. Move them away to begin anew."
             )
 
     # Retention.

@@ -38,7 +38,7 @@ def check(key: str, entry: Entry, obj: Any) -> None:
 
     Raises:
         ValueError: a variable has another shape; or the value differs between the
-            workers that saved, and their number was another one than now.
+            workers that saved, and their number differs now.
         InvalidArgumentError: a variable has another type.
     """
     if entry.is_by_worker:
