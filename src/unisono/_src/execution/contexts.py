@@ -415,7 +415,7 @@ def frame_of_replica(
 
 
 @contextlib.contextmanager
-def replica_frame(
+def enter_replica(
     placement: frames.Placement,
     replica_id: Any,
     port: Any,

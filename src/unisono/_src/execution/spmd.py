@@ -164,7 +164,7 @@ def _trace(
         local = replica_frame.LocalFrame(outer, views)
         index = jax.lax.axis_index(AXIS)
         with (
-            contexts.replica_frame(placement, index, port, copy=None, state=local),
+            contexts.enter_replica(placement, index, port, copy=None, state=local),
             outer.versions.separate_block(),
         ):
             call_args, call_kwargs = _fill_slots(skeleton, own)

@@ -101,7 +101,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         args, kwargs = own
         with self._use_device(0):
             port = ports.Solo()
-            with contexts.replica_frame(self._placement, 0, port, copy=0):
+            with contexts.enter_replica(self._placement, 0, port, copy=0):
                 result = fn(*args, **kwargs)
         return distributed.regroup([result])
 
@@ -118,7 +118,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         """Calls `fn` for the own replica, in a merge_call of an SPMD program."""
         args, kwargs = contexts.own_parts((args, kwargs))
         index = jax.lax.axis_index(AXIS)
-        with contexts.replica_frame(self._placement, index, port, copy=None):
+        with contexts.enter_replica(self._placement, index, port, copy=None):
             result = fn(*args, **kwargs)
         return contexts.group_replica_values(result, port)
 

@@ -166,14 +166,14 @@ class Progress(Generic[_Item]):
         iterator = iter(self._iterable)
         try:
             while True:
-                meter.before_input()
+                meter.begin_input()
                 try:
                     element = next(iterator)
                 except StopIteration:
                     break
-                meter.after_input()
+                meter.end_input()
                 yield element
-                meter.after_step()
+                meter.end_step()
                 display.update(meter)
         finally:
             # Reached also when the loop ends by `break` or an error.
@@ -206,7 +206,7 @@ def _size(iterable: Any) -> int | None:
 class _Meter:
     """Measures steps, and waits for the device only at those that are samples.
 
-    The loop calls `before_input`, `after_input`, `show` and `after_step` in this order.
+    The loop calls `begin_input`, `end_input`, `show` and `end_step` in this order.
     """
 
     def __init__(self, every: float) -> None:
@@ -226,7 +226,7 @@ class _Meter:
         self.values: dict[str, Any] = {}
         self._given: dict[str, Any] = {}
 
-    def before_input(self) -> None:
+    def begin_input(self) -> None:
         """Decides whether the next step is a sample, and starts its clock."""
         now = time.perf_counter()
         # The first step compiles, so its times say nothing about the others.
@@ -236,7 +236,7 @@ class _Meter:
             jax.block_until_ready(self._arrays)
         self._mark = time.perf_counter()
 
-    def after_input(self) -> None:
+    def end_input(self) -> None:
         """Notes the time that the batch took."""
         now = time.perf_counter()
         self._input, self._mark = now - self._mark, now
@@ -248,7 +248,7 @@ class _Meter:
         self._given = values
         self._arrays = [x for v in values.values() for x in _arrays(v)]
 
-    def after_step(self) -> None:
+    def end_step(self) -> None:
         """Counts the step, and measures it if it is the first or a sample."""
         if self._dispatched is None:
             # The step did not call `show`: nothing is left to show or to wait for.

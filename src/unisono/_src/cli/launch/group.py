@@ -204,7 +204,7 @@ class WorkerGroup:
         while (number := self._signals.take()) is not None:
             self._forward(number)
         self._escalate()
-        self._out.progress(self._workers)
+        self._out.show_progress(self._workers)
 
     def _write(self, lines: list[worker_process.Line]) -> None:
         """Shows lines, but holds back tracebacks, to show the first failure's first."""
@@ -213,7 +213,7 @@ class WorkerGroup:
             if line.stream == "err" and line.worker.is_in_new_traceback:
                 line.worker.held.append(line)
             else:
-                self._out.line(line)
+                self._out.show_line(line)
 
     def _release(self, worker: worker_process.Worker) -> None:
         """Shows the traceback that was held back, if the worker did not end with it."""
@@ -221,7 +221,7 @@ class WorkerGroup:
         is_old = since is None or time.monotonic() > since + _HOLD_SECONDS
         if worker.held and (worker.code == 0 or (worker.code is None and is_old)):
             for line in worker.release():
-                self._out.line(line)
+                self._out.show_line(line)
 
     def _notice(self, worker: worker_process.Worker) -> None:
         """Gives the other workers time to notice a failure and save their state."""

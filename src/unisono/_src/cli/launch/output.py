@@ -91,7 +91,7 @@ class WorkerOutput:
         if self._directory is not None:
             print(line.text, file=self._file(line.worker.command.index), flush=True)
 
-    def line(self, line: worker_process.Line) -> None:
+    def show_line(self, line: worker_process.Line) -> None:
         """Shows a worker's line, unless it is in a file."""
         if self._directory is None:
             self.show(f"[{line.worker.name}] {line.text}", line.stream)
@@ -121,7 +121,7 @@ class WorkerOutput:
         else:
             print(text, file=sys.stdout if stream == "out" else sys.stderr, flush=True)
 
-    def progress(self, workers: Sequence[worker_process.Worker]) -> None:
+    def show_progress(self, workers: Sequence[worker_process.Worker]) -> None:
         """Shows how far the workers are, if there is a display."""
         if self._display is not None:
             self._display.update(workers)

@@ -37,4 +37,4 @@ def _tell_each(
         how = group.describe_exit(failure.worker.code)
         out.note(f"{failure.worker.name} {after}, with {how}.")
         for line in failure.worker.release():
-            out.line(line)
+            out.show_line(line)

@@ -113,12 +113,12 @@ class Cut(cursors.Cursor):
     def read(self, count: int) -> list[Step]:
         """Returns the next steps."""
         found: list[Step] = []
-        while len(found) < count and (self._left or self._next_batch()):
+        while len(found) < count and (self._left or self._cut_batch()):
             found.append(Step(self._batch, self._left.pop(0), 1, self._even))
             self._turn += 1
         return found
 
-    def _next_batch(self) -> bool:
+    def _cut_batch(self) -> bool:
         """Reads and cuts the next batch; returns False at the end."""
         if self._has_turns:
             self._before = self._source.get_state()
@@ -170,7 +170,7 @@ class Cut(cursors.Cursor):
         self._source.set_state(state["source"])
         self._left = []
         # The batch is read and cut again, without the steps that were taken.
-        if state["turn"] and self._next_batch():
+        if state["turn"] and self._cut_batch():
             del self._left[: state["turn"]]
             self._turn = state["turn"]
 

@@ -57,7 +57,7 @@ class _Grouped(cursors.Cursor):
 
     def read(self, count: int) -> list[Any]:
         found: list[Any] = []
-        while len(found) < count and (self._inner or self._next_group()):
+        while len(found) < count and (self._inner or self._open_group()):
             assert self._inner is not None
             found.extend(self._inner.read(count - len(found)))
             if len(found) < count:
@@ -65,7 +65,7 @@ class _Grouped(cursors.Cursor):
                 self._inner, self._open = None, []
         return found
 
-    def _next_group(self) -> bool:
+    def _open_group(self) -> bool:
         """Opens the dataset of the next group; False if there is none."""
         while not self._over:
             index = self._trail.read_so_far

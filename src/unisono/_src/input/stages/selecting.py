@@ -199,7 +199,7 @@ class _RepeatCursor(cursors.Cursor):
         if len(found) == count:
             return found
         joined = list(found)
-        while len(joined) < count and self._next_epoch():
+        while len(joined) < count and self._begin_epoch():
             more = self._source.read(count - len(joined))
             self._any = self._any or bool(len(more))
             joined.extend(more)
@@ -208,13 +208,13 @@ class _RepeatCursor(cursors.Cursor):
     def skip(self, count: int) -> int:
         passed = 0 if self._over else self._source.skip(count)
         self._any = self._any or bool(passed)
-        while passed < count and self._next_epoch():
+        while passed < count and self._begin_epoch():
             more = self._source.skip(count - passed)
             self._any = self._any or bool(more)
             passed += more
         return passed
 
-    def _next_epoch(self) -> bool:
+    def _begin_epoch(self) -> bool:
         """Begins again; False after the last time or if there is nothing to repeat."""
         self._epoch += 1
         self._over = self._over or self._epoch == self._count or not self._any
