@@ -281,7 +281,7 @@ def test_options_that_contradict_each_other_are_refused():
             experimental_place_dataset_on_device=True,
             experimental_replication_mode=PER_REPLICA,
         )
-    with pytest.raises(ValueError, match="or 0 for none, received -1"):
+    with pytest.raises(ValueError, match="number of steps >= 0, received -1"):
         distribute(experimental_per_replica_buffer_size=-1)
     with pytest.raises(NotImplementedError, match="PER_REPLICA is only supported in"):
         s.experimental_distribute_dataset(
