@@ -349,7 +349,7 @@ def test_records_that_do_not_fill_a_file_are_an_invalid_argument(tmp_path):
 
 
 def test_a_number_beyond_the_datasets_is_an_invalid_argument():
-    with pytest.raises(uni.errors.InvalidArgumentError, match="dataset 3"):
+    with pytest.raises(uni.errors.InvalidArgumentError, match="the number 3"):
         list(D.choose_from_datasets([R], D.range(3, 5)))
 
 

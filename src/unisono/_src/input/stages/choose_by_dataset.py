@@ -31,8 +31,8 @@ class _Chosen(mixing.Parallel):
             index = int(choice[0])
             if not 0 <= index < len(self._sources) - 1:
                 raise errors.InvalidArgumentError(
-                    f"choice_dataset gave the number {index}, but there are only "
-                    f"{len(self._sources) - 1} datasets; they count from 0."
+                    f"choice_dataset gave the number {index}; the datasets have the "
+                    f"numbers 0 to {len(self._sources) - 2}."
                 )
             one = self._sources[1 + index].read(1)
             if len(one):
