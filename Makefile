@@ -24,20 +24,23 @@ help: ## List the targets
 demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
 	@$(RUN) examples/digits.py
 
-# Tests with several processes wait more than they compute: they run beside the others,
-# with those of integrations, and what they print comes last. A shell has its background
+# Tests with several processes wait more than they compute. They run beside the others,
+# and so do those of integrations; what both print comes last. A shell has its background
 # jobs ignore interrupts, and some of these tests send them.
-ASIDE  := tests/multiprocess tests/integration
-BESIDE := import signal, sys, pytest; \
+BESIDE := tests/multiprocess tests/integration
+START  := import signal, sys, pytest; \
   signal.signal(signal.SIGINT, signal.default_int_handler); \
   sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
 test: $(TEST) ## Run every test and doctest
-	@log=$$(mktemp); \
-	$(RUN) -c '$(BESIDE)' $(ASIDE) > $$log 2>&1 & beside=$$!; \
-	$(RUN) -m pytest $(ASIDE:%=--ignore=%); first=$$?; \
-	wait $$beside; second=$$?; \
-	cat $$log; rm -f $$log; \
-	test $$first -eq 0 -a $$second -eq 0
+	@logs=$$(mktemp -d); started=; \
+	for part in $(BESIDE); do \
+	  $(RUN) -c '$(START)' $$part > $$logs/$$(basename $$part) 2>&1 & \
+	  started="$$started $$!"; \
+	done; \
+	$(RUN) -m pytest $(BESIDE:%=--ignore=%); failed=$$?; \
+	for part in $$started; do wait $$part || failed=1; done; \
+	cat $$logs/*; rm -rf $$logs; \
+	exit $$failed
 
 # What one GPU can run. For an environment of your own, whose JAX sees the GPU:
 # make test-gpu RUN=python3
