@@ -63,15 +63,15 @@ def save(
 
     Args:
         obj: an object with variables and with methods made by `unisono.function` with
-            an `input_signature`.
+            an `input_signature`; or one variable.
         export_dir: the directory to write; an older model is replaced in one step.
         signatures: a function with an input signature, or a dict of them; the loaded
             object has them in `signatures`.
         options: how to export.
 
     Raises:
-        ValueError: a function uses a variable that `obj` does not have, or cannot be
-            exported.
+        ValueError: `obj` is a container or a plain value; or a function uses a
+            variable that `obj` does not have, or cannot be exported.
         SaveError: the model could not be written; an older one is untouched.
         WorkerError: not all workers save.
 
@@ -95,6 +95,7 @@ def save(
         meeting = worker_meeting.Meeting("a save of a model", str(target))
         with meeting.telling():
             found = graph.walk(obj)
+            _check_root(found[0])
             made, programs = _export_functions(found, signatures, options)
             taken = snapshot.take(obj, is_detached=False)
             # Of the workers with the same target the first one writes.
@@ -112,6 +113,18 @@ def save(
                 except Exception as error:
                     raise snapshot.to_save_error(target, error) from error
         meeting.finish()
+
+
+def _check_root(root: graph.Found) -> None:
+    """Raises `ValueError` unless an object is one that `load` can return."""
+    is_container = isinstance(root.obj, dict | list | tuple)
+    if _is_variable(root) or (root.kind is None and not is_container):
+        return
+    raise ValueError(
+        "Expected an object with attributes, such as a unisono.Module, or a variable; "
+        f"received {root.obj!r} of type {type(root.obj).__name__}. Make it an "
+        "attribute of a unisono.Module and save that."
+    )
 
 
 def _export_functions(
