@@ -40,6 +40,7 @@ class _HeldFlaxVariable(library_hooks.Held):
     def read(self, is_detached: bool) -> Any:
         kept = self._strategy_variable
         if kept is not None:
+            variables.check_not_split(self.owner)
             return assignment.read(kept)
         value = self.owner.get_raw_value()
         # Outside a strategy the program's own `nnx.jit` may donate the array.
@@ -48,6 +49,7 @@ class _HeldFlaxVariable(library_hooks.Held):
     def assign(self, value: Any) -> None:
         kept = self._strategy_variable
         if kept is not None:
+            variables.check_not_split(self.owner)
             restore_values.assign(kept, value)
             return
         old = self.owner.get_raw_value()
