@@ -10,9 +10,10 @@ an object when the transformation returns it. See docs/decisions/0014.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import jax
@@ -156,6 +157,23 @@ def check_not_split(variable: Any) -> None:
         held.check()
 
 
+@contextlib.contextmanager
+def lend(variable: Any) -> Iterator[variables.Variable]:
+    """Give the variable that keeps the value; for the block only, if it has none."""
+    kept = _find_kept(variable)
+    if kept is not None:
+        check_not_split(variable)
+        yield kept
+        return
+    kind, value = type(variable), _raw_slot.__get__(variable)
+    _adopt(variable)
+    try:
+        yield _raw_slot.__get__(variable)
+    finally:
+        object.__setattr__(variable, "__class__", kind)
+        _raw_slot.__set__(variable, value)
+
+
 def _set_aside(variable: Any, kept: variables.Variable, value: Any) -> bool:
     """Keep a value of another shape beside the variable of the strategy.
 
@@ -282,8 +300,9 @@ def _adopt(made: Any) -> None:
     options = _choose_options(made, value)
     kept = kept_variables.make(value, name=type(made).__name__, **options)
     kind: Any = type(made)
-    # NNX's own `__setattr__` would ask which trace may change the variable.
-    object.__setattr__(made, "__class__", _make_kept_class(kind))
+    if not issubclass(kind, _KeptVariable):  # A copy made by NNX is of the class.
+        # NNX's own `__setattr__` would ask which trace may change the variable.
+        object.__setattr__(made, "__class__", _make_kept_class(kind))
     _raw_slot.__set__(made, kept)
 
 
