@@ -190,6 +190,32 @@ def test_a_module_that_holds_a_keras_model_is_served_without_keras(tmp_path):
     assert type(again.net.layers.dense.kernel).__name__ == "MirroredVariable"
 
 
+def test_a_model_that_cannot_be_exported_by_itself_is_left_out_with_a_warning(tmp_path):
+    class Odd(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = keras.layers.Dense(3)
+
+        def call(self, x):
+            return self.inner(x) if x.shape[0] > 1 else self.inner(-x)
+
+    with mirrored(2).scope():
+        model = Odd()
+        model(np.ones((2, 5), "f4"))
+        module = uni.Module()
+        module.net = model
+        module.serve = uni.function(
+            lambda x: model(x), input_signature=[uni.TensorSpec([2, 5], "float32")]
+        )
+    with pytest.raises(ValueError, match="__call__ cannot be exported"):
+        save(model, tmp_path / "m")
+    with pytest.warns(UserWarning, match=r"net is exported without its own function"):
+        save(module, tmp_path / "m")
+    x, _ = examples(2)
+    loaded = uni.saved_model.load(tmp_path / "m")
+    assert difference(loaded.serve(x), model(x)) < CLOSE
+
+
 def test_a_keras_variable_is_loaded_as_a_variable(tmp_path):
     with mirrored(2).scope():
         made = keras.Variable([1.0, 2.0])

@@ -249,7 +249,7 @@ def wrap_creation(original: Callable[..., Any]) -> Callable[..., Any]:
             return made
         if jax_traces.is_clean():
             _adopt(made)
-        else:
+        elif _may_be_kept(made):
             # Its value is that of one layer of many, for example: JAX gives the value
             # of the variable to what the transformation returns.
             made._var_metadata[_MADE_INSIDE] = True  # noqa: SLF001
@@ -289,10 +289,15 @@ def _adopt_below(node: Any) -> Any:
     return node
 
 
+def _may_be_kept(made: Any) -> bool:
+    """Return whether the value of a variable is state that a strategy can keep."""
+    # With `hijax` or `ref` the slot holds no array but a reference of JAX's own.
+    return not (isinstance(made, TRANSIENT) or made.hijax or made.ref)
+
+
 def _adopt(made: Any) -> None:
     """Move the value of a new variable into a variable of the current strategy."""
-    # With `hijax` or `ref` the slot holds no array but a reference of JAX's own.
-    if isinstance(made, TRANSIENT) or made.hijax or made.ref:
+    if not _may_be_kept(made):
         return
     value = made.get_raw_value()
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):

@@ -25,6 +25,14 @@ from unisono._src.state import assignment, frames, trace_versions
 from unisono._src.state.variables import Variable
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+# What JAX raises for a function that it cannot export, such as one that needs to know a
+# size that the signature leaves open.
+_FAILURES = (
+    ValueError,
+    NotImplementedError,
+    TypeError,
+    jax.errors.InconclusiveDimensionOperation,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -355,7 +363,7 @@ class _FunctionExporter:
         for arguments in choices:
             try:
                 self.program = self._export(arguments)
-            except (ValueError, NotImplementedError, TypeError) as error:
+            except _FAILURES as error:
                 failure = error
             else:
                 return
