@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import unisono as uni
-from tests.integration.programs import difference, examples, mirrored
+from tests.integration.programs import difference, examples, mirrored, scope
 
 nnx = pytest.importorskip("flax.nnx")
 
@@ -294,6 +294,160 @@ def test_a_scope_leaves_flax_as_it_was():
     assert type(outside) is nnx.Param
     assert isinstance(inside, nnx.Param)
     assert not hasattr(outside, "_unisono_variable")
+
+
+# Layers that are stacked, for a scan over them.
+
+
+class Block(nnx.Module):
+    def __init__(self, rngs):
+        self.linear = nnx.Linear(5, 5, rngs=rngs)
+        self.norm = nnx.BatchNorm(5, rngs=rngs)
+
+    def __call__(self, x, rngs):
+        x = self.norm(x + nnx.relu(self.linear(x)))
+        return nnx.Dropout(0.2)(x, rngs=rngs)
+
+
+class Stack(nnx.Module):
+    """Blocks made by `nnx.vmap` and called by `nnx.scan`, with keys for each block."""
+
+    def __init__(self, rngs, count=3):
+        @nnx.split_rngs(splits=count)
+        @nnx.vmap(in_axes=0, out_axes=0)
+        def make(rngs):
+            return Block(rngs)
+
+        self.count = count
+        self.blocks = make(rngs)
+        self.rngs = rngs
+
+    def __call__(self, x):
+        @nnx.split_rngs(splits=self.count)
+        @nnx.scan(in_axes=(nnx.Carry, 0, 0), out_axes=nnx.Carry)
+        def forward(x, block, rngs):
+            return block(x, rngs)
+
+        return forward(x, self.blocks, self.rngs)
+
+
+class StackProgram:
+    """A stack, its optimizer, and a step that changes all of their state."""
+
+    def __init__(self, strategy, compiled=True, seed=0):
+        self.strategy = strategy
+        with scope(strategy):
+            self.model = Stack(nnx.Rngs(seed, dropout=seed + 1))
+            self.optimizer = nnx.Optimizer(self.model, optax.adam(0.01), wrt=nnx.Param)
+        is_function = compiled and strategy is not None
+        self.step = uni.function(self.one_step) if is_function else self.one_step
+
+    def one_step(self, x):
+        def one(x):
+            def loss_fn(model):
+                return jnp.mean(model(x) ** 2)
+
+            loss, gradients = nnx.value_and_grad(loss_fn)(self.model)
+            self.optimizer.update(self.model, gradients)
+            return loss
+
+        if self.strategy is None:
+            return one(x)
+        losses = self.strategy.run(one, args=(x,))
+        return self.strategy.experimental_local_results(losses)
+
+    def train(self, steps=3):
+        x, _ = examples(8)
+        losses = [self.step(x) for _ in range(steps)]
+        state = nnx.state((self.model, self.optimizer))
+        plain = nnx.filter_state(state, nnx.Not(nnx.RngKey))
+        return [np.asarray(v) for v in jax.tree.leaves((losses, plain))]
+
+
+def test_a_scan_over_layers_trains_as_without_a_strategy():
+    wanted = StackProgram(None).train()
+    for compiled in (True, False):
+        program = StackProgram(mirrored(1), compiled)
+        assert difference(wanted, program.train()) < 1e-5
+        kernel = program.model.blocks.linear.kernel
+        assert (kernel.shape, hasattr(kernel, "_unisono_variable")) == ((3, 5, 5), True)
+
+
+def test_a_scan_over_layers_is_the_same_compiled_and_eager_on_two_replicas():
+    compiled, eager = (StackProgram(mirrored(2), c) for c in (True, False))
+    assert difference(compiled.train(2), eager.train(2)) < 1e-5
+    rows = mirrored(2).describe(eager.model).rows
+    assert {(r.placement, r.devices) for r in rows} == {("mirrored", 2)}
+    key = eager.model.rngs.dropout.key
+    assert (key.shape, key.get_raw_value().shape) == ((), ())
+
+
+def test_a_scan_over_layers_goes_on_from_a_checkpoint(tmp_path):
+    first = StackProgram(mirrored(2))
+    first.train(2)
+    path = uni.train.Checkpoint(m=first.model, o=first.optimizer).save(tmp_path / "c")
+    second = StackProgram(mirrored(2), seed=5)
+    uni.train.Checkpoint(m=second.model, o=second.optimizer).restore(
+        path
+    ).assert_consumed()
+    assert difference(first.train(1), second.train(1)) < 1e-6
+
+
+def test_a_module_made_by_jit_or_from_shapes_belongs_to_the_strategy():
+    with mirrored(2).scope():
+        made = nnx.jit(lambda: Block(nnx.Rngs(0)))()
+        graph, shapes = nnx.split(nnx.eval_shape(lambda: Block(nnx.Rngs(0))))
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        merged = nnx.merge(graph, zeros)
+    for module in (made, merged):
+        rows = mirrored(2).describe(module).rows
+        assert {(r.placement, r.devices) for r in rows} == {("mirrored", 2)}
+        assert {r.name for r in rows} >= {"linear.kernel", "norm.mean"}
+    plain = Block(nnx.Rngs(0)).linear.kernel[...]
+    np.testing.assert_allclose(made.linear.kernel[...], plain, rtol=1e-6)
+
+
+def test_streams_that_stay_split_are_refused_where_they_would_be_lost(tmp_path):
+    strategy = mirrored(2)
+    with strategy.scope():
+        rngs = nnx.Rngs(dropout=3)
+    before = jax.random.key_data(rngs.dropout.key[...])
+    backups = nnx.split_rngs(rngs, splits=4)
+    assert rngs.dropout.key.shape == (4,)
+    with pytest.raises(RuntimeError, match=r"split into \(4,\).*restore_rngs"):
+        strategy.run(lambda: jax.random.uniform(rngs.dropout()))
+    with pytest.raises(RuntimeError, match=r"split into \(4,\).*restore_rngs"):
+        uni.train.Checkpoint(rngs=rngs).save(tmp_path / "c")
+    nnx.restore_rngs(backups)
+    np.testing.assert_array_equal(jax.random.key_data(rngs.dropout.key[...]), before)
+    assert int(rngs.dropout.count[...]) == 1
+    uni.train.Checkpoint(rngs=rngs).save(tmp_path / "c")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_optimizer_made_outside_the_scope_is_refused_by_name(compiled):
+    strategy = mirrored(2)
+    model = Net(nnx.Rngs(0))
+    with strategy.scope():
+        own = Net(nnx.Rngs(0))
+    optimizer = nnx.Optimizer(own, optax.sgd(0.1), wrt=nnx.Param)
+    with strategy.scope():
+        other = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
+
+    def step(model, optimizer):
+        def replica_step():
+            gradients = nnx.grad(lambda m: jnp.sum(m(jnp.ones((1, 5)))))(model)
+            optimizer.update(model, gradients)
+
+        strategy.run(replica_step)
+
+    for net, made, what in [
+        (own, optimizer, "'step' of the optimizer"),
+        (model, other, "'inner.bias' of the model"),
+    ]:
+        run = uni.function(lambda n=net, m=made: step(n, m))
+        with pytest.raises(ValueError, match=f"{what} was not created in the.*scope"):
+            run() if compiled else step(net, made)
 
 
 # Plain pytrees.

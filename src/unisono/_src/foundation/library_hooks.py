@@ -19,7 +19,7 @@ from typing import Any, cast, final
 
 
 class Held(abc.ABC):
-    """A variable of a library, as a checkpoint sees it.
+    """A variable of a library, as checkpoints and exported models see it.
 
     Args:
         owner: the library's variable.
@@ -56,6 +56,14 @@ class Held(abc.ABC):
     def assign(self, value: Any) -> None:
         """Set the value, or the first value of a variable that has none yet."""
 
+    @abc.abstractmethod
+    def lend(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context manager that gives the `unisono.Variable` of the value.
+
+        In its block the library reads and writes that variable. A variable that was
+        made outside every scope has one in the block only.
+        """
+
     def __repr__(self) -> str:
         return repr(self.owner)
 
@@ -77,7 +85,7 @@ class Branch:
 
 
 class Keeper(abc.ABC):
-    """Finds the state of a library's objects, for checkpoints."""
+    """Finds the state of a library's objects, for checkpoints and exported models."""
 
     @abc.abstractmethod
     def __getitem__(self, obj: Any) -> Held | dict[str, Any] | None:
@@ -86,6 +94,19 @@ class Keeper(abc.ABC):
         Returns:
             A `Held` if the object is a variable, its children by name if it contains
             some, or None if it has no state.
+        """
+
+    @abc.abstractmethod
+    def make_forward(self, obj: Any) -> Any:
+        """Return the function that an object is, if it is a model.
+
+        Returns:
+            A `unisono.function` with an input signature that computes the outputs of
+            the model, or None if the object is not a model.
+
+        Raises:
+            ValueError: the inputs of the model are not known; the message says what
+                to do.
         """
 
     # Most libraries need neither of the next two, so they are not abstract.

@@ -49,6 +49,9 @@ class _LazyKeeper(library_hooks.Keeper):
     def __getitem__(self, obj: Any) -> library_hooks.Held | dict[str, Any] | None:
         return self._keeper[obj]
 
+    def make_forward(self, obj: Any) -> Any:
+        return self._keeper.make_forward(obj)
+
     def prepare(self, obj: Any) -> None:
         self._keeper.prepare(obj)
 

@@ -160,7 +160,60 @@ print(float(model(2.0)))
     assert done.stdout == "6.0\n", done.stderr
 
 
+@pytest.mark.feature("S06")
+def test_the_only_function_of_an_object_is_its_default_signature(tmp_path):
+    class Outer(uni.Module):
+        def __init__(self):
+            super().__init__()
+            self.network = Network()
+
+    for obj, names in [
+        (Network(), ["serving_default"]),
+        (Scale(uni.Variable(1.0)), []),
+        (Outer(), []),
+    ]:
+        uni.saved_model.save(obj, tmp_path / "m")
+        assert list(uni.saved_model.load(tmp_path / "m").signatures) == names
+
+
+def test_arguments_that_must_have_one_batch_size_do(tmp_path):
+    batch = uni.TensorSpec([None], "float32")
+
+    class Two(uni.Module):
+        @uni.function(input_signature=[batch, batch])
+        def add(self, x, y):
+            return x + y
+
+        @uni.function(input_signature=[batch, batch])
+        def sums(self, x, y):
+            return x.sum() + y.sum()
+
+    uni.saved_model.save(Two(), tmp_path / "m")
+    loaded = uni.saved_model.load(tmp_path / "m")
+    assert plain(loaded.add(np.ones(3), np.ones(3))) == [2.0] * 3
+    with pytest.raises(ValueError, match="batch"):
+        loaded.add(np.ones(3), np.ones(1))
+    assert plain(loaded.sums(np.ones(3), np.ones(4))) == 7.0
+
+
+@pytest.mark.feature("S06")
+def test_a_saved_variable_is_loaded_as_a_variable(tmp_path):
+    uni.saved_model.save(variable(mirrored(2), [3.0, 4.0], name="w"), tmp_path / "m")
+    a = uni.saved_model.load(tmp_path / "m")
+    with mirrored(2).scope():
+        b = uni.saved_model.load(tmp_path / "m")
+    assert (kind(a), plain(a), a.name) == ("ResourceVariable", [3.0, 4.0], "w:0")
+    assert (kind(b), copies(b)) == ("MirroredVariable", [[3.0, 4.0]] * 2)
+
+
 # Refused.
+
+
+@pytest.mark.parametrize("obj", [[1.0], {"a": 1.0}, (), 3, np.ones(2)])
+def test_a_container_or_a_plain_value_is_not_saved_as_a_model(tmp_path, obj):
+    with pytest.raises(ValueError, match=r"attribute of a unisono\.Module"):
+        uni.saved_model.save(obj, tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_variable_that_the_object_does_not_have_is_named(tmp_path):

@@ -1,7 +1,8 @@
-"""The state of Flax NNX objects for checkpoints: their variables, by path."""
+"""The state of Flax NNX objects for checkpoints and exports: variables, by path."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from typing import Any, final
@@ -40,6 +41,7 @@ class _HeldFlaxVariable(library_hooks.Held):
     def read(self, is_detached: bool) -> Any:
         kept = self._strategy_variable
         if kept is not None:
+            variables.check_not_split(self.owner)
             return assignment.read(kept)
         value = self.owner.get_raw_value()
         # Outside a strategy the program's own `nnx.jit` may donate the array.
@@ -48,6 +50,7 @@ class _HeldFlaxVariable(library_hooks.Held):
     def assign(self, value: Any) -> None:
         kept = self._strategy_variable
         if kept is not None:
+            variables.check_not_split(self.owner)
             restore_values.assign(kept, value)
             return
         old = self.owner.get_raw_value()
@@ -55,6 +58,9 @@ class _HeldFlaxVariable(library_hooks.Held):
         if not jnp.issubdtype(old.dtype, jax.dtypes.prng_key):
             value = jax.device_put(jnp.asarray(value, old.dtype), old.sharding)
         self.owner.set_raw_value(value)
+
+    def lend(self) -> contextlib.AbstractContextManager[Any]:
+        return variables.lend(self.owner)
 
 
 # The object for each variable, by the variable's id, so that a variable that two paths
@@ -110,6 +116,17 @@ class _FlaxKeeper(library_hooks.Keeper):
         if not isinstance(obj, nnx.Pytree | nnx.State):
             return None
         return _make_branches(obj, _variable_tree(obj))
+
+    def make_forward(self, obj: Any) -> Any:
+        """Return None, or raise for a module: NNX does not know its inputs."""
+        if not isinstance(obj, nnx.Module):
+            return None
+        raise ValueError(
+            f"Flax does not say what the inputs of a {type(obj).__name__} are. Give "
+            "the function to export: saved_model.save(model, path, "
+            "signatures=unisono.function(lambda x: model(x), "
+            "input_signature=[unisono.TensorSpec([None, 3], 'float32')]))."
+        )
 
 
 KEEPER = _FlaxKeeper()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from flax import nnx
 
 from unisono._src.execution import function
 from unisono._src.foundation import ambient
@@ -37,6 +38,31 @@ def wrap_update(original: Callable[..., Any]) -> Callable[..., Any]:
     return update
 
 
+def _check_made_in(strategy: Any, node: Any, what: str) -> None:
+    """Raise if a variable of a model or optimizer was made outside every scope.
+
+    Args:
+        strategy: the strategy whose replicas update the variables.
+        node: the model or optimizer.
+        what: which of the two it is, for the message.
+
+    Raises:
+        ValueError: a variable was made outside.
+    """
+    for path, found in nnx.iter_graph(node):
+        if not isinstance(found, nnx.Param | nnx.OptState):
+            continue
+        is_array = isinstance(found.get_raw_value(), jax.Array)
+        if is_array and not hasattr(found, "_unisono_variable"):
+            where = ".".join(map(str, path)) or type(found).__name__
+            raise ValueError(
+                f"The variable '{where}' of the {what} was not created in the "
+                f"distribution strategy scope of {strategy!r}, whose replicas update "
+                "it. Create the model and its nnx.Optimizer inside "
+                "`with strategy.scope():`."
+            )
+
+
 def _reduce_and_update(
     optimizer: Any,
     original: Any,
@@ -47,12 +73,15 @@ def _reduce_and_update(
     leaves: Sequence[Any],
 ) -> Any:
     """Sum the gradients and update all copies alike, in cross-replica context."""
+    known = _updates.setdefault(optimizer, {})
+    key = (id(model), structure)
+    if key not in known:
+        _check_made_in(strategy, optimizer, "optimizer")
+        _check_made_in(strategy, model, "model")
     everywhere = array_operators.find_own_variable(optimizer.step)
     pairs = [(g, everywhere) for g in leaves]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
     arrays = [getattr(g, "whole", g) for g in summed]
-    known = _updates.setdefault(optimizer, {})
-    key = (id(model), structure)
     if key not in known:
         # A strong reference would keep the optimizer, and so the entry, for ever.
         alive = weakref.ref(optimizer)

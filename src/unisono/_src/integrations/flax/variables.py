@@ -4,14 +4,16 @@ An `nnx.Variable` has its value in one slot, `_raw_value`. A variable made in a 
 becomes an object of a subclass in which `_raw_value` is a property: it reads and writes
 a `unisono.Variable` through the current state frame. The copies that NNX makes of it,
 for `nnx.split` or inside `nnx.grad`, have a plain value in the slot and behave as in
-NNX. See docs/decisions/0014.
+NNX. A variable made in a scope inside `nnx.vmap` or another transformation becomes such
+an object when the transformation returns it. See docs/decisions/0014.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import jax
@@ -24,10 +26,66 @@ from unisono._src.state import assignment, frames, variables
 from unisono._src.values import jax_traces
 
 # The slot itself, which the property of the subclass hides. For a variable made in a
-# scope it holds the `unisono.Variable`.
+# scope it holds the `unisono.Variable`, or a `_Split` around it.
 _raw_slot: Any = vars(nnx.Variable)["_raw_value"]
 # Kinds of variables that depend on the examples of a batch, and so are no state.
 TRANSIENT = (nnx.Intermediate, nnx.Cache)
+# Marks, in its metadata, a variable that was made in a scope inside a transformation.
+# NNX gives the metadata to the variable that the transformation returns.
+_MADE_INSIDE = "unisono_made_inside"
+
+
+@final
+class _Split:
+    """Random state that has other shapes for a while.
+
+    `nnx.split_rngs` gives a stream as many keys as there are layers, and afterwards
+    its one key again. The `unisono.Variable` has one shape for ever, so it stays as it
+    is meanwhile.
+
+    Args:
+        kept: the variable of the strategy.
+
+    Attributes:
+        values: the values by the context that has set them: replicas that take turns,
+            and programs, have values of their own.
+    """
+
+    def __init__(self, kept: variables.Variable) -> None:
+        self.kept = kept
+        self.values: dict[Any, Any] = {}
+
+    def read(self) -> Any:
+        """Return the value of the running context.
+
+        Raises:
+            RuntimeError: the state was split outside, for other contexts too.
+        """
+        context = _context()
+        if context in self.values:
+            return self.values[context]
+        self.check(context)
+        return assignment.read(self.kept)
+
+    def check(self, context: Any = None) -> None:
+        """Raise unless the state was split in a replica or a program, not `context`."""
+        if _OUTSIDE in self.values and context != _OUTSIDE:
+            raise RuntimeError(
+                f"The random state '{self.kept.name}' is split into "
+                f"{self.values[_OUTSIDE].shape} by nnx.split_rngs. A strategy keeps "
+                f"it in the shape {self.kept.shape}. Call nnx.restore_rngs before "
+                "strategy.run, a unisono.function or a checkpoint uses it, and split "
+                "it inside `run`."
+            )
+
+
+_OUTSIDE = (frames.EAGER, None)
+
+
+def _context() -> Any:
+    """Return what tells apart the replicas and programs that split random state."""
+    # A program for all replicas has no `copy`, but a frame of its own.
+    return frames.frame(), ambient.current().copy
 
 
 @final
@@ -40,8 +98,8 @@ class _KeptVariable:
     # Lower layers ask for this attribute to recognize a variable of a strategy.
     @property
     def _unisono_variable(self) -> variables.Variable:
-        held = _raw_slot.__get__(self)
-        if not isinstance(held, variables.Variable):
+        held = _find_kept(self)
+        if held is None:
             raise AttributeError(
                 f"This {type(self).__name__} is a copy made by NNX, which belongs to "
                 "no strategy. Use the variable of the model itself."
@@ -51,7 +109,9 @@ class _KeptVariable:
     @property
     def _raw_value(self) -> Any:
         held = _raw_slot.__get__(self)
-        return assignment.read(held) if isinstance(held, variables.Variable) else held
+        if isinstance(held, variables.Variable):
+            return assignment.read(held)
+        return held.read() if isinstance(held, _Split) else held
 
     @_raw_value.setter
     def _raw_value(self, value: Any) -> None:
@@ -59,6 +119,8 @@ class _KeptVariable:
         late = _postponed.get(threading.get_ident())
         if held is None or isinstance(value, variables.Variable):
             _raw_slot.__set__(self, value)
+        elif isinstance(self, nnx.RngState) and _set_aside(self, held, value):
+            return
         elif late is not None:
             late.append((held, value))
         else:
@@ -83,7 +145,54 @@ def _find_kept(variable: Any) -> variables.Variable | None:
         held = _raw_slot.__get__(variable)
     except AttributeError:
         return None  # NNX is creating it; the slot is empty.
+    if isinstance(held, _Split):
+        return held.kept
     return held if isinstance(held, variables.Variable) else None
+
+
+def check_not_split(variable: Any) -> None:
+    """Raise if a variable is random state that was split outside replicas."""
+    held = _raw_slot.__get__(variable)
+    if isinstance(held, _Split):
+        held.check()
+
+
+@contextlib.contextmanager
+def lend(variable: Any) -> Iterator[variables.Variable]:
+    """Give the variable that keeps the value; for the block only, if it has none."""
+    kept = _find_kept(variable)
+    if kept is not None:
+        check_not_split(variable)
+        yield kept
+        return
+    kind, value = type(variable), _raw_slot.__get__(variable)
+    _adopt(variable)
+    try:
+        yield _raw_slot.__get__(variable)
+    finally:
+        object.__setattr__(variable, "__class__", kind)
+        _raw_slot.__set__(variable, value)
+
+
+def _set_aside(variable: Any, kept: variables.Variable, value: Any) -> bool:
+    """Keep a value of another shape beside the variable of the strategy.
+
+    Returns:
+        Whether the value has another shape. A value of the variable's own shape ends
+        what was set aside in this context, and is assigned as any other.
+    """
+    held, context = _raw_slot.__get__(variable), _context()
+    if getattr(value, "shape", kept.shape) != kept.shape:
+        if not isinstance(held, _Split):
+            held = _Split(kept)
+            _raw_slot.__set__(variable, held)
+        held.values[context] = value
+        return True
+    if isinstance(held, _Split):
+        held.values.pop(context, None)
+        if not held.values:
+            _raw_slot.__set__(variable, kept)
+    return False
 
 
 # The assignments that each thread, by its id, makes after `unflatten`. No lock: a
@@ -97,11 +206,17 @@ def wrap_unflatten(original: Callable[..., Any]) -> Callable[..., Any]:
     The original empties objects and fills them again, with assignments in between. In
     an assignment, replicas that take turns switch to the next replica, and that one
     would find the objects empty. So the assignments wait until all are filled.
+
+    Outside replicas the current strategy adopts the variables in the result that were
+    made in its scope, inside a transformation.
     """
 
     @functools.wraps(original)
     def unflatten(*args: Any, **kwargs: Any) -> Any:
-        port, thread = ambient.current().port, threading.get_ident()
+        frame, thread = ambient.current(), threading.get_ident()
+        port = frame.port
+        if port is None and frame.mode != ambient.REPLICA and jax_traces.is_clean():
+            return _adopt_below(original(*args, **kwargs))
         if port is None or port.is_spmd or port.replicas == 1 or thread in _postponed:
             return original(*args, **kwargs)
         waiting = _postponed.setdefault(thread, [])
@@ -129,10 +244,15 @@ def wrap_creation(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def create(kind: type, *args: Any, **kwargs: Any) -> Any:
-        if ambient.current().strategy is None or frames.frame().is_compiled:
-            return original(kind, *args, **kwargs)
         made = original(kind, *args, **kwargs)
-        _adopt(made)
+        if ambient.current().strategy is None or frames.frame().is_compiled:
+            return made
+        if jax_traces.is_clean():
+            _adopt(made)
+        elif _may_be_kept(made):
+            # Its value is that of one layer of many, for example: JAX gives the value
+            # of the variable to what the transformation returns.
+            made._var_metadata[_MADE_INSIDE] = True  # noqa: SLF001
         return made
 
     return create
@@ -156,10 +276,28 @@ def wrap_current_trace(original: Callable[[], Any]) -> Callable[[], Any]:
     return current
 
 
+def _adopt_below(node: Any) -> Any:
+    """Adopt the variables of a node that were made inside a transformation."""
+    for _, found in nnx.iter_graph(node):
+        if not isinstance(found, nnx.Variable):
+            continue
+        is_marked = _MADE_INSIDE in found.get_metadata()
+        # A variable without a value, as after `nnx.eval_shape`, stays marked.
+        if is_marked and isinstance(found.get_raw_value(), jax.Array):
+            del found._var_metadata[_MADE_INSIDE]  # noqa: SLF001
+            _adopt(found)
+    return node
+
+
+def _may_be_kept(made: Any) -> bool:
+    """Return whether the value of a variable is state that a strategy can keep."""
+    # With `hijax` or `ref` the slot holds no array but a reference of JAX's own.
+    return not (isinstance(made, TRANSIENT) or made.hijax or made.ref)
+
+
 def _adopt(made: Any) -> None:
     """Move the value of a new variable into a variable of the current strategy."""
-    # With `hijax` or `ref` the slot holds no array but a reference of JAX's own.
-    if isinstance(made, TRANSIENT) or made.hijax or made.ref:
+    if not _may_be_kept(made):
         return
     value = made.get_raw_value()
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
@@ -167,8 +305,9 @@ def _adopt(made: Any) -> None:
     options = _choose_options(made, value)
     kept = kept_variables.make(value, name=type(made).__name__, **options)
     kind: Any = type(made)
-    # NNX's own `__setattr__` would ask which trace may change the variable.
-    object.__setattr__(made, "__class__", _make_kept_class(kind))
+    if not issubclass(kind, _KeptVariable):  # A copy made by NNX is of the class.
+        # NNX's own `__setattr__` would ask which trace may change the variable.
+        object.__setattr__(made, "__class__", _make_kept_class(kind))
     _raw_slot.__set__(made, kept)
 
 

@@ -1,4 +1,4 @@
-"""The state of Keras objects for checkpoints, and the names that it has there.
+"""The state of Keras objects for checkpoints and exports, and its names there.
 
 Keras numbers its objects per process: a layer is ``dense`` here and ``dense_7`` there.
 So names come from the structure. An object has the name of the attribute that refers to
@@ -8,6 +8,7 @@ of its class.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import weakref
@@ -23,6 +24,7 @@ from keras.src.trainers import compile_utils
 from keras.src.utils import naming
 
 from unisono._src.foundation import library_hooks
+from unisono._src.integrations.keras import exporting
 from unisono._src.saving.checkpoint import restore_values
 from unisono._src.state import assignment
 from unisono._src.values import jax_traces
@@ -93,6 +95,9 @@ class _HeldKerasVariable(library_hooks.Held):
         else:
             with jax_traces.compute_at_once():
                 self.owner._direct_assign(jnp.asarray(value, self.dtype))  # noqa: SLF001
+
+    def lend(self) -> contextlib.AbstractContextManager[Any]:
+        return exporting.lend(self.owner)
 
 
 # The object for each variable, by the variable's id, so that a variable that two paths
@@ -263,6 +268,12 @@ class _KerasKeeper(library_hooks.Keeper):
         if isinstance(obj, keras.random.SeedGenerator):
             return {"state": obj.state}
         return None
+
+    def make_forward(self, obj: Any) -> Any:
+        """Return the function of a model that predicts."""
+        if not isinstance(obj, keras.Model):
+            return None
+        return exporting.make_forward(obj)
 
     def prepare(self, obj: Any) -> None:
         """Create the optimizer's variables, if the model has variables to optimize."""

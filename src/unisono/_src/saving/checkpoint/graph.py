@@ -62,7 +62,9 @@ def walk(root: Any) -> list[Found]:
 
     Plain values have no identity: the same number in two places is two values.
     """
-    found = [Found(root, state_slots.fixed_slot(root), (), state_slots.leaf_kind(root))]
+    slot = state_slots.replace_library_variable(state_slots.fixed_slot(root))
+    root = slot.get()
+    found = [Found(root, slot, (), state_slots.leaf_kind(root))]
     numbers = {id(root): 0}
     queue = collections.deque(found)
     while queue:

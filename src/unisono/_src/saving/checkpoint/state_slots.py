@@ -177,12 +177,12 @@ def child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
         ValueError: two keys of a dict, such as 1 and "1", have the same name.
     """
     return {
-        name: _replace_library_variable(p)
+        name: replace_library_variable(p)
         for name, p in _list_child_slots(obj, slot).items()
     }
 
 
-def _replace_library_variable(slot: StateSlot) -> StateSlot:
+def replace_library_variable(slot: StateSlot) -> StateSlot:
     """Returns a slot; for a library's variable, one with its `Held` wrapper."""
     found = library_hooks.find_state(slot.get())
     return fixed_slot(found) if isinstance(found, library_hooks.Held) else slot

@@ -147,7 +147,7 @@ class LoadedFunction:
 
 def load(
     export_dir: str | os.PathLike[str], tags: object = None, options: object = None
-) -> LoadedObject:
+) -> LoadedObject | Any:
     """Loads a model that `save` exported; its Python code is not needed.
 
     Inside a strategy's scope the variables of the model are distributed.
@@ -158,7 +158,8 @@ def load(
         options: accepted, no effect.
 
     Returns:
-        An object with the attributes and functions of the saved one.
+        An object with the attributes and functions of the saved one; a variable if a
+        variable was saved.
 
     Raises:
         NotFoundError: there is no model.
@@ -208,6 +209,8 @@ def load(
         functions[saved.owner][saved.name] = loaded
         if saved.name != "__call__":
             setattr(owner, saved.name, loaded)
+    if isinstance(root, Variable):
+        return root
     if not isinstance(root, LoadedObject):
         raise signed_text.damage_error(
             directory / model_description.NAME, "its root is a value or a container"

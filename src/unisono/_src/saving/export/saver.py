@@ -15,7 +15,7 @@ import jax
 from jax import export
 
 from unisono._src.execution import function, specs
-from unisono._src.foundation import ambient, errors, nest
+from unisono._src.foundation import ambient, errors, library_hooks, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
 from unisono._src.saving.export import model_description
@@ -25,6 +25,14 @@ from unisono._src.state import assignment, frames, trace_versions
 from unisono._src.state.variables import Variable
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+# What JAX raises for a function that it cannot export, such as one that needs to know a
+# size that the signature leaves open.
+_FAILURES = (
+    ValueError,
+    NotImplementedError,
+    TypeError,
+    jax.errors.InconclusiveDimensionOperation,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,20 +66,24 @@ def save(
     """Exports the variables of an object, and its functions that have a signature.
 
     The functions are stored as StableHLO programs for one device, the variables as one
-    copy. `load` needs none of the Python code. With several workers every worker must
-    call it; one of those that give the same directory writes.
+    copy. `load` needs none of the Python code. A Keras model is exported with its
+    `__call__`, which predicts; one of Flax needs `signatures`, because it does not say
+    what its inputs are. With several workers every worker must call it; one of those
+    that give the same directory writes.
 
     Args:
         obj: an object with variables and with methods made by `unisono.function` with
-            an `input_signature`.
+            an `input_signature`; a model of Keras or Flax; or one variable.
         export_dir: the directory to write; an older model is replaced in one step.
         signatures: a function with an input signature, or a dict of them; the loaded
-            object has them in `signatures`.
+            object has them in `signatures`. One function is `serving_default`; so is,
+            by default, a Keras model's own, or the only function of `obj`.
         options: how to export.
 
     Raises:
-        ValueError: a function uses a variable that `obj` does not have, or cannot be
-            exported.
+        ValueError: `obj` is a container or a plain value; or a function uses a
+            variable that `obj` does not have, or cannot be exported; or the inputs of
+            a model are not known.
         SaveError: the model could not be written; an older one is untouched.
         WorkerError: not all workers save.
 
@@ -95,18 +107,22 @@ def save(
         meeting = worker_meeting.Meeting("a save of a model", str(target))
         with meeting.share_failure():
             found = graph.walk(obj)
-            made, programs = _export_functions(found, signatures, options)
+            _check_root(found[0])
+            with contextlib.ExitStack() as stack:
+                variables = _find_variables(found, stack)
+                made, left_out = _export_functions(
+                    found, variables, signatures, options
+                )
+                items = [
+                    _describe_object(f, variables.get(i)) for i, f in enumerate(found)
+                ]
+            for reason in left_out:
+                warnings.warn(reason, stacklevel=2)
             taken = snapshot.take(obj, is_detached=False)
             # Of the workers with the same target the first one writes.
             if meeting.details.index(str(target)) == meeting.index:
                 try:
-                    _write(
-                        target,
-                        taken,
-                        [_describe_object(f) for f in found],
-                        made,
-                        programs,
-                    )
+                    _write(target, taken, items, made)
                 except errors.SaveError:
                     raise
                 except Exception as error:
@@ -114,29 +130,121 @@ def save(
         meeting.finish()
 
 
-def _export_functions(
-    found: list[graph.Found], signatures: Any, options: SaveOptions
-) -> tuple[list[_FunctionExporter], list[Any]]:
-    """Returns the exporters of all functions, and the serialised programs."""
-    numbers = {id(f.obj): i for i, f in enumerate(found) if _is_variable(f)}
-    variables = {i: found[i].obj for i in numbers.values()}
-    made = [
-        _FunctionExporter(owner, name, fn, variables, options)
-        for owner, name, fn in _list_functions(found, signatures)
-    ]
-    with _hold_single_copies(variables.values()):
-        return made, [exporter.run() for exporter in made]
+def _check_root(root: graph.Found) -> None:
+    """Raises `ValueError` unless an object is one that `load` can return."""
+    is_container = isinstance(root.obj, dict | list | tuple)
+    if _is_variable(root) or (root.kind is None and not is_container):
+        return
+    raise ValueError(
+        "Expected an object with attributes, such as a unisono.Module, or a variable; "
+        f"received {root.obj!r} of type {type(root.obj).__name__}. Make it an "
+        "attribute of a unisono.Module and save that."
+    )
+
+
+def _find_variables(
+    found: list[graph.Found], stack: contextlib.ExitStack
+) -> dict[int, Variable]:
+    """Returns the variables of a model by number, also those of Keras and Flax.
+
+    Args:
+        found: the objects of the model.
+        stack: the block in which the variables of other libraries are ours.
+    """
+    return {
+        i: f.obj if isinstance(f.obj, Variable) else stack.enter_context(f.obj.lend())
+        for i, f in enumerate(found)
+        if _is_variable(f)
+    }
 
 
 def _is_variable(found: graph.Found) -> bool:
-    return isinstance(found.obj, Variable)
+    return isinstance(found.obj, Variable | library_hooks.Held)
+
+
+def _export_functions(
+    found: list[graph.Found],
+    variables: dict[int, Variable],
+    signatures: Any,
+    options: SaveOptions,
+) -> tuple[list[_FunctionExporter], list[str]]:
+    """Returns the exporters of all functions, and why functions were left out."""
+    left_out: list[str] = []
+    made = [
+        _FunctionExporter(owner, name, fn, variables, options)
+        for owner, name, fn in _list_functions(found, signatures, left_out)
+    ]
+    # Libraries let programs change their objects only while a scope is open.
+    with _hold_single_copies(variables.values()), library_hooks.enter_scopes():
+        for exporter in made:
+            exporter.run()
+        models, without = _export_library_models(found, variables, made, options)
+    own = [e for e in [*made, *models] if e.places[0][0] == 0]
+    # TensorFlow's default signature: that of a Keras model, or the only function.
+    default = [e for e in own if e in models] or own
+    if signatures is None and len(default) == 1:
+        default[0].places.append((None, "serving_default"))
+    return made + models, left_out + without
+
+
+def _export_library_models(
+    found: list[graph.Found],
+    variables: dict[int, Variable],
+    others: list[_FunctionExporter],
+    options: SaveOptions,
+) -> tuple[list[_FunctionExporter], list[str]]:
+    """Exports models of other libraries, except those that are part of one.
+
+    Args:
+        found: the objects of the model.
+        variables: its variables, by number.
+        others: the functions that the program has made itself.
+        options: how to export.
+
+    Returns:
+        The exporters, and why models were left out.
+
+    Raises:
+        ValueError: the root cannot be exported, and there are no other functions.
+    """
+    made: list[_FunctionExporter] = []
+    left_out: list[str] = []
+    seen: list[tuple[str, ...]] = []
+    for number, item in enumerate(found):
+        keeper = library_hooks.keeper_of(item.obj) if item.kind is None else None
+        if keeper is None or any(item.path[: len(p)] == p for p in seen):
+            continue
+        is_required = number == 0 and not others
+        try:
+            fn = keeper.make_forward(item.obj)
+        except ValueError as error:
+            if is_required:
+                raise
+            seen.append(item.path)
+            # The program's own functions stand for it.
+            if not others:
+                left_out.append(f"{item} is exported without a function: {error}")
+            continue
+        if fn is None:
+            continue
+        seen.append(item.path)
+        exporter = _FunctionExporter(number, "__call__", fn, variables, options)
+        try:
+            exporter.run()
+        except ValueError as error:
+            if is_required:
+                raise
+            left_out.append(f"{item} is exported without its own function: {error}")
+        else:
+            made.append(exporter)
+    return made, left_out
 
 
 def _list_functions(
-    found: list[graph.Found], signatures: Any
+    found: list[graph.Found], signatures: Any, left_out: list[str]
 ) -> Iterator[tuple[int | None, str, Any]]:
     """Yields number of the owner, name and function of each function to export."""
-    left_out = []
+    open_functions = []
     for number, item in enumerate(found):
         if item.kind is not None or isinstance(item.obj, dict | list | tuple):
             continue
@@ -146,13 +254,13 @@ def _list_functions(
                 continue
             fn = getattr(item.obj, name)
             if fn.input_signature is None:
-                left_out.append(name)
+                open_functions.append(name)
             else:
                 yield number, name, fn
-    if left_out:
-        warnings.warn(
-            f"The functions {left_out} have no input_signature and are not exported.",
-            stacklevel=4,
+    if open_functions:
+        left_out.append(
+            f"The functions {open_functions} have no input_signature and are not "
+            "exported."
         )
     given = signatures or {}
     if not isinstance(given, Mapping):
@@ -211,6 +319,8 @@ class _FunctionExporter:
         options: how to export.
 
     Attributes:
+        places: the owners of the function, and the names that it has there.
+        program: the program, serialised, after `run`.
         uses: the numbers of the variables that the program takes.
         writes: the positions in `uses` of the variables it sets; known after `run`.
     """
@@ -223,8 +333,8 @@ class _FunctionExporter:
         variables: dict[int, Variable],
         options: SaveOptions,
     ) -> None:
-        self.owner = owner
-        self.name = name
+        self.places = [(owner, name)]
+        self.program = b""
         self._fn = function.python_function(getattr(fn, "function", fn))
         self._specs = tuple(fn.input_signature)
         self.uses = tuple(variables)
@@ -238,14 +348,33 @@ class _FunctionExporter:
         found = inspect.signature(self._fn).parameters
         return tuple(found)[: len(self._specs)]
 
-    def run(self) -> bytes:
-        """Returns the program, serialised.
+    def run(self) -> None:
+        """Makes the program.
+
+        The sizes that a signature leaves open may all differ. If the function does not
+        allow that, the first axes of its arguments are one batch, of one size.
 
         Raises:
             ValueError: the function cannot be exported.
         """
+        choices = [_to_abstract(self._specs)]
+        if _count_open_batches(self._specs) > 1:
+            choices.append(_to_abstract(self._specs, is_one_batch=True))
+        for arguments in choices:
+            try:
+                self.program = self._export(arguments)
+            except _FAILURES as error:
+                failure = error
+            else:
+                return
+        raise ValueError(
+            f"The function {self.places[0][1]} cannot be exported for "
+            f"{tuple(self._options.platforms)}: {failure}"
+        ) from failure
+
+    def _export(self, arguments: tuple[Any, ...]) -> bytes:
+        """Returns the program for arguments of some shapes and types, serialised."""
         weights = tuple(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in self._variables)
-        arguments = _to_abstract(self._specs)
         kept = trace_versions.Versions(are_needed=True)
         # JAX must not reuse a trace in which variables had other values
         # (docs/decisions/0008).
@@ -256,11 +385,6 @@ class _FunctionExporter:
                 platforms=tuple(self._options.platforms),
             )(weights, *arguments)
             return bytes(exported.serialize())
-        except (ValueError, NotImplementedError, TypeError) as error:
-            raise ValueError(
-                f"The function {self.name} cannot be exported for "
-                f"{tuple(self._options.platforms)}: {error}"
-            ) from error
         finally:
             kept.close()
 
@@ -290,17 +414,33 @@ def _unwrap_variable(x: Any) -> Any:
     return x.value() if isinstance(x, Variable) else x
 
 
-def _to_abstract(signature: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns shapes and types of arguments; a None in a shape becomes symbolic."""
+def _count_open_batches(signature: tuple[Any, ...]) -> int:
+    """Returns how many arguments leave the size of their first axis open."""
+    shapes = [getattr(s, "shape", None) or (0,) for s in jax.tree.leaves(signature)]
+    return sum(shape[0] is None for shape in shapes)
+
+
+def _to_abstract(signature: tuple[Any, ...], is_one_batch: bool = False) -> Any:
+    """Returns shapes and types of arguments; a None in a shape becomes symbolic.
+
+    Args:
+        signature: the specs of the arguments.
+        is_one_batch: whether all first axes that are None have the same size.
+    """
     scope = export.SymbolicScope()
     count = iter(range(10_000))
+
+    def size(axis: int, n: int | None) -> str:
+        if n is not None:
+            return str(n)
+        return "batch" if is_one_batch and axis == 0 else f"d{next(count)}"
 
     def leaf(spec: Any) -> Any:
         if not isinstance(spec, specs.TensorSpec):
             raise ValueError(f"expected TensorSpec in the signature, found {spec!r}")
         if spec.shape is None:
             raise ValueError(f"the number of axes of {spec!r} is not known")
-        text = ",".join(f"d{next(count)}" if n is None else str(n) for n in spec.shape)
+        text = ",".join(size(axis, n) for axis, n in enumerate(spec.shape))
         is_known = None not in spec.shape
         shape = spec.shape if is_known else export.symbolic_shape(text, scope=scope)
         return jax.ShapeDtypeStruct(shape, spec.dtype)
@@ -308,8 +448,13 @@ def _to_abstract(signature: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(jax.tree.map(leaf, spec) for spec in signature)
 
 
-def _describe_object(found: graph.Found) -> Item:
-    """Returns the description of an object that `load` makes it from."""
+def _describe_object(found: graph.Found, variable: Variable | None) -> Item:
+    """Returns the description of an object that `load` makes it from.
+
+    Args:
+        found: the object.
+        variable: the variable that the object is, or None.
+    """
     kind = (
         model_description.LEAF if found.kind is not None else model_description.OBJECT
     )
@@ -321,12 +466,12 @@ def _describe_object(found: graph.Found) -> Item:
         if found.kind is None and isinstance(found.obj, container):
             kind = name
     about = None
-    if isinstance(found.obj, Variable):
+    if variable is not None:
         about = {
-            "name": found.obj.state_cell.name,
-            "trainable": found.obj.trainable,
-            "synchronization": found.obj.synchronization.name,
-            "aggregation": found.obj.aggregation.name,
+            "name": variable.state_cell.name,
+            "trainable": variable.trainable,
+            "synchronization": variable.synchronization.name,
+            "aggregation": variable.aggregation.name,
         }
     return Item(kind, found.children, found.key, about)
 
@@ -336,7 +481,6 @@ def _write(
     taken: snapshot.Snapshot,
     items: list[Item],
     made: list[_FunctionExporter],
-    programs: list[bytes],
 ) -> None:
     """Writes a model: its programs, its weights and its description."""
     checkpoint_directory.check_free(target)
@@ -346,14 +490,14 @@ def _write(
         where = draft.directory / model_description.FUNCTIONS
         where.mkdir()
         saved = []
-        for i, (exporter, program) in enumerate(zip(made, programs, strict=True)):
+        for i, exporter in enumerate(made):
             path = where / f"f{i}"
-            path.write_bytes(program)
+            path.write_bytes(exporter.program)
             found = checksummed_files.checksum(path)
-            saved.append(
+            saved += [
                 SavedFunction(
-                    exporter.owner,
-                    exporter.name,
+                    owner,
+                    name,
                     path.name,
                     exporter.uses,
                     exporter.writes,
@@ -361,7 +505,8 @@ def _write(
                     found.size,
                     found.crc32,
                 )
-            )
+                for owner, name in exporter.places
+            ]
         variables = draft.directory.joinpath(*model_description.VARIABLES)
         variables.mkdir(parents=True)
         header = manifest.Header(

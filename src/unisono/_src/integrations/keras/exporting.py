@@ -1,0 +1,123 @@
+"""Keras models as functions that can be exported, and their variables as ours."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+from keras.src.models import functional
+
+from unisono._src.execution import function, specs
+from unisono._src.integrations import kept_variables
+from unisono._src.integrations.keras import scope, variables
+from unisono._src.state.variables import Variable
+
+
+@contextlib.contextmanager
+def lend(variable: Any) -> Iterator[Variable]:
+    """Give the variable that keeps the value; for the block only, if it has none.
+
+    Raises:
+        ValueError: Keras does not run on JAX, or the variable has no value.
+    """
+    own = variable.__dict__
+    if own.get("_kept") is not None:
+        yield own["_kept"]
+        return
+    value, kind, why = own.get("_value"), type(variable), scope.obstacle()
+    if why is not None or value is None:
+        missing = (
+            f"The Keras variable {variable.path!r} has no value yet. Build the model."
+        )
+        raise ValueError(why or missing)
+    # The class whose values a `unisono.Variable` keeps; the array stays in `own`.
+    variable.__class__ = variables.StrategyVariable
+    own["_kept"] = kept_variables.make(
+        value, trainable=bool(variable.trainable), name=variable.path
+    )
+    try:
+        yield own["_kept"]
+    finally:
+        del own["_kept"]
+        variable.__class__ = kind
+
+
+def make_forward(model: Any) -> function.Function[..., Any]:
+    """Return a function with an input signature that predicts as the model does.
+
+    Args:
+        model: a `keras.Model`.
+
+    Raises:
+        ValueError: the inputs of the model are not known.
+    """
+    inputs = _find_inputs(model) if model.built else {}
+    if not inputs:
+        raise ValueError(
+            f"The inputs of the Keras model {model.name!r} are not known, because it "
+            "is not built. Call it with a batch of inputs, or give it a keras.Input."
+        )
+    _check_takes(model, len(inputs))
+
+    def forward(*given: Any) -> Any:
+        return model(*given, training=False)
+
+    # Exported functions have the names of their arguments.
+    forward.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in inputs]
+    )
+    return function.Function(forward, list(inputs.values()), name=model.name)
+
+
+def _check_takes(model: Any, count: int) -> None:
+    """Raise `ValueError` unless a model can be called with so many arguments."""
+    try:
+        inspect.signature(model.call).bind(*range(count))
+    except TypeError as error:
+        # Keras has recorded the shape of the first argument only.
+        raise ValueError(
+            f"The inputs of the Keras model {model.name!r} are not known: {error}. "
+            "Give the function to export: saved_model.save(model, path, "
+            "signatures=unisono.function(lambda a, b: model(a, b), "
+            "input_signature=[...]))."
+        ) from error
+
+
+def _find_inputs(model: Any) -> dict[str, Any]:
+    """Return the specs of a built model's arguments, by name; nothing if not known."""
+    if isinstance(model, functional.Functional):
+        # What the program has declared, as the functional model takes it.
+        declared = model._inputs_struct  # noqa: SLF001
+        return {"inputs": keras.tree.map_structure(_to_spec, declared)}
+    if isinstance(model, keras.Sequential):
+        (one,) = model.inputs
+        return {"inputs": _free_batch(one.shape, one.dtype)}
+    # Recorded at the first call, or given to `build`.
+    shapes = getattr(model, "_build_shapes_dict", None) or {}
+    names = [name.removesuffix("_shape") for name in shapes]
+    if len(names) == 1:
+        names = ["inputs"]
+    found = (_map_shapes(shape, model.input_dtype) for shape in shapes.values())
+    return dict(zip(names, found, strict=True))
+
+
+def _to_spec(tensor: Any) -> specs.TensorSpec:
+    return specs.TensorSpec(tensor.shape, tensor.dtype)
+
+
+def _free_batch(shape: Any, dtype: Any) -> specs.TensorSpec:
+    """Return a spec without the size of the batch that a model was built with."""
+    return specs.TensorSpec((None, *shape[1:]), dtype)
+
+
+def _map_shapes(shapes: Any, dtype: Any) -> Any:
+    """Return specs in the structure in which Keras has recorded shapes."""
+    if isinstance(shapes, dict):
+        return {name: _map_shapes(shape, dtype) for name, shape in shapes.items()}
+    if all(n is None or isinstance(n, int) for n in shapes):
+        return _free_batch(shapes, dtype)
+    found = [_map_shapes(shape, dtype) for shape in shapes]
+    return tuple(found) if isinstance(shapes, tuple) else found
