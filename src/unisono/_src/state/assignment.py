@@ -18,7 +18,7 @@ import numpy as np
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
-from unisono._src.state import frames, mirroring
+from unisono._src.state import conversion, frames, mirroring
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives, distributed, jax_traces, ports
 from unisono._src.values.array_operators import StandsForArray, operand
@@ -183,17 +183,11 @@ def convert(cell: frames.Cell, value: Any) -> Any:
     """Returns `value` as an array of the cell's shape and type.
 
     Raises:
-        ValueError: the shape differs, or the cast would lose the values' meaning, as
-            from float to int.
+        TypeError: a Python number, or one in a list, is of a kind that the variable
+            cannot hold, such as a float for an integer variable.
+        ValueError: an array is of such a kind, or the shape differs.
     """
-    value = operand(value)
-    if isinstance(value, jax.Array) and value.dtype != cell.dtype:
-        _check_castable(cell, value.dtype)
-        value = value.astype(cell.dtype)
-    else:
-        if isinstance(value, (float, complex, np.ndarray, np.generic)):
-            _check_castable(cell, np.result_type(value))
-        value = jnp.asarray(distributed.copy_if_numpy(value), cell.dtype)
+    value = conversion.as_type(value, cell.dtype, cell.name)
     if value.shape != cell.shape:
         raise ValueError(
             # TensorFlow's text, with its spaces.
@@ -202,21 +196,6 @@ def convert(cell: frames.Cell, value: Any) -> Any:
             "are incompatible."
         )
     return frames.without_gradient(value)
-
-
-def _check_castable(cell: frames.Cell, dtype: Any) -> None:
-    # From bool to complex each kind of number includes those before it. Random keys are
-    # of no such kind, and cannot be cast.
-    order: list[Any] = [jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating]
-    given, wanted = (
-        next((i for i, kind in enumerate(order) if jnp.issubdtype(d, kind)), None)
-        for d in (dtype, cell.dtype)
-    )
-    if given is None or wanted is None or given > wanted:
-        raise ValueError(
-            f"Cannot assign a value of type {dtype} to the variable '{cell.name}' of "
-            f"type {cell.dtype}; cast the value first, or pass one of that type."
-        )
 
 
 def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:

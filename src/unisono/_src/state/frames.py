@@ -170,6 +170,7 @@ class Cell:
             array: the new array, anywhere.
             is_fresh: whether nobody else holds it.
         """
+        check_type(self, array)
         trace_versions.EAGER.changed()
         self.array = self._place(array)
         self.drafts, self.is_suspect = {}, False
@@ -583,8 +584,17 @@ def without_gradient(value: Any) -> Any:
     return value
 
 
+def check_type(cell: Cell, value: Any) -> None:
+    """Raises `ValueError` unless an array is of the type that a cell holds."""
+    if value.dtype != cell.dtype:
+        raise ValueError(
+            f"The variable '{cell.name}' (created at {cell.origin}) holds {cell.dtype} "
+            f"and would get an array of type {value.dtype}; cast the value first."
+        )
+
+
 def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
-    """Raises if a cell would be written inside a body that JAX traces by itself.
+    """Raises if an array must not be written to a cell.
 
     Args:
         cell: the cell that would be written.
@@ -592,8 +602,11 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
         traces: the traces of the frame; none when eager.
 
     Raises:
-        RuntimeError: the running code is in such a body, or `value` comes from one.
+        RuntimeError: the running code is in a body that JAX traces by itself, or
+            `value` comes from one.
+        ValueError: `value` is not of the type that the cell holds.
     """
+    check_type(cell, value)
     if jax_traces.is_clean() and not isinstance(value, jax.core.Tracer):
         return
     where = jax_traces.base_trace()

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
-from unisono._src.state import assignment, frames
+from unisono._src.state import assignment, conversion, frames
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -25,8 +26,21 @@ _SCATTER: dict[str, Callable[[Any, IndexedSlices], jax.Array]] = {
     "min": lambda a, s: a.at[s.indices].min(s.values),
     "max": lambda a, s: a.at[s.indices].max(s.values),
     "mul": lambda a, s: a.at[s.indices].multiply(s.values),
-    "div": lambda a, s: a.at[s.indices].divide(s.values),
+    "div": lambda a, s: _divide(a, s),
 }
+
+
+def _divide(old: jax.Array, sparse: IndexedSlices) -> jax.Array:
+    """Divides some rows; integers are rounded towards zero, as in TensorFlow."""
+    if not jnp.issubdtype(old.dtype, jnp.integer):
+        return old.at[sparse.indices].divide(sparse.values)
+    rows: Any = sparse.values
+    if not isinstance(rows, jax.core.Tracer) and not jnp.all(rows):
+        raise errors.InvalidArgumentError(
+            f"scatter_div cannot divide integers by zero; received {rows}."
+        )
+    # Dividing by all rows of an index in turn gives the same as by their product.
+    return jax.lax.div(old, jnp.ones_like(old).at[sparse.indices].multiply(rows))
 
 
 def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
@@ -38,7 +52,8 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
         sparse: the rows and their positions.
 
     Raises:
-        TypeError: `sparse` is no `IndexedSlices`.
+        TypeError: `sparse` is no `IndexedSlices`, or the variable cannot hold its rows.
+        ValueError: the variable cannot hold its rows, which are an array.
         NotImplementedError: the variable's kind or aggregation does not allow `kind`.
     """
     if not isinstance(sparse, IndexedSlices):
@@ -47,6 +62,8 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
             "Write unisono.IndexedSlices(values, indices)."
         )
     cell = variable.state_cell
+    rows = conversion.as_type(sparse.values, cell.dtype, cell.name)
+    sparse = IndexedSlices(rows, sparse.indices, sparse.dense_shape)
     name = f"scatter_{kind}"
     if cell.policy is Policy.ON_READ and variable.replica_index is None:
         raise NotImplementedError(

@@ -382,8 +382,11 @@ class Variable(ArrayOperators, metaclass=_Factory):
             The new value as the running context sees it; None if `read_value` is False.
 
         Raises:
-            ValueError: the shape or type does not fit, the copies would become
-                different, or a replica assigns a mirrored variable without aggregation.
+            TypeError: a Python number, or one in a list, is of a kind that the variable
+                cannot hold, such as a float for an integer variable.
+            ValueError: an array is of such a kind, the shape does not fit, the copies
+                would become different, or a replica assigns a mirrored variable without
+                aggregation.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -482,6 +485,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
 
         Raises:
             TypeError: `sparse_delta` is no `IndexedSlices`.
+            ValueError: the rows are of a kind that the variable cannot hold.
             NotImplementedError: the variable is sync-on-read.
 
         >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
@@ -550,7 +554,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         return scatter.scatter(self, "mul", sparse_delta)
 
     def scatter_div(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Divides some rows.
+        """Divides some rows; integers are rounded towards zero.
 
         Takes, returns and raises the same as `scatter_add`.
 
