@@ -21,6 +21,7 @@ from jax.interpreters import partial_eval
 from unisono._src.execution import (
     compiler_detours,
     contexts,
+    equal_values,
     host_inputs,
     partitioner_limits,
     profile_names,
@@ -160,14 +161,17 @@ def _trace_with(
                 raise _late_creation_error(next(iter(frame.created)))
             outputs, flat = outputs_lib.flatten(result)
         seen["frame"], seen["outputs"], seen["written"] = frame, outputs, []
-        created = list(frame.created.values())
+        seen["alike"], created = [], list(frame.created.values())
         if "raised" in seen:
-            return [], created, []
+            return [], created, [], []
         changed = seen["written"] = [c for c in frame.written if c not in frame.created]
-        return [frame.values[c] for c in changed], created, flat
+        seen["alike"] = [cell for cell, *_ in frame.alike]
+        alike = equal_values.flatten(frame.alike)
+        return [frame.values[c] for c in changed], created, flat, alike
 
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     closed = jax.make_jaxpr(traced)(stored, list(leaves))
+    equal_values.check(closed, seen["alike"])
     seen["name"] = getattr(fn, "__name__", "function")
     seen["kinds"] = [k for part in rest for k in signature.leaf_kinds(part)]
     found = _prune(closed, cells, seen, mesh)
@@ -187,9 +191,10 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
     # Dead code elimination may drop variables, which are the first inputs. Arguments
     # stay, so that a call passes them all.
     keep_args = [False] * len(cells) + [True] * (len(closed.jaxpr.invars) - len(cells))
-    jaxpr, used = partial_eval.dce_jaxpr(
-        closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=keep_args
-    )
+    # The values that had to be equal were outputs only to be compared.
+    compared = 2 * len(seen["alike"])
+    wanted = [True] * (len(closed.jaxpr.outvars) - compared) + [False] * compared
+    jaxpr, used = partial_eval.dce_jaxpr(closed.jaxpr, wanted, instantiate=keep_args)
     read = [c for c, u in zip(cells, used, strict=False) if u]
     mesh = _common_mesh(mesh or frame.topology, [*read, *seen["written"]])
     if mesh is not None and mesh.spans:

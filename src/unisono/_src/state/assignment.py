@@ -72,6 +72,8 @@ def read(variable: Any) -> jax.Array:
     frame = check_strategy(variable)
     source: frames.StateFrame = frame.state or frames.EAGER
     if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
+        if cell.is_stacked:
+            check_component(variable, frame)
         return source.copy(cell, variable.replica_index)
     if cell.policy is Policy.PLAIN:
         return source.whole(cell)
@@ -203,6 +205,7 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     cell = variable.state_cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise needs_lockstep(cell)
+    check_component(variable, frame)
     if cell.policy is Policy.PLAIN:
         value = _move_to_cell(cell, value, frame)
     return _write_copy(cell, op, convert(cell, value), variable.replica_index)
@@ -217,6 +220,19 @@ def _write_copy(cell: frames.Cell, op: str, value: Any, index: int | None) -> An
 
 class NeedsLockstep(errors.Signal):
     """Says that one program cannot stand for all replicas: they must take turns."""
+
+
+def check_component(variable: Any, frame: ambient.Frame) -> None:
+    """Raises `NeedsLockstep` if an SPMD program cannot reach a component.
+
+    Such a program has the running replica's copy only. In an update it is the one that
+    the function was given.
+    """
+    is_spmd = frame.port is not None and frame.port.is_spmd
+    if variable.replica_index is not None and is_spmd and frame.mode == ambient.REPLICA:
+        raise NeedsLockstep(
+            f"A replica uses the component '{variable.name}' of a variable by itself."
+        )
 
 
 def needs_lockstep(cell: frames.Cell) -> NeedsLockstep:

@@ -461,6 +461,8 @@ class FunctionFrame(StateFrame):
         feeds: the input that the program takes from datasets, if any.
         pending: for each mirrored cell of which not all copies were written, the new
             value of each replica.
+        alike: a cell, with the values of its first copy and of another one, for each
+            copy that was written by itself; the program must prove that they are equal.
     """
 
     is_compiled = True
@@ -480,6 +482,7 @@ class FunctionFrame(StateFrame):
         self.is_late = False
         self.feeds: Any = None
         self.pending: dict[Cell, dict[int, Any]] = {}
+        self.alike: list[tuple[Cell, Any, Any]] = []
         # A value that is made here knows the trace of the program.
         made_here: Any = jnp.zeros(())
         self.traces = (made_here._trace,)  # noqa: SLF001
@@ -523,6 +526,7 @@ class FunctionFrame(StateFrame):
         elif cell.is_replicated or cell.split is not None:
             # The program has one value for all copies; it is replaced when all of them
             # have been written. `update` settles by itself at its end.
+            check_level(cell, value, self.traces)
             self.pending.setdefault(cell, {})[index or 0] = value
             if ambient.current().updating is not cell:
                 self.settle(cell)
@@ -531,9 +535,14 @@ class FunctionFrame(StateFrame):
 
     def settle(self, cell: Cell) -> None:
         """Stores the copies of a cell that were updated one by one, if all were."""
-        # The value of replica 0 stands for all; the traced values are not compared.
-        if len(self.pending.get(cell, ())) == cell.copies:
-            self.set_whole(cell, self.pending.pop(cell)[0])
+        if len(self.pending.get(cell, ())) < cell.copies:
+            return
+        # The value of replica 0 stands for all. Whether the others are the same is
+        # found from the program when it is complete.
+        written = self.pending.pop(cell)
+        first = written.pop(0)
+        self.alike += [(cell, first, x) for x in written.values() if x is not first]
+        self.set_whole(cell, first)
 
     def finish(self) -> None:
         """Raises if some copies of a mirrored variable were written and others not."""

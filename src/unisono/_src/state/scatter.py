@@ -85,6 +85,7 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
     frame = assignment.check_strategy(variable)
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise assignment.needs_lockstep(cell)
+    assignment.check_component(variable, frame)
     if (
         distributed
         and assignment.sees_copy(variable, frame)
