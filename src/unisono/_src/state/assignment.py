@@ -50,7 +50,8 @@ def check_strategy(variable: Any) -> ambient.Frame:
     cell = variable.state_cell
     raise RuntimeError(
         f"{error} The variable '{cell.name}' belongs to the second; it was created at "
-        f"{cell.origin}."
+        f"{cell.origin}. To compute with its value here, read it before, outside both "
+        "scopes, and pass the value in."
     )
 
 

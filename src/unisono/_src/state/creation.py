@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -269,23 +269,27 @@ def take_in_turn(port: Any, make: Callable[[], Any], name: str | None) -> Any:
         name: the name of the variable, for messages.
 
     Raises:
-        RuntimeError: the first replica has not made as many variables.
+        RuntimeError: the first replica has not made as many variables, or has given
+            this one another name.
     """
     if port.index == port.turns[0]:
-        port.made.append(make())
-    elif port.taken >= len(port.made):
+        port.made.append((name, make()))
+    first, made = (None, None)
+    if port.taken < len(port.made):
+        first, made = port.made[port.taken]
+    if made is None or first != name:
+        instead = "did not create it" if made is None else f"created {first}"
         raise RuntimeError(
-            f"Tried to create variable {name} with mismatching name on a replica: "
-            "replica 0 did not create it. Every replica must create the same "
-            "variables in the same order."
+            f"Tried to create variable {name} with mismatching name on replica "
+            f"{port.index}: replica {port.turns[0]} {instead}. Every replica must "
+            "create the same variables in the same order."
         )
     port.taken += 1
-    return port.made[port.taken - 1]
+    return made
 
 
-def variable_creator_scope(
-    creator: Callable[..., Any],
-) -> contextlib.AbstractContextManager[object]:
+@contextlib.contextmanager
+def variable_creator_scope(creator: Callable[..., Any]) -> Iterator[None]:
     """Lets `creator` make or change every variable that is made in the block.
 
     The innermost creator is called first. A creator given outside a strategy's scope
@@ -299,6 +303,9 @@ def variable_creator_scope(
     Returns:
         A context manager.
 
+    Raises:
+        RuntimeError: on leaving, if a scope that was entered in the block is open.
+
     >>> import unisono
     >>> def freeze(next_creator, **kwargs):
     ...     return next_creator(**{**kwargs, "trainable": False})
@@ -307,8 +314,23 @@ def variable_creator_scope(
     >>> v.trainable, unisono.Variable(1.0).trainable
     (False, True)
     """
-    creators = (*ambient.current().creators, creator)
-    return ambient.push(creators=creators)
+    outer = ambient.current()
+    creators = (*outer.creators, creator)
+    frame = outer._replace(creators=creators)
+    ambient.swap(frame)
+    try:
+        yield
+    finally:
+        found = ambient.current()
+        if found is frame:
+            ambient.swap(outer)
+        elif found.creators[: len(creators)] == creators:
+            ambient.swap(outer)
+            raise RuntimeError(
+                "Exiting variable_creator_scope without proper nesting: a scope that "
+                "was entered inside it is still open. Leave that one first."
+            )
+        # Else a scope around it was left first, with an error; this one ended then.
 
 
 def glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
