@@ -210,6 +210,25 @@ def on_read(s, w):
     return [before, parts(v), plain(v)]
 
 
+def python_numbers(s, w):
+    with s.scope():
+        made = [
+            tf.Variable(2.5),
+            tf.Variable(2.5, aggregation=AGG.MEAN),
+            tf.Variable(2.5, synchronization=SYN.ON_READ, aggregation=AGG.MEAN),
+            tf.Variable(1.25, synchronization=SYN.ON_READ, aggregation=AGG.SUM),
+            tf.Variable(
+                2.5, synchronization=SYN.ON_READ, aggregation=AGG.ONLY_FIRST_REPLICA
+            ),
+        ]
+    alone, part = tf.Variable(2.5), made[0].values[0]
+    found = [
+        [float(v), int(v), bool(v), f"{v:.3f}", type(v.numpy()).__name__]
+        for v in (alone, part, *made)
+    ]
+    return [*found, f"{made[0]}" == str(made[0])]
+
+
 def python_value_sum(s, w):
     with s.scope():
         v = tf.Variable(0.0, aggregation=AGG.SUM)

@@ -19,7 +19,7 @@ from unisono._src.foundation.options import VariableAggregation, VariableSynchro
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, creation, frames, scatter
 from unisono._src.state.frames import Policy
-from unisono._src.values import collectives, distributed
+from unisono._src.values import array_operators, collectives, distributed
 from unisono._src.values.array_operators import ArrayOperators
 from unisono._src.values.indexed_slices import IndexedSlices
 
@@ -80,7 +80,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         shape: the shape that the initial value must have; None for any.
         constraint: a function that optimizers apply after an update.
         synchronization: when copies are brought together.
-        aggregation: how values that replicas assign become one.
+        aggregation: how values that replicas assign become one; None is NONE.
 
     Raises:
         ValueError: there is no initial value, its shape is not `shape`, or the strategy
@@ -120,7 +120,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         shape: Sequence[int] | None = None,
         constraint: Callable[[Any], Any] | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-        aggregation: VariableAggregation = VariableAggregation.NONE,
+        aggregation: VariableAggregation | None = VariableAggregation.NONE,
     ) -> None:
         # Never called; for readers and type checkers. The metaclass makes variables,
         # because the class of a variable depends on the scope.
@@ -308,14 +308,16 @@ class Variable(ArrayOperators, metaclass=_Factory):
         return assignment.read(self)
 
     def numpy(self) -> np.ndarray:
-        """Returns the value as a new NumPy array.
+        """Returns the value as a new NumPy array; that of a scalar as a NumPy number.
 
         >>> v = Variable([1.0, 2.0])
         >>> v.numpy()[:] = 0.0
         >>> v.numpy().tolist()
         [1.0, 2.0]
+        >>> Variable(3).numpy()
+        np.int32(3)
         """
-        return assignment.read_on_host(self)
+        return array_operators.unpack_scalar(assignment.read_on_host(self))
 
     def __jax_array__(self) -> jax.Array:
         return assignment.read(self)
@@ -646,7 +648,7 @@ def make_variable(
     shape: Sequence[int] | None = None,
     constraint: Callable[[Any], Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-    aggregation: VariableAggregation = VariableAggregation.NONE,
+    aggregation: VariableAggregation | None = VariableAggregation.NONE,
 ) -> Variable:
     """Makes a variable where the current scope places it; see `Variable`."""
     # The first line of the function: there are no other local variables yet.
@@ -674,7 +676,7 @@ def _create(
     shape: Any,
     constraint: Callable[[Any], Any] | None,
     synchronization: VariableSynchronization,
-    aggregation: VariableAggregation,
+    aggregation: VariableAggregation | None,
 ) -> Variable:
     synchronization = options.variable_synchronization(synchronization, name)
     aggregation = options.variable_aggregation(aggregation, name)
@@ -713,7 +715,7 @@ def get_variable(
     partitioner: object = None,
     constraint: Callable[[Any], Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-    aggregation: VariableAggregation = VariableAggregation.NONE,
+    aggregation: VariableAggregation | None = VariableAggregation.NONE,
 ) -> Variable:
     """Makes a variable, as TensorFlow 1's function of this name does.
 
