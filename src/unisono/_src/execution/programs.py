@@ -160,14 +160,8 @@ def _trace_with(
             if frame.created and not may_create:
                 raise _late_creation_error(next(iter(frame.created)))
             outputs, flat = outputs_lib.flatten(result)
-        seen["frame"], seen["outputs"], seen["written"] = frame, outputs, []
-        seen["alike"], created = [], list(frame.created.values())
-        if "raised" in seen:
-            return [], created, [], []
-        changed = seen["written"] = [c for c in frame.written if c not in frame.created]
-        seen["alike"] = [cell for cell, *_ in frame.alike]
-        alike = equal_values.flatten(frame.alike)
-        return [frame.values[c] for c in changed], created, flat, alike
+        seen["frame"], seen["outputs"] = frame, outputs
+        return _collect_outputs(frame, flat, seen)
 
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     closed = jax.make_jaxpr(traced)(stored, list(leaves))
@@ -183,6 +177,30 @@ def _trace_with(
     if raised is not None:
         raise raised
     return _trace_with(fn, rest, leaves, mesh, False, plan, versions)
+
+
+def _collect_outputs(
+    frame: frames.FunctionFrame, flat: list[Any], seen: dict[str, Any]
+) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+    """Return the outputs of a trace, and note in `seen` which cells they are for.
+
+    Args:
+        frame: the frame of the program.
+        flat: the arrays of the function's result.
+        seen: what is known of the trace.
+
+    Returns:
+        The new values of cells, the first values of cells, the result, and pairs of
+        values that must be equal.
+    """
+    seen["written"], seen["alike"] = [], []
+    created = list(frame.created.values())
+    if "raised" in seen:
+        return [], created, [], []
+    changed = seen["written"] = [c for c in frame.written if c not in frame.created]
+    seen["alike"] = [cell for cell, *_ in frame.alike]
+    alike = equal_values.flatten(frame.alike)
+    return [frame.values[c] for c in changed], created, flat, alike
 
 
 def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFunction:

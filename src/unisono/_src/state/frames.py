@@ -571,6 +571,18 @@ def frame() -> StateFrame:
     return ambient.current().state or EAGER
 
 
+def has_value(cell: Cell) -> bool:
+    """Whether a cell has a value: a stored one, or one that the program will store."""
+    if cell.array is not None:
+        return not cell.array.is_deleted()
+    source: Any = frame()
+    while source is not None:
+        if cell in getattr(source, "created", ()):
+            return True
+        source = getattr(source, "parent", None)
+    return False
+
+
 def peek(cell: Cell) -> Any:
     """Returns the first copy, for callers that do not keep it.
 

@@ -54,7 +54,7 @@ def _forward(name: str) -> Callable[[Any, Any], jax.Array]:
 
 
 class ArrayOperators(StandsForArray):
-    """Arithmetic, comparison and indexing on the array that an object stands for."""
+    """Arithmetic and comparison with the array that an object stands for."""
 
     # A high priority makes NumPy leave `ndarray + x` to the methods below.
     __array_priority__ = 200
@@ -78,9 +78,6 @@ class ArrayOperators(StandsForArray):
 
     def __format__(self, spec: str) -> str:
         return format(self.__jax_array__(), spec) if spec else str(self)
-
-    def __getitem__(self, key: Any) -> jax.Array:
-        return self.__jax_array__()[key]
 
     def __iter__(self) -> Iterator[jax.Array]:
         return iter(self.__jax_array__())

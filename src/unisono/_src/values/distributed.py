@@ -359,6 +359,10 @@ class Mirrored(ArrayOperators, DistributedValues):
             return self.values[frame.copy - self.first]
         return self.values[0]
 
+    def __getitem__(self, key: Any) -> jax.Array:
+        part: jax.Array = self.__jax_array__()[key]
+        return part
+
     def numpy(self) -> np.ndarray:
         """Returns the value as a new NumPy array; a scalar as a NumPy number."""
         return unpack_scalar(np.array(self.values[0]))
