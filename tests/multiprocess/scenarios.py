@@ -210,6 +210,39 @@ def on_read(s, w):
     return [before, parts(v), plain(v)]
 
 
+def python_numbers(s, w):
+    with s.scope():
+        made = [
+            tf.Variable(2.5),
+            tf.Variable(2.5, aggregation=AGG.MEAN),
+            tf.Variable(2.5, synchronization=SYN.ON_READ, aggregation=AGG.MEAN),
+            tf.Variable(1.25, synchronization=SYN.ON_READ, aggregation=AGG.SUM),
+            tf.Variable(
+                2.5, synchronization=SYN.ON_READ, aggregation=AGG.ONLY_FIRST_REPLICA
+            ),
+        ]
+    alone, part = tf.Variable(2.5), made[0].values[0]
+    found = [
+        [float(v), int(v), bool(v), f"{v:.3f}", type(v.numpy()).__name__]
+        for v in (alone, part, *made)
+    ]
+    return [*found, f"{made[0]}" == str(made[0])]
+
+
+def parts_of_variables(s, w):
+    with s.scope():
+        v = tf.Variable([1.0, 2.0, 3.0, 4.0], aggregation=AGG.SUM)
+        r = tf.Variable([0.0, 0.0], synchronization=SYN.ON_READ, aggregation=AGG.SUM)
+    v[1:3].assign([9.0, 8.0])
+    v.scatter_nd_sub([[3]], [1.0])
+    for how in (lambda f: f, tf.function):
+        s.run(how(lambda: v[0].assign(7.0)))
+        s.run(how(lambda: v.scatter_nd_add([[3]], jnp.reshape(number(), (1,)))))
+        s.run(how(lambda: r[1].assign(number())))
+    told = plain([v.numpy(), v.sparse_read([3, 0]), v.gather_nd([[1]]), r.numpy()])
+    return [*told, attempt(lambda: v[0].assign(1.0 + w))[0]]
+
+
 def python_value_sum(s, w):
     with s.scope():
         v = tf.Variable(0.0, aggregation=AGG.SUM)

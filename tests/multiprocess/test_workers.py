@@ -128,6 +128,18 @@ def test_copies_on_different_workers_cannot_become_different(group):
         assert told == [[0.0] * k, 0.0, "ValueError", [0.0] * k]
 
 
+def test_every_kind_of_variable_is_a_number_on_every_worker(group):
+    wanted = alone(group, "python_numbers")
+    assert wanted[:2] == [[2.5, 2, True, "2.500", "float32"]] * 2
+    assert group.call("python_numbers") == [wanted] * len(group.workers)
+
+
+def test_parts_of_variables_are_those_of_one_process(group):
+    *wanted, _ = alone(group, "parts_of_variables")
+    told = group.call("parts_of_variables")
+    assert told == [[*wanted, "ValueError"]] * len(group.workers)
+
+
 @pytest.mark.feature("T02")
 def test_values_kept_per_replica_are_aggregated_when_read(group):
     n = replicas(group)

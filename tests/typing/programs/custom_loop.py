@@ -26,7 +26,8 @@ assert_type(w * 2.0 + b, jax.Array)
 assert_type(-b, jax.Array)
 assert_type(2.0 - b, jax.Array)
 assert_type(b == 0.0, jax.Array)
-assert_type(w[0], jax.Array)
+row: jax.Array = w[0]
+assert_type(w[0].assign(0.0), jax.Array)
 assert_type(b.assign_add(1.0, read_value=False), None)
 
 

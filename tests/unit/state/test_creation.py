@@ -126,3 +126,50 @@ def test_an_exception_leaves_the_creator_scope():
     ):
         raise KeyError
     assert kind(unisono.Variable(1.0)) == "ResourceVariable"
+
+
+def replica_number():
+    return int(unisono.distribute.get_replica_context().replica_id_in_sync_group)
+
+
+def test_replicas_that_give_a_variable_different_names_are_refused():
+    with pytest.raises(
+        RuntimeError,
+        match="create variable v1 with mismatching name on replica 1: replica 0 "
+        "created v0",
+    ):
+        mirrored(2).run(lambda: unisono.Variable(1.0, name=f"v{replica_number()}"))
+    with pytest.raises(RuntimeError, match=r"mismatching name .* did not create it"):
+        mirrored(2).run(
+            lambda: unisono.Variable(1.0, name="v") if replica_number() else None
+        )
+
+
+def test_replicas_may_use_a_name_twice_in_the_same_order():
+    def make():
+        return [unisono.Variable(x, name="v") for x in (1.0, 2.0)]
+
+    made = mirrored(2).run(make)
+    assert [v.numpy() for v in made] == [1.0, 2.0]
+
+
+def test_no_aggregation_may_be_written_as_none():
+    none = unisono.VariableAggregation.NONE
+    assert unisono.Variable(1.0, aggregation=None).aggregation is none
+    with mirrored(2).scope():
+        assert unisono.Variable(1.0, aggregation=None).aggregation is none
+
+
+def freeze(next_creator, **options):
+    return next_creator(**{**options, "trainable": False})
+
+
+def test_a_creator_scope_left_before_a_scope_inside_it_leaves_nothing_behind():
+    creators, scope = unisono.variable_creator_scope(freeze), mirrored(2).scope()
+    creators.__enter__()
+    scope.__enter__()
+    with pytest.raises(RuntimeError, match="without proper nesting"):
+        creators.__exit__(None, None, None)
+    scope.__exit__(None, None, None)
+    assert not unisono.distribute.has_strategy()
+    assert unisono.Variable(1.0).trainable

@@ -161,9 +161,13 @@ def test_threads_may_step_the_same_variable():
 
 def test_numbers_and_random_keys_cannot_be_assigned_to_each_other():
     keys, scale = unisono.Variable(jax.random.key(0)), unisono.Variable(1.0)
-    for given in (1.0, jnp.ones(()), np.float32(1.0)):
-        with pytest.raises(ValueError, match=r"of type key<\w+>; cast the value first"):
+    wanted = r"of type key<\w+>; assign a random key, such as jax.random.key\(0\)"
+    for given in (jnp.ones(()), np.float32(1.0)):
+        with pytest.raises(ValueError, match=wanted):
             keys.assign(given)
+    for plain_number in (1.0, 1, True, [1, 2]):
+        with pytest.raises(TypeError, match=wanted):
+            keys.assign(plain_number)
     with pytest.raises(ValueError, match="of type float32; cast the value first"):
         scale.assign(jax.random.key(1))
     keys.assign(jax.random.key(1))

@@ -511,6 +511,20 @@ def test_variables_behave_as_those_of_a_mirrored_strategy(logical):
     assert len(shared.state_cell.array.sharding.device_set) == 8
 
 
+def test_a_variable_of_another_tpu_strategy_is_refused_by_name():
+    ours, other = make(1), make(2)
+    with other.scope():
+        v = tf.Variable(1.0, name="theirs")
+    for step in (lambda: v + 1, tf.function(lambda: v + 1)):
+        with pytest.raises(
+            RuntimeError, match=r"'theirs' belongs .* pass the value in"
+        ):
+            ours.run(step)
+    value = v.numpy()
+    found = ours.experimental_local_results(ours.run(lambda: jnp.add(value, 1)))
+    assert [float(x) for x in found] == [2.0] * ours.num_replicas_in_sync
+
+
 @pytest.mark.parametrize("logical", [2, 4, 8])
 def test_uneven_batches_are_right_when_replicas_span_devices(logical):
     strategy = make(logical)

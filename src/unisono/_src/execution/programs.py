@@ -21,6 +21,7 @@ from jax.interpreters import partial_eval
 from unisono._src.execution import (
     compiler_detours,
     contexts,
+    equal_values,
     host_inputs,
     partitioner_limits,
     profile_names,
@@ -159,15 +160,12 @@ def _trace_with(
             if frame.created and not may_create:
                 raise _late_creation_error(next(iter(frame.created)))
             outputs, flat = outputs_lib.flatten(result)
-        seen["frame"], seen["outputs"], seen["written"] = frame, outputs, []
-        created = list(frame.created.values())
-        if "raised" in seen:
-            return [], created, []
-        changed = seen["written"] = [c for c in frame.written if c not in frame.created]
-        return [frame.values[c] for c in changed], created, flat
+        seen["frame"], seen["outputs"] = frame, outputs
+        return _collect_outputs(frame, flat, seen)
 
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     closed = jax.make_jaxpr(traced)(stored, list(leaves))
+    equal_values.check(closed, seen["alike"])
     seen["name"] = getattr(fn, "__name__", "function")
     seen["kinds"] = [k for part in rest for k in signature.leaf_kinds(part)]
     found = _prune(closed, cells, seen, mesh)
@@ -181,15 +179,40 @@ def _trace_with(
     return _trace_with(fn, rest, leaves, mesh, False, plan, versions)
 
 
+def _collect_outputs(
+    frame: frames.FunctionFrame, flat: list[Any], seen: dict[str, Any]
+) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+    """Return the outputs of a trace, and note in `seen` which cells they are for.
+
+    Args:
+        frame: the frame of the program.
+        flat: the arrays of the function's result.
+        seen: what is known of the trace.
+
+    Returns:
+        The new values of cells, the first values of cells, the result, and pairs of
+        values that must be equal.
+    """
+    seen["written"], seen["alike"] = [], []
+    created = list(frame.created.values())
+    if "raised" in seen:
+        return [], created, [], []
+    changed = seen["written"] = [c for c in frame.written if c not in frame.created]
+    seen["alike"] = [cell for cell, *_ in frame.alike]
+    alike = equal_values.flatten(frame.alike)
+    return [frame.values[c] for c in changed], created, flat, alike
+
+
 def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFunction:
     """Return a trace without the variables that its program does not use."""
     frame = seen["frame"]
     # Dead code elimination may drop variables, which are the first inputs. Arguments
     # stay, so that a call passes them all.
     keep_args = [False] * len(cells) + [True] * (len(closed.jaxpr.invars) - len(cells))
-    jaxpr, used = partial_eval.dce_jaxpr(
-        closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=keep_args
-    )
+    # The values that had to be equal were outputs only to be compared.
+    compared = 2 * len(seen["alike"])
+    wanted = [True] * (len(closed.jaxpr.outvars) - compared) + [False] * compared
+    jaxpr, used = partial_eval.dce_jaxpr(closed.jaxpr, wanted, instantiate=keep_args)
     read = [c for c, u in zip(cells, used, strict=False) if u]
     mesh = _common_mesh(mesh or frame.topology, [*read, *seen["written"]])
     if mesh is not None and mesh.spans:

@@ -142,6 +142,15 @@ def _scan_counts(params: Any) -> tuple[int, int]:
     return len(consts), len(carry)
 
 
+def called_program(eqn: Any) -> tuple[Any, Any] | None:
+    """Return the program that an equation calls once, with its constants, if any."""
+    if eqn.primitive.name not in _CALLS:
+        return None
+    inner = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
+    found = _jaxpr_of(inner)
+    return None if found is None else (found, getattr(inner, "consts", ()))
+
+
 def separates(eqn: Any) -> bool:
     """Whether an equation may give replicas different results from equal operands."""
     inner = [p for p in map(_jaxpr_of, _parameters_of(eqn)) if p]

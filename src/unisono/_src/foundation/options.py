@@ -308,9 +308,11 @@ def variable_aggregation(value: object, name: object) -> VariableAggregation:
     """Returns the `aggregation` argument of a variable, or raises `ValueError`.
 
     Args:
-        value: the argument.
+        value: the argument; None is NONE.
         name: the name of the variable, for the message.
     """
+    if value is None:
+        return VariableAggregation.NONE
     if isinstance(value, VariableAggregation):
         return value
     raise ValueError(

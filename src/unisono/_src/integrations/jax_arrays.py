@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from jax._src.array import ArrayImpl
 
+from unisono._src.values.array_operators import unpack_scalar
 from unisono._src.workers import watchdog
 
 
 def _numpy(self: ArrayImpl) -> np.ndarray:
-    """Return the array as a NumPy array."""
-    return np.asarray(self)
+    """Return the array as a NumPy array, and a scalar as a NumPy number."""
+    return unpack_scalar(np.asarray(self))
 
 
 def install() -> None:

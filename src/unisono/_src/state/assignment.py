@@ -18,7 +18,7 @@ import numpy as np
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
-from unisono._src.state import frames, mirroring
+from unisono._src.state import conversion, frames, mirroring
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives, distributed, jax_traces, ports
 from unisono._src.values.array_operators import StandsForArray, operand
@@ -50,7 +50,8 @@ def check_strategy(variable: Any) -> ambient.Frame:
     cell = variable.state_cell
     raise RuntimeError(
         f"{error} The variable '{cell.name}' belongs to the second; it was created at "
-        f"{cell.origin}."
+        f"{cell.origin}. To compute with its value here, read it before, outside both "
+        "scopes, and pass the value in."
     )
 
 
@@ -72,6 +73,8 @@ def read(variable: Any) -> jax.Array:
     frame = check_strategy(variable)
     source: frames.StateFrame = frame.state or frames.EAGER
     if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
+        if cell.is_stacked:
+            check_component(variable, frame)
         return source.copy(cell, variable.replica_index)
     if cell.policy is Policy.PLAIN:
         return source.whole(cell)
@@ -185,17 +188,11 @@ def convert(cell: frames.Cell, value: Any) -> Any:
     """Returns `value` as an array of the cell's shape and type.
 
     Raises:
-        ValueError: the shape differs, or the cast would lose the values' meaning, as
-            from float to int.
+        TypeError: a Python number, or one in a list, is of a kind that the variable
+            cannot hold, such as a float for an integer variable.
+        ValueError: an array is of such a kind, or the shape differs.
     """
-    value = operand(value)
-    if isinstance(value, jax.Array) and value.dtype != cell.dtype:
-        _check_castable(cell, value.dtype)
-        value = value.astype(cell.dtype)
-    else:
-        if isinstance(value, (float, complex, np.ndarray, np.generic)):
-            _check_castable(cell, np.result_type(value))
-        value = jnp.asarray(distributed.copy_if_numpy(value), cell.dtype)
+    value = conversion.as_type(value, cell.dtype, cell.name)
     if value.shape != cell.shape:
         raise ValueError(
             # TensorFlow's text, with its spaces.
@@ -206,26 +203,12 @@ def convert(cell: frames.Cell, value: Any) -> Any:
     return frames.strip_gradient(value)
 
 
-def _check_castable(cell: frames.Cell, dtype: Any) -> None:
-    # From bool to complex each kind of number includes those before it. Random keys are
-    # of no such kind, and cannot be cast.
-    order: list[Any] = [jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating]
-    given, wanted = (
-        next((i for i, kind in enumerate(order) if jnp.issubdtype(d, kind)), None)
-        for d in (dtype, cell.dtype)
-    )
-    if given is None or wanted is None or given > wanted:
-        raise ValueError(
-            f"Cannot assign a value of type {dtype} to the variable '{cell.name}' of "
-            f"type {cell.dtype}; cast the value first, or pass one of that type."
-        )
-
-
 def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     """Writes a variable that is one array, or one component of a variable."""
     cell = variable.state_cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise needs_lockstep(cell)
+    check_component(variable, frame)
     if cell.policy is Policy.PLAIN:
         value = _move_to_cell(cell, value, frame)
     return _write_copy(cell, op, convert(cell, value), variable.replica_index)
@@ -240,6 +223,19 @@ def _write_copy(cell: frames.Cell, op: str, value: Any, index: int | None) -> An
 
 class NeedsLockstep(errors.Signal):
     """Says that one program cannot stand for all replicas: they must take turns."""
+
+
+def check_component(variable: Any, frame: ambient.Frame) -> None:
+    """Raises `NeedsLockstep` if an SPMD program cannot reach a component.
+
+    Such a program has the running replica's copy only. In an update it is the one that
+    the function was given.
+    """
+    is_spmd = frame.port is not None and frame.port.is_spmd
+    if variable.replica_index is not None and is_spmd and frame.mode == ambient.REPLICA:
+        raise NeedsLockstep(
+            f"A replica uses the component '{variable.name}' of a variable by itself."
+        )
 
 
 def needs_lockstep(cell: frames.Cell) -> NeedsLockstep:

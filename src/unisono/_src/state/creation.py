@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
-from unisono._src.state import frames
+from unisono._src.state import conversion, frames
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives, distributed
 from unisono._src.values.array_operators import operand
@@ -56,7 +56,9 @@ def initial_array(
             devices, no device computes or holds the whole value.
 
     Raises:
-        ValueError: there is no initial value, or its shape is not the wanted one.
+        TypeError: the wanted type cannot hold a Python number of the initial value.
+        ValueError: there is no initial value, its shape is not the wanted one, or the
+            wanted type cannot hold it.
     """
     if initial_value is None:
         raise ValueError(
@@ -65,10 +67,10 @@ def initial_array(
         )
     is_cut = placement is not None and placement.split_above is not None
     if is_cut and not frames.frame().is_compiled:
-        value = compute_in_parts(initial_value, dtype, placement)
+        value = compute_in_parts(initial_value, dtype, placement, name)
     else:
         value = initial_value() if callable(initial_value) else initial_value
-        value = _as_value(value, dtype)
+        value = _as_value(value, dtype, name)
     if shape is not None:
         wanted = tuple(shape)
         matches = len(wanted) == value.ndim and all(
@@ -82,14 +84,21 @@ def initial_array(
     return value
 
 
-def _as_value(value: Any, dtype: Any) -> Any:
+def _as_value(value: Any, dtype: Any, name: str | None) -> Any:
     """Returns `value` as an array of the wanted type, with memory of its own."""
-    value = jnp.asarray(distributed.copy_if_numpy(operand(value)), dtype)
+    if dtype is None:
+        value = jnp.asarray(distributed.copy_if_numpy(operand(value)))
+    else:
+        is_key = jnp.issubdtype(dtype, jax.dtypes.extended)
+        wanted = dtype if is_key else np.dtype(dtype)
+        value = conversion.as_type(value, wanted, name or "Variable")
     # A weak type would make the variable's dtype follow what is assigned to it.
     return jax.lax.convert_element_type(value, value.dtype)
 
 
-def compute_in_parts(given: Any, dtype: Any, placement: Any) -> Any:
+def compute_in_parts(
+    given: Any, dtype: Any, placement: Any, name: str | None = None
+) -> Any:
     """Returns a first value; a large one is cut over the devices of the placement.
 
     A function is traced, and each device computes its part of the result. A function
@@ -99,13 +108,14 @@ def compute_in_parts(given: Any, dtype: Any, placement: Any) -> Any:
         given: an array, or a function that returns one.
         dtype: the wanted type, if any.
         placement: the devices, and from which size on a value is large.
+        name: the name of the variable, for messages.
     """
     concrete: list[Any] = []
 
     def traced() -> Any:
         found = operand(given())
         if isinstance(found, jax.core.Tracer):
-            return _as_value(found, dtype)
+            return _as_value(found, dtype, name)
         concrete.append(found)
         return ()
 
@@ -115,16 +125,17 @@ def compute_in_parts(given: Any, dtype: Any, placement: Any) -> Any:
         except Exception:
             # The function reads files, for instance; if it is wrong, it raises again.
             with _host_context():
-                concrete = [collectives.release(_as_value(given(), dtype))]
+                concrete = [collectives.release(_as_value(given(), dtype, name))]
         if not concrete:
             return _compute_program(closed, placement)
         given = concrete[0]
     if not isinstance(given, np.ndarray):
-        return _as_value(given, dtype)
+        return _as_value(given, dtype, name)
     target = _target_sharding(given.shape, placement)
     if target is None:
-        return _as_value(given, dtype)
+        return _as_value(given, dtype, name)
     wanted = jax.dtypes.canonicalize_dtype(given.dtype if dtype is None else dtype)
+    conversion.check_array(given.dtype, wanted, name)
     return partition.put(given.astype(wanted), target)
 
 
@@ -258,23 +269,27 @@ def take_in_turn(port: Any, make: Callable[[], Any], name: str | None) -> Any:
         name: the name of the variable, for messages.
 
     Raises:
-        RuntimeError: the first replica has not made as many variables.
+        RuntimeError: the first replica has not made as many variables, or has given
+            this one another name.
     """
     if port.index == port.turns[0]:
-        port.made.append(make())
-    elif port.taken >= len(port.made):
+        port.made.append((name, make()))
+    first, made = (None, None)
+    if port.taken < len(port.made):
+        first, made = port.made[port.taken]
+    if made is None or first != name:
+        instead = "did not create it" if made is None else f"created {first}"
         raise RuntimeError(
-            f"Tried to create variable {name} with mismatching name on a replica: "
-            "replica 0 did not create it. Every replica must create the same "
-            "variables in the same order."
+            f"Tried to create variable {name} with mismatching name on replica "
+            f"{port.index}: replica {port.turns[0]} {instead}. Every replica must "
+            "create the same variables in the same order."
         )
     port.taken += 1
-    return port.made[port.taken - 1]
+    return made
 
 
-def variable_creator_scope(
-    creator: Callable[..., Any],
-) -> contextlib.AbstractContextManager[object]:
+@contextlib.contextmanager
+def variable_creator_scope(creator: Callable[..., Any]) -> Iterator[None]:
     """Lets `creator` make or change every variable that is made in the block.
 
     The innermost creator is called first. A creator given outside a strategy's scope
@@ -288,6 +303,9 @@ def variable_creator_scope(
     Returns:
         A context manager.
 
+    Raises:
+        RuntimeError: on leaving, if a scope that was entered in the block is open.
+
     >>> import unisono
     >>> def freeze(next_creator, **kwargs):
     ...     return next_creator(**{**kwargs, "trainable": False})
@@ -296,8 +314,23 @@ def variable_creator_scope(
     >>> v.trainable, unisono.Variable(1.0).trainable
     (False, True)
     """
-    creators = (*ambient.current().creators, creator)
-    return ambient.push(creators=creators)
+    outer = ambient.current()
+    creators = (*outer.creators, creator)
+    frame = outer._replace(creators=creators)
+    ambient.swap(frame)
+    try:
+        yield
+    finally:
+        found = ambient.current()
+        if found is frame:
+            ambient.swap(outer)
+        elif found.creators[: len(creators)] == creators:
+            ambient.swap(outer)
+            raise RuntimeError(
+                "Exiting variable_creator_scope without proper nesting: a scope that "
+                "was entered inside it is still open. Leave that one first."
+            )
+        # Else a scope around it was left first, with an error; this one ended then.
 
 
 def glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:

@@ -170,6 +170,7 @@ class Cell:
             array: the new array, anywhere.
             is_fresh: whether nobody else holds it.
         """
+        check_type(self, array)
         trace_versions.EAGER.note_change()
         self.array = self._place(array)
         self.drafts, self.is_suspect = {}, False
@@ -460,6 +461,8 @@ class FunctionFrame(StateFrame):
         feeds: the input that the program takes from datasets, if any.
         pending: for each mirrored cell of which not all copies were written, the new
             value of each replica.
+        alike: a cell, with the values of its first copy and of another one, for each
+            copy that was written by itself; the program must prove that they are equal.
     """
 
     is_compiled = True
@@ -479,6 +482,7 @@ class FunctionFrame(StateFrame):
         self.is_late = False
         self.feeds: Any = None
         self.pending: dict[Cell, dict[int, Any]] = {}
+        self.alike: list[tuple[Cell, Any, Any]] = []
         # A value that is made here knows the trace of the program.
         made_here: Any = jnp.zeros(())
         self.traces = (made_here._trace,)  # noqa: SLF001
@@ -522,6 +526,7 @@ class FunctionFrame(StateFrame):
         elif cell.is_replicated or cell.split is not None:
             # The program has one value for all copies; it is replaced when all of them
             # have been written. `update` settles by itself at its end.
+            check_level(cell, value, self.traces)
             self.pending.setdefault(cell, {})[index or 0] = value
             if ambient.current().updating is not cell:
                 self.settle(cell)
@@ -530,9 +535,14 @@ class FunctionFrame(StateFrame):
 
     def settle(self, cell: Cell) -> None:
         """Stores the copies of a cell that were updated one by one, if all were."""
-        # The value of replica 0 stands for all; the traced values are not compared.
-        if len(self.pending.get(cell, ())) == cell.copies:
-            self.set_whole(cell, self.pending.pop(cell)[0])
+        if len(self.pending.get(cell, ())) < cell.copies:
+            return
+        # The value of replica 0 stands for all. Whether the others are the same is
+        # found from the program when it is complete.
+        written = self.pending.pop(cell)
+        first = written.pop(0)
+        self.alike += [(cell, first, x) for x in written.values() if x is not first]
+        self.set_whole(cell, first)
 
     def finish(self) -> None:
         """Raises if some copies of a mirrored variable were written and others not."""
@@ -561,6 +571,18 @@ def frame() -> StateFrame:
     return ambient.current().state or EAGER
 
 
+def has_value(cell: Cell) -> bool:
+    """Whether a cell has a value: a stored one, or one that the program will store."""
+    if cell.array is not None:
+        return not cell.array.is_deleted()
+    source: Any = frame()
+    while source is not None:
+        if cell in getattr(source, "created", ()):
+            return True
+        source = getattr(source, "parent", None)
+    return False
+
+
 def peek(cell: Cell) -> Any:
     """Returns the first copy, for callers that do not keep it.
 
@@ -583,8 +605,17 @@ def strip_gradient(value: Any) -> Any:
     return value
 
 
+def check_type(cell: Cell, value: Any) -> None:
+    """Raises `ValueError` unless an array is of the type that a cell holds."""
+    if value.dtype != cell.dtype:
+        raise ValueError(
+            f"The variable '{cell.name}' (created at {cell.origin}) holds {cell.dtype} "
+            f"and would get an array of type {value.dtype}; cast the value first."
+        )
+
+
 def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
-    """Raises if a cell would be written inside a body that JAX traces by itself.
+    """Raises if an array must not be written to a cell.
 
     Args:
         cell: the cell that would be written.
@@ -592,8 +623,11 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
         traces: the traces of the frame; none when eager.
 
     Raises:
-        RuntimeError: the running code is in such a body, or `value` comes from one.
+        RuntimeError: the running code is in a body that JAX traces by itself, or
+            `value` comes from one.
+        ValueError: `value` is not of the type that the cell holds.
     """
+    check_type(cell, value)
     if jax_traces.is_clean() and not isinstance(value, jax.core.Tracer):
         return
     where = jax_traces.base_trace()

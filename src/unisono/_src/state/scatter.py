@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
-from unisono._src.state import assignment, frames
+from unisono._src.state import assignment, conversion, frames
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -18,27 +19,59 @@ _NONE = VariableAggregation.NONE
 _FIRST = VariableAggregation.ONLY_FIRST_REPLICA
 
 
-_SCATTER: dict[str, Callable[[Any, IndexedSlices], jax.Array]] = {
-    "add": lambda a, s: a.at[s.indices].add(s.values),
-    "sub": lambda a, s: a.at[s.indices].add(-s.values),
-    "update": lambda a, s: a.at[s.indices].set(s.values),
-    "min": lambda a, s: a.at[s.indices].min(s.values),
-    "max": lambda a, s: a.at[s.indices].max(s.values),
-    "mul": lambda a, s: a.at[s.indices].multiply(s.values),
-    "div": lambda a, s: a.at[s.indices].divide(s.values),
+# The method of JAX's `array.at[...]` for each kind.
+_METHODS = {
+    "add": "add",
+    "sub": "subtract",
+    "update": "set",
+    "min": "min",
+    "max": "max",
+    "mul": "multiply",
+    "div": "divide",
 }
 
 
-def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
+def by_axis(positions: Any) -> tuple[Any, ...]:
+    """Returns the indices of each axis, from positions along the last axis."""
+    return tuple(positions[..., i] for i in range(positions.shape[-1]))
+
+
+def _apply(kind: str, old: Any, sparse: IndexedSlices, is_nd: bool) -> jax.Array:
+    """Returns an array with some rows, or elements, changed."""
+    rows: Any = sparse.values
+    if kind == "div" and jnp.issubdtype(old.dtype, jnp.integer):
+        return _divide(old, sparse.indices, rows)
+    where, how = sparse.indices, {}
+    if is_nd:
+        # What is out of range is left out, as on TensorFlow's accelerators.
+        where, how = by_axis(where), {"mode": "drop", "wrap_negative_indices": False}
+    changed: jax.Array = getattr(old.at[where], _METHODS[kind])(rows, **how)
+    return changed
+
+
+def _divide(old: jax.Array, where: Any, rows: Any) -> jax.Array:
+    """Divides rows of integers, and rounds towards zero as TensorFlow does."""
+    if not isinstance(rows, jax.core.Tracer) and not jnp.all(rows):
+        raise errors.InvalidArgumentError(
+            f"scatter_div cannot divide integers by zero; received {rows}."
+        )
+    # Dividing by all rows of an index in turn gives the same as by their product.
+    return jax.lax.div(old, jnp.ones_like(old).at[where].multiply(rows))
+
+
+def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.Array:
     """Changes some rows of a variable, and returns the new value.
 
     Args:
         variable: the variable.
         kind: a key of `_SCATTER`.
         sparse: the rows and their positions.
+        is_nd: whether a position is a row of `sparse.indices`, with an index for each
+            of several axes.
 
     Raises:
-        TypeError: `sparse` is no `IndexedSlices`.
+        TypeError: `sparse` is no `IndexedSlices`, or the variable cannot hold its rows.
+        ValueError: the variable cannot hold its rows, which are an array.
         NotImplementedError: the variable's kind or aggregation does not allow `kind`.
     """
     if not isinstance(sparse, IndexedSlices):
@@ -47,7 +80,9 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
             "Write unisono.IndexedSlices(values, indices)."
         )
     cell = variable.state_cell
-    name = f"scatter_{kind}"
+    rows = conversion.as_type(sparse.values, cell.dtype, cell.name)
+    sparse = IndexedSlices(rows, sparse.indices, sparse.dense_shape)
+    name = f"scatter_{'nd_' if is_nd else ''}{kind}"
     if cell.policy is Policy.ON_READ and variable.replica_index is None:
         raise NotImplementedError(
             f"Variables with `synchronization=ON_READ` doesn't support `{name}`"
@@ -66,30 +101,48 @@ def scatter(variable: Any, kind: str, sparse: Any) -> jax.Array:
             f"`ONLY_FIRST_REPLICA` aggregation, got: {variable.state_cell.aggregation}"
         )
     frame = assignment.check_strategy(variable)
+    is_own = assignment.sees_copy(variable, frame)
+    if distributed and is_own and frame.mode != ambient.UPDATE:
+        return _scatter_aggregated(variable, kind, sparse, frame, is_nd)
+    return change(
+        variable,
+        lambda old: _apply(kind, old, sparse, is_nd),
+        frame,
+        frame.mode == ambient.UPDATE,
+    )
+
+
+def change(
+    variable: Any, fn: Callable[[Any], jax.Array], frame: ambient.Frame, is_own: bool
+) -> jax.Array:
+    """Replaces the value of a variable by a function of it, and returns the new one.
+
+    Args:
+        variable: the variable.
+        fn: the function.
+        frame: the running context.
+        is_own: whether to change the copy that the running code sees, not all copies.
+    """
+    cell, target = variable.state_cell, frames.frame()
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise assignment.needs_lockstep(cell)
-    if (
-        distributed
-        and assignment.sees_copy(variable, frame)
-        and frame.mode != ambient.UPDATE
-    ):
-        return _scatter_aggregated(variable, kind, sparse, frame)
-    target = frames.frame()
-    if variable.replica_index is not None or frame.mode == ambient.UPDATE:
-        index = (
-            variable.replica_index if variable.replica_index is not None else frame.copy
-        )
-        new = _SCATTER[kind](target.copy(cell, index), sparse)
+    assignment.check_component(variable, frame)
+    if variable.replica_index is not None or is_own:
+        is_part = variable.replica_index is not None
+        index = variable.replica_index if is_part else frame.copy
+        new = fn(target.copy(cell, index))
         target.set_copy(cell, index, new)
         return new
-    new = _SCATTER[kind](assignment.common_value(cell, target), sparse)
+    new = fn(assignment.common_value(cell, target))
     if cell.is_spread and frame.state is None:
         assignment.check_workers(cell, new)
     target.set_whole(cell, new)
     return assignment.read(variable)
 
 
-def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> jax.Array:
+def _scatter_aggregated(
+    variable: Any, kind: str, sparse: Any, frame: Any, is_nd: bool
+) -> jax.Array:
     """Combines the rows of all replicas, and changes the variable by the result."""
     cell, aggregation = variable.state_cell, variable.state_cell.aggregation
     if aggregation is _NONE:
@@ -105,7 +158,7 @@ def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> ja
             op = ReduceOp.from_variable_aggregation(aggregation)
             sparse = collectives.reduce_local(op, sparse, port.replicas)
         target = frames.frame()
-        new = _SCATTER[kind](target.copy(cell, frame.copy), sparse)
+        new = _apply(kind, target.copy(cell, frame.copy), sparse, is_nd)
         target.set_copy(cell, frame.copy, new)
         return new
 
@@ -120,7 +173,7 @@ def _scatter_aggregated(variable: Any, kind: str, sparse: Any, frame: Any) -> ja
             op = ReduceOp.from_variable_aggregation(aggregation)
             merged = collectives.reduce_parts(op, payloads, device)
         old = collectives.place(target.copy(cell, None), device)
-        target.set_whole(cell, _SCATTER[kind](old, merged))
+        target.set_whole(cell, _apply(kind, old, merged, is_nd))
         return assignment.copies_of(cell)
 
     met: jax.Array = port.meet(combine, jax.tree.map(frames.strip_gradient, sparse))

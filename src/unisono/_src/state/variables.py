@@ -17,11 +17,9 @@ from jax.typing import DTypeLike
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import assignment, creation, frames, scatter
+from unisono._src.state import assignment, creation, frames, parts, references
 from unisono._src.state.frames import Policy
-from unisono._src.values import collectives, distributed
-from unisono._src.values.array_operators import ArrayOperators
-from unisono._src.values.indexed_slices import IndexedSlices
+from unisono._src.values import array_operators, collectives, distributed
 
 
 @final
@@ -64,7 +62,7 @@ class _Factory(type):
         return self
 
 
-class Variable(ArrayOperators, metaclass=_Factory):
+class Variable(parts.VariableParts, metaclass=_Factory):
     """State that a program reads and assigns; placed by the strategy in scope.
 
     Outside any scope it is one array. Under `MirroredStrategy` it is a copy per
@@ -80,7 +78,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         shape: the shape that the initial value must have; None for any.
         constraint: a function that optimizers apply after an update.
         synchronization: when copies are brought together.
-        aggregation: how values that replicas assign become one.
+        aggregation: how values that replicas assign become one; None is NONE.
 
     Raises:
         ValueError: there is no initial value, its shape is not `shape`, or the strategy
@@ -120,7 +118,7 @@ class Variable(ArrayOperators, metaclass=_Factory):
         shape: Sequence[int] | None = None,
         constraint: Callable[[Any], Any] | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-        aggregation: VariableAggregation = VariableAggregation.NONE,
+        aggregation: VariableAggregation | None = VariableAggregation.NONE,
     ) -> None:
         # Never called; for readers and type checkers. The metaclass makes variables,
         # because the class of a variable depends on the scope.
@@ -139,6 +137,14 @@ class Variable(ArrayOperators, metaclass=_Factory):
         """The shape of the value."""
         return self.state_cell.shape
 
+    def get_shape(self) -> tuple[int, ...]:
+        """Returns the same as `shape`.
+
+        >>> Variable([1.0, 2.0]).get_shape()
+        (2,)
+        """
+        return self.state_cell.shape
+
     @property
     def ndim(self) -> int:
         """The number of axes."""
@@ -154,6 +160,19 @@ class Variable(ArrayOperators, metaclass=_Factory):
         """The element type."""
         dtype: np.dtype[Any] = self.state_cell.dtype
         return dtype
+
+    @property
+    def initial_value(self) -> jax.Array:
+        """The array that the variable began with, which is not kept.
+
+        Raises:
+            RuntimeError: always, as in TensorFlow when it is not building a graph.
+        """
+        raise RuntimeError(
+            "This property is not supported when eager execution is enabled: the first "
+            f"value of the variable '{self.state_cell.name}' is not kept. Keep "
+            "variable.numpy() yourself before the first assignment."
+        )
 
     @property
     def trainable(self) -> bool:
@@ -308,20 +327,44 @@ class Variable(ArrayOperators, metaclass=_Factory):
         return assignment.read(self)
 
     def numpy(self) -> np.ndarray:
-        """Returns the value as a new NumPy array.
+        """Returns the value as a new NumPy array; that of a scalar as a NumPy number.
 
         >>> v = Variable([1.0, 2.0])
         >>> v.numpy()[:] = 0.0
         >>> v.numpy().tolist()
         [1.0, 2.0]
+        >>> Variable(3).numpy()
+        np.int32(3)
         """
-        return assignment.read_on_host(self)
+        return array_operators.unpack_scalar(assignment.read_on_host(self))
 
     def __jax_array__(self) -> jax.Array:
         return assignment.read(self)
 
     def __len__(self) -> int:
         raise TypeError(f"object of type '{type(self).__name__}' has no len()")
+
+    def is_initialized(self, name: str | None = None) -> jax.Array:
+        """Returns whether the variable has a value, as a scalar.
+
+        It has none after a failure of the call that was to create or update it.
+
+        Args:
+            name: for TensorFlow's signature; it has no effect.
+
+        >>> bool(Variable(1.0).is_initialized())
+        True
+        """
+        return jnp.asarray(frames.has_value(self.state_cell))
+
+    def ref(self) -> references.Reference[Variable]:
+        """Returns a stand-in that can be compared and hashed; see its `deref`.
+
+        >>> v = Variable(1.0)
+        >>> v.ref() == v.ref(), v.ref() in {v.ref()}, v.ref().deref() is v
+        (True, True, True)
+        """
+        return references.Reference(self)
 
     def get(self) -> Variable:
         """Returns the variable that `StrategyExtended.update` gives to its function.
@@ -382,8 +425,11 @@ class Variable(ArrayOperators, metaclass=_Factory):
             The new value as the running context sees it; None if `read_value` is False.
 
         Raises:
-            ValueError: the shape or type does not fit, the copies would become
-                different, or a replica assigns a mirrored variable without aggregation.
+            TypeError: a Python number, or one in a list, is of a kind that the variable
+                cannot hold, such as a float for an integer variable.
+            ValueError: an array is of such a kind, the shape does not fit, the copies
+                would become different, or a replica assigns a mirrored variable without
+                aggregation.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -470,96 +516,6 @@ class Variable(ArrayOperators, metaclass=_Factory):
         """
         return assignment.assign(self, assignment.SUB, delta, read_value)
 
-    def scatter_add(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Adds to some rows; rows with the same index are all added.
-
-        Args:
-            sparse_delta: the rows and their positions.
-            **_: TensorFlow's `use_locking` and `name`, which have no effect.
-
-        Returns:
-            The new value as the running context sees it.
-
-        Raises:
-            TypeError: `sparse_delta` is no `IndexedSlices`.
-            NotImplementedError: the variable is sync-on-read.
-
-        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
-        >>> Variable([1.0, 2.0, 4.0]).scatter_add(rows).tolist()
-        [4.0, 2.0, 6.0]
-        """
-        return scatter.scatter(self, "add", sparse_delta)
-
-    def scatter_sub(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Subtracts from some rows.
-
-        Takes, returns and raises the same as `scatter_add`.
-
-        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
-        >>> Variable([1.0, 2.0, 4.0]).scatter_sub(rows).tolist()
-        [-2.0, 2.0, 2.0]
-        """
-        return scatter.scatter(self, "sub", sparse_delta)
-
-    def scatter_update(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Replaces some rows.
-
-        Takes and returns the same as `scatter_add`.
-
-        Raises:
-            NotImplementedError: the variable is sync-on-read, or its aggregation is SUM
-                or MEAN.
-
-        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
-        >>> Variable([1.0, 2.0, 4.0]).scatter_update(rows).tolist()
-        [3.0, 2.0, 2.0]
-        """
-        return scatter.scatter(self, "update", sparse_delta)
-
-    def scatter_min(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Replaces some rows by the minimum of the old and the given one.
-
-        Takes, returns and raises the same as `scatter_update`.
-
-        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
-        >>> Variable([1.0, 2.0, 4.0]).scatter_min(rows).tolist()
-        [1.0, 2.0, 2.0]
-        """
-        return scatter.scatter(self, "min", sparse_delta)
-
-    def scatter_max(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Replaces some rows by the maximum of the old and the given one.
-
-        Takes, returns and raises the same as `scatter_update`.
-
-        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
-        >>> Variable([1.0, 2.0, 4.0]).scatter_max(rows).tolist()
-        [3.0, 2.0, 4.0]
-        """
-        return scatter.scatter(self, "max", sparse_delta)
-
-    def scatter_mul(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Multiplies some rows.
-
-        Takes, returns and raises the same as `scatter_add`.
-
-        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
-        >>> Variable([1.0, 2.0, 4.0]).scatter_mul(rows).tolist()
-        [3.0, 2.0, 8.0]
-        """
-        return scatter.scatter(self, "mul", sparse_delta)
-
-    def scatter_div(self, sparse_delta: IndexedSlices, **_: object) -> jax.Array:
-        """Divides some rows.
-
-        Takes, returns and raises the same as `scatter_add`.
-
-        >>> rows = IndexedSlices(jnp.array([3.0, 2.0]), jnp.array([0, 2]))
-        >>> Variable([1.0, 2.0, 4.0]).scatter_div(rows).tolist()
-        [0.3333333432674408, 2.0, 2.0]
-        """
-        return scatter.scatter(self, "div", sparse_delta)
-
     # Python.
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
@@ -642,7 +598,7 @@ def make_variable(
     shape: Sequence[int] | None = None,
     constraint: Callable[[Any], Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-    aggregation: VariableAggregation = VariableAggregation.NONE,
+    aggregation: VariableAggregation | None = VariableAggregation.NONE,
 ) -> Variable:
     """Makes a variable where the current scope places it; see `Variable`."""
     # The first line of the function: there are no other local variables yet.
@@ -670,7 +626,7 @@ def _create(
     shape: Any,
     constraint: Callable[[Any], Any] | None,
     synchronization: VariableSynchronization,
-    aggregation: VariableAggregation,
+    aggregation: VariableAggregation | None,
 ) -> Variable:
     synchronization = options.variable_synchronization(synchronization, name)
     aggregation = options.variable_aggregation(aggregation, name)
@@ -709,7 +665,7 @@ def get_variable(
     partitioner: object = None,
     constraint: Callable[[Any], Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-    aggregation: VariableAggregation = VariableAggregation.NONE,
+    aggregation: VariableAggregation | None = VariableAggregation.NONE,
 ) -> Variable:
     """Makes a variable, as TensorFlow 1's function of this name does.
 

@@ -86,12 +86,14 @@ class ValueContext:
 class _Scope(Generic[_Strategy]):
     """The context manager that `Strategy.scope` returns.
 
-    It may be entered again inside itself, but not after it was left.
+    It may be entered again inside itself or inside another scope of the strategy, but
+    not after it was left for good.
     """
 
     def __init__(self, strategy: _Strategy) -> None:
         self._strategy = strategy
-        self._open: list[Any] = []
+        # How to leave each block, and the frame that it runs in.
+        self._open: list[tuple[contextlib.ExitStack, ambient.Frame]] = []
         self._loaded: list[Any] = []
         self._left = False
 
@@ -106,13 +108,27 @@ class _Scope(Generic[_Strategy]):
             stack.enter_context(extended_lib.scope_of(self._strategy))
             stack.enter_context(library_hooks.enter_scopes())
             # Both were entered without an error: from now on `__exit__` leaves them.
-            self._open.append(stack.pop_all())
+            self._open.append((stack.pop_all(), ambient.current()))
         self._loaded = library_hooks.loaded_companions()
         return self._strategy
 
     def __exit__(self, *exc: Any) -> None:
-        self._left = True
-        self._open.pop().__exit__(*exc)
+        found = ambient.current()
+        stack, frame = self._open.pop()
+        stack.__exit__(*exc)
+        outer = ambient.current()
+        # Inside a scope of the same strategy there was nothing to enter.
+        is_nested = outer is found and not self._strategy._is_default
+        self._left = self._left or not is_nested
+        if found is not frame and found.strategy is not self._strategy:
+            # A block around it was left first, with an error; this one ended then.
+            ambient.swap(found)
+        elif found is not frame and not is_nested:
+            raise RuntimeError(
+                "Variable creator scope nesting error: the strategy's scope was left "
+                "inside a variable_creator_scope, or another block, that was entered "
+                "in it. Leave that one first."
+            )
         library_hooks.check_known(self._loaded)
 
 

@@ -377,7 +377,8 @@ class Optimizer:
                 # Outside replica context a variable that sums its copies cannot be
                 # added to: the gradient goes to the first copy, and counts once.
                 old = target.copy(total.state_cell, 0)
-                target.set_copy(total.state_cell, 0, old + gradient)
+                new = jnp.asarray(old + gradient, old.dtype)
+                target.set_copy(total.state_cell, 0, new)
         if replica is None:
             self._finish(_find_idle(given))
         else:

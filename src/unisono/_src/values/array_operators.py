@@ -16,6 +16,16 @@ def operand(x: Any) -> Any:
     return x.__jax_array__() if isinstance(x, StandsForArray) else x
 
 
+def unpack_scalar(array: np.ndarray) -> np.ndarray:
+    """Returns the NumPy number of a scalar, as TensorFlow's `numpy()` does.
+
+    A number can be a key of a dictionary, and an array cannot. An array with axes is
+    returned as it is.
+    """
+    # NumPy's numbers have the methods of arrays, and go by the type of arrays here.
+    return array if array.ndim else array[()]
+
+
 def find_own_variable(x: Any) -> Any:
     """Returns the `Variable` that keeps the value of another library's variable.
 
@@ -44,7 +54,7 @@ def _forward(name: str) -> Callable[[Any, Any], jax.Array]:
 
 
 class ArrayOperators(StandsForArray):
-    """Arithmetic, comparison and indexing on the array that an object stands for."""
+    """Arithmetic and comparison with the array that an object stands for."""
 
     # A high priority makes NumPy leave `ndarray + x` to the methods below.
     __array_priority__ = 200
@@ -57,8 +67,17 @@ class ArrayOperators(StandsForArray):
     def __bool__(self) -> bool:
         return bool(self.__jax_array__())
 
-    def __getitem__(self, key: Any) -> jax.Array:
-        return self.__jax_array__()[key]
+    def __float__(self) -> float:
+        return float(self.__jax_array__())
+
+    def __int__(self) -> int:
+        return int(self.__jax_array__())
+
+    def __complex__(self) -> complex:
+        return complex(self.__jax_array__())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.__jax_array__(), spec) if spec else str(self)
 
     def __iter__(self) -> Iterator[jax.Array]:
         return iter(self.__jax_array__())

@@ -15,7 +15,11 @@ from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import collectives
-from unisono._src.values.array_operators import ArrayOperators, StandsForArray
+from unisono._src.values.array_operators import (
+    ArrayOperators,
+    StandsForArray,
+    unpack_scalar,
+)
 
 
 class DistributedValues:
@@ -355,9 +359,13 @@ class Mirrored(ArrayOperators, DistributedValues):
             return self.values[frame.copy - self.first]
         return self.values[0]
 
+    def __getitem__(self, key: Any) -> jax.Array:
+        part: jax.Array = self.__jax_array__()[key]
+        return part
+
     def numpy(self) -> np.ndarray:
-        """Returns the value as a new NumPy array."""
-        return np.array(self.values[0])
+        """Returns the value as a new NumPy array; a scalar as a NumPy number."""
+        return unpack_scalar(np.array(self.values[0]))
 
     def _tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         frame = ambient.current()

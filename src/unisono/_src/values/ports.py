@@ -93,7 +93,8 @@ class LockstepPort(Port):
         topology: all replicas.
         turns: the replicas that take turns here, in that order.
         suspend: pauses the replica with a request, and returns the answer.
-        made: the variables that the replicas have made so far; shared by all ports.
+        made: the variables that the replicas have made so far, each after the name
+            that it was given; shared by all ports.
     """
 
     def __init__(

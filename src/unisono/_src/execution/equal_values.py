@@ -1,0 +1,114 @@
+"""Finds out which values of a program are certainly equal.
+
+A program outside replicas has one value for all copies of a mirrored variable. Where it
+computes a value for each copy, these must be the same (decision 0006). Two values are
+if the same operations made them of the same operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from unisono._src.execution import jaxpr_equality, replica_invariance
+from unisono._src.foundation import errors
+from unisono._src.state.frames import Cell
+
+# Primitives by name. The first give back their operands; the second may give another
+# result each time.
+_COPYING = {"copy", "copy_p", "stop_gradient", "optimization_barrier"}
+_CHANGING = {"pure_callback", "io_callback", "rng_uniform"}
+
+
+def check(closed: Any, cells: Sequence[Cell]) -> None:
+    """Raises if copies of a cell would get different values.
+
+    Args:
+        closed: a program whose last outputs are a pair of values for each of `cells`.
+        cells: the cells.
+
+    Raises:
+        ValueError: nothing proves that the two values of a pair are equal.
+    """
+    if not cells:
+        return
+    numbers = _Numbering().outputs(closed.jaxpr, closed.consts, None)
+    pairs = iter(numbers[-2 * len(cells) :])
+    for cell, first, other in zip(cells, pairs, pairs, strict=True):
+        if first != other:
+            raise errors.diverging_copies(cell.name, cell.origin)
+
+
+@final
+class _Numbering:
+    """Gives each value of a program a number, and equal values the same one."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        # By operation and numbers of the operands: the equations seen so far, with the
+        # numbers of their results.
+        self._seen: dict[Any, list[tuple[Any, list[int]]]] = {}
+        self._constants: dict[Any, list[tuple[Any, int]]] = {}
+
+    def outputs(
+        self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[int] | None
+    ) -> list[int]:
+        """Returns the number of each output of a program.
+
+        Args:
+            jaxpr: the program.
+            consts: its constants.
+            inputs: the number of each input; None gives each another one.
+        """
+        given = self._new(len(jaxpr.invars)) if inputs is None else inputs
+        known = dict(zip(jaxpr.invars, given, strict=True))
+        known.update(zip(jaxpr.constvars, map(self._constant, consts), strict=True))
+        for eqn in jaxpr.eqns:
+            operands = [self._number(x, known) for x in eqn.invars]
+            found = self._results(eqn, operands)
+            known.update(zip(eqn.outvars, found, strict=True))
+        return [self._number(x, known) for x in jaxpr.outvars]
+
+    def _new(self, count: int) -> list[int]:
+        self._count += count
+        return list(range(self._count - count, self._count))
+
+    def _number(self, atom: Any, known: dict[Any, int]) -> int:
+        if replica_invariance.is_literal(atom):
+            return self._constant(atom.val)
+        return known[atom]
+
+    def _constant(self, value: Any) -> int:
+        """Returns the number of a constant, which equal constants share."""
+        kind = (np.shape(value), getattr(value, "dtype", type(value)))
+        bucket = self._constants.setdefault(kind, [])
+        for other, number in bucket:
+            if jaxpr_equality.is_same_data(value, other):
+                return number
+        bucket.append((value, self._new(1)[0]))
+        return bucket[-1][1]
+
+    def _results(self, eqn: Any, operands: list[int]) -> list[int]:
+        """Returns the numbers of an equation's results."""
+        name, count = eqn.primitive.name, len(eqn.outvars)
+        if name in _COPYING:
+            return operands
+        inner = replica_invariance.called_program(eqn)
+        if inner is not None and len(inner[0].invars) == len(operands):
+            return self.outputs(*inner, operands)
+        if name in _CHANGING or eqn.effects:
+            return self._new(count)
+        bucket = self._seen.setdefault((eqn.primitive, tuple(operands)), [])
+        for other, numbers in bucket:
+            if jaxpr_equality.has_same_params(eqn, other):
+                return numbers
+        bucket.append((eqn, self._new(count)))
+        return bucket[-1][1]
+
+
+def flatten(alike: Sequence[tuple[Cell, Any, Any]]) -> list[jax.Array]:
+    """Returns the values of pairs that must be equal, as `check` wants them."""
+    return [x for _, first, other in alike for x in (first, other)]

@@ -1,0 +1,89 @@
+"""Converts values to the type of a variable; no cast may change what they mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.values import distributed
+from unisono._src.values.array_operators import operand
+
+# Each kind of number includes those before it. Random keys are of no such kind.
+_KINDS: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+_NUMBERS = (bool, int, float, complex)
+
+
+def as_type(value: Any, dtype: Any, name: str | None) -> Any:
+    """Returns `value` as an array of a variable's type.
+
+    Args:
+        value: array-like.
+        dtype: the type of the variable.
+        name: its name, for messages.
+
+    Raises:
+        TypeError: a Python number, or one in a list, is of a kind that the variable
+            cannot hold, such as a float for an integer variable.
+        ValueError: an array is of such a kind.
+    """
+    value = operand(value)
+    if isinstance(value, jax.Array):
+        if value.dtype != dtype:
+            check_array(value.dtype, dtype, name)
+            return value.astype(dtype)
+    elif isinstance(value, (np.ndarray, np.generic)):
+        check_array(value.dtype, dtype, name)
+    elif isinstance(value, (*_NUMBERS, list, tuple)):
+        _check_numbers(value, dtype, name)
+    else:
+        return as_type(_as_array(value), dtype, name)
+    return jnp.asarray(distributed.copy_if_numpy(value), dtype)
+
+
+def _as_array(value: Any) -> Any:
+    """Returns the array of another library's object, of the type that it has there."""
+    is_jax = hasattr(value, "__jax_array__") or not hasattr(value, "__array__")
+    return jnp.asarray(value) if is_jax else np.asarray(value)
+
+
+def _fits(given: Any, wanted: Any) -> bool:
+    """Whether numbers of type `given` keep their meaning in type `wanted`."""
+    wider = [kind for kind in _KINDS if jnp.issubdtype(wanted, kind)]
+    allowed = _KINDS[: _KINDS.index(wider[0]) + 1] if wider else ()
+    return given == wanted or any(jnp.issubdtype(given, kind) for kind in allowed)
+
+
+def check_array(given: Any, wanted: Any, name: str | None) -> None:
+    """Raises `ValueError` unless a variable can hold the elements of an array.
+
+    Args:
+        given: the type of the array.
+        wanted: the type of the variable.
+        name: its name, for messages.
+    """
+    if not _fits(given, wanted):
+        raise ValueError(
+            f"Cannot assign a value of type {given} to the variable '{name}' of type "
+            f"{wanted}; {_advice(wanted)}"
+        )
+
+
+def _check_numbers(value: Any, wanted: Any, name: str | None) -> None:
+    for x in jax.tree.leaves(value):
+        given = type(x) if isinstance(x, _NUMBERS) else getattr(x, "dtype", None)
+        if given is None or not _fits(given, wanted):
+            what = repr(x) if x is value else f"a {type(value).__name__} with {x!r}"
+            raise TypeError(
+                f"Cannot assign {what} to the variable '{name}' of type {wanted}; "
+                f"{_advice(wanted)}"
+            )
+
+
+def _advice(wanted: Any) -> str:
+    """Returns what to write instead of a value that does not fit."""
+    if jnp.issubdtype(wanted, jax.dtypes.prng_key):
+        return "assign a random key, such as jax.random.key(0)."
+    return "cast the value first, as in jnp.asarray(x).astype(variable.dtype)."

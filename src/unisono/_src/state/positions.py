@@ -1,0 +1,208 @@
+"""Reads elements and slices of a variable at given positions, and assigns slices."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.foundation import ambient, errors
+from unisono._src.state import assignment, conversion, scatter
+from unisono._src.state.frames import Policy
+from unisono._src.values import array_attributes, collectives
+from unisono._src.values.array_operators import operand
+from unisono._src.values.indexed_slices import IndexedSlices
+
+if TYPE_CHECKING:
+
+    class VariableSlice(jax.Array):
+        """A slice of a variable: an array, with a method that assigns the slice."""
+
+        def assign(self, value: Any, name: str | None = None) -> jax.Array:
+            """Replaces the elements of the slice, and returns the new variable."""
+
+else:
+    VariableSlice = jax.Array
+
+
+# Positions.
+
+
+def _as_array(indices: Any) -> Any:
+    """Returns indices as an array of integers; constants stay known in a program."""
+    found = operand(indices)
+    if not isinstance(found, jax.Array):
+        is_traced = any(isinstance(x, jax.Array) for x in jax.tree.leaves(found))
+        found = jnp.asarray(found) if is_traced else np.asarray(found)
+    if found.size and not jnp.issubdtype(found.dtype, jnp.integer):
+        raise TypeError(f"Indices must be integers, received {found.dtype}: {indices}.")
+    return found.astype(jnp.int32)
+
+
+def _check_range(where: Any, limits: tuple[int, ...]) -> None:
+    """Raises `InvalidArgumentError` if an index is known and out of range.
+
+    Args:
+        where: along the last axis, an index for each of `limits`. In a program being
+            made the indices of arguments are not known.
+        limits: the lengths of the axes that are indexed.
+    """
+    if isinstance(where, jax.core.Tracer):
+        return
+    rows = np.asarray(where).reshape(-1, len(limits)) if limits else ()
+    for i, row in enumerate(rows):
+        if any(not 0 <= x < limit for x, limit in zip(row, limits, strict=True)):
+            raise errors.InvalidArgumentError(
+                f"indices[{i}] = {row.tolist()} does not index into shape "
+                f"{list(limits)}; indices count from 0 on each axis."
+            )
+
+
+def _as_positions(variable: Any, indices: Any) -> Any:
+    """Returns positions, each along the last axis of an array."""
+    where = _as_array(indices)
+    if not where.ndim or where.shape[-1] > len(variable.shape):
+        raise errors.InvalidArgumentError(
+            f"The last axis of indices must have from 0 to {len(variable.shape)} "
+            f"elements, one for each axis of the variable '{variable.name}' that they "
+            f"index; received indices of shape {where.shape}."
+        )
+    _check_range(where, variable.shape[: where.shape[-1]])
+    return where
+
+
+def gather_nd(variable: Any, indices: Any) -> jax.Array:
+    """Returns the elements or slices of a variable at some positions."""
+    return _take(variable, scatter.by_axis(_as_positions(variable, indices)))
+
+
+def sparse_read(variable: Any, indices: Any) -> jax.Array:
+    """Returns the rows of a variable at some positions."""
+    limits = variable.shape[:1]
+    if not limits:
+        raise errors.InvalidArgumentError(
+            f"The variable '{variable.name}' is a scalar and has no rows to read."
+        )
+    where = _as_array(indices)
+    _check_range(where[..., None], limits)
+    return _take(variable, where)
+
+
+def _take(variable: Any, where: Any) -> jax.Array:
+    # As TensorFlow on accelerators: zeros for what is out of range.
+    whole: jax.Array = variable.value()
+    return whole.at[where].get(mode="fill", fill_value=0, wrap_negative_indices=False)
+
+
+def scatter_nd(variable: Any, kind: str, indices: Any, updates: Any) -> jax.Array:
+    """Changes the elements or slices of a variable at some positions.
+
+    Args:
+        variable: the variable.
+        kind: "add", "sub", "update", "max" or "min".
+        indices: the positions, along the last axis.
+        updates: for each position an element or slice.
+
+    Raises:
+        InvalidArgumentError: the shapes do not fit each other, or a position is out of
+            range.
+    """
+    where = _as_positions(variable, indices)
+    cell, axes = variable.state_cell, where.shape[-1]
+    rows = conversion.as_type(updates, cell.dtype, cell.name)
+    slices = variable.shape[axes:]
+    if rows.shape != (*where.shape[:-1], *slices):
+        raise errors.InvalidArgumentError(
+            f"scatter_nd_{kind} of the variable '{cell.name}' needs updates of shape "
+            f"{(*where.shape[:-1], *slices)} for indices of shape {where.shape}, "
+            f"received {rows.shape}."
+        )
+    count = math.prod(where.shape[:-1])
+    flat = IndexedSlices(rows.reshape(count, *slices), where.reshape(count, axes))
+    return scatter.scatter(variable, kind, flat, is_nd=True)
+
+
+# Slices.
+
+
+def take_slice(variable: Any, key: Any) -> VariableSlice:
+    """Returns a slice of a variable, with a method `assign` that replaces it."""
+    whole = variable.value()
+    found = whole[key]
+    if found is whole:
+        # The array of the variable itself must not get the attribute: other variables
+        # may hold it, too.
+        found = jnp.copy(whole)
+    change = functools.partial(_assign_slice, variable, key)
+    sliced: VariableSlice = array_attributes.attach(found, "assign", change)
+    return sliced
+
+
+def _assign_slice(
+    variable: Any, key: Any, value: Any, name: str | None = None
+) -> jax.Array:
+    """Replaces the elements of a slice, and returns the new value of the variable.
+
+    A replica writes its own copy of a mirrored variable: all must write the same.
+    """
+    del name  # TensorFlow's; it has no effect.
+    cell = variable.state_cell
+    frame = assignment.check_strategy(variable)
+    is_own = assignment.sees_copy(variable, frame)
+    _check_kind(variable, frame, is_own)
+    value = conversion.as_type(value, cell.dtype, cell.name)
+    _check_slice(variable, key, value)
+    if frame.state is None:
+        value = collectives.release(collectives.own_copy(value))
+    return scatter.change(variable, lambda old: old.at[key].set(value), frame, is_own)
+
+
+def _check_kind(variable: Any, frame: ambient.Frame, is_own: bool) -> None:
+    """Raises unless slices of such a variable can be assigned here."""
+    cell = variable.state_cell
+    if variable.replica_index is not None:
+        return
+    if cell.policy is Policy.ON_READ and not is_own:
+        raise NotImplementedError(
+            f"A slice of the sync-on-read variable '{cell.name}' cannot be assigned in "
+            "cross-replica context; assign it in replica context, through "
+            "strategy.run, or assign the whole variable."
+        )
+    is_replica = is_own and frame.mode == ambient.REPLICA
+    if cell.policy is Policy.CENTRAL and is_replica and cell.copies > 1:
+        raise NotImplementedError(
+            f"A replica cannot assign a slice of the variable '{cell.name}', which all "
+            "replicas share; assign the slice outside strategy.run."
+        )
+
+
+def _check_slice(variable: Any, key: Any, value: Any) -> None:
+    """Raises `InvalidArgumentError` unless a value can be put at a position."""
+    for axis, x in enumerate(key if isinstance(key, tuple) else (key,)):
+        if not isinstance(x, int) or isinstance(x, bool):
+            # What comes before an ellipsis or a new axis is all that is counted here.
+            if not isinstance(x, slice):
+                break
+            continue
+        if axis < len(variable.shape) and not (
+            -variable.shape[axis] <= x < variable.shape[axis]
+        ):
+            raise errors.InvalidArgumentError(
+                f"slice index {x} of dimension {axis} out of bounds for the variable "
+                f"'{variable.name}' of shape {variable.shape}."
+            )
+    abstract = jax.ShapeDtypeStruct(variable.shape, variable.dtype)
+    wanted = jax.eval_shape(lambda old: old[key], abstract).shape
+    try:
+        fits = np.broadcast_shapes(value.shape, wanted) == wanted
+    except ValueError:
+        fits = False
+    if not fits:
+        raise errors.InvalidArgumentError(
+            f"Cannot broadcast a value of shape {value.shape} to the slice of shape "
+            f"{wanted} of the variable '{variable.name}'."
+        )

@@ -1,0 +1,41 @@
+"""Variables are told apart by references, and tell what they are."""
+
+import pytest
+
+import unisono
+from tests.parity.programs import mirrored, variable
+
+
+def test_references_compare_variables_not_values():
+    v, w = unisono.Variable(1.0), variable(mirrored(2), 1.0)
+    assert v.ref() == v.ref()
+    assert v.ref() != w.ref()
+    assert v.ref() != v
+    assert {v.ref(): "v", w.ref(): "w"}[w.ref()] == "w"
+    assert v.ref().deref() is v
+    assert w.ref().deref() is w
+    assert repr(v.ref()) == f"<Reference wrapping {v!r}>"
+
+
+def test_a_variable_tells_its_shape_and_that_it_has_a_value():
+    for v in (unisono.Variable([1.0, 2.0]), variable(mirrored(2), [1.0, 2.0])):
+        assert v.get_shape() == v.shape == (2,)
+        assert v.is_initialized().tolist() is True
+        assert unisono.function(v.is_initialized)().tolist() is True
+
+
+def test_a_variable_made_in_a_function_has_a_value_there():
+    made = []
+
+    @unisono.function
+    def step():
+        if not made:
+            made.append(unisono.Variable(1.0))
+        return made[0].is_initialized()
+
+    assert bool(step())
+
+
+def test_the_first_value_of_a_variable_is_not_kept():
+    with pytest.raises(RuntimeError, match="not supported when eager execution"):
+        unisono.Variable(1.0).initial_value  # noqa: B018
