@@ -16,6 +16,7 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import (
@@ -57,7 +58,7 @@ class TracedFunction:
     Attributes:
         jaxpr: the program. Its inputs are the values of `read`, then the arguments; its
             outputs are those of `written`, of `created`, then the result.
-        consts: the constants of the program.
+        constants: the constants of the program.
         read: the cells whose values the program uses.
         written: the cells that it assigns.
         created: the cells that the trace has made, with their traced first values.
@@ -69,7 +70,7 @@ class TracedFunction:
     """
 
     jaxpr: Any
-    consts: Sequence[Any]
+    constants: Constants
     read: list[Cell]
     written: list[Cell]
     created: dict[Cell, Any]
@@ -78,6 +79,43 @@ class TracedFunction:
     name: str
     needs_all_workers: bool
     gathered: frozenset[Cell]
+
+
+@final
+class Constants:
+    """The constants of a program; in one of several workers, arrays become its inputs.
+
+    Workers may capture different arrays. XLA takes a constant to be the same on all
+    devices and computes, for example, its sum over them without asking the others. And
+    JAX compiles no arrays of other processes into a program.
+
+    Args:
+        values: all constants, in order.
+        mesh: the devices of the program; None for a single device.
+
+    Attributes:
+        captured: the arrays that become inputs.
+        spread: the same arrays, on the devices of all workers.
+    """
+
+    def __init__(self, values: Sequence[Any], mesh: topology.Topology | None) -> None:
+        self._values = values
+        self._is_input = [mesh is not None and _is_input(x, mesh) for x in values]
+        pairs = zip(values, self._is_input, strict=True)
+        self.captured = [x for x, is_input in pairs if is_input]
+        self.spread = [mesh.spread(x) for x in self.captured if mesh is not None]
+
+    def fill_in(self, spread: Sequence[Any]) -> list[Any]:
+        """Return all constants, with the program's inputs for those of `spread`."""
+        given = iter(spread)
+        pairs = zip(self._values, self._is_input, strict=True)
+        return [next(given) if is_input else x for x, is_input in pairs]
+
+
+def _is_input(x: Any, mesh: topology.Topology) -> bool:
+    """Whether a constant of a program on `mesh` becomes an input of it."""
+    is_array = isinstance(x, (jax.Array, np.ndarray))
+    return mesh.is_spread and is_array and not collectives.is_key(x)
 
 
 def aval_key(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -198,7 +236,7 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
     split = {c for c in (*read, *seen["written"]) if c.split is not None}
     return TracedFunction(
         jaxpr,
-        closed.consts,
+        Constants(closed.consts, mesh),
         read,
         seen["written"],
         dict(frame.created),
@@ -301,13 +339,17 @@ class Program:
         self._throttled = first.mesh is not None and first.mesh.needs_throttle
         self._may_raise = _has_callbacks(first.jaxpr)
         self.name = first.name
-        self._jitted = jax.jit(
+        jitted = jax.jit(
             profile_names.give_name(self._evaluate, first.name),
             # A callback may fail while the program runs. The old arrays must then still
             # be there.
             donate_argnums=() if self._may_raise else 0,
             out_shardings=self._out_shardings(first),
         )
+        self._captured = first.constants.captured
+        self._spread = first.constants.spread
+        self._jitted = self._with_spread(jitted)
+        self._lower = self._with_spread(jitted.lower)
         self._collect = outputs_lib.collector(first.outputs, first.mesh)
         self._call_alone = self._call_carefully if self._may_raise else self._call
         self.call: Any = (
@@ -333,6 +375,8 @@ class Program:
             and set(self.donated) | set(self.kept) == set(other.read)
             and self._may_raise == _has_callbacks(other.jaxpr)
             and self.mesh == other.mesh
+            and len(self._captured) == len(other.constants.captured)
+            and all(map(operator.is_, self._captured, other.constants.captured))
         )
 
     def serves(self, key: Any) -> bool:
@@ -342,6 +386,13 @@ class Program:
     def add(self, key: Any, found: TracedFunction) -> None:
         """Add a trace, so that the program serves calls with the shapes in `key`."""
         self._traces[key] = found
+
+    def _with_spread(self, call: Callable[..., Any]) -> Any:
+        """Return `call`, to which the captured arrays are passed too."""
+        spread = self._spread
+        if not spread:
+            return call
+        return lambda donated, kept, leaves: call(donated, [*kept, *spread], leaves)
 
     def _out_shardings(self, first: TracedFunction) -> Any:
         """Return where the program leaves the values of cells, and its result."""
@@ -365,9 +416,11 @@ class Program:
         found = self._traces.get(aval_key(leaves))
         if found is None:
             raise Miss
+        spread, kept = kept[len(self.kept) :], kept[: len(self.kept)]
         by_cell = dict(zip([*self.donated, *self.kept], [*donated, *kept], strict=True))
         inputs = [_gather_if_needed(c, by_cell[c], found) for c in found.read]
-        out = jax.core.eval_jaxpr(found.jaxpr, found.consts, *inputs, *leaves)
+        consts = found.constants.fill_in(spread)
+        out = jax.core.eval_jaxpr(found.jaxpr, consts, *inputs, *leaves)
         count = len(self.written)
         stored = zip(self.written, out, strict=False)
         return [_gather_if_needed(c, x, found) for c, x in stored], out[count:]
@@ -496,7 +549,7 @@ class Program:
         kept = [c.array for c in self.kept]
         if self._must_place:
             donated, kept, leaves = self._place_inputs(donated, kept, leaves)
-        return self._jitted.lower(donated, kept, leaves)
+        return self._lower(donated, kept, leaves)
 
 
 def _gather_if_needed(cell: Cell, array: Any, found: TracedFunction) -> Any:
@@ -564,10 +617,12 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     given = [*(c.array for c in found.read), *leaves]
     needed = [x for x, u in zip(given, used, strict=True) if u]
     made = jax.jit(
-        lambda *xs: jax.core.eval_jaxpr(jaxpr, found.consts, *xs),
+        lambda spread, *xs: jax.core.eval_jaxpr(
+            jaxpr, found.constants.fill_in(spread), *xs
+        ),
         # A split variable may be too large for one device, so it is made split.
         out_shardings=[c.sharding if c.split else None for c in found.created],
-    )(*needed)
+    )(found.constants.spread, *needed)
     for cell, value in zip(found.created, made, strict=True):
         if cell.is_spread:
             value = collectives.own_copy(value)

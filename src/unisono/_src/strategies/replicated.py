@@ -24,7 +24,14 @@ from unisono._src.machines.topology import AXIS
 from unisono._src.state import assignment, frames, variables
 from unisono._src.state.frames import Policy
 from unisono._src.strategies import base, destinations, extended, local, updates
-from unisono._src.values import collectives, distributed, gradient_packing, ports
+from unisono._src.values import (
+    collectives,
+    distributed,
+    gradient_packing,
+    ports,
+    worker_rows,
+)
+from unisono._src.values.array_operators import StandsForArray
 from unisono._src.values.indexed_slices import IndexedSlices
 
 _log = logging.getLogger("unisono")
@@ -123,6 +130,13 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
         """Calls `fn` for one replica after the other; they meet at collectives."""
         turns = lockstep.replicas_in_turn(self._topology)
+        if self._is_traced_by_workers():
+            # In a program the replicas of all workers take turns.
+            args, kwargs = nest.map_leaves(
+                lambda x: x.complete(self._topology) if _is_per_replica(x) else x,
+                (args, kwargs),
+                StandsForArray,
+            )
         if args or kwargs:
             calls = [self._call_of(i, fn, args, kwargs) for i in turns]
         else:
@@ -222,6 +236,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             every = self._all_parts([value], point)
             return collectives.reduce_parts(op, every, self._home())
         frames.frame().note_topology(topology)
+        value = collectives.as_input(value)
         combine = functools.partial(collectives.reduce_local, op)
         count = topology.replicas
         return collectives.apply_over_workers(
@@ -295,8 +310,51 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas
-        made = [value_fn(base.ValueContext(i, count)) for i in self._topology.local]
+        every = [base.ValueContext(i, count) for i in range(count)]
+        own = [every[i] for i in self._topology.local]
+        if not self._is_traced_by_workers():
+            made = [value_fn(c) for c in own]
+        else:
+            # At once, because a worker knows the values of its own replicas only. If
+            # they depend on the program being traced, they do so on all workers alike.
+            with jax.ensure_compile_time_eval():
+                made = [value_fn(c) for c in own]
+            if distributed.is_traced(made):
+                made = [value_fn(c) for c in every]
         return distributed.regroup(made, self._per_replica, always_wrap=True)
+
+    def _is_traced_by_workers(self) -> bool:
+        """Whether a program of several workers is being traced."""
+        return self._topology.is_spread and frames.frame().is_compiled
+
+    def _local_results(self, value: Any) -> tuple[Any, ...]:
+        if self._is_traced_by_workers():
+            value = nest.map_leaves(self._keep_local, value, StandsForArray)
+        return super()._local_results(value)
+
+    def _keep_local(self, x: Any) -> Any:
+        """Returns what this worker's replicas have of a value of a program."""
+        topology = self._topology
+        if _is_on_read(x) and x.state_cell.is_stacked:
+            whole = frames.frame().whole(x.state_cell)
+            return self._per_replica(worker_rows.own_rows(whole, topology))
+        if not isinstance(x, distributed.DistributedValues):
+            return x
+        if not isinstance(x, distributed.PerReplica):
+            return self._per_replica([x.values[i] for i in self._local_rows(x)])
+        if x.local is not None:
+            return self._per_replica(worker_rows.own_values(x.local, topology))
+        if x.is_stacked and x.is_traced:
+            # By a row's number each worker would make another program.
+            return self._per_replica(
+                worker_rows.own_rows(x.stacked(topology), topology)
+            )
+        return self._per_replica([x.values[i] for i in self._local_rows(x)])
+
+    def _local_rows(self, x: Any) -> range:
+        """Returns the positions of this worker's replicas in the values of `x`."""
+        is_whole = len(x.values) == self._topology.replicas
+        return self._topology.local if is_whole else range(len(x.values))
 
     # Updating.
 
