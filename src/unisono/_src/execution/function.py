@@ -163,12 +163,17 @@ class Function(Generic[_P, _R_co]):
         self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
     ) -> Any:
         """Run the program of a signature; trace it first if there is none."""
-        if key in self._plans:
-            return self._pull_and_run(key, leaves, mesh)
-        program = self._program_for(key, leaves)
-        if program is None:
-            return self._trace_and_run(key, leaves, mesh, args, kwargs)
-        return program.call(leaves)
+        plan = self._plans.get(key)
+        program = None if plan else self._program_for(key, leaves)
+        if program is not None:
+            return program.call(leaves)
+        try:
+            return self._run_with_elements(key, leaves, mesh, plan or ())
+        except host_inputs.NeedsHost:
+            self._is_host = True
+        except host_inputs.SequenceEnd:
+            raise host_inputs.EndOfSequenceError from None
+        return self._run_on_host(args, kwargs)
 
     def _program_for(self, key: Any, leaves: list[Any]) -> programs.Program | None:
         """Return the program of a signature for these shapes, if there is one."""
@@ -189,28 +194,24 @@ class Function(Generic[_P, _R_co]):
 
     # Taking elements from iterators, and running on the host; see `host_inputs`.
 
-    def _pull_and_run(self, key: Any, leaves: list[Any], mesh: Any) -> Any:
-        """Pull the elements that a call of this signature takes, and run it."""
-        iterators = signature.find_iterators(key[0])
-        pulled = host_inputs.pull_all(self._plans[key], iterators)
-        return self._run_with_elements(key, leaves, mesh, pulled, iterators)
-
     def _run_with_elements(
-        self, key: Any, leaves: list[Any], mesh: Any, pulled: Any, iterators: Any
+        self, key: Any, leaves: list[Any], mesh: Any, plan: Sequence[Any]
     ) -> Any:
-        """Run a call with the elements pulled for it; put them back if it fails."""
-        given = list(leaves)
-        parts = [signature.flatten(element, given, mesh) for _, element in pulled]
-        fed_key = ((*key[0], *parts), *key[1:])
+        """Run a call with the elements that it takes; put them back if it fails."""
+        feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
         try:
-            program = self._program_for(fed_key, given)
+            for source in plan:
+                feeds.pull(source)
+            program = None
+            if plan:
+                fed_key = ((*key[0], *feeds.parts), *key[1:])
+                program = self._program_for(fed_key, [*leaves, *feeds.arrays])
             if program is None:
-                plan = [source for source, _ in pulled]
-                program = self._trace(fed_key, given, mesh, plan)
-            return program.call(given)
+                program = self._trace(key, leaves, mesh, feeds)
+                feeds.check_length(self._plans.setdefault(key, feeds.plan[:]))
+            return program.call([*leaves, *feeds.arrays])
         except BaseException:
-            # A failed call, or a trace that asks for more, has used no element.
-            host_inputs.put_back_all(pulled, iterators)
+            feeds.put_back()
             raise
 
     def _run_on_host(self, args: Any, kwargs: Any) -> Any:
@@ -251,56 +252,26 @@ class Function(Generic[_P, _R_co]):
 
     # Tracing.
 
-    def _trace_and_run(
-        self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
-    ) -> Any:
-        """Trace the function and run it, or run it on the host if it must."""
-        iterators = signature.find_iterators(key[0])
-        try:
-            program = self._trace(key, leaves, mesh, [])
-        except host_inputs.NeedsHost:
-            self._is_host = True
-            return self._run_on_host(args, kwargs)
-        except host_inputs.NeedsFeed as need:
-            return self._discover_elements(key, leaves, mesh, need.source, iterators)
-        return program.call(leaves)
-
-    def _discover_elements(
-        self, key: Any, leaves: list[Any], mesh: Any, source: Any, iterators: Any
-    ) -> Any:
-        """Find out which elements a call takes, and run it with them.
-
-        Every trace finds one more source: an element's shape must be known before the
-        trace can go on beyond it.
-        """
-        plan = [source]
-        while True:
-            pulled = host_inputs.pull_all(plan, iterators)
-            try:
-                result = self._run_with_elements(key, leaves, mesh, pulled, iterators)
-            except host_inputs.NeedsFeed as need:
-                plan.append(need.source)
-                continue
-            self._plans[key] = plan
-            return result
-
     def _trace(
-        self, key: Any, leaves: list[Any], mesh: Any, plan: Sequence[Any]
+        self, key: Any, leaves: list[Any], mesh: Any, feeds: host_inputs.Feeds
     ) -> programs.Program:
         """Trace the function, and return the program that serves the trace."""
         self._traces += 1
         fn, rest = self.python_function, key[0]
         may_create = not self._has_created
-        found = programs.trace(fn, rest, leaves, mesh, may_create, plan)
+        found = programs.trace(fn, rest, leaves, mesh, may_create, feeds)
+        given = [*leaves, *feeds.arrays]
         if found.created:
             # The first trace has created variables; they get their values now. Another
             # trace then has them as inputs.
-            programs.materialize(found, leaves)
+            programs.materialize(found, given)
             self._has_created = True
-            found = programs.trace(fn, rest, leaves, mesh, False, plan)
+            found = programs.trace(fn, rest, leaves, mesh, False, feeds)
         self._has_created = True
         found.name = getattr(self, "__name__", found.name)
-        shapes = programs.aval_key(leaves)
+        shapes = programs.aval_key(given)
+        # Without elements this is `key`, by which `_call` looks for the program.
+        key = ((*key[0], *feeds.parts), *key[1:])
         known = self._programs.setdefault(key, [])
         for program in known:
             if program.fits(found):
@@ -386,7 +357,12 @@ class Function(Generic[_P, _R_co]):
         key = (rest, owner, frame.mode)
         program = self._program_for(key, leaves)
         if program is None:
-            program = self._trace(key, leaves, mesh, [])
+            feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
+            try:
+                program = self._trace(key, leaves, mesh, feeds)
+                leaves = [*leaves, *feeds.arrays]
+            finally:
+                feeds.put_back()
         lowered: jax.stages.Lowered = program.lower(leaves)
         return lowered
 

@@ -133,7 +133,7 @@ def trace(
     leaves: Sequence[Any],
     mesh: topology.Topology | None,
     may_create: bool,
-    plan: Sequence[Any] = (),
+    feeds: host_inputs.Feeds,
 ) -> TracedFunction:
     """Trace a Python function by running it once on abstract values.
 
@@ -142,12 +142,11 @@ def trace(
 
     Args:
         fn: the function.
-        rest: the rest (see `signature`) of its arguments, of its keyword arguments, and
-            of each element that it takes from iterators.
-        leaves: the arrays of all of them.
+        rest: the rest (see `signature`) of its arguments and keyword arguments.
+        leaves: the arrays of both.
         mesh: the devices it will run on, if that is known.
         may_create: whether it may create variables.
-        plan: the sources of the elements, in order.
+        feeds: the elements that it takes from iterators.
 
     Raises:
         RuntimeError: the function uses variables of different devices.
@@ -155,13 +154,13 @@ def trace(
     """
     try:
         return _trace_with(
-            fn, rest, leaves, mesh, may_create, plan, trace_versions.NONE
+            fn, rest, leaves, mesh, may_create, feeds, trace_versions.NONE
         )
     except trace_versions.NeedsVersions:
         versions = trace_versions.Versions(are_needed=True)
         versions.advance()
         try:
-            return _trace_with(fn, rest, leaves, mesh, may_create, plan, versions)
+            return _trace_with(fn, rest, leaves, mesh, may_create, feeds, versions)
         finally:
             versions.close()
 
@@ -172,7 +171,7 @@ def _trace_with(
     leaves: Sequence[Any],
     mesh: topology.Topology | None,
     may_create: bool,
-    plan: Sequence[Any],
+    feeds: host_inputs.Feeds,
     versions: trace_versions.Versions,
 ) -> TracedFunction:
     """Trace a function under the given versions of variables."""
@@ -183,12 +182,15 @@ def _trace_with(
         frame = frames.FunctionFrame(cells, stored, versions)
         with ambient.push(state=frame), library_hooks.enter_scopes():
             given = iter(arrays)
-            args, kwargs, *fed = (signature.rebuild(r, given) for r in rest)
+            parts = (*rest, *feeds.parts)
+            args, kwargs, *fed = (signature.rebuild(r, given) for r in parts)
             args, kwargs = _replace_iterators((args, kwargs))
-            frame.feeds = host_inputs.Feeds(list(zip(plan, fed, strict=True)))
+            feeds.begin(fed)
+            frame.feeds = feeds
             try:
                 with contexts.explain_traced_values():
                     result = fn(*args, **kwargs)
+                feeds.finish()
             except (Exception, errors.Signal) as error:
                 # Raise later: variables created so far must still get their values.
                 seen["raised"], result = error, None
@@ -205,18 +207,20 @@ def _trace_with(
         return [frame.values[c] for c in changed], created, flat
 
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
-    closed = jax.make_jaxpr(traced)(stored, list(leaves))
+    given = (stored, [*leaves, *feeds.arrays])
+    closed = feeds.as_arguments(jax.make_jaxpr(traced)(*given), given)
     seen["name"] = getattr(fn, "__name__", "function")
-    seen["kinds"] = [k for part in rest for k in signature.leaf_kinds(part)]
+    parts = (*rest, *feeds.parts)
+    seen["kinds"] = [k for part in parts for k in signature.leaf_kinds(part)]
     found = _prune(closed, cells, seen, mesh)
     raised, is_late = seen.get("raised"), seen["frame"].is_late
     seen.clear()  # It holds tracers, which must not outlive the trace.
     if raised is None and not is_late:
         return found
-    materialize(found, leaves)
+    materialize(found, [*leaves, *feeds.arrays])
     if raised is not None:
         raise raised
-    return _trace_with(fn, rest, leaves, mesh, False, plan, versions)
+    return _trace_with(fn, rest, leaves, mesh, False, feeds, versions)
 
 
 def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFunction:
