@@ -20,6 +20,7 @@ from typing import Any
 import jax
 
 from unisono._src import input as pipelines
+from unisono._src.execution import function
 from unisono._src.foundation import ambient, errors, nest, options
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
@@ -497,10 +498,11 @@ class StrategyExtended:
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Calls `fn` once per replica, as `Strategy.run` does, but compiles nothing.
+        """Calls `fn` once per replica, as `Strategy.run` does.
 
         Args:
-            fn: the function to call in replica context.
+            fn: the function to call in replica context. A `unisono.function` is
+                compiled for all replicas together.
             args: a list or tuple of positional arguments.
             kwargs: keyword arguments.
 
@@ -517,7 +519,10 @@ class StrategyExtended:
         ...     strategy.extended.call_for_each_replica(lambda x: x + 1, args=(1,))
         2
         """
-        require_cross_replica(self._container_strategy())
+        strategy = self._container_strategy()
+        if function.is_function(fn):
+            return strategy.run(fn, args, kwargs)
+        require_cross_replica(strategy)
         check_args(args)
         return self._call_for_each_replica(fn, tuple(args), dict(kwargs or {}))
 

@@ -32,7 +32,6 @@ from unisono._src.values import (
     worker_rows,
 )
 from unisono._src.values.array_operators import StandsForArray
-from unisono._src.values.indexed_slices import IndexedSlices
 
 _log = logging.getLogger("unisono")
 
@@ -281,10 +280,6 @@ class Replicated(local.LocalExtended, abc.ABC):
             parts = tuple(source.copy(value.state_cell, i) for i in turns)
         else:
             parts = value.values
-        if any(isinstance(p, IndexedSlices) for p in parts):
-            raise ValueError(
-                "IndexedSlices cannot be gathered; reduce them, which concatenates."
-            )
         every = self._all_parts(parts, "gather")
         return collectives.gather_parts(every, axis, self._home())
 

@@ -175,6 +175,11 @@ class PerReplica(StandsForArray, DistributedValues):
         """Whether the values are kept as arrays with a row for every replica."""
         return self._stacked is not None
 
+    def holds(self, kind: type) -> bool:
+        """Whether a value is of a kind, such as `IndexedSlices`, in any form."""
+        held = (self._stacked, self._local, *(self._parts or ()))
+        return any(isinstance(x, kind) for x in held)
+
     @property
     def is_traced(self) -> bool:
         """Whether these are values of a program being traced."""
