@@ -1,7 +1,11 @@
-"""Devices of this process."""
+"""Devices of this process, and how functions are called."""
 
 import typing as _typing
 
+from unisono._src.execution.function import (
+    functions_run_eagerly,
+    run_functions_eagerly,
+)
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.machines.devices import (
     LogicalDevice,
@@ -22,6 +26,8 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
 __all__ = [
     "LogicalDevice",
     "experimental_connect_to_cluster",
+    "functions_run_eagerly",
     "list_logical_devices",
+    "run_functions_eagerly",
     "set_virtual_devices",
 ]

@@ -10,7 +10,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, final, overloa
 
 import jax
 
-from unisono._src.execution import host_inputs, programs, signature
+from unisono._src.execution import (
+    concrete_function,
+    host_inputs,
+    programs,
+    signature,
+)
+from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
@@ -26,6 +32,52 @@ _R_co = TypeVar("_R_co", covariant=True)
 # captures something new on every call would otherwise fill the memory.
 _MAX_HOST_RUNS = 128
 is_clean = jax_traces.is_clean
+
+
+# All functions, so that `run_functions_eagerly` reaches those that were called before.
+_functions: weakref.WeakSet[Function[..., Any]] = weakref.WeakSet()
+
+
+@final
+class _Mode:
+    """How all functions of the process are called."""
+
+    is_eager = False
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Make every `unisono.function` run as plain Python, or compiled again.
+
+    Use it to look for a mistake: a debugger stops inside the function, and `print`
+    shows values. The results are the same. Python code runs at every call, and numbers
+    that a function returns stay Python's.
+
+    Args:
+        run_eagerly: True to run the Python functions, False to run compiled programs.
+
+    >>> import unisono
+    >>> double = unisono.function(lambda x: 2 * x)
+    >>> unisono.config.run_functions_eagerly(True)
+    >>> double(3), double.experimental_get_tracing_count()
+    (6, 0)
+    >>> unisono.config.run_functions_eagerly(False)
+    >>> int(double(3)), double.experimental_get_tracing_count()
+    (6, 1)
+    """
+    _Mode.is_eager = bool(run_eagerly)
+    # The short way of a call must not be taken; compiled calls find it again.
+    for fn in list(_functions):
+        fn._last = None  # noqa: SLF001
+
+
+def functions_run_eagerly() -> bool:
+    """Whether functions run as plain Python; see `run_functions_eagerly`.
+
+    >>> import unisono
+    >>> unisono.config.functions_run_eagerly()
+    False
+    """
+    return _Mode.is_eager
 
 
 def is_compiling() -> bool:
@@ -96,6 +148,7 @@ class Function(Generic[_P, _R_co]):
         # By signature, which iterators a call takes elements from, in order.
         self._plans: dict[Any, list[Any]] = {}
         self._host_runs: dict[Any, Function[..., Any]] = {}
+        self._concrete: dict[Any, ConcreteFunction] = {}
         # Whether the function runs on the host, because a trace has shown that it must.
         self._is_host = False
         self._traces = 0
@@ -103,6 +156,7 @@ class Function(Generic[_P, _R_co]):
         self._has_created = False
         # Of a function made by `for_strategy`, the devices of the strategy.
         self._topology: Topology | None = None
+        _functions.add(self)
         functools.update_wrapper(self, python_function, updated=())
         if name is not None:
             self.__name__ = name
@@ -134,7 +188,9 @@ class Function(Generic[_P, _R_co]):
                     pass
         return self._call(args, kwargs)  # type: ignore[no-any-return]
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], is_concrete: bool = False
+    ) -> Any:
         """Run a call that is not like the last one, and remember it if it is usual."""
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs)
@@ -142,6 +198,8 @@ class Function(Generic[_P, _R_co]):
         if not is_clean() or _is_inlined(frame):
             # A program is being traced, or a replica runs: take part in that.
             return self.python_function(*args, **kwargs)
+        if _Mode.is_eager and not is_concrete:
+            return self._run_as_python(args, kwargs)
         if self._is_host:
             return self._run_on_host(args, kwargs)
         mesh = self._topology or _current_mesh(frame)
@@ -153,7 +211,8 @@ class Function(Generic[_P, _R_co]):
         key = ((rest, more), owner, frame.mode)
         result = self._dispatch(key, leaves, mesh, args, kwargs)
         known = self._programs.get(key, ())
-        usual = not kwargs and self.input_signature is None and ambient.is_root()
+        usual = not (kwargs or _Mode.is_eager) and self.input_signature is None
+        usual = usual and ambient.is_root()
         # With several programs for one signature the shapes decide; then the short way
         # would have to look at them.
         self._last = (rest, known[0]) if usual and len(known) == 1 else None
@@ -217,10 +276,14 @@ class Function(Generic[_P, _R_co]):
     def _run_on_host(self, args: Any, kwargs: Any) -> Any:
         """Run the Python function itself; only its calls of `run` are compiled."""
         with ambient.push(host=self):
-            try:
-                return self.python_function(*args, **kwargs)
-            except StopIteration:
-                raise host_inputs.EndOfSequenceError from None
+            return self._run_as_python(args, kwargs)
+
+    def _run_as_python(self, args: Any, kwargs: Any) -> Any:
+        """Run the Python function itself."""
+        try:
+            return self.python_function(*args, **kwargs)
+        except StopIteration:
+            raise host_inputs.EndOfSequenceError from None
 
     def compiled_run(self, fn: Callable[..., Any]) -> Function[..., Any]:
         """Return the compiled form of a replica function that the host runs.
@@ -346,6 +409,12 @@ class Function(Generic[_P, _R_co]):
         >>> "stablehlo.multiply" in text, "tensor<3xf32>" in text
         (True, True)
         """
+        program, leaves = self._program_of(args, kwargs)
+        lowered: jax.stages.Lowered = program.lower(leaves)
+        return lowered
+
+    def _program_of(self, args: Any, kwargs: Any) -> tuple[programs.Program, list[Any]]:
+        """Return the program of a call, and the call's arrays."""
         frame = ambient.current()
         leaves: list[Any] = []
         mesh = self._topology or _current_mesh(frame)
@@ -356,15 +425,75 @@ class Function(Generic[_P, _R_co]):
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
         key = (rest, owner, frame.mode)
         program = self._program_for(key, leaves)
-        if program is None:
-            feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
-            try:
-                program = self._trace(key, leaves, mesh, feeds)
-                leaves = [*leaves, *feeds.arrays]
-            finally:
-                feeds.put_back()
-        lowered: jax.stages.Lowered = program.lower(leaves)
-        return lowered
+        if program is not None:
+            return program, leaves
+        feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
+        try:
+            program = self._trace(key, leaves, mesh, feeds)
+            return program, [*leaves, *feeds.arrays]
+        finally:
+            feeds.put_back()
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+        """Return the function for arguments of certain shapes, types and values.
+
+        The function is traced now, if it was not before; it is compiled when it is
+        called.
+
+        Args:
+            *args: the arguments: an array or a `TensorSpec` for each array, and other
+                values as they are. With an `input_signature` they may be left out.
+            **kwargs: keyword arguments.
+
+        Returns:
+            A `ConcreteFunction`; the same one for the same arguments.
+
+        Raises:
+            TypeError: an argument is missing, or does not match the `input_signature`.
+            ValueError: a spec leaves the number of axes open, or a variable that the
+                function creates needs an argument for its first value.
+
+        >>> import unisono
+        >>> square = unisono.function(lambda x: x * x)
+        >>> found = square.get_concrete_function(unisono.TensorSpec((None, 2)))
+        >>> found.structured_outputs
+        TensorSpec(shape=(None, 2), dtype=float32, name=None)
+        """
+        given = self._specs_of(args, kwargs)
+        strategy = ambient.current().strategy
+        owner = None if strategy is None else weakref.ref(strategy)
+        key = (concrete_function.key_of(given), owner)
+        made = self._concrete.get(key)
+        if made is None:
+            traces = []
+            for size in concrete_function.sizes_of(list(given)):
+                called = concrete_function.placeholders(given, size)
+                program, leaves = self._program_of(*called)
+                traces.append(program.trace_for(programs.aval_key(leaves)))
+            made = concrete_function.ConcreteFunction(
+                self._call_compiled, self._parameters, given, traces
+            )
+            self._concrete[key] = made
+        return made
+
+    def _specs_of(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+        """Return arguments with specs in place of arrays, as the signature has them."""
+        if self.input_signature is None:
+            bound = self._parameters.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return concrete_function.as_specs((bound.args, bound.kwargs))  # type: ignore[no-any-return]
+        wanted = tuple(self.input_signature)
+        if args or kwargs:
+            bound = self._parameters.bind(*args, **kwargs)
+            given = (*bound.args, *bound.kwargs.values())
+            signature.apply_specs(concrete_function.placeholders(given, 1), wanted)
+        return wanted, {}
+
+    def _call_compiled(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program of a call, also where functions run as plain Python."""
+        if _Mode.is_eager:
+            return self._call(args, kwargs, is_concrete=True)
+        return self(*args, **kwargs)
 
     @overload
     def __get__(
@@ -447,6 +576,8 @@ def compiled(fn: Any, host: Function[..., Any] | None) -> Function[..., Any] | N
         fn: the replica function.
         host: the `Function` that calls `Strategy.run` on the host, if one does.
     """
+    if _Mode.is_eager:
+        return None
     if isinstance(fn, Method):
         return fn.function
     if isinstance(fn, Function):
@@ -560,3 +691,4 @@ def function(
 
 
 publish("unisono", Function, function)
+publish("unisono.config", functions_run_eagerly, run_functions_eagerly)

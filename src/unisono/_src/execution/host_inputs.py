@@ -12,6 +12,7 @@ from __future__ import annotations
 import abc
 import collections
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 
 from unisono._src.execution import signature
 from unisono._src.execution.signature import Identity
-from unisono._src.foundation import ambient, errors
+from unisono._src.foundation import ambient, errors, nest
 from unisono._src.state import frames
 
 
@@ -164,9 +165,18 @@ class Feeds:
             iterator = self._iterators[source] if isinstance(source, int) else source
             iterator.put_back(self._elements.pop())
 
-    def begin(self, elements: Sequence[Any]) -> None:
-        """Begin a trace, in which `elements` stand for those that were pulled."""
-        self._ready, self._taken, self._constants = list(elements), 0, []
+    def begin(self, rest: Sequence[Any], arrays: Sequence[Any]) -> Any:
+        """Begin a trace, and return the function's arguments and keyword arguments.
+
+        Args:
+            rest: the rest (see `signature`) of both.
+            arrays: the traced arrays of both, then of the elements pulled so far.
+        """
+        given = iter(arrays)
+        parts = (*rest, *self.parts)
+        args, kwargs, *elements = (signature.rebuild(r, given) for r in parts)
+        self._ready, self._taken, self._constants = elements, 0, []
+        return _replace_iterators((args, kwargs))
 
     def take(self, source: Any) -> Any:
         """Return the traced form of the next element, which comes from `source`.
@@ -230,6 +240,16 @@ class Feeds:
 
         pulled = self.arrays[len(self.arrays) - len(self._constants) :]
         return jax.make_jaxpr(evaluate)(args, pulled)
+
+
+def _replace_iterators(tree: Any) -> Any:
+    """Return arguments with each iterator replaced by a `Handle`."""
+    count = itertools.count()
+
+    def leaf(x: Any) -> Any:
+        return Handle(next(count)) if isinstance(x, signature.Source) else x
+
+    return nest.map_structure(leaf, tree)
 
 
 _OTHER_ORDER = (

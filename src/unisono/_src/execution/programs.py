@@ -9,7 +9,6 @@ is an input of it, and those that the program does not use are then dropped.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -20,6 +19,7 @@ import numpy as np
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import (
+    captured_arrays,
     compiler_detours,
     contexts,
     host_inputs,
@@ -29,7 +29,7 @@ from unisono._src.execution import (
     signature,
 )
 from unisono._src.execution import outputs as outputs_lib
-from unisono._src.foundation import ambient, errors, library_hooks, nest
+from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.machines import topology
 from unisono._src.state import frames, mirroring, trace_versions
 from unisono._src.state.frames import Cell
@@ -70,7 +70,7 @@ class TracedFunction:
     """
 
     jaxpr: Any
-    constants: Constants
+    constants: captured_arrays.Constants
     read: list[Cell]
     written: list[Cell]
     created: dict[Cell, Any]
@@ -80,42 +80,15 @@ class TracedFunction:
     needs_all_workers: bool
     gathered: frozenset[Cell]
 
+    def result_avals(self) -> list[Any]:
+        """Return the shapes and types of the arrays of the result."""
+        start = len(self.written) + len(self.created)
+        return [v.aval for v in self.jaxpr.outvars[start:]]
+
 
 @final
-class Constants:
-    """The constants of a program; in one of several workers, arrays become its inputs.
-
-    Workers may capture different arrays. XLA takes a constant to be the same on all
-    devices and computes, for example, its sum over them without asking the others. And
-    JAX compiles no arrays of other processes into a program.
-
-    Args:
-        values: all constants, in order.
-        mesh: the devices of the program; None for a single device.
-
-    Attributes:
-        captured: the arrays that become inputs.
-        spread: the same arrays, on the devices of all workers.
-    """
-
-    def __init__(self, values: Sequence[Any], mesh: topology.Topology | None) -> None:
-        self._values = values
-        self._is_input = [mesh is not None and _is_input(x, mesh) for x in values]
-        pairs = zip(values, self._is_input, strict=True)
-        self.captured = [x for x, is_input in pairs if is_input]
-        self.spread = [mesh.spread(x) for x in self.captured if mesh is not None]
-
-    def fill_in(self, spread: Sequence[Any]) -> list[Any]:
-        """Return all constants, with the program's inputs for those of `spread`."""
-        given = iter(spread)
-        pairs = zip(self._values, self._is_input, strict=True)
-        return [next(given) if is_input else x for x, is_input in pairs]
-
-
-def _is_input(x: Any, mesh: topology.Topology) -> bool:
-    """Whether a constant of a program on `mesh` becomes an input of it."""
-    is_array = isinstance(x, (jax.Array, np.ndarray))
-    return mesh.is_spread and is_array and not collectives.is_key(x)
+class Placeholder(np.ndarray):
+    """Stands for an array of which only the shape and type are known."""
 
 
 def aval_key(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -180,13 +153,9 @@ def _trace_with(
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
         frame = frames.FunctionFrame(cells, stored, versions)
+        frame.feeds = feeds
         with ambient.push(state=frame), library_hooks.enter_scopes():
-            given = iter(arrays)
-            parts = (*rest, *feeds.parts)
-            args, kwargs, *fed = (signature.rebuild(r, given) for r in parts)
-            args, kwargs = _replace_iterators((args, kwargs))
-            feeds.begin(fed)
-            frame.feeds = feeds
+            args, kwargs = feeds.begin(rest, arrays)
             try:
                 with contexts.explain_traced_values():
                     result = fn(*args, **kwargs)
@@ -210,8 +179,7 @@ def _trace_with(
     given = (stored, [*leaves, *feeds.arrays])
     closed = feeds.as_arguments(jax.make_jaxpr(traced)(*given), given)
     seen["name"] = getattr(fn, "__name__", "function")
-    parts = (*rest, *feeds.parts)
-    seen["kinds"] = [k for part in parts for k in signature.leaf_kinds(part)]
+    seen["kinds"] = signature.leaf_kinds(("t", (*rest, *feeds.parts)))
     found = _prune(closed, cells, seen, mesh)
     raised, is_late = seen.get("raised"), seen["frame"].is_late
     seen.clear()  # It holds tracers, which must not outlive the trace.
@@ -240,7 +208,7 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
     split = {c for c in (*read, *seen["written"]) if c.split is not None}
     return TracedFunction(
         jaxpr,
-        Constants(closed.consts, mesh),
+        captured_arrays.Constants(closed.consts, mesh),
         read,
         seen["written"],
         dict(frame.created),
@@ -257,16 +225,6 @@ def _must_meet(jaxpr: Any, read: Sequence[Cell], seen: Any) -> bool:
     is_stacked = any(c.is_stacked for c in (*read, *seen["written"]))
     has_rows = any(k in "pu" for k in seen["kinds"])
     return is_stacked or has_rows or replica_invariance.communicates(jaxpr)
-
-
-def _replace_iterators(tree: Any) -> Any:
-    """Return arguments with each iterator replaced by a `Handle`."""
-    count = itertools.count()
-
-    def leaf(x: Any) -> Any:
-        return host_inputs.Handle(next(count)) if isinstance(x, signature.Source) else x
-
-    return nest.map_structure(leaf, tree)
 
 
 def _common_mesh(mesh: topology.Topology | None, cells: Sequence[Cell]) -> Any:
@@ -386,6 +344,10 @@ class Program:
     def serves(self, key: Any) -> bool:
         """Whether the program was traced for the shapes in `key` (see `aval_key`)."""
         return key in self._traces
+
+    def trace_for(self, key: Any) -> TracedFunction:
+        """Return the trace for the shapes in `key` (see `aval_key`)."""
+        return self._traces[key]
 
     def add(self, key: Any, found: TracedFunction) -> None:
         """Add a trace, so that the program serves calls with the shapes in `key`."""
@@ -620,6 +582,12 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr.replace(eqns=silent), wanted)
     given = [*(c.array for c in found.read), *leaves]
     needed = [x for x, u in zip(given, used, strict=True) if u]
+    if any(isinstance(x, Placeholder) for x in needed):
+        raise ValueError(
+            "The first value of a variable depends on an argument of the function, of "
+            "which get_concrete_function knows the shape only. Call the function once "
+            "before, or give the variable a value that needs no argument."
+        )
     made = jax.jit(
         lambda spread, *xs: jax.core.eval_jaxpr(
             jaxpr, found.constants.fill_in(spread), *xs

@@ -17,7 +17,7 @@ from jax.typing import DTypeLike
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import assignment, creation, frames, scatter
+from unisono._src.state import assignment, creation, frames, scatter, variable_registry
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives, distributed
 from unisono._src.values.array_operators import ArrayOperators
@@ -61,6 +61,7 @@ class _Factory(type):
         self._container = container
         self.replica_index = index
         self._parts = None
+        variable_registry.note(self)
         return self
 
 

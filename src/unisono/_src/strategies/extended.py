@@ -71,6 +71,8 @@ class StrategyExtended:
             if a value is never wrapped.
         _has_static_shapes: whether it is a TPU's strategy, which TensorFlow gives
             programs of fixed shapes.
+        _keep_local: returns what this worker's replicas have of a value; None if there
+            are no other workers.
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -82,6 +84,7 @@ class StrategyExtended:
     _reduced_at: Any = None
     _copies: int | None = None
     _has_static_shapes = False
+    _keep_local: Callable[[Any], Any] | None = None
 
     def __init__(self, container_strategy: Any) -> None:
         # Weak, so that the two do not keep each other alive.
@@ -145,6 +148,8 @@ class StrategyExtended:
     def _local_results(self, value: Any) -> tuple[Any, ...]:
         if self._copies is None:
             return (value,)
+        if self._keep_local is not None:
+            value = nest.map_structure(self._keep_local, value)
         if isinstance(value, distributed.DistributedValues):
             return tuple(value.values)
         if not nest.is_nested(value):

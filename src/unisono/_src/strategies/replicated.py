@@ -23,13 +23,19 @@ from unisono._src.foundation import ambient, nest, options
 from unisono._src.machines.topology import AXIS
 from unisono._src.state import assignment, frames, variables
 from unisono._src.state.frames import Policy
-from unisono._src.strategies import base, destinations, extended, local, updates
+from unisono._src.strategies import (
+    base,
+    destinations,
+    extended,
+    local,
+    updates,
+    worker_results,
+)
 from unisono._src.values import (
     collectives,
     distributed,
     gradient_packing,
     ports,
-    worker_rows,
 )
 from unisono._src.values.array_operators import StandsForArray
 
@@ -60,6 +66,8 @@ class Replicated(local.LocalExtended, abc.ABC):
         self._copies = self._topology.copies
         self._reduced_at = destinations.one_device(self._topology.home)
         self._is_central = placement.kind is Policy.CENTRAL
+        if self._topology.is_spread:
+            self._keep_local = functools.partial(worker_results.keep, self._topology)
 
     @property
     def _num_replicas_in_sync(self) -> int:
@@ -321,35 +329,6 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _is_traced_by_workers(self) -> bool:
         """Whether a program of several workers is being traced."""
         return self._topology.is_spread and frames.frame().is_compiled
-
-    def _local_results(self, value: Any) -> tuple[Any, ...]:
-        if self._is_traced_by_workers():
-            value = nest.map_leaves(self._keep_local, value, StandsForArray)
-        return super()._local_results(value)
-
-    def _keep_local(self, x: Any) -> Any:
-        """Returns what this worker's replicas have of a value of a program."""
-        topology = self._topology
-        if _is_on_read(x) and x.state_cell.is_stacked:
-            whole = frames.frame().whole(x.state_cell)
-            return self._per_replica(worker_rows.own_rows(whole, topology))
-        if not isinstance(x, distributed.DistributedValues):
-            return x
-        if not isinstance(x, distributed.PerReplica):
-            return self._per_replica([x.values[i] for i in self._local_rows(x)])
-        if x.local is not None:
-            return self._per_replica(worker_rows.own_values(x.local, topology))
-        if x.is_stacked and x.is_traced:
-            # By a row's number each worker would make another program.
-            return self._per_replica(
-                worker_rows.own_rows(x.stacked(topology), topology)
-            )
-        return self._per_replica([x.values[i] for i in self._local_rows(x)])
-
-    def _local_rows(self, x: Any) -> range:
-        """Returns the positions of this worker's replicas in the values of `x`."""
-        is_whole = len(x.values) == self._topology.replicas
-        return self._topology.local if is_whole else range(len(x.values))
 
     # Updating.
 
