@@ -323,8 +323,17 @@ def captured_in_functions(s, w):
     dataset = tf.data.Dataset.from_tensor_slices(rows).batch(8)
     batch = next(iter(s.experimental_distribute_dataset(dataset)))
     own = jnp.full(2, 1.0 + w)
+    more = tf.data.Dataset.from_tensor_slices(np.arange(32.0)).batch(8)
+    iterator = iter(s.experimental_distribute_dataset(more))
+
+    @tf.function
+    def take_two(iterator):
+        return [s.run(_total, args=(next(iterator),)) for _ in range(2)]
+
     told = {
         "batch": local(s, tf.function(lambda: s.run(_total, args=(batch,)))()),
+        "taken": [local(s, x) for _ in range(2) for x in take_two(iterator)],
+        "traced": take_two.experimental_get_tracing_count(),
         "array": local(s, tf.function(lambda: s.run(_total, args=(own,)))()),
         "scaled": local(s, tf.function(lambda: s.run(lambda: _total(own * 2.0)))()),
         "mean": plain(tf.function(lambda: s.reduce("MEAN", own, None))()),

@@ -195,6 +195,8 @@ def test_functions_combine_what_each_worker_has_captured(group):
     mean = 1.0 + (workers - 1) / 2
     for told in group.call("captured_in_functions"):
         assert told["batch"] == [28.0] * k
+        assert told["taken"] == [[x] * k for x in (28.0, 92.0, 156.0, 220.0)]
+        assert told["traced"] == 1
         assert told["array"] == [total] * k
         assert told["scaled"] == [2.0 * total] * k
         assert told["mean"] == [mean, mean]

@@ -156,7 +156,11 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The values of this worker's replicas, in replica order."""
+        """The values of this worker's replicas, in replica order.
+
+        Inside a `unisono.function` they may be those of all workers;
+        `Strategy.experimental_local_results` gives this worker's there, too.
+        """
         if self._parts is None:
             if self._local is not None:
                 return collectives.split_local(self._local, self._count)
