@@ -8,6 +8,7 @@ distribution part of a TensorFlow program; mathematics is `jax.numpy`.
 import typing as _typing
 
 from unisono import compat, config, distribute, errors, metrics, nn, optimizers
+from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.execution.function import Function, function
 from unisono._src.execution.gradients import grad, value_and_grad
 from unisono._src.execution.specs import TensorSpec, TypeSpec
@@ -81,6 +82,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConcreteFunction",
     "FailedPreconditionError",
     "Function",
     "IndexedSlices",

@@ -1,10 +1,15 @@
 """Functions that list and set up devices, under the names of ``tf.config``.
 
-`set_virtual_devices` is not in TensorFlow.
+`run_functions_eagerly` says how functions are called. `set_virtual_devices` is not in
+TensorFlow.
 """
 
 import typing as _typing
 
+from unisono._src.execution.function import (
+    functions_run_eagerly,
+    run_functions_eagerly,
+)
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.machines.devices import (
     LogicalDevice,
@@ -25,6 +30,8 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
 __all__ = [
     "LogicalDevice",
     "experimental_connect_to_cluster",
+    "functions_run_eagerly",
     "list_logical_devices",
+    "run_functions_eagerly",
     "set_virtual_devices",
 ]

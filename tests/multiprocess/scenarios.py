@@ -270,6 +270,112 @@ def values_from_function(s, w):
     ]
 
 
+_VALUES = {
+    "even": lambda c: jnp.full((1, 2), 1.0 + c.replica_id_in_sync_group),
+    "uneven": lambda c: jnp.full((1 + c.replica_id_in_sync_group, 2), 3.0),
+}
+
+
+def _total(x):
+    return context().all_reduce("SUM", jnp.sum(x))
+
+
+def _use(s, x, kind):
+    """What a program does with a per-replica value, by name."""
+    told = {
+        "axis": s.reduce("MEAN", x, 0),
+        "gather": s.gather(x, 0),
+        "argument": s.run(lambda y: y * 2.0, args=(x,)),
+        "collective": s.run(_total, args=(x,)),
+        "returned": x,
+        "local": list(s.experimental_local_results(x)),
+    }
+    if kind == "even":
+        told["sum"] = s.reduce("SUM", x, None)
+        told["mean"] = s.reduce("MEAN", x, None)
+        told["captured"] = s.run(lambda: jnp.multiply(x, 2.0))
+    return told
+
+
+def values_in_functions(s, w, kind):
+    """Per-replica values that a function captures, makes, or is given."""
+
+    def made():
+        return s.experimental_distribute_values_from_function(_VALUES[kind])
+
+    x = made()
+    found = {
+        "eager": lambda: _use(s, x, kind),
+        "captured": tf.function(lambda: _use(s, x, kind)),
+        "made": tf.function(lambda: _use(s, made(), kind)),
+        "given": lambda: tf.function(lambda y: _use(s, y, kind))(x),
+    }
+    return {
+        where: attempt(lambda f=f: {k: local(s, v) for k, v in f().items()})
+        for where, f in found.items()
+    }
+
+
+def local_in_functions(s, w):
+    """The local results of what else a function has: variables, results, structures."""
+    with s.scope():
+        v = tf.Variable(7.0)
+        r = tf.Variable(0.0, synchronization=SYN.ON_READ, aggregation=AGG.SUM)
+    s.run(lambda: r.assign(number()))
+    take = s.experimental_local_results
+
+    def merged(strategy, x):
+        return strategy.experimental_local_results(x)
+
+    def replicas(x):
+        return context().merge_call(merged, args=(number() * x,))
+
+    @tf.function
+    def step(x):
+        ids = s.run(number)
+        dependent = s.experimental_distribute_values_from_function(
+            lambda c: x * (1.0 + c.replica_id_in_sync_group)
+        )
+        return {
+            "run": take(ids),
+            "structure": take({"a": [ids], "b": 3}),
+            "mirrored": [1.0 * c for c in take(v)],
+            "on read": [1.0 * c for c in take(r)],
+            "plain": take(x),
+            "dependent": take(dependent),
+            "summed": s.reduce("SUM", dependent, None),
+            "merged": [take(part) for part in s.run(replicas, args=(x,))],
+        }
+
+    return plain(step(jnp.float32(10.0)))
+
+
+def captured_in_functions(s, w):
+    """Arrays and batches of a worker that a function captures."""
+    rows = np.arange(8.0, dtype=np.float32)
+    dataset = tf.data.Dataset.from_tensor_slices(rows).batch(8)
+    batch = next(iter(s.experimental_distribute_dataset(dataset)))
+    own = jnp.full(2, 1.0 + w)
+    more = tf.data.Dataset.from_tensor_slices(np.arange(32.0)).batch(8)
+    iterator = iter(s.experimental_distribute_dataset(more))
+
+    @tf.function
+    def take_two(iterator):
+        return [s.run(_total, args=(next(iterator),)) for _ in range(2)]
+
+    told = {
+        "batch": local(s, tf.function(lambda: s.run(_total, args=(batch,)))()),
+        "taken": [local(s, x) for _ in range(2) for x in take_two(iterator)],
+        "traced": take_two.experimental_get_tracing_count(),
+        "array": local(s, tf.function(lambda: s.run(_total, args=(own,)))()),
+        "scaled": local(s, tf.function(lambda: s.run(lambda: _total(own * 2.0)))()),
+        "mean": plain(tf.function(lambda: s.reduce("MEAN", own, None))()),
+        "number": attempt(tf.function(lambda: s.reduce("MEAN", 1.0 + w, None))),
+        "loss": attempt(tf.function(lambda: s.reduce("MEAN", own[0], None))),
+    }
+    return told
+
+
 def merge(s, w):
     def merged(strategy, x):
         return type(x).__name__, strategy.reduce("SUM", x, None)

@@ -173,6 +173,49 @@ def test_values_are_made_for_local_replicas_only(group):
 
 
 @pytest.mark.feature("T02")
+@pytest.mark.parametrize("kind", ["even", "uneven"])
+def test_functions_use_values_of_replicas_as_eager_code_does(group, kind):
+    for told in group.call("values_in_functions", kind=kind):
+        eager = told.pop("eager")
+        assert eager[0] == "ok"
+        for where, found in told.items():
+            assert found == eager, where
+
+
+@pytest.mark.feature("T02")
+def test_functions_take_the_local_results_of_their_own_worker(group):
+    n, k = replicas(group), group.devices
+    numbers = pieces(group, [1.0 + i for i in range(n)])
+    for told, own in zip(group.call("local_in_functions"), numbers):
+        tens = [10.0 * x for x in own]
+        assert told == {
+            "run": own,
+            "structure": [{"a": [x], "b": 3} for x in own],
+            "mirrored": [7.0] * k,
+            "on read": own,
+            "plain": [10.0],
+            "dependent": tens,
+            "summed": 10.0 * n * (n + 1) / 2,
+            "merged": [[x] for x in tens],
+        }
+
+
+@pytest.mark.feature("T02")
+def test_functions_combine_what_each_worker_has_captured(group):
+    workers, k = len(group.workers), group.devices
+    total = 2.0 * sum(1.0 + w for w in range(workers)) * k
+    mean = 1.0 + (workers - 1) / 2
+    for told in group.call("captured_in_functions"):
+        assert told["batch"] == [28.0] * k
+        assert told["taken"] == [[x] * k for x in (28.0, 92.0, 156.0, 220.0)]
+        assert told["traced"] == 1
+        assert told["array"] == [total] * k
+        assert told["scaled"] == [2.0 * total] * k
+        assert told["mean"] == [mean, mean]
+        assert told["number"] == told["loss"] == ["ok", mean]
+
+
+@pytest.mark.feature("T02")
 def test_a_merge_function_sees_local_values_and_reduces_all(group):
     n, k = replicas(group), group.devices
     kind = "PerReplica" if k > 1 else "ArrayImpl"

@@ -133,6 +133,30 @@ def test_call_for_each_replica_needs_no_scope_to_make_variables():
     assert local(s, compiled) == [1.0, 2.0]
 
 
+@pytest.mark.feature("P01")
+@pytest.mark.parametrize("n", [1, 2])
+def test_call_for_each_replica_runs_the_program_of_a_function(n):
+    s, traces = mirrored(n), []
+
+    @tf.function
+    def step(x, k=1.0):
+        traces.append(1)
+        return number() * x * k
+
+    for x in (2.0, 3.0, 4.0):
+        found = s.extended.call_for_each_replica(
+            step, args=(jnp.float32(x),), kwargs={"k": 10.0}
+        )
+        assert local(s, found) == [10.0 * x * i for i in numbers(n)]
+    assert step.experimental_get_tracing_count() == 1
+    # For each replica once, to compare their programs.
+    assert len(traces) == n
+    with pytest.raises(ValueError, match="args must be a list or tuple"):
+        s.extended.call_for_each_replica(step, args=jnp.float32(2.0))
+    with pytest.raises(RuntimeError, match="cross-replica context"):
+        s.run(lambda: s.extended.call_for_each_replica(step, args=(1.0,)))
+
+
 # CentralStorageStrategy.
 
 

@@ -441,3 +441,75 @@ def test_a_program_has_one_all_reduce_for_a_whole_update(s):
     text = step.lowered(x).compile().as_text()
     expected = 0 if s.num_replicas_in_sync == 1 else 1
     assert text.count(" all-reduce(") == expected
+
+
+@pytest.fixture
+def eagerly():
+    """Runs functions as plain Python for one test."""
+    uni.config.run_functions_eagerly(True)
+    yield
+    uni.config.run_functions_eagerly(False)
+
+
+def _train(s):
+    """Returns what a small training gives, and how often its Python code ran."""
+    calls = []
+    with s.scope():
+        v = uni.Variable(1.0, aggregation=uni.VariableAggregation.MEAN)
+
+    @uni.function
+    def replica(x):
+        calls.append("replica")
+        v.assign_add(jnp.sum(x))
+        return jnp.sum(x) * 2.0
+
+    @uni.function
+    def step(iterator, scale):
+        calls.append("step")
+        found = s.run(replica, args=(next(iterator),))
+        return {"loss": s.reduce("SUM", found, axis=None) * scale, "name": "a"}
+
+    @uni.function(input_signature=[uni.TensorSpec(())])
+    def double(x):
+        return x + x, x.dtype.name
+
+    batches = [np.full(4, float(i), np.float32) for i in range(4)]
+    iterator = iter(s.experimental_distribute_dataset(batches))
+    told = [float(step(iterator, 10.0)["loss"]) for _ in range(3)]
+    told.append(sum(float(x) for x in s.run(replica, args=(next(iterator),)).values))
+    with pytest.raises(uni.errors.OutOfRangeError):
+        step(iterator, 10.0)
+    number, kind = double(3)
+    return [*told, float(v.numpy()), float(number), kind], calls
+
+
+def test_functions_run_as_python_where_it_is_asked_for(eagerly):
+    s = uni.distribute.MirroredStrategy(machine.names(2))
+    assert uni.config.functions_run_eagerly()
+    told, calls = _train(s)
+    # Python runs every time; the last call of a step found no batch.
+    assert (calls.count("step"), calls.count("replica")) == (5 - 1, 8)
+    uni.config.run_functions_eagerly(False)
+    assert not uni.config.functions_run_eagerly()
+    compiled, calls = _train(s)
+    assert told == compiled
+    assert calls.count("step") == 1
+
+
+def test_a_function_that_was_compiled_before_runs_as_python_too(request):
+    seen = []
+
+    @uni.function
+    def double(x):
+        seen.append(isinstance(x, jax.core.Tracer))
+        return x * 2
+
+    x = jnp.float32(3.0)
+    assert [float(double(x)) for _ in range(3)] == [6.0] * 3
+    request.getfixturevalue("eagerly")
+    assert [float(double(x)) for _ in range(2)] == [6.0] * 2
+    assert seen == [True, False, False]
+    assert type(double(3)) is int
+    uni.config.run_functions_eagerly(False)
+    assert float(double(x)) == 6.0
+    assert seen == [True, False, False, False]

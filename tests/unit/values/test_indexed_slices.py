@@ -36,6 +36,45 @@ def test_an_array_may_be_the_dense_shape(rows):
 
 
 @pytest.mark.feature("O07")
+def test_an_array_may_be_the_dense_shape_inside_a_function():
+    s = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    outside = jnp.asarray([4, 1])
+    with s.scope():
+        v = unisono.Variable(jnp.zeros((4, 1)))
+
+    def replica(make):
+        rows = unisono.IndexedSlices(jnp.ones([1, 1]), jnp.asarray([2]), make())
+        return unisono.distribute.get_replica_context().all_reduce("SUM", rows)
+
+    def step(make):
+        found = s.run(replica, args=(make,))
+        with pytest.raises(ValueError, match="Give dense_shape as integers"):
+            unisono.IndexedSlices(jnp.ones(1), jnp.zeros(1), outside + 0).to_dense()
+        v.scatter_add(s.experimental_local_results(found)[0])
+        return found
+
+    for make in (lambda: outside, lambda: jnp.asarray([4, 1])):
+        found = unisono.function(step)(make)
+        for rows in s.experimental_local_results(found):
+            assert rows.shape == (4, 1)
+            assert rows.to_dense().tolist() == [[0.0], [0.0], [2.0], [0.0]]
+    assert v.numpy().tolist() == [[0.0], [0.0], [4.0], [0.0]]
+
+
+@pytest.mark.feature("O07")
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_rows_cannot_be_gathered(rows, is_compiled):
+    default = unisono.distribute.get_strategy()
+    mirrored = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    for s in (default, mirrored):
+        each = s.run(lambda: unisono.IndexedSlices(jnp.ones([1, 1]), jnp.array([0])))
+        for value in (rows, each, {"a": [each]}):
+            gather = lambda s=s, value=value: s.gather(value, axis=0)  # noqa: E731
+            with pytest.raises(NotImplementedError, match="not support IndexedSlices"):
+                unisono.function(gather)() if is_compiled else gather()
+
+
+@pytest.mark.feature("O07")
 def test_rows_pass_through_jax_transformations(rows):
     doubled = jax.jit(lambda x: jax.tree.map(lambda a: a * 2, x))(rows)
     assert isinstance(doubled, unisono.IndexedSlices)

@@ -10,7 +10,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, final, overloa
 
 import jax
 
-from unisono._src.execution import host_inputs, programs, signature
+from unisono._src.execution import (
+    concrete_function,
+    host_inputs,
+    programs,
+    signature,
+)
+from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
@@ -26,6 +32,52 @@ _R_co = TypeVar("_R_co", covariant=True)
 # captures something new on every call would otherwise fill the memory.
 _MAX_HOST_RUNS = 128
 is_clean = jax_traces.is_clean
+
+
+# All functions, so that `run_functions_eagerly` reaches those that were called before.
+_functions: weakref.WeakSet[Function[..., Any]] = weakref.WeakSet()
+
+
+@final
+class _Mode:
+    """How all functions of the process are called."""
+
+    is_eager = False
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Make every `unisono.function` run as plain Python, or compiled again.
+
+    Use it to look for a mistake: a debugger stops inside the function, and `print`
+    shows values. The results are the same. Python code runs at every call, and numbers
+    that a function returns stay Python's.
+
+    Args:
+        run_eagerly: True to run the Python functions, False to run compiled programs.
+
+    >>> import unisono
+    >>> double = unisono.function(lambda x: 2 * x)
+    >>> unisono.config.run_functions_eagerly(True)
+    >>> double(3), double.experimental_get_tracing_count()
+    (6, 0)
+    >>> unisono.config.run_functions_eagerly(False)
+    >>> int(double(3)), double.experimental_get_tracing_count()
+    (6, 1)
+    """
+    _Mode.is_eager = bool(run_eagerly)
+    # The short way of a call must not be taken; compiled calls find it again.
+    for fn in list(_functions):
+        fn._last = None  # noqa: SLF001
+
+
+def functions_run_eagerly() -> bool:
+    """Whether functions run as plain Python; see `run_functions_eagerly`.
+
+    >>> import unisono
+    >>> unisono.config.functions_run_eagerly()
+    False
+    """
+    return _Mode.is_eager
 
 
 def is_compiling() -> bool:
@@ -96,6 +148,7 @@ class Function(Generic[_P, _R_co]):
         # By signature, which iterators a call takes elements from, in order.
         self._plans: dict[Any, list[Any]] = {}
         self._host_runs: dict[Any, Function[..., Any]] = {}
+        self._concrete: dict[Any, ConcreteFunction] = {}
         # Whether the function runs on the host, because a trace has shown that it must.
         self._is_host = False
         self._traces = 0
@@ -103,6 +156,7 @@ class Function(Generic[_P, _R_co]):
         self._has_created = False
         # Of a function made by `for_strategy`, the devices of the strategy.
         self._topology: Topology | None = None
+        _functions.add(self)
         functools.update_wrapper(self, python_function, updated=())
         if name is not None:
             self.__name__ = name
@@ -134,7 +188,9 @@ class Function(Generic[_P, _R_co]):
                     pass
         return self._call(args, kwargs)  # type: ignore[no-any-return]
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], is_concrete: bool = False
+    ) -> Any:
         """Run a call that is not like the last one, and remember it if it is usual."""
         if self.input_signature is not None:
             args, kwargs = self._apply_signature(args, kwargs)
@@ -142,6 +198,8 @@ class Function(Generic[_P, _R_co]):
         if not is_clean() or _is_inlined(frame):
             # A program is being traced, or a replica runs: take part in that.
             return self.python_function(*args, **kwargs)
+        if _Mode.is_eager and not is_concrete:
+            return self._run_as_python(args, kwargs)
         if self._is_host:
             return self._run_on_host(args, kwargs)
         mesh = self._topology or _current_mesh(frame)
@@ -153,7 +211,8 @@ class Function(Generic[_P, _R_co]):
         key = ((rest, more), owner, frame.mode)
         result = self._dispatch(key, leaves, mesh, args, kwargs)
         known = self._programs.get(key, ())
-        usual = not kwargs and self.input_signature is None and ambient.is_root()
+        usual = not (kwargs or _Mode.is_eager) and self.input_signature is None
+        usual = usual and ambient.is_root()
         # With several programs for one signature the shapes decide; then the short way
         # would have to look at them.
         self._last = (rest, known[0]) if usual and len(known) == 1 else None
@@ -163,12 +222,17 @@ class Function(Generic[_P, _R_co]):
         self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
     ) -> Any:
         """Run the program of a signature; trace it first if there is none."""
-        if key in self._plans:
-            return self._pull_and_run(key, leaves, mesh)
-        program = self._program_for(key, leaves)
-        if program is None:
-            return self._trace_and_run(key, leaves, mesh, args, kwargs)
-        return program.call(leaves)
+        plan = self._plans.get(key)
+        program = None if plan else self._program_for(key, leaves)
+        if program is not None:
+            return program.call(leaves)
+        try:
+            return self._run_with_elements(key, leaves, mesh, plan or ())
+        except host_inputs.NeedsHost:
+            self._is_host = True
+        except host_inputs.SequenceEnd:
+            raise host_inputs.EndOfSequenceError from None
+        return self._run_on_host(args, kwargs)
 
     def _program_for(self, key: Any, leaves: list[Any]) -> programs.Program | None:
         """Return the program of a signature for these shapes, if there is one."""
@@ -189,37 +253,37 @@ class Function(Generic[_P, _R_co]):
 
     # Taking elements from iterators, and running on the host; see `host_inputs`.
 
-    def _pull_and_run(self, key: Any, leaves: list[Any], mesh: Any) -> Any:
-        """Pull the elements that a call of this signature takes, and run it."""
-        iterators = signature.find_iterators(key[0])
-        pulled = host_inputs.pull_all(self._plans[key], iterators)
-        return self._run_with_elements(key, leaves, mesh, pulled, iterators)
-
     def _run_with_elements(
-        self, key: Any, leaves: list[Any], mesh: Any, pulled: Any, iterators: Any
+        self, key: Any, leaves: list[Any], mesh: Any, plan: Sequence[Any]
     ) -> Any:
-        """Run a call with the elements pulled for it; put them back if it fails."""
-        given = list(leaves)
-        parts = [signature.flatten(element, given, mesh) for _, element in pulled]
-        fed_key = ((*key[0], *parts), *key[1:])
+        """Run a call with the elements that it takes; put them back if it fails."""
+        feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
         try:
-            program = self._program_for(fed_key, given)
+            for source in plan:
+                feeds.pull(source)
+            program = None
+            if plan:
+                fed_key = ((*key[0], *feeds.parts), *key[1:])
+                program = self._program_for(fed_key, [*leaves, *feeds.arrays])
             if program is None:
-                plan = [source for source, _ in pulled]
-                program = self._trace(fed_key, given, mesh, plan)
-            return program.call(given)
+                program = self._trace(key, leaves, mesh, feeds)
+                feeds.check_length(self._plans.setdefault(key, feeds.plan[:]))
+            return program.call([*leaves, *feeds.arrays])
         except BaseException:
-            # A failed call, or a trace that asks for more, has used no element.
-            host_inputs.put_back_all(pulled, iterators)
+            feeds.put_back()
             raise
 
     def _run_on_host(self, args: Any, kwargs: Any) -> Any:
         """Run the Python function itself; only its calls of `run` are compiled."""
         with ambient.push(host=self):
-            try:
-                return self.python_function(*args, **kwargs)
-            except StopIteration:
-                raise host_inputs.EndOfSequenceError from None
+            return self._run_as_python(args, kwargs)
+
+    def _run_as_python(self, args: Any, kwargs: Any) -> Any:
+        """Run the Python function itself."""
+        try:
+            return self.python_function(*args, **kwargs)
+        except StopIteration:
+            raise host_inputs.EndOfSequenceError from None
 
     def compiled_run(self, fn: Callable[..., Any]) -> Function[..., Any]:
         """Return the compiled form of a replica function that the host runs.
@@ -251,56 +315,26 @@ class Function(Generic[_P, _R_co]):
 
     # Tracing.
 
-    def _trace_and_run(
-        self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
-    ) -> Any:
-        """Trace the function and run it, or run it on the host if it must."""
-        iterators = signature.find_iterators(key[0])
-        try:
-            program = self._trace(key, leaves, mesh, [])
-        except host_inputs.NeedsHost:
-            self._is_host = True
-            return self._run_on_host(args, kwargs)
-        except host_inputs.NeedsFeed as need:
-            return self._discover_elements(key, leaves, mesh, need.source, iterators)
-        return program.call(leaves)
-
-    def _discover_elements(
-        self, key: Any, leaves: list[Any], mesh: Any, source: Any, iterators: Any
-    ) -> Any:
-        """Find out which elements a call takes, and run it with them.
-
-        Every trace finds one more source: an element's shape must be known before the
-        trace can go on beyond it.
-        """
-        plan = [source]
-        while True:
-            pulled = host_inputs.pull_all(plan, iterators)
-            try:
-                result = self._run_with_elements(key, leaves, mesh, pulled, iterators)
-            except host_inputs.NeedsFeed as need:
-                plan.append(need.source)
-                continue
-            self._plans[key] = plan
-            return result
-
     def _trace(
-        self, key: Any, leaves: list[Any], mesh: Any, plan: Sequence[Any]
+        self, key: Any, leaves: list[Any], mesh: Any, feeds: host_inputs.Feeds
     ) -> programs.Program:
         """Trace the function, and return the program that serves the trace."""
         self._traces += 1
         fn, rest = self.python_function, key[0]
         may_create = not self._has_created
-        found = programs.trace(fn, rest, leaves, mesh, may_create, plan)
+        found = programs.trace(fn, rest, leaves, mesh, may_create, feeds)
+        given = [*leaves, *feeds.arrays]
         if found.created:
             # The first trace has created variables; they get their values now. Another
             # trace then has them as inputs.
-            programs.materialize(found, leaves)
+            programs.materialize(found, given)
             self._has_created = True
-            found = programs.trace(fn, rest, leaves, mesh, False, plan)
+            found = programs.trace(fn, rest, leaves, mesh, False, feeds)
         self._has_created = True
         found.name = getattr(self, "__name__", found.name)
-        shapes = programs.aval_key(leaves)
+        shapes = programs.aval_key(given)
+        # Without elements this is `key`, by which `_call` looks for the program.
+        key = ((*key[0], *feeds.parts), *key[1:])
         known = self._programs.setdefault(key, [])
         for program in known:
             if program.fits(found):
@@ -375,6 +409,12 @@ class Function(Generic[_P, _R_co]):
         >>> "stablehlo.multiply" in text, "tensor<3xf32>" in text
         (True, True)
         """
+        program, leaves = self._program_of(args, kwargs)
+        lowered: jax.stages.Lowered = program.lower(leaves)
+        return lowered
+
+    def _program_of(self, args: Any, kwargs: Any) -> tuple[programs.Program, list[Any]]:
+        """Return the program of a call, and the call's arrays."""
         frame = ambient.current()
         leaves: list[Any] = []
         mesh = self._topology or _current_mesh(frame)
@@ -385,10 +425,75 @@ class Function(Generic[_P, _R_co]):
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
         key = (rest, owner, frame.mode)
         program = self._program_for(key, leaves)
-        if program is None:
-            program = self._trace(key, leaves, mesh, [])
-        lowered: jax.stages.Lowered = program.lower(leaves)
-        return lowered
+        if program is not None:
+            return program, leaves
+        feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
+        try:
+            program = self._trace(key, leaves, mesh, feeds)
+            return program, [*leaves, *feeds.arrays]
+        finally:
+            feeds.put_back()
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+        """Return the function for arguments of certain shapes, types and values.
+
+        The function is traced now, if it was not before; it is compiled when it is
+        called.
+
+        Args:
+            *args: the arguments: an array or a `TensorSpec` for each array, and other
+                values as they are. With an `input_signature` they may be left out.
+            **kwargs: keyword arguments.
+
+        Returns:
+            A `ConcreteFunction`; the same one for the same arguments.
+
+        Raises:
+            TypeError: an argument is missing, or does not match the `input_signature`.
+            ValueError: a spec leaves the number of axes open, or a variable that the
+                function creates needs an argument for its first value.
+
+        >>> import unisono
+        >>> square = unisono.function(lambda x: x * x)
+        >>> found = square.get_concrete_function(unisono.TensorSpec((None, 2)))
+        >>> found.structured_outputs
+        TensorSpec(shape=(None, 2), dtype=float32, name=None)
+        """
+        given = self._specs_of(args, kwargs)
+        strategy = ambient.current().strategy
+        owner = None if strategy is None else weakref.ref(strategy)
+        key = (concrete_function.key_of(given), owner)
+        made = self._concrete.get(key)
+        if made is None:
+            traces = []
+            for size in concrete_function.sizes_of(list(given)):
+                called = concrete_function.placeholders(given, size)
+                program, leaves = self._program_of(*called)
+                traces.append(program.trace_for(programs.aval_key(leaves)))
+            made = concrete_function.ConcreteFunction(
+                self._call_compiled, self._parameters, given, traces
+            )
+            self._concrete[key] = made
+        return made
+
+    def _specs_of(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+        """Return arguments with specs in place of arrays, as the signature has them."""
+        if self.input_signature is None:
+            bound = self._parameters.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return concrete_function.as_specs((bound.args, bound.kwargs))  # type: ignore[no-any-return]
+        wanted = tuple(self.input_signature)
+        if args or kwargs:
+            bound = self._parameters.bind(*args, **kwargs)
+            given = (*bound.args, *bound.kwargs.values())
+            signature.apply_specs(concrete_function.placeholders(given, 1), wanted)
+        return wanted, {}
+
+    def _call_compiled(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program of a call, also where functions run as plain Python."""
+        if _Mode.is_eager:
+            return self._call(args, kwargs, is_concrete=True)
+        return self(*args, **kwargs)
 
     @overload
     def __get__(
@@ -473,6 +578,8 @@ def find_compiled(
         fn: the replica function.
         host: the `Function` that calls `Strategy.run` on the host, if one does.
     """
+    if _Mode.is_eager:
+        return None
     if isinstance(fn, Method):
         return fn.function
     if isinstance(fn, Function):
@@ -586,3 +693,4 @@ def function(
 
 
 publish("unisono", Function, function)
+publish("unisono.config", functions_run_eagerly, run_functions_eagerly)

@@ -12,20 +12,21 @@ from __future__ import annotations
 import abc
 import collections
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
+import jax
+import jax.numpy as jnp
+
+from unisono._src.execution import signature
 from unisono._src.execution.signature import Identity
-from unisono._src.foundation import ambient, errors
+from unisono._src.foundation import ambient, errors, nest
 from unisono._src.state import frames
 
 
-class NeedsFeed(errors.Signal):
-    """A traced function asked an iterator for an element that was not prepared."""
-
-    def __init__(self, source: Any) -> None:
-        super().__init__(source)
-        self.source = source
+class SequenceEnd(errors.Signal):
+    """An iterator has ended while a function was traced, or called."""
 
 
 class NeedsHost(errors.Signal):
@@ -111,33 +112,150 @@ class Handle:
 
 @final
 class Feeds:
-    """The elements prepared for one trace, in the order in which it takes them.
+    """The elements that a call takes from iterators, in the order in which it does.
+
+    A trace takes the elements that were pulled for the call. If it asks for more, they
+    are pulled then, and become arguments of the program when the trace is done.
 
     Args:
-        prepared: pairs of an element's source (see `resolve`) and the element.
+        iterators: the iterators among the arguments.
+        mesh: the devices of the program; None if they are not known.
+
+    Attributes:
+        plan: the sources of the elements pulled so far: an iterator, or the number of
+            one among the arguments.
+        parts: the rest (see `signature`) of each element.
+        arrays: the arrays of all of them.
     """
 
-    def __init__(self, prepared: Sequence[tuple[Any, Any]]) -> None:
-        self._prepared = list(prepared)
-        self._next = 0
+    def __init__(self, iterators: Sequence[HostIterator], mesh: Any) -> None:
+        self.plan: list[Any] = []
+        self.parts: list[Any] = []
+        self.arrays: list[Any] = []
+        self._elements: list[Any] = []
+        self._iterators = iterators
+        self._mesh = mesh
+        self._outside = ambient.current()
+        # Of the present trace: its elements, how many it has taken, and the constants
+        # that stand for the arrays of elements that were pulled during it.
+        self._ready: list[Any] = []
+        self._taken = 0
+        self._constants: list[Any] = []
 
-    def take(self, source: Any) -> Any:
-        """Return the next prepared element, which must come from `source`.
+    def pull(self, source: Any) -> None:
+        """Pull the next element of a source.
 
         Raises:
-            NeedsFeed: all prepared elements are taken.
-            RuntimeError: the next prepared element comes from another source.
+            SequenceEnd: the iterator has ended.
         """
-        if self._next >= len(self._prepared):
-            raise NeedsFeed(source)
-        planned, element = self._prepared[self._next]
+        iterator = self._iterators[source] if isinstance(source, int) else source
+        try:
+            element = iterator.pull()
+        except StopIteration:
+            raise SequenceEnd from None
+        self.plan.append(source)
+        self._elements.append(element)
+        self.parts.append(signature.flatten(element, self.arrays, self._mesh))
+
+    def put_back(self) -> None:
+        """Put all elements back: the call has failed and has used none."""
+        # In reverse, because one iterator may have given several elements.
+        while self.plan:
+            source = self.plan.pop()
+            iterator = self._iterators[source] if isinstance(source, int) else source
+            iterator.put_back(self._elements.pop())
+
+    def begin(self, rest: Sequence[Any], arrays: Sequence[Any]) -> Any:
+        """Begin a trace, and return the function's arguments and keyword arguments.
+
+        Args:
+            rest: the rest (see `signature`) of both.
+            arrays: the traced arrays of both, then of the elements pulled so far.
+        """
+        given = iter(arrays)
+        parts = (*rest, *self.parts)
+        args, kwargs, *elements = (signature.rebuild(r, given) for r in parts)
+        self._ready, self._taken, self._constants = elements, 0, []
+        return _replace_iterators((args, kwargs))
+
+    def take(self, source: Any) -> Any:
+        """Return the traced form of the next element, which comes from `source`.
+
+        Raises:
+            RuntimeError: the next element was pulled from another source.
+        """
+        if self._taken == len(self._ready):
+            self._ready.append(self._pull_while_tracing(source))
+        planned = self.plan[self._taken]
         if planned is not source and planned != source:
-            raise RuntimeError(
-                "The function takes elements from its iterators in another order than "
-                "when it was traced first. Make the order independent of Python state."
-            )
-        self._next += 1
-        return element
+            raise RuntimeError(_OTHER_ORDER)
+        self._taken += 1
+        return self._ready[self._taken - 1]
+
+    def _pull_while_tracing(self, source: Any) -> Any:
+        """Pull one more element, and return it in traced form."""
+        start = len(self.arrays)
+        inside = ambient.swap(self._outside)
+        try:
+            with jax.ensure_compile_time_eval():
+                self.pull(source)
+                # Arrays that nobody else has, by which the constants are found again.
+                # With one more axis, because JAX makes no constant of a single number.
+                rows = [jnp.asarray(x)[None] for x in self.arrays[start:]]
+        finally:
+            ambient.swap(inside)
+        self._constants.extend(rows)
+        return signature.rebuild(self.parts[-1], iter([row[0] for row in rows]))
+
+    def finish(self) -> None:
+        """End a trace.
+
+        Raises:
+            RuntimeError: the trace has not taken all elements that were pulled.
+        """
+        if self._taken < len(self.plan):
+            raise RuntimeError(_OTHER_ORDER)
+
+    def check_length(self, plan: Sequence[Any]) -> None:
+        """Raise `RuntimeError` if other traces take another number of elements."""
+        if len(self.plan) != len(plan):
+            raise RuntimeError(_OTHER_ORDER)
+
+    def as_arguments(self, closed: Any, args: Any) -> Any:
+        """Return a program that takes the elements pulled during its trace last.
+
+        Args:
+            closed: the traced program, whose constants stand for them.
+            args: its arguments, without those elements.
+        """
+        if not self._constants:
+            return closed
+        number = {id(row): i for i, row in enumerate(self._constants)}
+        places = [number.get(id(x)) for x in closed.consts]
+
+        def evaluate(args: Any, arrays: list[Any]) -> Any:
+            pairs = zip(closed.consts, places, strict=True)
+            consts = [x if i is None else arrays[i][None] for x, i in pairs]
+            return jax.core.eval_jaxpr(closed.jaxpr, consts, *jax.tree.leaves(args))
+
+        pulled = self.arrays[len(self.arrays) - len(self._constants) :]
+        return jax.make_jaxpr(evaluate)(args, pulled)
+
+
+def _replace_iterators(tree: Any) -> Any:
+    """Return arguments with each iterator replaced by a `Handle`."""
+    count = itertools.count()
+
+    def leaf(x: Any) -> Any:
+        return Handle(next(count)) if isinstance(x, signature.Source) else x
+
+    return nest.map_structure(leaf, tree)
+
+
+_OTHER_ORDER = (
+    "The function takes other elements from its iterators, or in another order, than "
+    "when it was traced first. Make that independent of Python state and of shapes."
+)
 
 
 def take(frame: Any, source: Any) -> Any:
@@ -150,42 +268,6 @@ def take(frame: Any, source: Any) -> Any:
     while not isinstance(frame, frames.FunctionFrame):
         frame = frame.parent
     return frame.feeds.take(source)
-
-
-def resolve(source: Any, iterators: Sequence[HostIterator]) -> HostIterator:
-    """Return the iterator of a source, which may be a number among the arguments."""
-    return iterators[source] if isinstance(source, int) else source
-
-
-def pull_all(
-    plan: Sequence[Any], iterators: Sequence[HostIterator]
-) -> list[tuple[Any, Any]]:
-    """Return a pair of source and element for each source of a plan.
-
-    If this fails, the elements pulled so far go back to their iterators.
-
-    Raises:
-        EndOfSequenceError: an iterator has ended.
-    """
-    pulled: list[tuple[Any, Any]] = []
-    try:
-        for source in plan:
-            pulled.append((source, resolve(source, iterators).pull()))
-    except BaseException as e:
-        put_back_all(pulled, iterators)
-        if isinstance(e, StopIteration):
-            raise EndOfSequenceError from None
-        raise
-    return pulled
-
-
-def put_back_all(
-    pulled: Sequence[tuple[Any, Any]], iterators: Sequence[HostIterator]
-) -> None:
-    """Put elements that were not used back into their iterators."""
-    # In reverse, because one iterator may have given several elements.
-    for source, element in reversed(pulled):
-        resolve(source, iterators).put_back(element)
 
 
 # Values of these types are compared by value, all others by identity.

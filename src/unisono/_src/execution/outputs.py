@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from unisono._src.execution import contexts, signature
 from unisono._src.foundation import nest
 from unisono._src.machines.topology import Topology
+from unisono._src.state import frames
 from unisono._src.values import collectives, distributed
 from unisono._src.values.array_operators import ArrayOperators
 
@@ -30,6 +31,9 @@ def _convert_leaf(x: Any) -> Any:
     """Return a leaf as an array; a variable or mirrored value gives its one value."""
     if isinstance(x, ArrayOperators):
         return contexts.read_for_output(x)
+    if isinstance(x, distributed.PerReplica) and x.topology is not None:
+        # A value that was made elsewhere: the program runs on its devices.
+        frames.frame().note_topology(x.topology)
     if isinstance(x, signature.HostText):
         raise TypeError(
             "The function returns a component that holds text, which a compiled "

@@ -9,16 +9,17 @@ is an input of it, and those that the program does not use are then dropped.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import (
+    captured_arrays,
     compiler_detours,
     contexts,
     equal_values,
@@ -29,7 +30,7 @@ from unisono._src.execution import (
     signature,
 )
 from unisono._src.execution import outputs as outputs_lib
-from unisono._src.foundation import ambient, errors, library_hooks, nest
+from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.machines import topology
 from unisono._src.state import frames, mirroring, trace_versions
 from unisono._src.state.frames import Cell
@@ -58,7 +59,7 @@ class TracedFunction:
     Attributes:
         jaxpr: the program. Its inputs are the values of `read`, then the arguments; its
             outputs are those of `written`, of `created`, then the result.
-        consts: the constants of the program.
+        constants: the constants of the program.
         read: the cells whose values the program uses.
         written: the cells that it assigns.
         created: the cells that the trace has made, with their traced first values.
@@ -70,7 +71,7 @@ class TracedFunction:
     """
 
     jaxpr: Any
-    consts: Sequence[Any]
+    constants: captured_arrays.Constants
     read: list[Cell]
     written: list[Cell]
     created: dict[Cell, Any]
@@ -79,6 +80,16 @@ class TracedFunction:
     name: str
     needs_all_workers: bool
     gathered: frozenset[Cell]
+
+    def result_avals(self) -> list[Any]:
+        """Return the shapes and types of the arrays of the result."""
+        start = len(self.written) + len(self.created)
+        return [v.aval for v in self.jaxpr.outvars[start:]]
+
+
+@final
+class Placeholder(np.ndarray):
+    """Stands for an array of which only the shape and type are known."""
 
 
 def aval_key(leaves: Sequence[Any]) -> tuple[Any, ...]:
@@ -96,7 +107,7 @@ def trace(
     leaves: Sequence[Any],
     mesh: topology.Topology | None,
     may_create: bool,
-    plan: Sequence[Any] = (),
+    feeds: host_inputs.Feeds,
 ) -> TracedFunction:
     """Trace a Python function by running it once on abstract values.
 
@@ -105,12 +116,11 @@ def trace(
 
     Args:
         fn: the function.
-        rest: the rest (see `signature`) of its arguments, of its keyword arguments, and
-            of each element that it takes from iterators.
-        leaves: the arrays of all of them.
+        rest: the rest (see `signature`) of its arguments and keyword arguments.
+        leaves: the arrays of both.
         mesh: the devices it will run on, if that is known.
         may_create: whether it may create variables.
-        plan: the sources of the elements, in order.
+        feeds: the elements that it takes from iterators.
 
     Raises:
         RuntimeError: the function uses variables of different devices.
@@ -118,13 +128,13 @@ def trace(
     """
     try:
         return _trace_with(
-            fn, rest, leaves, mesh, may_create, plan, trace_versions.NONE
+            fn, rest, leaves, mesh, may_create, feeds, trace_versions.NONE
         )
     except trace_versions.NeedsVersions:
         versions = trace_versions.Versions(are_needed=True)
         versions.advance()
         try:
-            return _trace_with(fn, rest, leaves, mesh, may_create, plan, versions)
+            return _trace_with(fn, rest, leaves, mesh, may_create, feeds, versions)
         finally:
             versions.close()
 
@@ -135,7 +145,7 @@ def _trace_with(
     leaves: Sequence[Any],
     mesh: topology.Topology | None,
     may_create: bool,
-    plan: Sequence[Any],
+    feeds: host_inputs.Feeds,
     versions: trace_versions.Versions,
 ) -> TracedFunction:
     """Trace a function under the given versions of variables."""
@@ -144,14 +154,13 @@ def _trace_with(
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
         frame = frames.FunctionFrame(cells, stored, versions)
+        frame.feeds = feeds
         with ambient.push(state=frame), library_hooks.enter_scopes():
-            given = iter(arrays)
-            args, kwargs, *fed = (signature.rebuild(r, given) for r in rest)
-            args, kwargs = _replace_iterators((args, kwargs))
-            frame.feeds = host_inputs.Feeds(list(zip(plan, fed, strict=True)))
+            args, kwargs = feeds.begin(rest, arrays)
             try:
                 with contexts.explain_traced_values():
                     result = fn(*args, **kwargs)
+                feeds.finish()
             except (Exception, errors.Signal) as error:
                 # Raise later: variables created so far must still get their values.
                 seen["raised"], result = error, None
@@ -164,19 +173,20 @@ def _trace_with(
         return _collect_outputs(frame, flat, seen)
 
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
-    closed = jax.make_jaxpr(traced)(stored, list(leaves))
+    given = (stored, [*leaves, *feeds.arrays])
+    closed = feeds.as_arguments(jax.make_jaxpr(traced)(*given), given)
     equal_values.check(closed, seen["alike"])
     seen["name"] = getattr(fn, "__name__", "function")
-    seen["kinds"] = [k for part in rest for k in signature.leaf_kinds(part)]
+    seen["kinds"] = signature.leaf_kinds(("t", (*rest, *feeds.parts)))
     found = _prune(closed, cells, seen, mesh)
     raised, is_late = seen.get("raised"), seen["frame"].is_late
     seen.clear()  # It holds tracers, which must not outlive the trace.
     if raised is None and not is_late:
         return found
-    materialize(found, leaves)
+    materialize(found, [*leaves, *feeds.arrays])
     if raised is not None:
         raise raised
-    return _trace_with(fn, rest, leaves, mesh, False, plan, versions)
+    return _trace_with(fn, rest, leaves, mesh, False, feeds, versions)
 
 
 def _collect_outputs(
@@ -221,7 +231,7 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
     split = {c for c in (*read, *seen["written"]) if c.split is not None}
     return TracedFunction(
         jaxpr,
-        closed.consts,
+        captured_arrays.Constants(closed.consts, mesh),
         read,
         seen["written"],
         dict(frame.created),
@@ -238,16 +248,6 @@ def _must_meet(jaxpr: Any, read: Sequence[Cell], seen: Any) -> bool:
     is_stacked = any(c.is_stacked for c in (*read, *seen["written"]))
     has_rows = any(k in "pu" for k in seen["kinds"])
     return is_stacked or has_rows or replica_invariance.communicates(jaxpr)
-
-
-def _replace_iterators(tree: Any) -> Any:
-    """Return arguments with each iterator replaced by a `Handle`."""
-    count = itertools.count()
-
-    def leaf(x: Any) -> Any:
-        return host_inputs.Handle(next(count)) if isinstance(x, signature.Source) else x
-
-    return nest.map_structure(leaf, tree)
 
 
 def _common_mesh(mesh: topology.Topology | None, cells: Sequence[Cell]) -> Any:
@@ -324,13 +324,17 @@ class Program:
         self._throttled = first.mesh is not None and first.mesh.needs_throttle
         self._may_raise = _has_callbacks(first.jaxpr)
         self.name = first.name
-        self._jitted = jax.jit(
+        jitted = jax.jit(
             profile_names.give_name(self._evaluate, first.name),
             # A callback may fail while the program runs. The old arrays must then still
             # be there.
             donate_argnums=() if self._may_raise else 0,
             out_shardings=self._out_shardings(first),
         )
+        self._captured = first.constants.captured
+        self._spread = first.constants.spread
+        self._jitted = self._with_spread(jitted)
+        self._lower = self._with_spread(jitted.lower)
         self._collect = outputs_lib.collector(first.outputs, first.mesh)
         self._call_alone = self._call_carefully if self._may_raise else self._call
         self.call: Any = (
@@ -356,15 +360,28 @@ class Program:
             and set(self.donated) | set(self.kept) == set(other.read)
             and self._may_raise == _has_callbacks(other.jaxpr)
             and self.mesh == other.mesh
+            and len(self._captured) == len(other.constants.captured)
+            and all(map(operator.is_, self._captured, other.constants.captured))
         )
 
     def serves(self, key: Any) -> bool:
         """Whether the program was traced for the shapes in `key` (see `aval_key`)."""
         return key in self._traces
 
+    def trace_for(self, key: Any) -> TracedFunction:
+        """Return the trace for the shapes in `key` (see `aval_key`)."""
+        return self._traces[key]
+
     def add(self, key: Any, found: TracedFunction) -> None:
         """Add a trace, so that the program serves calls with the shapes in `key`."""
         self._traces[key] = found
+
+    def _with_spread(self, call: Callable[..., Any]) -> Any:
+        """Return `call`, to which the captured arrays are passed too."""
+        spread = self._spread
+        if not spread:
+            return call
+        return lambda donated, kept, leaves: call(donated, [*kept, *spread], leaves)
 
     def _out_shardings(self, first: TracedFunction) -> Any:
         """Return where the program leaves the values of cells, and its result."""
@@ -388,9 +405,11 @@ class Program:
         found = self._traces.get(aval_key(leaves))
         if found is None:
             raise Miss
+        spread, kept = kept[len(self.kept) :], kept[: len(self.kept)]
         by_cell = dict(zip([*self.donated, *self.kept], [*donated, *kept], strict=True))
         inputs = [_gather_if_needed(c, by_cell[c], found) for c in found.read]
-        out = jax.core.eval_jaxpr(found.jaxpr, found.consts, *inputs, *leaves)
+        consts = found.constants.fill_in(spread)
+        out = jax.core.eval_jaxpr(found.jaxpr, consts, *inputs, *leaves)
         count = len(self.written)
         stored = zip(self.written, out, strict=False)
         return [_gather_if_needed(c, x, found) for c, x in stored], out[count:]
@@ -519,7 +538,7 @@ class Program:
         kept = [c.array for c in self.kept]
         if self._must_place:
             donated, kept, leaves = self._place_inputs(donated, kept, leaves)
-        return self._jitted.lower(donated, kept, leaves)
+        return self._lower(donated, kept, leaves)
 
 
 def _gather_if_needed(cell: Cell, array: Any, found: TracedFunction) -> Any:
@@ -586,11 +605,19 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr.replace(eqns=silent), wanted)
     given = [*(c.array for c in found.read), *leaves]
     needed = [x for x, u in zip(given, used, strict=True) if u]
+    if any(isinstance(x, Placeholder) for x in needed):
+        raise ValueError(
+            "The first value of a variable depends on an argument of the function, of "
+            "which get_concrete_function knows the shape only. Call the function once "
+            "before, or give the variable a value that needs no argument."
+        )
     made = jax.jit(
-        lambda *xs: jax.core.eval_jaxpr(jaxpr, found.consts, *xs),
+        lambda spread, *xs: jax.core.eval_jaxpr(
+            jaxpr, found.constants.fill_in(spread), *xs
+        ),
         # A split variable may be too large for one device, so it is made split.
         out_shardings=[c.sharding if c.split else None for c in found.created],
-    )(*needed)
+    )(found.constants.spread, *needed)
     for cell, value in zip(found.created, made, strict=True):
         if cell.is_spread:
             value = collectives.own_copy(value)

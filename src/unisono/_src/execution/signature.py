@@ -176,19 +176,21 @@ def _flatten_per_replica(x: Any, leaves: list[Any], topology: Topology | None) -
     if any(not isinstance(p, (jax.Array, np.ndarray)) for p in flat):
         flat = [jnp.asarray(p) for p in flat]
     leaves.extend(_put_on_all_devices(flat, topology))
-    return ("u", x.count, treedef)
+    # A result must tell the parts of other workers from those of this one.
+    is_spread = topology is not None and topology.is_spread
+    return ("u", x.count, treedef, topology if is_spread else None)
 
 
 def _put_on_all_devices(parts: list[Any], topology: Topology | None) -> list[Any]:
     """Return uneven parts, each on all devices, so that one program can take them."""
     if topology is None:
         return parts
+    if topology.is_spread and distributed.is_traced(parts):
+        return parts
     if topology.is_spread:
-        return (
-            parts
-            if distributed.is_traced(parts)
-            else [topology.spread(p) for p in parts]
-        )
+        # At once also while a program is traced, whose constants they are.
+        with jax.ensure_compile_time_eval():
+            return [topology.spread(p) for p in parts]
     placed: list[Any] = jax.device_put(parts, topology.replicated_sharding)
     return placed
 
@@ -297,7 +299,7 @@ def _rebuild_other(tag: str, rest: Any, leaves: Any) -> Any:
     if tag == "p":
         return distributed.PerReplica.from_stacked(tree, rest[1])
     if tag == "u":
-        return distributed.PerReplica(tree)
+        return distributed.PerReplica(tree, rest[3])
     return distributed.Mirrored.of(tree, rest[1])
 
 

@@ -17,7 +17,14 @@ from jax.typing import DTypeLike
 from unisono._src.foundation import ambient, options
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import assignment, creation, frames, parts, references
+from unisono._src.state import (
+    assignment,
+    creation,
+    frames,
+    parts,
+    references,
+    variable_registry,
+)
 from unisono._src.state.frames import Policy
 from unisono._src.values import array_operators, collectives, distributed
 
@@ -59,6 +66,7 @@ class _Factory(type):
         self._container = container
         self.replica_index = index
         self._parts = None
+        variable_registry.note(self)
         return self
 
 

@@ -18,14 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.execution import function
-from unisono._src.foundation import ambient, errors, library_hooks, options
+from unisono._src.foundation import ambient, errors, library_hooks, nest, options
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, description
 from unisono._src.state.variables import Variable
 from unisono._src.strategies import extended as extended_lib
 from unisono._src.strategies import run_options
 from unisono._src.values import collectives
-from unisono._src.values.distributed import DistributedValues
+from unisono._src.values.distributed import DistributedValues, PerReplica
+from unisono._src.values.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
     # Named in signatures only: the input modules are loaded when a program reads data.
@@ -390,7 +391,8 @@ class Strategy:
 
         Raises:
             RuntimeError: called in replica context, or in another strategy's scope.
-            ValueError: the parts do not fit together, or are `IndexedSlices`.
+            ValueError: the parts do not fit together.
+            NotImplementedError: `value` holds `IndexedSlices`, also of replicas.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -401,6 +403,11 @@ class Strategy:
         [0, 0, 1, 1]
         """
         extended_lib.require_cross_replica(self, extended_lib.GATHER_IN_REPLICA)
+        if any(map(_has_slices, nest.leaves(value))):
+            raise NotImplementedError(
+                "gather does not support IndexedSlices; reduce them, which "
+                "concatenates, or gather their `to_dense()`."
+            )
         with extended_lib.scope_of(self):
             return self._extended._gather(value, axis)
 
@@ -637,6 +644,13 @@ def _reduce_axis(strategy: Any, op: options.ReduceOp, value: Any, axis: Any) -> 
     # The mean of floats keeps their type; that of integers is a float.
     is_float = jnp.issubdtype(summed.dtype, jnp.inexact)
     return mean.astype(summed.dtype) if is_float else mean
+
+
+def _has_slices(x: Any) -> bool:
+    """Whether a value is `IndexedSlices`, for all replicas or for each."""
+    return isinstance(x, IndexedSlices) or (
+        isinstance(x, PerReplica) and x.holds(IndexedSlices)
+    )
 
 
 def read_plain(value: Any) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 import jax
 
 from unisono._src import input as pipelines
+from unisono._src.execution import function
 from unisono._src.foundation import ambient, errors, nest, options
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
@@ -70,6 +71,8 @@ class StrategyExtended:
             if a value is never wrapped.
         _has_static_shapes: whether it is a TPU's strategy, which TensorFlow gives
             programs of fixed shapes.
+        _keep_local: returns what this worker's replicas have of a value; None if there
+            are no other workers.
 
     >>> import unisono
     >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -81,6 +84,7 @@ class StrategyExtended:
     _reduced_at: Any = None
     _copies: int | None = None
     _has_static_shapes = False
+    _keep_local: Callable[[Any], Any] | None = None
 
     def __init__(self, container_strategy: Any) -> None:
         # Weak, so that the two do not keep each other alive.
@@ -144,6 +148,8 @@ class StrategyExtended:
     def _local_results(self, value: Any) -> tuple[Any, ...]:
         if self._copies is None:
             return (value,)
+        if self._keep_local is not None:
+            value = nest.map_structure(self._keep_local, value)
         if isinstance(value, distributed.DistributedValues):
             return tuple(value.values)
         if not nest.is_nested(value):
@@ -497,10 +503,11 @@ class StrategyExtended:
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Calls `fn` once per replica, as `Strategy.run` does, but compiles nothing.
+        """Calls `fn` once per replica, as `Strategy.run` does.
 
         Args:
-            fn: the function to call in replica context.
+            fn: the function to call in replica context. A `unisono.function` is
+                compiled for all replicas together.
             args: a list or tuple of positional arguments.
             kwargs: keyword arguments.
 
@@ -517,7 +524,10 @@ class StrategyExtended:
         ...     strategy.extended.call_for_each_replica(lambda x: x + 1, args=(1,))
         2
         """
-        require_cross_replica(self._container_strategy())
+        strategy = self._container_strategy()
+        if function.is_function(fn):
+            return strategy.run(fn, args, kwargs)
+        require_cross_replica(strategy)
         check_args(args)
         return self._call_for_each_replica(fn, tuple(args), dict(kwargs or {}))
 

@@ -23,9 +23,21 @@ from unisono._src.foundation import ambient, nest, options
 from unisono._src.machines.topology import AXIS
 from unisono._src.state import assignment, frames, variables
 from unisono._src.state.frames import Policy
-from unisono._src.strategies import base, destinations, extended, local, updates
-from unisono._src.values import collectives, distributed, gradient_packing, ports
-from unisono._src.values.indexed_slices import IndexedSlices
+from unisono._src.strategies import (
+    base,
+    destinations,
+    extended,
+    local,
+    updates,
+    worker_results,
+)
+from unisono._src.values import (
+    collectives,
+    distributed,
+    gradient_packing,
+    ports,
+)
+from unisono._src.values.array_operators import StandsForArray
 
 _log = logging.getLogger("unisono")
 
@@ -54,6 +66,8 @@ class Replicated(local.LocalExtended, abc.ABC):
         self._copies = self._topology.copies
         self._reduced_at = destinations.device_target(self._topology.home)
         self._is_central = placement.kind is Policy.CENTRAL
+        if self._topology.is_spread:
+            self._keep_local = functools.partial(worker_results.keep, self._topology)
 
     @property
     def _num_replicas_in_sync(self) -> int:
@@ -125,6 +139,13 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
         """Calls `fn` for one replica after the other; they meet at collectives."""
         turns = lockstep.replicas_in_turn(self._topology)
+        if self._is_traced_by_workers():
+            # In a program the replicas of all workers take turns.
+            args, kwargs = nest.map_leaves(
+                lambda x: x.complete(self._topology) if _is_per_replica(x) else x,
+                (args, kwargs),
+                StandsForArray,
+            )
         if args or kwargs:
             calls = [self._call_of(i, fn, args, kwargs) for i in turns]
         else:
@@ -226,6 +247,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             every = self._all_parts([value], point)
             return collectives.reduce_parts(op, every, self._home())
         frames.frame().note_topology(topology)
+        value = collectives.as_input(value)
         combine = functools.partial(collectives.reduce_local, op)
         count = topology.replicas
         return collectives.apply_over_workers(
@@ -270,10 +292,6 @@ class Replicated(local.LocalExtended, abc.ABC):
             parts = tuple(source.copy(value.state_cell, i) for i in turns)
         else:
             parts = value.values
-        if any(isinstance(p, IndexedSlices) for p in parts):
-            raise ValueError(
-                "IndexedSlices cannot be gathered; reduce them, which concatenates."
-            )
         every = self._all_parts(parts, "gather")
         return collectives.gather_parts(every, axis, self._home())
 
@@ -299,8 +317,22 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas
-        made = [value_fn(base.ValueContext(i, count)) for i in self._topology.local]
+        every = [base.ValueContext(i, count) for i in range(count)]
+        own = [every[i] for i in self._topology.local]
+        if not self._is_traced_by_workers():
+            made = [value_fn(c) for c in own]
+        else:
+            # At once, because a worker knows the values of its own replicas only. If
+            # they depend on the program being traced, they do so on all workers alike.
+            with jax.ensure_compile_time_eval():
+                made = [value_fn(c) for c in own]
+            if distributed.is_traced(made):
+                made = [value_fn(c) for c in every]
         return distributed.regroup(made, self._make_per_replica, always_wrap=True)
+
+    def _is_traced_by_workers(self) -> bool:
+        """Whether a program of several workers is being traced."""
+        return self._topology.is_spread and frames.frame().is_compiled
 
     # Updating.
 

@@ -485,7 +485,7 @@ def _sum_gradients(gradients: Sequence[Any], variable: Variable) -> Any:
 def _as_dense(gradient: Any, variable: Variable) -> Any:
     """Returns a gradient as an array of the variable's shape."""
     if isinstance(gradient, IndexedSlices):
-        if gradient.dense_shape is None:
+        if gradient.shape is None:
             gradient = IndexedSlices(gradient.values, gradient.indices, variable.shape)
         return gradient.to_dense()
     gradient = jnp.asarray(gradient)

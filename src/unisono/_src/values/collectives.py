@@ -312,6 +312,22 @@ def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
 # Local: inside an SPMD program.
 
 
+def as_input(x: Any) -> Any:
+    """Returns a captured value such that it can be an input of the traced program.
+
+    Workers may capture different values. JAX sums a value that it knows without asking
+    the other devices, and compiles a single number into the program.
+
+    Args:
+        x: a number or an array; one that is traced is returned as it is.
+    """
+    if isinstance(x, jax.core.Tracer):
+        return x
+    with jax.ensure_compile_time_eval():
+        row = jnp.asarray(x)[None]
+    return row[0]
+
+
 def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
     """Combines the replicas' own values with an XLA collective."""
     if indexed_slices.is_tree(x):
@@ -323,7 +339,7 @@ def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
             jax.lax.all_gather(x.indices, AXIS, tiled=True),
             x.dense_shape,
         )
-    x = jnp.asarray(x)
+    x = as_input(x)
     check_reducible(x.dtype, op.value)
     total = jax.lax.psum(x, AXIS)
     return total / replicas if op is ReduceOp.MEAN else total
@@ -427,6 +443,8 @@ def apply_over_workers(
 
 # Between workers, outside programs.
 
+_NO_MESH = jax.sharding.AbstractMesh((), ())
+
 
 def all_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]:
     """Returns the values of all replicas, those of other workers included.
@@ -441,6 +459,14 @@ def all_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]
     """
     if len(parts) == topology.replicas:
         return list(parts)
+    # At once also while a program is traced, even inside its `shard_map`: the values
+    # are constants of the program.
+    with jax.ensure_compile_time_eval(), jax.sharding.use_abstract_mesh(_NO_MESH):
+        return _exchange_parts(parts, topology, point)
+
+
+def _exchange_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]:
+    """Returns the values of all replicas, which the workers send each other."""
     flat = jax.tree.leaves([as_array(p) for p in parts])
     sparse = [isinstance(p, indexed_slices.IndexedSlices) for p in parts]
     point = f"{point} ({'sparse' if any(sparse) else 'dense'})"

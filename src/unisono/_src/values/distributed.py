@@ -118,16 +118,21 @@ class PerReplica(StandsForArray, DistributedValues):
         self._count, self._first = _extent(self._parts, topology)
         self._stacked: Any = None
         self._local: Any = None
+        self._every: PerReplica | None = None
 
     @classmethod
-    def from_stacked(cls, stacked: Any, count: int) -> PerReplica:
+    def from_stacked(
+        cls, stacked: Any, count: int, topology: Topology | None = None
+    ) -> PerReplica:
         """Returns values kept as arrays with a leading replica axis.
 
         Args:
             stacked: a pytree of such arrays.
             count: how many replicas there are, on all workers.
+            topology: the replicas; None if they are not known.
         """
         self = cls(())
+        self._topology = topology
         self._parts, self._stacked, self._count = None, stacked, count
         return self
 
@@ -155,7 +160,11 @@ class PerReplica(StandsForArray, DistributedValues):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The values of this worker's replicas, in replica order."""
+        """The values of this worker's replicas, in replica order.
+
+        Inside a `unisono.function` they may be those of all workers;
+        `Strategy.experimental_local_results` gives this worker's there, too.
+        """
         if self._parts is None:
             if self._local is not None:
                 return collectives.split_local(self._local, self._count)
@@ -173,6 +182,11 @@ class PerReplica(StandsForArray, DistributedValues):
     def is_stacked(self) -> bool:
         """Whether the values are kept as arrays with a row for every replica."""
         return self._stacked is not None
+
+    def holds(self, kind: type) -> bool:
+        """Whether a value is of a kind, such as `IndexedSlices`, in any form."""
+        held = (self._stacked, self._local, *(self._parts or ()))
+        return any(isinstance(x, kind) for x in held)
 
     @property
     def is_traced(self) -> bool:
@@ -222,9 +236,10 @@ class PerReplica(StandsForArray, DistributedValues):
         """Returns these with the values of all workers, which must all call it."""
         if len(self.values) == self._count:
             return self
-        with jax.ensure_compile_time_eval():
+        if self._every is None:
             parts = collectives.all_parts(self.values, topology, "uneven values")
-        return PerReplica(parts, topology)
+            self._every = PerReplica(parts, topology)
+        return self._every
 
     def own(self) -> Any:
         """Returns the value of the replica that calls it.
@@ -240,12 +255,16 @@ class PerReplica(StandsForArray, DistributedValues):
                 "function inside a replica context by using `strategy.run`, or reduce "
                 "it first."
             )
+        topology: Any = frame.placement.topology if frame.placement else None
         if not frame.port.is_spmd:
-            return select(self, frame.copy or 0, frame.port.replicas)
+            whole = self
+            if topology is not None and topology.is_spread and frame.state is not None:
+                # The replicas of all workers make a program in turn.
+                whole = self.complete(topology)
+            return select(whole, frame.copy or 0, frame.port.replicas)
         if self._local is not None:
             return self._local
         index = jax.lax.axis_index(AXIS)
-        topology = frame.placement.topology
         if self._stacked is None or (
             topology.is_spread and not is_traced(self._stacked)
         ):

@@ -20,7 +20,9 @@ class IndexedSlices:
     Args:
         values: the rows, stacked along the first axis.
         indices: for each row its position; a position may occur more than once.
-        dense_shape: the shape of the larger array, if it is known.
+        dense_shape: the shape of the larger array, if it is known: integers, or an
+            array of them. An array that a compiled function makes is only known when
+            its program runs; give integers where the function needs `to_dense`.
         name: part of TensorFlow's signature; nothing here uses it.
 
     >>> values = jnp.array([[1.0], [2.0], [4.0]])
@@ -35,13 +37,14 @@ class IndexedSlices:
         self,
         values: Any,
         indices: Any,
-        dense_shape: Sequence[int] | None = None,
+        dense_shape: Sequence[int] | jax.Array | np.ndarray | None = None,
         name: str | None = None,
     ) -> None:
         self.values = values
         self.indices = indices
         self.dense_shape = dense_shape
         self.name = name
+        self._is_shape_child = self._is_traced_shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -52,7 +55,14 @@ class IndexedSlices:
     @property
     def shape(self) -> tuple[int, ...] | None:
         """The shape of the larger array, or None if it is not known."""
-        return None if self.dense_shape is None else tuple(map(int, self.dense_shape))
+        if self.dense_shape is None or self._is_traced_shape:
+            return None
+        # By NumPy: iterating over an array of JAX's would be traced in a function.
+        return tuple(map(int, np.asarray(self.dense_shape)))
+
+    @property
+    def _is_traced_shape(self) -> bool:
+        return isinstance(self.dense_shape, jax.core.Tracer)
 
     def to_dense(self) -> jax.Array:
         """Returns the larger array, with zeros where there is no row.
@@ -60,8 +70,14 @@ class IndexedSlices:
         Rows with the same index are added.
 
         Raises:
-            ValueError: `dense_shape` is None.
+            ValueError: `dense_shape` is None, or not known yet.
         """
+        if self._is_traced_shape:
+            raise ValueError(
+                "The dense_shape of these IndexedSlices is an array that a compiled "
+                "function makes, so it is only known when its program runs. Give "
+                "dense_shape as integers, such as x.shape, to make a dense array there."
+            )
         if self.dense_shape is None:
             raise ValueError(
                 "These IndexedSlices have no dense_shape, so they cannot become a "
@@ -70,8 +86,14 @@ class IndexedSlices:
         zeros = jnp.zeros(self.shape, self.values.dtype)
         return zeros.at[self.indices].add(self.values)
 
-    def tree_flatten(self) -> tuple[tuple[Any, Any], Any]:
-        """Returns the arrays as JAX's children, and the dense shape as static data."""
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        """Returns the arrays as JAX's children, and the dense shape as static data.
+
+        A dense shape that was traced is one more child, and stays one: JAX may have put
+        anything else in its place, such as one row for each replica.
+        """
+        if self._is_shape_child:
+            return (self.values, self.indices, self.dense_shape), None
         return (self.values, self.indices), self.shape
 
     @classmethod
@@ -79,7 +101,10 @@ class IndexedSlices:
         cls, shape: tuple[int, ...] | None, children: Sequence[Any]
     ) -> IndexedSlices:
         """Returns the slices that `tree_flatten` took apart."""
-        return cls(children[0], children[1], shape)
+        values, indices, *traced = children
+        made = cls(values, indices, traced[0] if traced else shape)
+        made._is_shape_child = bool(traced)
+        return made
 
     def __repr__(self) -> str:
         return (

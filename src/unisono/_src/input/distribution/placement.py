@@ -157,7 +157,7 @@ class Placed(cursors.OfSource):
             return self._put_column(np.split(x, len(x) // size), False)
         rows = x.reshape((len(x) // size, size, *x.shape[1:]))
         whole = self._transfers.stack([rows[i : i + 1] for i in range(len(rows))])
-        return distributed.PerReplica.from_stacked(whole, self._topology.replicas)
+        return self._from_stacked(whole)
 
     def _put_parts(self, parts: Sequence[Any], even: bool) -> Any:
         """Puts one part on each replica of this worker.
@@ -179,10 +179,15 @@ class Placed(cursors.OfSource):
         # An array across workers needs the same shape on every one of them.
         if even and len({x.shape for x in column}) == 1:
             whole = self._transfers.stack([x[None] for x in column])
-            return distributed.PerReplica.from_stacked(whole, self._topology.replicas)
+            return self._from_stacked(whole)
         # Parts of different shapes cannot be one array, so each is put by itself.
         placed = jax.device_put(list(column), list(self._topology.local_devices))
         return distributed.PerReplica(placed, self._topology)
+
+    def _from_stacked(self, whole: jax.Array) -> distributed.PerReplica:
+        return distributed.PerReplica.from_stacked(
+            whole, self._topology.replicas, self._topology
+        )
 
     def _to_own_memory(self, x: Any) -> np.ndarray:
         """Returns the array in a type that JAX holds and memory that no one changes."""

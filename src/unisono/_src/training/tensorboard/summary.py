@@ -210,6 +210,9 @@ def scalar(
 ) -> bool:
     """Writes a number to this thread's default writer, after waiting for it.
 
+    Inside `Strategy.run` only the first replica of a worker writes; reduce the value
+    first to write that of all replicas.
+
     Args:
         name: the curve that it belongs to.
         data: a number, an array with one element, a variable, a metric, or a function
@@ -218,7 +221,7 @@ def scalar(
         description: accepted, no effect.
 
     Returns:
-        Whether it was written: there is a default writer, and recording is on.
+        Whether it was written: see `should_record_summaries`.
 
     Raises:
         ValueError: there is no step, or `data` is not one number.
@@ -297,16 +300,28 @@ def _read(x: Any) -> np.ndarray:
 def should_record_summaries() -> bool:
     """Whether this thread writes summaries: it has a writer, and recording is on.
 
+    Inside `Strategy.run` only the first replica of a worker does, as in TensorFlow.
+
     >>> with create_noop_writer().as_default():
     ...     should_record_summaries()
     True
     >>> should_record_summaries()
     False
     """
-    if _current.writer is None:
+    if _current.writer is None or not _is_first_replica():
         return False
     wanted = _current.is_recording
     return bool(wanted() if callable(wanted) else wanted)
+
+
+def _is_first_replica() -> bool:
+    """Whether the running code is no replica, or the first one of this worker."""
+    frame = ambient.current()
+    if frame.mode != ambient.REPLICA or frame.copy is None or frame.placement is None:
+        return True
+    # `copy` counts over the replicas of all workers.
+    first: int = frame.placement.topology.first
+    return frame.copy == first
 
 
 @contextlib.contextmanager

@@ -1,0 +1,84 @@
+"""What a program of several workers has for each of them: its rows, its own values.
+
+All workers trace the same program. What differs between them must come in as an input:
+XLA takes everything else for equal on all devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from unisono._src.machines.topology import AXIS, Topology
+from unisono._src.values import collectives
+
+
+def own_rows(stacked: Any, topology: Topology) -> tuple[Any, ...]:
+    """Returns the rows of this worker's replicas.
+
+    Args:
+        stacked: traced arrays with a row for every replica.
+        topology: the replicas.
+    """
+
+    def body(x: Any) -> Any:
+        return own_values(jax.tree.map(lambda a: a[0], x), topology)
+
+    # JAX is told that the rows are the same everywhere, and does not look.
+    rows: tuple[Any, ...] = jax.shard_map(
+        body,
+        mesh=topology.mesh,
+        in_specs=PartitionSpec(AXIS),
+        out_specs=PartitionSpec(),
+        check_vma=False,
+    )(stacked)
+    return rows
+
+
+def own_values(local: Any, topology: Topology) -> tuple[Any, ...]:
+    """Returns the values of this worker's replicas, in an SPMD program.
+
+    Args:
+        local: the value of the replica that calls it.
+        topology: the replicas.
+    """
+    firsts, most = _first_replicas(topology), _most_rows(topology)
+    if most == 1:
+        return (local,)
+    start = jnp.asarray(firsts)[jax.lax.axis_index(AXIS)]
+
+    def pick(x: Any, k: int) -> Any:
+        every = jax.lax.all_gather(x, AXIS)
+        # Beyond the rows of a worker that has fewer replicas than others, any row.
+        row = jnp.minimum(start + k, topology.replicas - 1)
+        return jax.lax.dynamic_index_in_dim(every, row, keepdims=False)
+
+    # As many on each worker, so that all of them make the same program.
+    rows = [
+        jax.tree.map(lambda x, k=k: _by_bits(pick, x, k), local) for k in range(most)
+    ]
+    return tuple(rows[: topology.copies])
+
+
+def _by_bits(fn: Callable[..., Any], x: Any, *args: Any) -> Any:
+    """Returns `fn(x)`, applied to the data of random keys where `x` has them."""
+    if not collectives.is_key(x):
+        return fn(x, *args)
+    return jax.random.wrap_key_data(
+        fn(jax.random.key_data(x), *args), impl=jax.random.key_impl(x)
+    )
+
+
+def _first_replicas(topology: Topology) -> list[int]:
+    """Returns for each replica the first one of its worker."""
+    owners = [device.process_index for device in topology.devices]
+    return [owners.index(owner) for owner in owners]
+
+
+def _most_rows(topology: Topology) -> int:
+    """Returns the largest number of replicas that a worker has."""
+    return max(i - first for i, first in enumerate(_first_replicas(topology))) + 1
