@@ -39,7 +39,7 @@ def check(closed: Any, cells: Sequence[Cell]) -> None:
     pairs = iter(numbers[-2 * len(cells) :])
     for cell, first, other in zip(cells, pairs, pairs, strict=True):
         if first != other:
-            raise errors.diverging_copies(cell.name, cell.origin)
+            raise errors.diverging_copies_error(cell.name, cell.origin)
 
 
 @final
