@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from unisono._src.execution import programs, signature
+from unisono._src.execution import signature, traced_function
 from unisono._src.execution.specs import PerReplicaSpec, TensorSpec
 from unisono._src.foundation import errors, nest
 from unisono._src.foundation.public_names import publish
@@ -55,7 +55,7 @@ class ConcreteFunction:
         call: Callable[..., Any],
         parameters: inspect.Signature,
         given: tuple[tuple[Any, ...], dict[str, Any]],
-        traces: Sequence[programs.TracedFunction],
+        traces: Sequence[traced_function.TracedFunction],
     ) -> None:
         first = traces[0]
         self._call = call
@@ -166,17 +166,17 @@ def placeholders(tree: Any, size: int) -> Any:
             )
         shape = [size if side is None else side for side in x.shape]
         zero = np.zeros((), jax.dtypes.canonicalize_dtype(x.dtype))
-        return np.broadcast_to(zero, shape).view(programs.Placeholder)
+        return np.broadcast_to(zero, shape).view(traced_function.Placeholder)
 
     return nest.map_structure(leaf, tree)
 
 
-def _cells(found: programs.TracedFunction) -> list[Any]:
+def _cells(found: traced_function.TracedFunction) -> list[Any]:
     """Return the cells that a program uses, in the order of its inputs."""
     return list(dict.fromkeys([*found.read, *found.written]))
 
 
-def _output_specs(traces: Sequence[programs.TracedFunction]) -> list[TensorSpec]:
+def _output_specs(traces: Sequence[traced_function.TracedFunction]) -> list[TensorSpec]:
     """Return the specs of a result, with open sizes where the traces differ.
 
     Raises:

@@ -15,6 +15,7 @@ from unisono._src.execution import (
     host_inputs,
     programs,
     signature,
+    traced_function,
 )
 from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.foundation import ambient
@@ -322,14 +323,14 @@ class Function(Generic[_P, _R_co]):
         self._traces += 1
         fn, rest = self.python_function, key[0]
         may_create = not self._has_created
-        found = programs.trace(fn, rest, leaves, mesh, may_create, feeds)
+        found = traced_function.trace(fn, rest, leaves, mesh, may_create, feeds)
         given = [*leaves, *feeds.arrays]
         if found.created:
             # The first trace has created variables; they get their values now. Another
             # trace then has them as inputs.
-            programs.materialize(found, given)
+            traced_function.materialize(found, given)
             self._has_created = True
-            found = programs.trace(fn, rest, leaves, mesh, False, feeds)
+            found = traced_function.trace(fn, rest, leaves, mesh, False, feeds)
         self._has_created = True
         found.name = getattr(self, "__name__", found.name)
         shapes = programs.aval_key(given)

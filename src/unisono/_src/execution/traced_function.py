@@ -1,0 +1,291 @@
+"""Traces Python functions: what their programs compute, and which variables they use.
+
+One trace finds the variables: every live variable is an input of it, and those that the
+program does not use are then dropped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+from jax.interpreters import partial_eval
+
+from unisono._src.execution import (
+    captured_arrays,
+    compiler_detours,
+    contexts,
+    equal_values,
+    host_inputs,
+    partitioner_limits,
+    replica_invariance,
+    signature,
+)
+from unisono._src.execution import outputs as outputs_lib
+from unisono._src.foundation import ambient, errors, library_hooks
+from unisono._src.machines import topology
+from unisono._src.state import frames, trace_versions
+from unisono._src.state.frames import Cell
+from unisono._src.values import collectives
+
+
+@final
+@dataclasses.dataclass
+class TracedFunction:
+    """The program of a Python function for arguments of certain shapes.
+
+    Attributes:
+        jaxpr: the program. Its inputs are the values of `read`, then the arguments; its
+            outputs are those of `written`, of `created`, then the result.
+        constants: the constants of the program.
+        read: the cells whose values the program uses.
+        written: the cells that it assigns.
+        created: the cells that the trace has made, with their traced first values.
+        outputs: the structure of the result.
+        mesh: the devices that it runs on; None for a single device.
+        name: the name of the function.
+        needs_all_workers: whether all workers must call it together.
+        gathered: the split cells that it may use only as a whole.
+    """
+
+    jaxpr: Any
+    constants: captured_arrays.Constants
+    read: list[Cell]
+    written: list[Cell]
+    created: dict[Cell, Any]
+    outputs: Any
+    mesh: topology.Topology | None
+    name: str
+    needs_all_workers: bool
+    gathered: frozenset[Cell]
+
+    def result_avals(self) -> list[Any]:
+        """Return the shapes and types of the arrays of the result."""
+        start = len(self.written) + len(self.created)
+        return [v.aval for v in self.jaxpr.outvars[start:]]
+
+
+@final
+class Placeholder(np.ndarray):
+    """Stands for an array of which only the shape and type are known."""
+
+
+def trace(
+    fn: Callable[..., Any],
+    rest: Any,
+    leaves: Sequence[Any],
+    mesh: topology.Topology | None,
+    may_create: bool,
+    feeds: host_inputs.Feeds,
+) -> TracedFunction:
+    """Trace a Python function by running it once on abstract values.
+
+    It runs once more if a body that JAX traces by itself reads variables (see
+    `trace_versions`), or if it reads variables that were made after the trace began.
+
+    Args:
+        fn: the function.
+        rest: the rest (see `signature`) of its arguments and keyword arguments.
+        leaves: the arrays of both.
+        mesh: the devices it will run on, if that is known.
+        may_create: whether it may create variables.
+        feeds: the elements that it takes from iterators.
+
+    Raises:
+        RuntimeError: the function uses variables of different devices.
+        ValueError: the function creates variables, and may not.
+    """
+    try:
+        return _trace_with(
+            fn, rest, leaves, mesh, may_create, feeds, trace_versions.NONE
+        )
+    except trace_versions.NeedsVersions:
+        versions = trace_versions.Versions(are_needed=True)
+        versions.advance()
+        try:
+            return _trace_with(fn, rest, leaves, mesh, may_create, feeds, versions)
+        finally:
+            versions.close()
+
+
+def _trace_with(
+    fn: Callable[..., Any],
+    rest: Any,
+    leaves: Sequence[Any],
+    mesh: topology.Topology | None,
+    may_create: bool,
+    feeds: host_inputs.Feeds,
+    versions: trace_versions.Versions,
+) -> TracedFunction:
+    """Trace a function under the given versions of variables."""
+    cells = frames.live_cells()
+    seen: dict[str, Any] = {}
+
+    def traced(stored: list[Any], arrays: list[Any]) -> Any:
+        frame = frames.FunctionFrame(cells, stored, versions)
+        frame.feeds = feeds
+        with ambient.push(state=frame), library_hooks.enter_scopes():
+            args, kwargs = feeds.begin(rest, arrays)
+            try:
+                with contexts.explain_traced_values():
+                    result = fn(*args, **kwargs)
+                feeds.finish()
+            except (Exception, errors.Signal) as error:
+                # Raise later: variables created so far must still get their values.
+                seen["raised"], result = error, None
+            else:
+                frame.finish()
+            if frame.created and not may_create:
+                raise _late_creation_error(next(iter(frame.created)))
+            outputs, flat = outputs_lib.flatten(result)
+        seen["frame"], seen["outputs"] = frame, outputs
+        return _collect_outputs(frame, flat, seen)
+
+    stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
+    given = (stored, [*leaves, *feeds.arrays])
+    closed = feeds.as_arguments(jax.make_jaxpr(traced)(*given), given)
+    equal_values.check(closed, seen["alike"])
+    seen["name"] = getattr(fn, "__name__", "function")
+    seen["kinds"] = signature.leaf_kinds(("t", (*rest, *feeds.parts)))
+    found = _prune(closed, cells, seen, mesh)
+    raised, is_late = seen.get("raised"), seen["frame"].is_late
+    seen.clear()  # It holds tracers, which must not outlive the trace.
+    if raised is None and not is_late:
+        return found
+    materialize(found, [*leaves, *feeds.arrays])
+    if raised is not None:
+        raise raised
+    return _trace_with(fn, rest, leaves, mesh, False, feeds, versions)
+
+
+def _collect_outputs(
+    frame: frames.FunctionFrame, flat: list[Any], seen: dict[str, Any]
+) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+    """Return the outputs of a trace, and note in `seen` which cells they are for.
+
+    Args:
+        frame: the frame of the program.
+        flat: the arrays of the function's result.
+        seen: what is known of the trace.
+
+    Returns:
+        The new values of cells, the first values of cells, the result, and pairs of
+        values that must be equal.
+    """
+    seen["written"], seen["alike"] = [], []
+    created = list(frame.created.values())
+    if "raised" in seen:
+        return [], created, [], []
+    changed = seen["written"] = [c for c in frame.written if c not in frame.created]
+    seen["alike"] = [cell for cell, *_ in frame.alike]
+    alike = equal_values.flatten(frame.alike)
+    return [frame.values[c] for c in changed], created, flat, alike
+
+
+def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFunction:
+    """Return a trace without the variables that its program does not use."""
+    frame = seen["frame"]
+    # Dead code elimination may drop variables, which are the first inputs. Arguments
+    # stay, so that a call passes them all.
+    keep_args = [False] * len(cells) + [True] * (len(closed.jaxpr.invars) - len(cells))
+    # The values that had to be equal were outputs only to be compared.
+    compared = 2 * len(seen["alike"])
+    wanted = [True] * (len(closed.jaxpr.outvars) - compared) + [False] * compared
+    jaxpr, used = partial_eval.dce_jaxpr(closed.jaxpr, wanted, instantiate=keep_args)
+    read = [c for c, u in zip(cells, used, strict=False) if u]
+    mesh = _common_mesh(mesh or frame.topology, [*read, *seen["written"]])
+    if mesh is not None and mesh.spans:
+        partitioner_limits.check(jaxpr)
+    jaxpr = compiler_detours.rewrite(jaxpr)
+    split = {c for c in (*read, *seen["written"]) if c.split is not None}
+    return TracedFunction(
+        jaxpr,
+        captured_arrays.Constants(closed.consts, mesh),
+        read,
+        seen["written"],
+        dict(frame.created),
+        seen["outputs"],
+        mesh,
+        seen["name"],
+        mesh is not None and mesh.is_spread and _must_meet(jaxpr, read, seen),
+        frozenset(c for c in split if partitioner_limits.must_gather(jaxpr, c.split)),
+    )
+
+
+def _must_meet(jaxpr: Any, read: Sequence[Cell], seen: Any) -> bool:
+    """Whether all workers must call a program together, because it communicates."""
+    is_stacked = any(c.is_stacked for c in (*read, *seen["written"]))
+    has_rows = any(k in "pu" for k in seen["kinds"])
+    return is_stacked or has_rows or replica_invariance.communicates(jaxpr)
+
+
+def _common_mesh(mesh: topology.Topology | None, cells: Sequence[Cell]) -> Any:
+    """Return the devices of a program; all its replicated variables are on them.
+
+    Args:
+        mesh: the devices of its replicas or arguments, if there are any.
+        cells: the cells that it uses.
+
+    Raises:
+        RuntimeError: variables are on the devices of different strategies.
+    """
+    first = None
+    for cell in cells:
+        if not cell.is_everywhere:
+            continue
+        mesh, first = mesh or cell.topology, first or cell
+        if cell.topology != mesh:
+            other = f"'{first.name}' (created at {first.origin})"
+            raise RuntimeError(
+                f"One function uses the variable '{cell.name}' (created at "
+                f"{cell.origin}) on {cell.copies} devices and, for example, {other}, "
+                "or replicas, on others. A compiled function runs on the devices of "
+                "one strategy; use a function for each."
+            )
+    return mesh
+
+
+def _late_creation_error(cell: Cell) -> ValueError:
+    """Return the error for a variable that is created on a later call."""
+    return ValueError(
+        "tf.function only supports singleton tf.Variables created on the first call. "
+        f"The variable '{cell.name}' is created on every call, at {cell.origin}. "
+        "Create it once, outside the function or behind `if variable is None`."
+    )
+
+
+def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
+    """Compute and store the first values of the variables that a trace has created."""
+    start = len(found.written)
+    stop = start + len(found.created)
+    if start == stop:
+        return
+    wanted = [start <= i < stop for i in range(len(found.jaxpr.outvars))]
+    # `jax.debug.print` has effects, so dead code elimination would keep it. It must not
+    # print here: the program itself prints when it runs.
+    silent = [e for e in found.jaxpr.eqns if not e.primitive.name.startswith("debug")]
+    jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr.replace(eqns=silent), wanted)
+    given = [*(c.array for c in found.read), *leaves]
+    needed = [x for x, u in zip(given, used, strict=True) if u]
+    if any(isinstance(x, Placeholder) for x in needed):
+        raise ValueError(
+            "The first value of a variable depends on an argument of the function, of "
+            "which get_concrete_function knows the shape only. Call the function once "
+            "before, or give the variable a value that needs no argument."
+        )
+    made = jax.jit(
+        lambda spread, *xs: jax.core.eval_jaxpr(
+            jaxpr, found.constants.fill_in(spread), *xs
+        ),
+        # A split variable may be too large for one device, so it is made split.
+        out_shardings=[c.sharding if c.split else None for c in found.created],
+    )(found.constants.spread, *needed)
+    for cell, value in zip(found.created, made, strict=True):
+        if cell.is_spread:
+            value = collectives.own_copy(value)
+            cell.begin(value[0] if cell.is_stacked else value)
+        else:
+            cell.store(value)
