@@ -1,6 +1,7 @@
 """What workers are told to run with Keras; as in `scenarios`."""
 
 import os
+import tempfile
 import warnings
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -93,6 +94,21 @@ def files(s, w, directory):
         all(np.array_equal(a, b) for a, b in zip(m.get_weights(), wanted)) for m in made
     ]
     return [same, plain(loaded.predict(x, batch_size=8, verbose=0))]
+
+
+def save_for_all(s, w, directory):
+    """Saves a model on every worker, and loads the chief's file on all of them."""
+    x, y = data(16)
+    model = model_of(s)
+    model.fit(x, y, batch_size=8, verbose=0, shuffle=False)
+    is_chief = s.extended.should_checkpoint
+    folder = directory if is_chief else tempfile.mkdtemp()
+    model.save(f"{folder}/model.keras")
+    s.barrier("the model is saved")
+    with s.scope():
+        loaded = keras.saving.load_model(f"{directory}/model.keras")
+    pairs = zip(model.get_weights(), loaded.get_weights(), strict=True)
+    return [os.listdir(directory), all(np.array_equal(a, b) for a, b in pairs)]
 
 
 def callbacks(s, w):

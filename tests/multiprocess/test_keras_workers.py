@@ -88,6 +88,11 @@ def test_files_of_keras_and_checkpoints_on_every_worker(pair, tmp_path):
     assert first[0] == [True, True, True]
 
 
+def test_all_workers_load_the_file_that_the_chief_has_saved(pair, tmp_path):
+    told = pair.call("keras_scenarios.save_for_all", directory=str(tmp_path))
+    assert told == [[["model.keras"], True]] * 2
+
+
 def test_files_that_are_dealt_to_workers_are_all_read_once(pair, tmp_path):
     for name, numbers in [("0", range(5)), ("1", range(10, 13))]:
         text = "".join(f"{n}\n" for n in numbers)
