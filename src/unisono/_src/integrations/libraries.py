@@ -56,6 +56,14 @@ class _LazyKeeper(library_hooks.Keeper):
         self._keeper.watch(obj, then)
 
 
+def _adopt_keras(obj: Any, strategy: Any) -> None:
+    importlib.import_module(f"{_HERE}.keras.scope").adopt(obj, strategy)
+
+
+def _introduce_to_keras() -> None:
+    importlib.import_module(f"{_HERE}.keras.scope").introduce()
+
+
 def install() -> None:
     """Register Keras and Flax with scopes and checkpoints, without importing them."""
     library_hooks.register(
@@ -69,6 +77,8 @@ def install() -> None:
                 "keras.src.backend.common.global_state:GLOBAL_SETTINGS_TRACKER",
             ),
             _LazyKeeper("keras.saving"),
+            _adopt_keras,
+            _introduce_to_keras,
         )
     )
     library_hooks.register(

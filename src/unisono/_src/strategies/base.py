@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from unisono._src.input.stages.dataset_options import InputContext, InputOptions
 
 _Strategy = TypeVar("_Strategy", bound="Strategy")
+_Object = TypeVar("_Object")
 
 
 class ValueContext:
@@ -559,6 +560,39 @@ class Strategy:
         3
         """
         return self._extended.experimental_make_numpy_dataset(numpy_input)
+
+    def adopt(self, obj: _Object) -> _Object:
+        """Brings a Keras object that was made outside the scope into this strategy.
+
+        All that it reaches comes along: layers, optimizer, metrics and seeds. Variables
+        stay the same objects and keep their values. A model made inside the scope needs
+        no call: what it gets later is brought in by itself.
+
+        Args:
+            obj: a Keras model, layer, optimizer, metric, seed generator or variable.
+
+        Returns:
+            The same object.
+
+        Raises:
+            TypeError: `obj` is something else.
+            ValueError: it belongs to another strategy.
+            RuntimeError: called in replica context, in another strategy's scope or
+                while its `fit` runs, or Keras runs on another backend than JAX.
+
+        For example ``strategy.adopt(keras.applications.MobileNetV3Small())``.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> try:
+        ...     strategy.adopt("model.keras")
+        ... except TypeError as error:
+        ...     print(error)  # doctest: +ELLIPSIS
+        strategy.adopt takes a Keras model, layer, optimizer or metric, received str...
+        """
+        check_scope(self)
+        library_hooks.adopt(obj, self)
+        return obj
 
     def barrier(self, name: str, timeout_seconds: float = 600.0) -> None:
         """Returns when every worker of this strategy has called it.
