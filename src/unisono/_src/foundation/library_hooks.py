@@ -111,8 +111,8 @@ class Companion:
         keeper: finds the state of the library's objects for checkpoints.
         adopt: brings an object of the library that was made outside every scope into
             the strategy that it is called with.
-        introduce: makes the library recognize datasets and metrics of unisono. It is
-            called again and again.
+        introduction: a context manager that, once entered, has made the library
+            recognize datasets and metrics of unisono. It is entered again and again.
     """
 
     module: str
@@ -120,7 +120,7 @@ class Companion:
     locals: tuple[str, ...] = ()
     keeper: Keeper | None = None
     adopt: Callable[[Any, Any], None] | None = None
-    introduce: Callable[[], None] | None = None
+    introduction: contextlib.AbstractContextManager[Any] | None = None
 
 
 _log = logging.getLogger("unisono")
@@ -144,9 +144,10 @@ def introduce() -> None:
 
     Called whenever a program makes one, because a library may be loaded at any time.
     """
-    for companion in loaded_companions():
-        if companion.introduce is not None:
-            companion.introduce()
+    with contextlib.ExitStack() as stack:
+        for companion in loaded_companions():
+            if companion.introduction is not None:
+                stack.enter_context(companion.introduction)
 
 
 @contextlib.contextmanager

@@ -61,7 +61,7 @@ def adopt(obj: Any, strategy: Any) -> None:
 
 # Cached, because it is called for every scope and dataset.
 @functools.cache
-def introduce() -> None:
+def _introduce() -> None:
     """Make Keras recognize datasets and metrics of unisono, if it runs on JAX."""
     if attribute_patches.is_new_enough(keras, _OLDEST) and obstacle() is None:
         importlib.import_module(f"{_HERE}.recognition").install()
@@ -101,7 +101,7 @@ class _KerasScope:
 
     def __enter__(self) -> None:
         check()
-        introduce()
+        _introduce()
         self._choose_scope().__enter__()
 
     def __exit__(self, *exc: Any) -> None:
@@ -109,3 +109,17 @@ class _KerasScope:
 
 
 SCOPE = _KerasScope()
+
+
+@final
+class _Introduction:
+    """A context manager that makes Keras recognize datasets and metrics of unisono."""
+
+    def __enter__(self) -> None:
+        _introduce()
+
+    def __exit__(self, *exc: Any) -> None:
+        pass  # Keras goes on recognizing them.
+
+
+INTRODUCTION = _Introduction()
