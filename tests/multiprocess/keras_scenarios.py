@@ -1,6 +1,7 @@
 """What workers are told to run with Keras; as in `scenarios`."""
 
 import os
+import tempfile
 import warnings
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -93,6 +94,41 @@ def files(s, w, directory):
         all(np.array_equal(a, b) for a, b in zip(m.get_weights(), wanted)) for m in made
     ]
     return [same, plain(loaded.predict(x, batch_size=8, verbose=0))]
+
+
+def edge(s, w):
+    """Trains a model that gets weights and an optimizer outside, on an adopted base."""
+    x, y = data(16)
+    keras.utils.set_random_seed(7)
+    base = keras.Sequential([layers.Input((5,)), layers.Dense(4)])
+    s.adopt(base)
+    with s.scope():
+        model = keras.Sequential([base, layers.Dense(3)])
+    model(x[:2])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    model.fit(x, y, batch_size=8, verbose=0, shuffle=False)
+    base.trainable = False
+    metric = keras.metrics.SparseCategoricalAccuracy()
+    model.compile(keras.optimizers.SGD(0.1), loss, metrics=[metric])
+    model.fit(x, y, batch_size=8, verbose=0, shuffle=False)
+    evaluated = model.evaluate(x, y, batch_size=8, verbose=0)
+    return plain({"evaluate": evaluated, "weights": model.get_weights()})
+
+
+def save_for_all(s, w, directory):
+    """Saves a model on every worker, and loads the chief's file on all of them."""
+    x, y = data(16)
+    model = model_of(s)
+    model.fit(x, y, batch_size=8, verbose=0, shuffle=False)
+    is_chief = s.extended.should_checkpoint
+    folder = directory if is_chief else tempfile.mkdtemp()
+    model.save(f"{folder}/model.keras")
+    s.barrier("the model is saved")
+    with s.scope():
+        loaded = keras.saving.load_model(f"{directory}/model.keras")
+    pairs = zip(model.get_weights(), loaded.get_weights(), strict=True)
+    return [os.listdir(directory), all(np.array_equal(a, b) for a, b in pairs)]
 
 
 def callbacks(s, w):

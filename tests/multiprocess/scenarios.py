@@ -6,6 +6,7 @@ that the workers must give together.
 
 import json
 import os
+import pathlib
 import signal
 import sys
 import threading
@@ -678,3 +679,36 @@ def logical_devices(s, w):
     for fn in (tf.function(step), tf.function(step), step):
         losses.append(plain(s.reduce(SUM, s.run(fn), axis=None)))
     return losses, plain(v.read_value()), plain(count.read_value())
+
+
+def barrier_for_a_file(s, w, directory):
+    """Returns whether a worker finds the file that the chief writes slowly."""
+    path = pathlib.Path(directory, "written")
+    if s.extended.should_checkpoint:
+        time.sleep(1.0)
+        path.write_text("done")
+    s.barrier("written")
+    return path.exists()
+
+
+def barrier_with_a_late_worker(s, w):
+    """Returns what the first worker is told of one that comes too late."""
+    if w == 1:
+        time.sleep(3.0)
+    limit = 0.5 if w == 0 else 60.0
+    told = attempt(lambda: s.barrier("late", timeout_seconds=limit))
+    s.barrier("together again")
+    return told
+
+
+def barrier_of_two_names(s, w):
+    """Returns the error of workers that meet at different barriers."""
+    return attempt(lambda: s.barrier(f"point {w}"))
+
+
+def barrier_in_a_replica(s, w):
+    """Returns the error of a barrier in `run` and in a compiled function."""
+    return [
+        attempt(lambda: s.run(lambda: s.barrier("a"))),
+        attempt(tf.function(lambda: s.barrier("b"))),
+    ]

@@ -88,6 +88,18 @@ def test_files_of_keras_and_checkpoints_on_every_worker(pair, tmp_path):
     assert first[0] == [True, True, True]
 
 
+@pytest.mark.feature("V01", "T02")
+def test_what_a_model_gets_outside_the_scope_joins_all_workers(pair):
+    wanted = alone(2, "edge")
+    for told in pair.call("keras_scenarios.edge"):
+        close(told, wanted)
+
+
+def test_all_workers_load_the_file_that_the_chief_has_saved(pair, tmp_path):
+    told = pair.call("keras_scenarios.save_for_all", directory=str(tmp_path))
+    assert told == [[["model.keras"], True]] * 2
+
+
 def test_files_that_are_dealt_to_workers_are_all_read_once(pair, tmp_path):
     for name, numbers in [("0", range(5)), ("1", range(10, 13))]:
         text = "".join(f"{n}\n" for n in numbers)

@@ -135,3 +135,33 @@ def test_workers_export_a_model_together(pair, tmp_path):
     assert told == [[[0.0, 2.0, 4.0]] * 6] * 2
     found = sorted(p.name for p in tmp_path.iterdir())
     assert found == ["own-0", "own-1", "shared"]
+
+
+# Barriers.
+
+
+def test_a_barrier_lets_workers_wait_for_what_the_chief_writes(pair, tmp_path):
+    told = pair.call("barrier_for_a_file", directory=str(tmp_path))
+    assert told == [True, True]
+    # One worker alone has nobody to wait for.
+    assert mirrored(2).barrier("nobody else") is None
+
+
+def test_a_barrier_names_the_worker_that_does_not_come(pair):
+    (kind, message), other = pair.call("barrier_with_a_late_worker")
+    assert kind == "WorkerStalledError"
+    assert "barrier('late') has waited 0.5 s for worker 1" in message
+    assert other == ["ok", None]
+
+
+def test_a_barrier_tells_workers_that_meet_at_different_ones(pair):
+    for kind, message in pair.call("barrier_of_two_names"):
+        assert kind == "WorkerMismatchError"
+        assert "worker 0: strategy.barrier('point 0')" in message
+        assert "worker 1: strategy.barrier('point 1')" in message
+
+
+def test_a_barrier_is_refused_where_it_would_be_traced(pair):
+    for kind, message in pair.call("barrier_in_a_replica")[0]:
+        assert kind == "RuntimeError"
+        assert "Call it between the steps" in message

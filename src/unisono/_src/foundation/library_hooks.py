@@ -130,12 +130,18 @@ class Companion:
         locals: names ``module:attribute`` of the library's thread-local objects. A
             replica that was paused at a merge point finds them as it left them.
         keeper: finds the state of the library's objects for checkpoints.
+        adopt: brings an object of the library that was made outside every scope into
+            the strategy that it is called with.
+        introduction: a context manager that, once entered, has made the library
+            recognize datasets and metrics of unisono. It is entered again and again.
     """
 
     module: str
     scope: contextlib.AbstractContextManager[Any]
     locals: tuple[str, ...] = ()
     keeper: Keeper | None = None
+    adopt: Callable[[Any, Any], None] | None = None
+    introduction: contextlib.AbstractContextManager[Any] | None = None
 
 
 _log = logging.getLogger("unisono")
@@ -152,6 +158,17 @@ def register(companion: Companion) -> None:
 def loaded_companions() -> list[Companion]:
     """Return the companions of the libraries that the program has loaded."""
     return [c for c in known.values() if c.module in sys.modules]
+
+
+def introduce() -> None:
+    """Make loaded libraries recognize datasets and metrics of unisono.
+
+    Called whenever a program makes one, because a library may be loaded at any time.
+    """
+    with contextlib.ExitStack() as stack:
+        for companion in loaded_companions():
+            if companion.introduction is not None:
+                stack.enter_context(companion.introduction)
 
 
 @contextlib.contextmanager
@@ -237,13 +254,34 @@ def _library(kind: Any, modules: tuple[str, ...]) -> str | None:
     return None
 
 
-def keeper_of(obj: Any) -> Keeper | None:
-    """Return the keeper of an object, or None if no loaded library has its class."""
+def _companion_of(obj: Any) -> Companion | None:
+    """Return the companion of the loaded library that has an object's class."""
     # mypy does not take a class for the hashable argument that `lru_cache` wants.
     module = _library(cast(Any, type(obj)), tuple(known))
     if module is None or module not in sys.modules:
         return None
-    return known[module].keeper
+    return known[module]
+
+
+def keeper_of(obj: Any) -> Keeper | None:
+    """Return the keeper of an object, or None if no loaded library has its class."""
+    companion = _companion_of(obj)
+    return None if companion is None else companion.keeper
+
+
+def adopt(obj: Any, strategy: Any) -> None:
+    """Bring an object that was made outside every scope into a strategy.
+
+    Raises:
+        TypeError: no loaded library can bring in objects of its class.
+    """
+    companion = _companion_of(obj)
+    if companion is None or companion.adopt is None:
+        raise TypeError(
+            "strategy.adopt takes a Keras model, layer, optimizer or metric, received "
+            f"{type(obj).__name__}. Make anything else inside `with strategy.scope():`."
+        )
+    companion.adopt(obj, strategy)
 
 
 def find_state(obj: Any) -> Held | dict[str, Any] | None:

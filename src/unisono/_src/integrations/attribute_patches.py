@@ -25,14 +25,18 @@ def check_version(
     Raises:
         RuntimeError: the library is too old.
     """
-    version = tuple(int(x) for x in library.__version__.split(".")[:2])
-    if version < oldest or not is_fit:
+    if not is_new_enough(library, oldest) or not is_fit:
         package, wanted = library.__name__, ".".join(map(str, oldest))
         raise RuntimeError(
             f"unisono works with {title} {wanted} or newer, but {package} "
             f"{library.__version__} is loaded. Install a newer one: pip install "
             f"'{package}>={wanted}'."
         )
+
+
+def is_new_enough(library: Any, oldest: tuple[int, int]) -> bool:
+    """Return whether a library has a version from `oldest` on."""
+    return tuple(int(x) for x in library.__version__.split(".")[:2]) >= oldest
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable
 from typing import Any, final
@@ -13,20 +14,27 @@ _HERE = __name__.rpartition(".")[0]
 
 @final
 class _LazyScope:
-    """A context manager that imports an integration and enters its `SCOPE`.
+    """A context manager that imports an integration and enters one of its own.
 
     Args:
         module: the module of the integration, below this folder.
+        name: the name of the context manager in that module.
     """
 
-    def __init__(self, module: str) -> None:
-        self._module = module
+    def __init__(self, module: str, name: str = "SCOPE") -> None:
+        self._module, self._name = module, name
+
+    @property
+    def _scope(self) -> contextlib.AbstractContextManager[Any]:
+        module = importlib.import_module(f"{_HERE}.{self._module}")
+        scope: contextlib.AbstractContextManager[Any] = getattr(module, self._name)
+        return scope
 
     def __enter__(self) -> None:
-        importlib.import_module(f"{_HERE}.{self._module}").SCOPE.__enter__()
+        self._scope.__enter__()
 
     def __exit__(self, *exc: Any) -> None:
-        importlib.import_module(f"{_HERE}.{self._module}").SCOPE.__exit__(*exc)
+        self._scope.__exit__(*exc)
 
 
 @final
@@ -59,6 +67,10 @@ class _LazyKeeper(library_hooks.Keeper):
         self._keeper.watch(obj, then)
 
 
+def _adopt_keras(obj: Any, strategy: Any) -> None:
+    importlib.import_module(f"{_HERE}.keras.scope").adopt(obj, strategy)
+
+
 def install() -> None:
     """Register Keras and Flax with scopes and checkpoints, without importing them."""
     library_hooks.register(
@@ -72,6 +84,8 @@ def install() -> None:
                 "keras.src.backend.common.global_state:GLOBAL_SETTINGS_TRACKER",
             ),
             _LazyKeeper("keras.saving"),
+            _adopt_keras,
+            _LazyScope("keras.scope", "INTRODUCTION"),
         )
     )
     library_hooks.register(

@@ -27,6 +27,7 @@ from unisono._src.strategies import run_options
 from unisono._src.values import collectives
 from unisono._src.values.distributed import DistributedValues, PerReplica
 from unisono._src.values.indexed_slices import IndexedSlices
+from unisono._src.workers import barrier
 
 if TYPE_CHECKING:
     # Named in signatures only: the input modules are loaded when a program reads data.
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from unisono._src.input.stages.dataset_options import InputContext, InputOptions
 
 _Strategy = TypeVar("_Strategy", bound="Strategy")
+_Object = TypeVar("_Object")
 
 
 class ValueContext:
@@ -583,6 +585,72 @@ class Strategy:
         3
         """
         return self._extended.experimental_make_numpy_dataset(numpy_input)
+
+    def adopt(self, obj: _Object) -> _Object:
+        """Brings a Keras object that was made outside the scope into this strategy.
+
+        All that it reaches comes along: layers, optimizer, metrics and seeds. Variables
+        stay the same objects and keep their values. A model made inside the scope needs
+        no call: what it gets later is brought in by itself.
+
+        Args:
+            obj: a Keras model, layer, optimizer, metric, seed generator or variable.
+
+        Returns:
+            The same object.
+
+        Raises:
+            TypeError: `obj` is something else.
+            ValueError: it belongs to another strategy.
+            RuntimeError: called in replica context, in another strategy's scope or
+                while its `fit` runs, or Keras runs on another backend than JAX.
+
+        For example ``strategy.adopt(keras.applications.MobileNetV3Small())``.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> try:
+        ...     strategy.adopt("model.keras")
+        ... except TypeError as error:
+        ...     print(error)  # doctest: +ELLIPSIS
+        strategy.adopt takes a Keras model, layer, optimizer or metric, received str...
+        """
+        check_scope(self)
+        library_hooks.adopt(obj, self)
+        return obj
+
+    def barrier(self, name: str, timeout_seconds: float = 600.0) -> None:
+        """Returns when every worker of this strategy has called it.
+
+        Use it around what one worker does for all, such as writing a file that the
+        others read. All workers call their barriers in the same order. With one worker
+        it returns at once.
+
+        Args:
+            name: a name for this point of the program, the same on all workers.
+            timeout_seconds: how long to wait for the other workers.
+
+        Raises:
+            WorkerStalledError: some workers have not called it in time; the message
+                names them.
+            WorkerMismatchError: the workers gave different names.
+            WorkerError: another worker has failed or ended.
+            RuntimeError: called in replica context, or while a function is traced.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MultiWorkerMirroredStrategy()
+        >>> strategy.barrier("the model is saved")
+        """
+        frame = ambient.current()
+        if frame.replica is not None or frame.state is not None:
+            raise RuntimeError(
+                f"strategy.barrier({name!r}) was called in replica context or inside a "
+                "compiled function, which would meet the other workers only while it "
+                "is traced. Call it between the steps."
+            )
+        placement = getattr(self._extended, "_placement", None)
+        if placement is not None:
+            barrier.wait(placement.topology, str(name), timeout_seconds)
 
     def describe(self, tree: object) -> description.Description:
         """Describes where each variable of `tree` lives and how many bytes it takes.

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from unisono._src.foundation import library_hooks
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
@@ -47,6 +48,7 @@ class Metric:
         self.name = name or type(self).__name__.lower()
         self.dtype = dtype
         self._variables: list[Variable] = []
+        library_hooks.introduce()
 
     def add_weight(self, name: str, shape: tuple[int, ...] = ()) -> Variable:
         """Makes a variable of zeros that is summed over replicas when it is read.

@@ -55,6 +55,7 @@ class Board:
         self._seconds = seconds
         self._rounds = itertools.count()
         self._last: str | None = None
+        self._number = 0
         self._cancelled = False
 
     def post(self, note: str, seconds: float | None = None) -> list[str]:
@@ -77,6 +78,7 @@ class Board:
                 f"A note has at most {_LARGEST_NOTE} characters, received {len(note)}."
             )
         number, own = next(self._rounds), self._crew.worker
+        self._number = number
         if self._crew.workers == 1:
             return [note]
         client, before = distributed.global_state.client, self._last
@@ -89,6 +91,17 @@ class Board:
         # All have posted in this round, so all have read the notes of the last one.
         _delete(client, before)
         return found
+
+    def find_silent(self) -> list[int]:
+        """Returns the workers that have posted nothing in the latest round yet."""
+        client: Any = distributed.global_state.client
+        silent = []
+        for worker in range(self._crew.workers):
+            try:
+                client.blocking_key_value_get(self._place(self._number, worker), 1)
+            except RuntimeError:
+                silent.append(worker)
+        return silent
 
     def cancel(self) -> None:
         """Makes the thread that waits for notes give up; ends the rounds."""

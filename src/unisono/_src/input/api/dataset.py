@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from unisono._src.execution import specs
-from unisono._src.foundation import errors, nest
+from unisono._src.foundation import errors, library_hooks, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import buckets, iterators, saved_dataset
 from unisono._src.input.loaders import dispatch
@@ -56,6 +56,7 @@ class Dataset(buckets.Groupings["Dataset"]):
 
     def __init__(self, node: nodes.Node) -> None:
         self._node = node
+        library_hooks.introduce()
 
     def _derive(self, node: nodes.Node) -> Dataset:
         return Dataset(node)

@@ -66,6 +66,22 @@ def _check_alone(given: dict[str, Any]) -> None:
             )
 
 
+def wrap_get_data_adapter(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `get_data_adapter` of Keras that takes datasets of unisono, too."""
+
+    @functools.wraps(original)
+    def find(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, _DATASETS):
+            return original(x, *args, **kwargs)
+        given = inspect.signature(original).bind_partial(x, *args, **kwargs).arguments
+        # Not the size of batches: Keras passes that of the training data for the
+        # validation data as well.
+        _check_alone({name: given.get(name) for name in ("y", "sample_weight")})
+        return DatasetAdapter(x, given.get("class_weight"))
+
+    return find
+
+
 @final
 class DatasetAdapter(data_adapter.DataAdapter):
     """Gives Keras the global batches of a dataset.

@@ -14,6 +14,7 @@ from keras.src.random import seed_generator
 from unisono._src.foundation import ambient
 from unisono._src.integrations import attribute_patches, replica_draws
 from unisono._src.integrations.keras import (
+    adoption,
     optimizers,
     positions,
     random,
@@ -29,7 +30,7 @@ def _patches() -> attribute_patches.Patches:
     return attribute_patches.Patches(
         [
             (backend.Variable, "__init__", variables.wrap_init),
-            (backend.Variable, "value", variables.wrap_value),
+            (backend.Variable, "value", adoption.wrap_value),
             (trainer.JAXTrainer, "__init__", training.wrap_init),
             (trainer.JAXTrainer, "_make_function", training.wrap_make_function),
             (trainer.JAXTrainer, "jax_state_sync", training.wrap_state_sync),
@@ -68,21 +69,29 @@ class _PatchedKerasScope:
     def __enter__(self) -> None:
         placement = ambient.current().placement
         found = strategy_distribution.current()
-        if found is None or found.placement is not placement:
-            outer = keras.distribution.distribution()
+        if placement is not None:
+            strategy_distribution.check_alone()
+        outer = keras.distribution.distribution()
+        is_outer_own = found is None and outer is not None
+        # The default strategy places nothing, so a distribution of the program's own
+        # holds there.
+        if not is_outer_own and (found is None or found.placement is not placement):
             found = strategy_distribution.StrategyDistribution(
                 placement, variables.adopt, outer=outer
             )
             keras.distribution.set_distribution(found)
         _patches().__enter__()
-        found.depth += 1
+        if found is not None:
+            found.depth += 1
 
     def __exit__(self, *exc: Any) -> None:
         found = strategy_distribution.current()
         if found is not None:
             found.depth -= 1
-            if found.depth == 0:
-                keras.distribution.set_distribution(found.outer)
+        if found is None or found.depth == 0:
+            adoption.settle()
+        if found is not None and found.depth == 0:
+            keras.distribution.set_distribution(found.outer)
         _patches().__exit__(*exc)
 
 

@@ -42,6 +42,31 @@ def obstacle() -> str | None:
     return None
 
 
+def adopt(obj: Any, strategy: Any) -> None:
+    """Bring an object of Keras that was made outside every scope into a strategy.
+
+    Raises:
+        RuntimeError: models of this Keras cannot be distributed.
+    """
+    check()
+    why = obstacle()
+    if why is not None:
+        raise RuntimeError(why)
+    adoption = importlib.import_module(f"{_HERE}.adoption")
+    training = importlib.import_module(f"{_HERE}.training")
+    with strategy.scope():
+        for model in adoption.adopt(obj, strategy):
+            training.attach(model, strategy)
+
+
+# Cached, because it is called for every scope and dataset.
+@functools.cache
+def _introduce() -> None:
+    """Make Keras recognize datasets and metrics of unisono, if it runs on JAX."""
+    if attribute_patches.is_new_enough(keras, _OLDEST) and obstacle() is None:
+        importlib.import_module(f"{_HERE}.recognition").install()
+
+
 def _wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `__init__` of Keras variables that refuses to run in a scope."""
 
@@ -76,6 +101,7 @@ class _KerasScope:
 
     def __enter__(self) -> None:
         check()
+        _introduce()
         self._choose_scope().__enter__()
 
     def __exit__(self, *exc: Any) -> None:
@@ -83,3 +109,17 @@ class _KerasScope:
 
 
 SCOPE = _KerasScope()
+
+
+@final
+class _Introduction:
+    """A context manager that makes Keras recognize datasets and metrics of unisono."""
+
+    def __enter__(self) -> None:
+        _introduce()
+
+    def __exit__(self, *exc: Any) -> None:
+        pass  # Keras goes on recognizing them.
+
+
+INTRODUCTION = _Introduction()

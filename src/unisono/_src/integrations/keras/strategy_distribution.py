@@ -146,6 +146,25 @@ def current() -> StrategyDistribution | None:
     return found if isinstance(found, StrategyDistribution) else None
 
 
+def check_alone() -> None:
+    """Raise if the program has given Keras a distribution of its own.
+
+    Raises:
+        RuntimeError: it has, and a strategy cannot place the same variables.
+    """
+    found = keras.distribution.distribution()
+    if found is None or isinstance(found, StrategyDistribution):
+        return
+    kind = type(found).__name__
+    raise RuntimeError(
+        f"Keras has the distribution {kind}, and {ambient.current().strategy!r} cannot "
+        "place the same variables. Write keras.distribution.set_distribution(None) "
+        "before `with strategy.scope():`, and none inside it: the strategy splits the "
+        "batches. To split large weights as ModelParallel does, make the strategy with "
+        'state="sharded".'
+    )
+
+
 def is_training() -> bool:
     """Return whether the running code is a loop of Keras, which takes variables whole.
 

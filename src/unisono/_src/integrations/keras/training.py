@@ -19,17 +19,19 @@ import keras
 
 from unisono._src.foundation import ambient
 from unisono._src.integrations.keras import (
+    adoption,
     inputs,
     strategy_distribution,
     variables,
     workers,
 )
 from unisono._src.machines import topology
+from unisono._src.strategies import default
 
-# Under these names a model has its strategy and, while a loop runs, the state that its
-# latest step returned.
-_STRATEGY = "distribute_strategy"
+# Under this name a model has, while a loop runs, the state that its latest step
+# returned.
 _LATEST = "_unisono_latest"
+_STRATEGY = adoption.STRATEGY
 LOOPS = (
     "fit",
     "evaluate",
@@ -57,11 +59,20 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        strategy = ambient.current().strategy
+        strategy = _find_strategy()
         if strategy is not None and _STRATEGY not in self.__dict__:
             attach(self, strategy)
+            adoption.expect(self)
 
     return init
+
+
+def _find_strategy() -> Any:
+    """Return the strategy whose scope is open in this thread, or None."""
+    strategy = ambient.current().strategy
+    if strategy is None and strategy_distribution.current() is not None:
+        return default.instance()  # Its scope leaves no other trace.
+    return strategy
 
 
 def attach(model: Any, strategy: Any) -> None:
@@ -69,7 +80,7 @@ def attach(model: Any, strategy: Any) -> None:
     # The methods are replaced on the object, as Keras does with `build`. So models
     # made outside scopes are untouched.
     own = model.__dict__
-    own[_STRATEGY] = strategy
+    adoption.enroll(model, strategy)
     for name in LOOPS:
         own[name] = types.MethodType(_make_loop_method(name), model)
     for name in ("compile", "load_weights"):
@@ -95,7 +106,9 @@ def _make_scoped_method(name: str) -> Callable[..., Any]:
     @functools.wraps(getattr(keras.Model, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         with self.__dict__[_STRATEGY].scope():
-            return getattr(type(self), name)(self, *args, **kwargs)
+            result = getattr(type(self), name)(self, *args, **kwargs)
+            adoption.bring_in(self)
+            return result
 
     return method
 
@@ -113,10 +126,12 @@ def wrap_loop(original: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError(
                 f"The model {self.name!r} was not created in the distribution strategy "
                 f"scope of {strategy!r}, in which its `{original.__name__}` is called. "
-                "Create and compile the model inside `with strategy.scope():`, or call "
-                "the method outside the scope."
+                "Create and compile the model inside `with strategy.scope():`, bring "
+                "it in with strategy.adopt(model), or call the method outside the "
+                "scope."
             )
-        _check_made_in(strategy, self)
+        if strategy is not None:
+            adoption.check_members(self)
         found = inputs.bind_arguments(original, args, kwargs)
         if found is None:
             return original(self, *args, **kwargs)
@@ -127,19 +142,6 @@ def wrap_loop(original: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _check_made_in(strategy: Any, model: Any) -> None:
-    """Raise if a variable of a model was made outside the scope of its strategy."""
-    if strategy is None:
-        return
-    for variable in model.variables:
-        if getattr(variable, "distribute_strategy", None) is not strategy:
-            raise ValueError(
-                f"The variable {variable.path!r} of the model {model.name!r} was not "
-                f"created in the distribution strategy scope of {strategy!r}, as the "
-                "model was. Create its layer inside `with strategy.scope():` as well."
-            )
-
-
 @contextlib.contextmanager
 def _enter_loop(model: Any) -> Iterator[None]:
     """Run a block in which Keras' programs take the variables of `model` whole."""
@@ -148,6 +150,10 @@ def _enter_loop(model: Any) -> Iterator[None]:
         yield
         return
     with strategy.scope():
+        adoption.bring_in(model)
+        if strategy.extended._placement is None:  # noqa: SLF001
+            yield  # The default strategy has one copy of all, as Keras itself.
+            return
         distribution = strategy_distribution.StrategyDistribution(
             strategy.extended._placement,  # noqa: SLF001
             variables.adopt,
@@ -172,9 +178,10 @@ def wrap_make_function(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def make(self: Any, step_function: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = self.__dict__.get(_STRATEGY)
-        if strategy is None:
+        placement = None if strategy is None else strategy.extended._placement  # noqa: SLF001
+        if placement is None:
             return original(self, step_function, *args, **kwargs)
-        devices = strategy.extended._placement.topology  # noqa: SLF001
+        devices = placement.topology
         if devices.is_spread:
             step_function = workers.watch_step(step_function, devices)
         step = _record_state(self, step_function, devices.needs_throttle)

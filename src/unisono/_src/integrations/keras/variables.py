@@ -161,6 +161,31 @@ def adopt(variable: Any) -> None:
         variable.__class__ = StrategyVariable
 
 
+def convert(variable: Any) -> None:
+    """Make a Keras variable that was made outside one of the current strategy.
+
+    It stays the same object, and keeps its value.
+    """
+    own = variable.__dict__
+    value = own.get("_value")
+    kept = None
+    if value is not None:
+        with jax_traces.compute_at_once():
+            # A copy: a step of Keras donates the array of the variable, and somebody
+            # may have read the old one.
+            value = jnp.copy(value)
+        kept = _make(variable, value)
+    variable.__class__ = StrategyVariable
+    own.pop("_value", None)
+    own["_layout"] = None
+    if kept is not None:
+        own["_kept"] = kept
+        if kept.state_cell.is_stacked:
+            # `Variable` gives every replica the whole value, whose sum is another.
+            with jax_traces.compute_at_once():
+                _store(variable, kept, value)
+
+
 def _may_be_split() -> bool:
     """Return whether the current strategy may split a new variable over devices."""
     placement = ambient.current().placement
@@ -182,38 +207,14 @@ def _make(variable: Any, value: Any) -> variables.Variable:
     )
 
 
-def wrap_value(original: property) -> property:
-    """Return a `value` of Keras variables that refuses a wrong read in a program."""
-    get = original.fget
-
-    # mypy knows that a property may have no getter; this one has.
-    @functools.wraps(get)  # type: ignore[arg-type]
-    def value(self: Any) -> Any:
-        if type(self) is KerasVariable and frames.frame().is_compiled:
-            _check_in_program(self)
-        return get(self)  # type: ignore[misc]
-
-    return property(value)
-
-
-def _check_in_program(variable: Any) -> None:
-    """Raise, because a program would keep the value of a variable of no strategy."""
-    if stateless_scope.in_stateless_scope():
-        return  # Keras takes the value from the scope, not from the variable.
-    raise RuntimeError(
-        f"The Keras variable '{variable.path}' was made outside every scope, so a "
-        "compiled function would keep its value of this moment for ever. Make the "
-        "model, optimizer or metric inside `with strategy.scope():`; the default "
-        "strategy, unisono.distribute.get_strategy(), has one too."
-    )
-
-
 def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     """Return an `__init__` of Keras variables whose initializer computes at once."""
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         in_scope = ambient.current().placement is not None
+        if in_scope:
+            strategy_distribution.check_alone()
         if _may_be_split() or (in_scope and strategy_distribution.current() is None):
             # Usually the distribution adopts a variable when it gets its value. That
             # is too late for one that is created in parts; and after `clear_session`

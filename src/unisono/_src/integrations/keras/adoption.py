@@ -1,0 +1,332 @@
+"""Brings what a model gets outside the scope into the strategy of the model.
+
+A model that was made in a scope may get a new optimizer, metrics or weights outside:
+`compile`, `build`, `quantize` and `enable_lora` are often called there. Their variables
+are Keras' plain ones. At the next call into the model they become variables of its
+strategy: the same objects with the same values. A layer or model that had its variables
+before the scope-made model got hold of it is not touched, unless the program gives it
+to `strategy.adopt`. See docs/decisions/0014.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Iterable
+from typing import Any, final
+
+import keras
+from keras.src import tree
+from keras.src.backend import Variable as KerasVariable
+from keras.src.backend.common import stateless_scope
+from keras.src.backend.jax import trainer
+from keras.src.optimizers import base_optimizer
+
+from unisono._src.foundation import ambient
+from unisono._src.integrations.keras import variables
+from unisono._src.state import frames
+from unisono._src.strategies import current, default
+
+# Under these names a model has its strategy, and the variables that it had found made
+# outside when the scope ended in which it was made.
+STRATEGY = "distribute_strategy"
+_STRANGERS = "_unisono_strangers"
+_TRAINING = (base_optimizer.BaseOptimizer, keras.metrics.Metric)
+_KINDS = (keras.Layer, *_TRAINING, keras.random.SeedGenerator, KerasVariable)
+
+
+@final
+class _Strangers:
+    """Variables that a model must not bring in by itself.
+
+    An object of its own, because Keras and checkpoints look into containers.
+    """
+
+    def __init__(self, found: Iterable[Any]) -> None:
+        self._found = list(found)
+
+    def __contains__(self, variable: object) -> bool:
+        # By identity: `==` of Keras variables compares their values.
+        return any(v is variable for v in self._found)
+
+
+@final
+class _Made(ambient.PerThread):
+    """The models that were made in the scope that is open in this thread."""
+
+    models: tuple[Any, ...] = ()
+
+
+_made = _Made()
+# All models that have a strategy.
+_members: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+# What an object consists of.
+
+
+def is_plain(variable: Any) -> bool:
+    """Return whether a variable is one of Keras, kept by no strategy."""
+    return type(variable) is KerasVariable
+
+
+def _find_variables(obj: Any) -> list[Any]:
+    """Return the variables that an object of Keras reaches, each once."""
+    if isinstance(obj, KerasVariable):
+        found = [obj]
+    elif isinstance(obj, keras.random.SeedGenerator):
+        found = [obj.state]
+    elif isinstance(obj, keras.Model):
+        found = [*obj.variables, *_find_training_variables(obj)]
+    elif isinstance(obj, keras.Layer):
+        found = [*obj.variables, *obj.metrics_variables]
+    else:
+        found = list(obj.variables)
+    return list({id(v): v for v in found}.values())
+
+
+def _find_training_variables(model: Any) -> list[Any]:
+    """Return the variables of a model's optimizer and metrics."""
+    if not model.compiled:
+        return []
+    # A model of the program's own may have more optimizers than Keras knows.
+    parts = [x for x in vars(model).values() if isinstance(x, _TRAINING)]
+    parts += model.metrics
+    compiled = model._compile_metrics  # noqa: SLF001
+    if compiled is not None and not compiled.built:
+        # Keras lists the metrics that were given to `compile` only after a first batch.
+        # It has no public name for them before.
+        given = [compiled._user_metrics, compiled._user_weighted_metrics]  # noqa: SLF001
+        parts += [m for m in tree.flatten(given) if isinstance(m, keras.metrics.Metric)]
+    return [v for part in parts for v in part.variables]
+
+
+def _find_models(obj: Any) -> list[Any]:
+    """Return the models among the layers that an object reaches."""
+    if not isinstance(obj, keras.Layer):
+        return []
+    # Keras has no public list of a layer's layers at every depth.
+    return [x for x in obj._flatten_layers() if isinstance(x, trainer.JAXTrainer)]  # noqa: SLF001
+
+
+# A model and its strategy.
+
+
+def enroll(model: Any, strategy: Any) -> None:
+    """Make a model a member of a strategy."""
+    model.__dict__[STRATEGY] = strategy
+    _members.add(model)
+
+
+def expect(model: Any) -> None:
+    """Remember that a model is being made in the scope that is open in this thread."""
+    _made.models += (weakref.ref(model),)
+
+
+def settle() -> None:
+    """Note which variables the models made in the scope that ends have from outside.
+
+    What is not in the strategy by now was made before the model, by someone else. What
+    a model gets from now on is its own.
+    """
+    waiting, _made.models = _made.models, ()
+    for reference in waiting:
+        model = reference()
+        # A model whose construction has failed has no layers.
+        if model is not None and hasattr(model, "_layers"):
+            _note_strangers(model)
+
+
+def _note_strangers(model: Any) -> _Strangers:
+    """Note the variables of a model that are in no strategy, and return them."""
+    found = model.__dict__[_STRANGERS] = _Strangers(
+        v
+        for layer in model._flatten_layers()  # noqa: SLF001
+        # What a layer learns by `adapt`, such as a mean, is about the data. No model
+        # trains it, so it may be shared.
+        if not hasattr(layer, "adapt")
+        for v in _own_variables(layer)
+        if is_plain(v)
+    )
+    return found
+
+
+def _own_variables(layer: Any) -> list[Any]:
+    """Return the variables of a layer without those of its layers."""
+    # Keras has no public list of them.
+    return [
+        *layer._trainable_variables,  # noqa: SLF001
+        *layer._non_trainable_variables,  # noqa: SLF001
+        *(generator.state for generator in layer._seed_generators),  # noqa: SLF001
+    ]
+
+
+def bring_in(model: Any) -> None:
+    """Bring what a model got outside the scope into the model's strategy.
+
+    Optimizer and metrics are always brought in. Weights are if the model got them after
+    the scope in which it was made; the others are left as they are.
+    """
+    strategy = model.__dict__[STRATEGY]
+    strangers = model.__dict__.get(_STRANGERS)
+    if strangers is None:  # The scope in which the model was made is still open.
+        strangers = _note_strangers(model)
+    own = [v for v in model.variables if is_plain(v) and v not in strangers]
+    if _convert([*own, *_find_training_variables(model)], strategy):
+        _forget_programs(model)
+
+
+def _convert(found: Iterable[Any], strategy: Any) -> bool:
+    """Make the plain variables among some variables of a strategy.
+
+    Returns:
+        Whether there were any.
+    """
+    wanted = {id(v): v for v in found if is_plain(v)}
+    with ambient.push(
+        strategy=None if strategy._is_default else strategy,  # noqa: SLF001
+        # A plain frame: the code that runs may be a replica, or be traced.
+        mode=ambient.REPLICA if strategy._is_default else ambient.CROSS,  # noqa: SLF001
+        replica=None,
+        port=None,
+        copy=None,
+        placement=strategy.extended._placement,  # noqa: SLF001
+        state=None,
+    ):
+        for variable in wanted.values():
+            variables.convert(variable)
+    return bool(wanted)
+
+
+def _forget_programs(model: Any) -> None:
+    """Make Keras compile its steps again, which were made for other variables."""
+    model.train_function = model.test_function = model.predict_function = None
+
+
+def adopt(obj: Any, strategy: Any) -> list[Any]:
+    """Bring an object of Keras and all that it reaches into a strategy.
+
+    Args:
+        obj: a model, layer, optimizer, metric, seed generator or variable.
+        strategy: the strategy.
+
+    Returns:
+        The models that it reaches, which are to be members of the strategy.
+
+    Raises:
+        TypeError: the object is none of these.
+        ValueError: it has variables of another strategy.
+        RuntimeError: a `fit` of the model is running.
+    """
+    if not isinstance(obj, _KINDS):
+        raise TypeError(
+            "strategy.adopt takes a Keras model, layer, optimizer, metric, seed "
+            f"generator or variable, received {type(obj).__name__}."
+        )
+    found, models = _find_variables(obj), _find_models(obj)
+    for model in models:
+        _check_free(model.__dict__.get(STRATEGY), strategy, model)
+        if not model._jax_state_synced:  # noqa: SLF001
+            raise RuntimeError(
+                f"The model {model.name!r} is being trained by a running `fit`, which "
+                "has its weights. Call strategy.adopt before or after it."
+            )
+    for variable in found:
+        _check_free(_find_owner(variable), strategy, variable)
+    _convert(found, strategy)
+    for model in models:
+        model.__dict__[_STRANGERS] = _Strangers(())
+        _forget_programs(model)
+    return models
+
+
+def _find_owner(variable: Any) -> Any:
+    """Return the strategy of a variable; None if it has none, or no value yet."""
+    kept = variable.__dict__.get("_kept")
+    return None if kept is None else kept.distribute_strategy or default.instance()
+
+
+def _check_free(owner: Any, strategy: Any, obj: Any) -> None:
+    """Raise if a model or variable belongs to another strategy."""
+    if owner is not None and owner is not strategy:
+        is_model = isinstance(obj, keras.Model)
+        what = f"model {obj.name!r}" if is_model else f"variable {obj.path!r}"
+        raise ValueError(
+            f"The {what} belongs to {owner!r} and cannot be adopted by {strategy!r}: "
+            "it can have one strategy only. Make a copy with keras.models.clone_model "
+            "and set_weights, and adopt the copy."
+        )
+
+
+# Reading a plain variable where a strategy runs.
+
+
+def wrap_value(original: property) -> property:
+    """Return a `value` of Keras variables that brings in a variable made later.
+
+    It refuses to read a variable of no strategy in a program.
+    """
+    get = original.fget
+
+    # mypy knows that a property may have no getter; this one has.
+    @functools.wraps(get)  # type: ignore[arg-type]
+    def value(self: Any) -> Any:
+        if is_plain(self) and not stateless_scope.in_stateless_scope():
+            is_compiled = frames.frame().is_compiled
+            if is_compiled or ambient.current().strategy is not None:
+                _look_for_owner(self)
+                if not is_plain(self):
+                    return self.value
+            if is_compiled:
+                _refuse_in_program(self)
+        return get(self)  # type: ignore[misc]
+
+    return property(value)
+
+
+def _look_for_owner(variable: Any) -> None:
+    """Bring in the models of the current strategy, if one of them has a variable."""
+    if "_unisono_unowned" in variable.__dict__:
+        return  # A loop may read it at every step, so the search is done only once.
+    strategy = current.get_strategy()
+    for model in list(_members):
+        if model.__dict__[STRATEGY] is strategy and any(
+            v is variable for v in _find_variables(model)
+        ):
+            bring_in(model)
+    if is_plain(variable):
+        variable.__dict__["_unisono_unowned"] = True
+
+
+def _refuse_in_program(variable: Any) -> None:
+    """Raise, because a program would keep the value of a variable of no strategy."""
+    raise RuntimeError(
+        f"The Keras variable '{variable.path}' was made outside every scope, so a "
+        "compiled function would keep its value of this moment for ever. Make the "
+        "model, optimizer or metric inside `with strategy.scope():`, or bring it in "
+        "with strategy.adopt(model); the default strategy, "
+        "unisono.distribute.get_strategy(), has both, too."
+    )
+
+
+# Loops.
+
+
+def check_members(model: Any) -> None:
+    """Raise if a variable of a model was made outside the scope of its strategy.
+
+    Raises:
+        ValueError: there is such a variable; the message names it.
+    """
+    strategy = model.__dict__[STRATEGY]
+    for variable in model.variables:
+        if _find_owner(variable) is not strategy:
+            raise ValueError(
+                f"The variable {variable.path!r} of the model {model.name!r} was not "
+                f"created in the distribution strategy scope of {strategy!r}, as the "
+                "model was. Create its layer inside `with strategy.scope():` as well, "
+                "or bring the layer, or the model that it comes from, in with "
+                "strategy.adopt(layer)."
+            )
+    for variable in _find_training_variables(model):
+        _check_free(_find_owner(variable), strategy, variable)
