@@ -37,7 +37,9 @@ class _Barriers:
                     late[0],
                 ) from None
         if len(set(names)) > 1:
-            raise errors.different_points([f"strategy.barrier({n!r})" for n in names])
+            raise errors.different_points_error(
+                [f"strategy.barrier({n!r})" for n in names]
+            )
 
 
 _BARRIERS = _Barriers()
