@@ -435,6 +435,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         share: steps.Share | None = None,
     ) -> None:
         super().__init__(topology, options, owner, share)
+        _check_place_of_functions(self._options)
         if self._per_replica and self._share.workers > 1:
             raise NotImplementedError(
                 "InputReplicationMode.PER_REPLICA is only supported in "
@@ -582,7 +583,7 @@ def check_options(options: Any) -> dataset_options.InputOptions:
 
     Raises:
         TypeError: `options` is no `InputOptions`.
-        ValueError: the options contradict each other.
+        ValueError: the buffer size is negative.
     """
     if options is None:
         return dataset_options.InputOptions()
@@ -591,27 +592,32 @@ def check_options(options: Any) -> dataset_options.InputOptions:
             "options must be a unisono.distribute.InputOptions, received "
             f"{type(options).__name__}."
         )
-    per_replica = options.experimental_replication_mode is not _PER_WORKER
-    if options.experimental_place_dataset_on_device and not per_replica:
-        raise ValueError(
-            "When `experimental_place_dataset_on_device` is set for dataset placement, "
-            "you must also specify `PER_REPLICA` for the replication mode"
-        )
-    if (
-        options.experimental_fetch_to_device
-        and options.experimental_place_dataset_on_device
-    ):
-        raise ValueError(
-            "`experimental_place_dataset_on_device` can not be set to True when "
-            "experimental_fetch_to_device is True and replication mode is set to "
-            "`PER_REPLICA`"
-        )
     if options.experimental_per_replica_buffer_size < 0:
         raise ValueError(
             "experimental_per_replica_buffer_size is a number of steps, or 0 for none, "
             f"received {options.experimental_per_replica_buffer_size}."
         )
     return options
+
+
+def _check_place_of_functions(options: dataset_options.InputOptions) -> None:
+    """Raises unless datasets that a function makes may run where the options say.
+
+    As in TensorFlow, `experimental_distribute_dataset` does not ask.
+    """
+    if not options.experimental_place_dataset_on_device:
+        return
+    if options.experimental_replication_mode is _PER_WORKER:
+        raise ValueError(
+            "When `experimental_place_dataset_on_device` is set for dataset placement, "
+            "you must also specify `PER_REPLICA` for the replication mode"
+        )
+    if options.experimental_fetch_to_device:
+        raise ValueError(
+            "`experimental_place_dataset_on_device` can not be set to True when "
+            "experimental_fetch_to_device is True and replication mode is set to "
+            "`PER_REPLICA`"
+        )
 
 
 publish("unisono.distribute", DistributedDataset, DistributedIterator)
