@@ -18,7 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.execution import function
-from unisono._src.foundation import ambient, errors, library_hooks, options
+from unisono._src.foundation import (
+    ambient,
+    errors,
+    host_numbers,
+    library_hooks,
+    options,
+)
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, description
 from unisono._src.state.variables import Variable
@@ -394,7 +400,7 @@ class Strategy:
 
         Returns:
             A tuple with one entry for each replica of this process; with one entry if
-            `value` is not distributed.
+            `value` is not distributed. NumPy's numbers have the method `numpy` there.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -408,7 +414,8 @@ class Strategy:
         >>> strategy.experimental_local_results("text")
         ('text',)
         """
-        return self._extended._local_results(value)
+        found = self._extended._local_results(value)
+        return tuple(host_numbers.with_numpy_inside(x) for x in found)
 
     def unwrap(self, value: Any) -> tuple[Any, ...]:
         """Returns `experimental_local_results`; this is its old name.
@@ -418,7 +425,7 @@ class Strategy:
         >>> strategy.unwrap(7)
         (7,)
         """
-        return self._extended._local_results(value)
+        return self.experimental_local_results(value)
 
     def group(self, value: object, name: str | None = None) -> None:
         """Does nothing: in TensorFlow it groups operations of a graph.

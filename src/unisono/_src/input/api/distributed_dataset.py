@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.execution import host_inputs, specs
-from unisono._src.foundation import ambient, errors
+from unisono._src.foundation import ambient, errors, host_numbers
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.description import batch_table, function_table, report
@@ -248,7 +248,7 @@ class DistributedDataset(abc.ABC):
         """Returns the steps on their devices, read ahead where that pays."""
 
     @property
-    def cardinality(self) -> np.int64:
+    def cardinality(self) -> host_numbers.HostInt64:
         """Returns how many elements this worker's dataset has, as far as it tells.
 
         Returns:
@@ -260,7 +260,7 @@ class DistributedDataset(abc.ABC):
         >>> int(strategy.experimental_distribute_dataset(dataset).cardinality)
         2
         """
-        return np.int64(self._node.cardinality)
+        return host_numbers.HostInt64(self._node.cardinality)
 
     def __len__(self) -> int:
         return nodes.known_length(self._count())
