@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from unisono._src.execution import program_reduction
 from unisono._src.foundation import ambient, nest, options
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import AXIS, Topology
@@ -256,6 +257,19 @@ class ReplicaContext:
         """
         require_replica_context(self)
         op = _as_reduce_op(reduce_op)
+        placement = ambient.current().placement
+        if placement is not None and placement.ops and self._port.replicas > 1:
+            return nest.map_structure(
+                lambda x: program_reduction.all_reduce(
+                    self._port,
+                    placement,
+                    functools.partial(_cross_frame, self._strategy, port=self._port),
+                    op,
+                    options,
+                    x,
+                ),
+                value,
+            )
         # Between CPUs of several processes few large collectives are faster than many
         # small ones (decision 0019).
         if self._port.is_spmd and gradient_packing.is_worthwhile(
