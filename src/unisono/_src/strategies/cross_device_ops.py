@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import CommunicationOptions, ReduceOp
@@ -21,9 +22,14 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
+from unisono._src.state.variables import Variable
 from unisono._src.strategies import destinations as places
 from unisono._src.values import collectives, distributed
 from unisono._src.values.indexed_slices import IndexedSlices
+
+Combined: TypeAlias = jax.Array | IndexedSlices | distributed.Mirrored
+PerReplicaLike: TypeAlias = distributed.DistributedValues | jax.Array | IndexedSlices
+Destinations: TypeAlias = str | distributed.DistributedValues | Variable | jax.Array
 
 
 class CrossDeviceOps:
@@ -50,10 +56,10 @@ class CrossDeviceOps:
     def reduce(
         self,
         reduce_op: ReduceOp | str,
-        per_replica_value: Any,
-        destinations: Any,
+        per_replica_value: distributed.PerReplica,
+        destinations: Destinations,
         options: CommunicationOptions | None = None,
-    ) -> Any:
+    ) -> Combined:
         """Combines a per-replica value and puts the result on the destinations.
 
         Args:
@@ -78,7 +84,8 @@ class CrossDeviceOps:
         value = _prepare(per_replica_value, destinations)
         op = _parse_op(reduce_op)
         if _is_there_already(value, destinations):
-            return collectives.as_array(value.values[0])
+            only: Combined = collectives.as_array(value.values[0])
+            return only
         return self.reduce_implementation(
             op, value, destinations, options or CommunicationOptions()
         )
@@ -86,9 +93,9 @@ class CrossDeviceOps:
     def batch_reduce(
         self,
         reduce_op: ReduceOp | str,
-        value_destination_pairs: Sequence[tuple[Any, Any]],
+        value_destination_pairs: Sequence[tuple[PerReplicaLike, Destinations]],
         options: CommunicationOptions | None = None,
-    ) -> list[Any]:
+    ) -> list[Combined]:
         """Combines several per-replica values, each as `reduce` does.
 
         Args:
@@ -119,11 +126,11 @@ class CrossDeviceOps:
 
     def gather(
         self,
-        per_replica_value: Any,
-        destinations: Any,
+        per_replica_value: PerReplicaLike,
+        destinations: Destinations,
         axis: int,
         options: CommunicationOptions | None = None,
-    ) -> Any:
+    ) -> Combined:
         """Concatenates a per-replica value and puts the result on the destinations.
 
         Args:
@@ -152,7 +159,8 @@ class CrossDeviceOps:
                 "`to_dense()`."
             )
         if _is_there_already(value, destinations):
-            return collectives.as_array(value.values[0])
+            only: Combined = collectives.as_array(value.values[0])
+            return only
         return self._gather_implementation(
             value, destinations, axis, options or CommunicationOptions()
         )
@@ -160,7 +168,9 @@ class CrossDeviceOps:
     # TensorFlow's name.
     _gather = gather
 
-    def broadcast(self, tensor: Any, destinations: Any) -> Any:
+    def broadcast(
+        self, tensor: ArrayLike | IndexedSlices, destinations: Destinations
+    ) -> Combined:
         """Copies one value to the devices of `destinations`.
 
         Args:
@@ -184,10 +194,10 @@ class CrossDeviceOps:
     def reduce_implementation(
         self,
         reduce_op: ReduceOp,
-        per_replica_value: Any,
-        destinations: Any,
+        per_replica_value: distributed.PerReplica,
+        destinations: Destinations,
         options: CommunicationOptions,
-    ) -> Any:
+    ) -> Combined:
         """Does what `reduce` says, for subclasses to implement.
 
         Args:
@@ -204,9 +214,9 @@ class CrossDeviceOps:
     def batch_reduce_implementation(
         self,
         reduce_op: ReduceOp,
-        value_destination_pairs: Sequence[tuple[Any, Any]],
+        value_destination_pairs: Sequence[tuple[distributed.PerReplica, Destinations]],
         options: CommunicationOptions,
-    ) -> list[Any]:
+    ) -> list[Combined]:
         """Does what `batch_reduce` says: by default `reduce_implementation` of each.
 
         Args:
@@ -219,22 +229,25 @@ class CrossDeviceOps:
             for value, where in value_destination_pairs
         ]
 
-    def broadcast_implementation(self, tensor: Any, destinations: Any) -> Any:
+    def broadcast_implementation(
+        self, tensor: ArrayLike | IndexedSlices, destinations: Destinations
+    ) -> Combined:
         """Does what `broadcast` says: by default one copy for each device.
 
         Args:
             tensor: an array.
             destinations: as for `reduce`.
         """
-        return _deliver(collectives.as_array(tensor), destinations)
+        made: Combined = _deliver(collectives.as_array(tensor), destinations)
+        return made
 
     def _gather_implementation(
         self,
-        per_replica_value: Any,
-        destinations: Any,
+        per_replica_value: distributed.PerReplica,
+        destinations: Destinations,
         axis: int,
         options: CommunicationOptions,
-    ) -> Any:
+    ) -> Combined:
         """Does what `gather` says: by default it concatenates and broadcasts."""
         value = per_replica_value
         if value.local is not None:
@@ -275,10 +288,10 @@ class ReductionToOneDevice(CrossDeviceOps):
     def reduce_implementation(
         self,
         reduce_op: ReduceOp,
-        per_replica_value: Any,
-        destinations: Any,
+        per_replica_value: distributed.PerReplica,
+        destinations: Destinations,
         options: CommunicationOptions,
-    ) -> Any:
+    ) -> Combined:
         """Adds the values on one device, and puts the result on the destinations.
 
         Args:
@@ -306,10 +319,10 @@ class _AllReduce(CrossDeviceOps, abc.ABC):
     def reduce_implementation(
         self,
         reduce_op: ReduceOp,
-        per_replica_value: Any,
-        destinations: Any,
+        per_replica_value: distributed.PerReplica,
+        destinations: Destinations,
         options: CommunicationOptions,
-    ) -> Any:
+    ) -> Combined:
         """Adds the values, and puts the result on the destinations.
 
         Args:
