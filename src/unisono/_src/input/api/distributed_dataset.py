@@ -8,7 +8,7 @@ import functools
 import itertools
 import logging
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from unisono._src.state import frames
 from unisono._src.workers import worker_notes
 
 _log = logging.getLogger("unisono")
+_State = TypeVar("_State")
 # Numbers the distributed datasets of a program. Workers run the same program, so a
 # number means the same dataset on all of them; their notes to each other name it.
 _NUMBERS = itertools.count()
@@ -282,7 +283,9 @@ class DistributedDataset(abc.ABC):
             raise errors.mixed_strategies(frame.strategy, self._owner)
         return DistributedIterator(self)
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
+    def reduce(
+        self, initial_state: _State, reduce_func: Callable[[_State, Any], _State]
+    ) -> _State:
         """Folds a function over the steps.
 
         Args:
