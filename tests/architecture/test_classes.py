@@ -79,7 +79,6 @@ NOT_ABSTRACT = {
     "saving.checkpoint.module.Module": _PUBLIC,
     "state.variables.Variable": "Calling it makes an object of one of its subclasses.",
     "strategies.base.Strategy": _PUBLIC,
-    "strategies.cross_device_ops.CrossDeviceOps": _ROOT,
 }
 
 

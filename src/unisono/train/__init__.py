@@ -15,6 +15,7 @@ from unisono._src.saving.checkpoint.reading import (
     list_variables,
     load_variable,
 )
+from unisono._src.training.moving_average import ExponentialMovingAverage
 from unisono._src.training.progress import Progress, StepTimes
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "CheckpointManager",
     "CheckpointOptions",
     "ClusterSpec",
+    "ExponentialMovingAverage",
     "Progress",
     "StepTimes",
     "get_global_step",

@@ -115,6 +115,26 @@ def test_a_logical_device_that_is_not_there_is_refused(wrong):
         pass
 
 
+@pytest.mark.feature("K02")
+def test_a_replica_names_its_logical_devices():
+    strategy = make(4)
+
+    def step(number):
+        context = tf.distribute.get_replica_context()
+        with context.experimental_logical_device(number):
+            return jnp.ones(2) * 3
+
+    found = strategy.run(tf.function(lambda: step(3)))
+    for part in strategy.experimental_local_results(found):
+        assert part.tolist() == [3.0, 3.0]
+    with pytest.raises(ValueError, match="only total of 4 logical"):
+        strategy.run(lambda: step(4))
+    alone = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    assert alone.run(lambda: step(0)).values[1].tolist() == [3.0, 3.0]
+    with pytest.raises(ValueError, match="only total of 1 logical"):
+        alone.run(lambda: step(1))
+
+
 @pytest.mark.feature("K05")
 @pytest.mark.parametrize(
     ("shape", "parts", "match"),

@@ -20,7 +20,7 @@ _MAX_HOST = 253
 _SHOWN = 80
 
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
-_JOB = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LAYER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,31}")
 _DIGITS = re.compile(r"[0-9]{1,10}")
 
@@ -117,8 +117,8 @@ def job_name(name: str, value: object) -> str:
     if isinstance(value, str) and _JOB.fullmatch(value):
         return value
     raise ValueError(
-        f"{name} is {excerpt(value)}; a job is named by a letter and then letters, "
-        "digits, '_', '-' or '.', such as 'worker'."
+        f"{name} is {excerpt(value)}; a job is named by a letter or a digit and "
+        "then letters, digits, '_', '-' or '.', such as 'worker'."
     )
 
 

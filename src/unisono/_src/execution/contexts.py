@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from unisono._src.execution import logical_devices, program_reduction
 from unisono._src.foundation import ambient, nest, options
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import AXIS, Topology
@@ -124,6 +125,34 @@ class ReplicaContext:
         names = self._strategy.extended.worker_devices
         first = 0 if frame.placement is None else frame.placement.topology.first
         return [names[(frame.copy or first) - first]]
+
+    def experimental_logical_device(
+        self, logical_device_id: int
+    ) -> contextlib.AbstractContextManager[None]:
+        """Return a block whose operations belong to a logical device of the replica.
+
+        The compiler runs one program on all logical devices of a replica, so each of
+        them has the values that are made in the block.
+
+        Args:
+            logical_device_id: the number of the logical device, from 0.
+
+        Raises:
+            ValueError: the replica has no such logical device.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.TPUStrategy()
+        >>> def double(x):
+        ...     context = unisono.distribute.get_replica_context()
+        ...     with context.experimental_logical_device(0):
+        ...         return x * 2
+        >>> strategy.experimental_local_results(strategy.run(double, args=(3,)))[0]
+        6
+        """
+        require_replica_context(self)
+        placement = ambient.current().placement
+        topology = None if placement is None else placement.topology
+        return logical_devices.enter(topology, logical_device_id)
 
     def __enter__(self) -> ReplicaContext:
         """Make this the context of the running code until the end of the block.
@@ -256,6 +285,19 @@ class ReplicaContext:
         """
         require_replica_context(self)
         op = _as_reduce_op(reduce_op)
+        placement = ambient.current().placement
+        if placement is not None and placement.ops and self._port.replicas > 1:
+            return nest.map_structure(
+                lambda x: program_reduction.all_reduce(
+                    self._port,
+                    placement,
+                    functools.partial(_cross_frame, self._strategy, port=self._port),
+                    op,
+                    options,
+                    x,
+                ),
+                value,
+            )
         # Between CPUs of several processes few large collectives are faster than many
         # small ones (decision 0019).
         if self._port.is_spmd and gradient_packing.is_worthwhile(

@@ -22,7 +22,7 @@ import numpy as np
 from jax._src.array import ArrayImpl
 
 from unisono._src.execution.specs import PerReplicaSpec, TensorSpec
-from unisono._src.foundation import nest
+from unisono._src.foundation import jax_types, nest
 from unisono._src.machines.topology import Topology
 from unisono._src.values import distributed
 from unisono._src.values.array_operators import ArrayOperators
@@ -351,7 +351,7 @@ def _apply_spec(value: Any, spec: Any, where: str) -> Any:
     if spec.dtype.kind == "O":
         value = np.asarray(value, object)
     elif not isinstance(value, jax.Array):
-        value = jnp.asarray(value, spec.dtype)
+        value = jnp.asarray(value, jax_types.usable(spec.dtype))
     if not spec.is_compatible_with(value):
         raise TypeError(
             f"{where} of shape {value.shape} and type {value.dtype} does not match the "

@@ -8,15 +8,16 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from unisono._src.input.api import dataset, distributed_dataset
+    from unisono._src.input.api import dataset, distributed_dataset, input_iterator
     from unisono._src.input.stages import dataset_options
 
-__all__ = ["dataset", "dataset_options", "distributed_dataset"]
+__all__ = ["dataset", "dataset_options", "distributed_dataset", "input_iterator"]
 
 _MODULES = {
     "dataset": "unisono._src.input.api.dataset",
     "dataset_options": "unisono._src.input.stages.dataset_options",
     "distributed_dataset": "unisono._src.input.api.distributed_dataset",
+    "input_iterator": "unisono._src.input.api.input_iterator",
 }
 
 

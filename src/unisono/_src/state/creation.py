@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, jax_types
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
@@ -86,6 +86,7 @@ def initial_array(
 
 def _as_value(value: Any, dtype: Any, name: str | None) -> Any:
     """Returns `value` as an array of the wanted type, with memory of its own."""
+    dtype = jax_types.usable(dtype)
     if dtype is None:
         value = jnp.asarray(distributed.copy_if_numpy(operand(value)))
     else:
@@ -341,7 +342,7 @@ def glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     fan_out = receptive * (shape or (1,))[-1]
     limit = (6.0 / max(fan_in + fan_out, 1)) ** 0.5
     key = jax.random.key(zlib.crc32(name.encode()))
-    return jax.random.uniform(key, shape, dtype, -limit, limit)
+    return jax.random.uniform(key, shape, jax_types.usable(dtype), -limit, limit)
 
 
 publish("unisono", variable_creator_scope)

@@ -57,6 +57,8 @@ class Placement:
         parameter_name: TensorFlow's name of that device.
         split_above: the number of elements from which a mirrored variable is cut over
             the devices; None if none is.
+        ops: the program's own `CrossDeviceOps`; None leaves it to XLA how values of
+            replicas are combined.
     """
 
     strategy: Any
@@ -65,6 +67,7 @@ class Placement:
     parameter_device: jax.Device
     parameter_name: str
     split_above: int | None = None
+    ops: Any = None
 
 
 @final

@@ -17,8 +17,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono._src import input as pipelines
 from unisono._src.execution import function
-from unisono._src.foundation import ambient, errors, library_hooks, nest, options
+from unisono._src.foundation import (
+    ambient,
+    errors,
+    host_numbers,
+    library_hooks,
+    nest,
+    options,
+)
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, description
 from unisono._src.state.variables import Variable
@@ -34,7 +42,12 @@ if TYPE_CHECKING:
     from unisono._src.cluster.resolvers.base import ClusterResolver
     from unisono._src.input.api.dataset import Dataset
     from unisono._src.input.api.distributed_dataset import DistributedDataset
-    from unisono._src.input.stages.dataset_options import InputContext, InputOptions
+    from unisono._src.input.api.input_iterator import InputIterator
+    from unisono._src.input.stages.dataset_options import (
+        InputContext,
+        InputOptions,
+        InputReplicationMode,
+    )
 
 _Strategy = TypeVar("_Strategy", bound="Strategy")
 _Object = TypeVar("_Object")
@@ -421,7 +434,7 @@ class Strategy:
 
         Returns:
             A tuple with one entry for each replica of this process; with one entry if
-            `value` is not distributed.
+            `value` is not distributed. NumPy's numbers have the method `numpy` there.
 
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -435,7 +448,8 @@ class Strategy:
         >>> strategy.experimental_local_results("text")
         ('text',)
         """
-        return self._extended._local_results(value)
+        found = self._extended._local_results(value)
+        return tuple(host_numbers.with_numpy_inside(x) for x in found)
 
     def unwrap(self, value: Any) -> tuple[Any, ...]:
         """Returns `experimental_local_results`; this is its old name.
@@ -445,7 +459,7 @@ class Strategy:
         >>> strategy.unwrap(7)
         (7,)
         """
-        return self._extended._local_results(value)
+        return self.experimental_local_results(value)
 
     def group(self, value: object, name: str | None = None) -> None:
         """Does nothing: in TensorFlow it groups operations of a graph.
@@ -569,11 +583,94 @@ class Strategy:
         """
         return self.distribute_datasets_from_function(dataset_fn, options)
 
-    def experimental_make_numpy_dataset(self, numpy_input: Any) -> Dataset:
+    def make_dataset_iterator(self, dataset: Any) -> InputIterator:
+        """Returns an iterator over a dataset that is split over the replicas.
+
+        This is TensorFlow 1's name for `experimental_distribute_dataset` and `iter`.
+
+        Args:
+            dataset: as for `experimental_distribute_dataset`.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> dataset = unisono.data.Dataset.range(4).batch(4)
+        >>> iterator = strategy.make_dataset_iterator(dataset)
+        >>> doubled = strategy.experimental_run(lambda x: 2 * x, iterator)
+        >>> [x.tolist() for x in strategy.experimental_local_results(doubled)]
+        [[0, 2], [4, 6]]
+        """
+        made = self.experimental_distribute_dataset(dataset)
+        return pipelines.input_iterator.InputIterator(made)
+
+    def make_input_fn_iterator(
+        self,
+        input_fn: Callable[[InputContext], Any],
+        replication_mode: InputReplicationMode | None = None,
+    ) -> InputIterator:
+        """Returns an iterator over what a function makes, one element per replica.
+
+        This is TensorFlow 1's name for `distribute_datasets_from_function` and `iter`.
+
+        Args:
+            input_fn: takes an `InputContext`; returns a dataset, or a function without
+                arguments that gives the next element of a replica.
+            replication_mode: PER_WORKER, which is the default.
+
+        Raises:
+            ValueError: `replication_mode` is another one, or `input_fn` returned
+                something else.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> iterator = strategy.make_input_fn_iterator(
+        ...     lambda context: unisono.data.Dataset.range(8).batch(2)
+        ... )
+        >>> step = iterator.get_next()
+        >>> [x.tolist() for x in strategy.experimental_local_results(step)]
+        [[0, 1], [2, 3]]
+        """
+        per_worker = pipelines.dataset_options.InputReplicationMode.PER_WORKER
+        if replication_mode not in (None, per_worker):
+            raise ValueError(
+                "Input replication mode not supported: "
+                f"{replication_mode}; make_input_fn_iterator takes PER_WORKER only."
+            )
+        found = pipelines.input_iterator
+        made = self.distribute_datasets_from_function(
+            lambda context: found.as_dataset(input_fn(context))
+        )
+        return found.InputIterator(made)
+
+    def experimental_run(
+        self, fn: Callable[..., Any], input_iterator: Any = None
+    ) -> Any:
+        """Runs `fn` on each replica with the next values of an iterator.
+
+        This is TensorFlow 1's name for `run` and `get_next`.
+
+        Args:
+            fn: takes the replica's values; nothing without an iterator.
+            input_iterator: an iterator that this strategy has made, or None.
+
+        Returns:
+            What `run` returns.
+
+        >>> import unisono
+        >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        >>> strategy.experimental_run(lambda: 3)
+        3
+        """
+        args = () if input_iterator is None else (input_iterator.get_next(),)
+        return self.run(fn, args=args)
+
+    def experimental_make_numpy_dataset(
+        self, numpy_input: Any, session: object = None
+    ) -> Dataset:
         """Makes a dataset of the rows of arrays, to be batched and distributed.
 
         Args:
             numpy_input: nested arrays with a common first axis.
+            session: accepted for TensorFlow's sake.
 
         Returns:
             A `unisono.data.Dataset` with one element for each row.

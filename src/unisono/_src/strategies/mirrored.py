@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Literal
 
@@ -24,7 +25,8 @@ class MirroredStrategy(base.Strategy):
         devices: device names such as ``["GPU:0", "GPU:1"]``; default all
             accelerators, else all CPU devices. Naming ``"CPU:7"`` before JAX makes its
             devices gives eight virtual CPU devices.
-        cross_device_ops: accepted; XLA chooses how to communicate.
+        cross_device_ops: an object of a class of your own combines the values of
+            replicas; for those of this library XLA chooses how to communicate.
         state: ``"mirrored"``, or ``"sharded"``: large variables, and the slots of
             optimizers, are split over the devices and gathered where they are read.
             Programs and their numbers stay the same.
@@ -54,16 +56,17 @@ class MirroredStrategy(base.Strategy):
         state: Literal["mirrored", "sharded"] = "mirrored",
         shard_above: int | None = None,
     ) -> None:
-        _check_ops(cross_device_ops)
+        ops = _ops_of_program(cross_device_ops)
         above = _split_threshold(state, shard_above)
         topology = Topology.of(devices or _all_devices())
         placement = local.home_placement(self, topology, Policy.MIRRORED, above)
+        placement = dataclasses.replace(placement, ops=ops)
         super().__init__(replicated.ReplicatedExtended(self, placement))
 
 
 # Parameters of the constructor have the names of these modules.
 _all_devices = devices.default_names
-_check_ops = cross_device_ops.check
+_ops_of_program = cross_device_ops.of_program
 _split_threshold = partition.split_threshold
 
 publish("unisono.distribute", MirroredStrategy)

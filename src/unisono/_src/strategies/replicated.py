@@ -31,6 +31,7 @@ from unisono._src.strategies import (
     updates,
     worker_results,
 )
+from unisono._src.strategies.cross_device_ops import CrossDeviceOps
 from unisono._src.values import (
     collectives,
     distributed,
@@ -62,6 +63,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         communication: options.CommunicationOptions | None = None,
     ) -> None:
         super().__init__(container_strategy, placement)
+        self._cross_device_ops: CrossDeviceOps | None = placement.ops
         self._default_options = self._default_options.merge(communication)
         self._copies = self._topology.copies
         self._reduced_at = destinations.device_target(self._topology.home)
@@ -175,14 +177,34 @@ class Replicated(local.LocalExtended, abc.ABC):
     # Reducing.
 
     def _reduce_to(self, op: Any, value: Any, destinations_: Any, options: Any) -> Any:
+        if self._cross_device_ops is not None:
+            return self._reduce_by_program(op, value, destinations_, options)
         target = destinations_
         # `_reduced_at` is a parsed target; see `Strategy.reduce`, which asks for it.
         if target is not self._reduced_at:
             target = self._target(destinations_)
         return nest.map_structure(lambda x: self._reduce_leaf(op, x, target), value)
 
+    def _reduce_by_program(self, op: Any, value: Any, where: Any, options: Any) -> Any:
+        """Combines per-replica leaves by code of the program, the others as usual."""
+        if where is self._reduced_at:
+            where = self._topology.local_names[0]
+        ops: Any = self._cross_device_ops
+        return nest.map_structure(
+            lambda x: (
+                ops.reduce(op, x, where, options)
+                if _is_per_replica(x)
+                else self._reduce_leaf(op, x, self._target(where))
+            ),
+            value,
+        )
+
     def _batch_reduce_to(self, op: Any, pairs: Any, options: Any) -> list[Any]:
         pairs = list(pairs)
+        if self._cross_device_ops is not None:
+            if all(_is_per_replica(value) for value, _ in pairs):
+                return list(self._cross_device_ops.batch_reduce(op, pairs, options))
+            return super()._batch_reduce_to(op, pairs, options)
         own = [i for i, (value, _) in enumerate(pairs) if _is_own_array(value)]
         # Packing joins many small all-reduces into few large ones
         # (docs/decisions/0019).
@@ -281,6 +303,9 @@ class Replicated(local.LocalExtended, abc.ABC):
         if not isinstance(value, distributed.DistributedValues):
             return self._gather_workers(value, axis)
         if isinstance(value, distributed.PerReplica):
+            if self._cross_device_ops is not None:
+                where = self._topology.local_names[0]
+                return self._cross_device_ops.gather(value, where, axis)
             if value.local is not None:
                 return collectives.gather_local(value.local, axis)
             distributed.check_count(value, self._topology.replicas)
@@ -313,7 +338,10 @@ class Replicated(local.LocalExtended, abc.ABC):
         if isinstance(tensor, (int, float, distributed.PerReplica)):
             return tensor
         target = destinations.parse(destinations_, self._topology, self._is_central)
-        return target.deliver(collectives.as_array(base.read_plain(tensor)))
+        plain = collectives.as_array(base.read_plain(tensor))
+        if self._cross_device_ops is not None:
+            return self._cross_device_ops.broadcast(plain, destinations_)
+        return target.deliver(plain)
 
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas

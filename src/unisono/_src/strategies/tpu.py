@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, final
 
 import jax
@@ -14,6 +13,7 @@ from jax.sharding import NamedSharding
 
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
+from unisono._src.execution import logical_devices
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices, partition
@@ -31,8 +31,9 @@ class _TPUExtended(replicated.Replicated):
 
     _has_static_shapes = True
 
-    @contextlib.contextmanager
-    def experimental_logical_device(self, logical_device_id: int) -> Iterator[None]:
+    def experimental_logical_device(
+        self, logical_device_id: int
+    ) -> contextlib.AbstractContextManager[None]:
         """Returns a block whose operations and variables belong to a logical device.
 
         The compiler runs one program on all logical devices of a replica, so each of
@@ -53,12 +54,7 @@ class _TPUExtended(replicated.Replicated):
         >>> float(weight.numpy().sum())
         8.0
         """
-        check_logical_device(self._topology, logical_device_id)
-        placement = ambient.current().placement
-        if placement is not None:
-            placement = dataclasses.replace(placement, split_above=None)
-        with ambient.push(placement=placement):
-            yield
+        return logical_devices.enter(self._topology, logical_device_id)
 
 
 class TPUStrategy(base.Strategy):
@@ -142,7 +138,7 @@ class TPUStrategy(base.Strategy):
         >>> strategy.experimental_local_results(values)[0].tolist()
         [0, 1]
         """
-        check_logical_device(self._topology, logical_device_id)
+        logical_devices.check(self._topology.num_logical_devices, logical_device_id)
         return _annotate(tensor, self._topology, ())
 
     def experimental_split_to_logical_devices(
@@ -233,16 +229,6 @@ def _annotate(tensor: Any, topology: Topology, parts: Sequence[int]) -> jax.Arra
     place = NamedSharding(topology.mesh, spec)
     hinted = jax.lax.with_sharding_constraint(value, place)
     return hinted
-
-
-def check_logical_device(topology: Topology, number: int) -> None:
-    """Raises unless a replica has a logical device of this number."""
-    if not 0 <= number < topology.num_logical_devices:
-        raise ValueError(
-            "`logical_core_id` to assign must be lower then total number of logical "
-            f"devices per replica. Received logical device id {number} but there are "
-            f"only total of {topology.num_logical_devices} logical devices in replica."
-        )
 
 
 def _check_split(shape: Sequence[int], parts: Sequence[int], logical: int) -> None:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from unisono._src.foundation import library_hooks
+from unisono._src.foundation import jax_types, library_hooks
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
@@ -46,7 +46,7 @@ class Metric:
 
     def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
         self.name = name or type(self).__name__.lower()
-        self.dtype = dtype
+        self.dtype: DTypeLike = jax_types.usable(dtype)
         self._variables: list[Variable] = []
         library_hooks.introduce()
 

@@ -287,6 +287,27 @@ def test_a_tpu_is_asked_for_its_workers(google_api):
     assert len(asked) == 1
 
 
+def test_a_list_of_one_name_is_that_tpu():
+    r = resolvers.TPUClusterResolver(["t"], "z", "p", service=Nodes(NODE))
+    assert r.cluster_spec().as_dict() == {"worker": ["10.0.0.1:8470", "10.0.0.2:8470"]}
+    with pytest.raises(ValueError, match="At least one TPU must be specified"):
+        resolvers.TPUClusterResolver([], "z", "p", service=Nodes(NODE))
+    with pytest.raises(NotImplementedError, match="multiple TPUs in a single session"):
+        resolvers.TPUClusterResolver(["t", "u"], "z", "p", service=Nodes(NODE))
+
+
+def test_a_tpu_that_cannot_be_looked_up_is_a_value_error():
+    class Broken(Nodes):
+        def get(self, name):
+            raise KeyError(name)
+
+    r = resolvers.TPUClusterResolver("nonexistent", "z", "p", service=Broken(NODE))
+    with pytest.raises(ValueError, match="lookup TPU metadata from name 'nonexistent'"):
+        r.cluster_spec()
+    with pytest.raises(ValueError, match="nodes/nonexistent"):
+        r.master()
+
+
 class Nodes:
     """Answers as the client for Cloud TPU does."""
 

@@ -47,7 +47,8 @@ BAD = {
         "gives 'a:1' to both worker 0 and ps 1",
     ),
     "task": ({"task": "worker"}, "'task' must be an object with 'type' and 'index'"),
-    "task's type": ({"task": {"type": 1}}, "the task's type is 1"),
+    "task's type": ({"task": {"type": 1.5}}, "the task's type is 1.5"),
+    "true type": ({"task": {"type": True}}, "the task's type is True"),
     "task's index": ({"task": {"index": -1}}, "the task's index is -1; it must be"),
     "a fraction": ({"task": {"index": 1.5}}, "the task's index must be a whole number"),
     "true": ({"task": {"index": True}}, "the task's index must be a whole number"),
@@ -211,3 +212,14 @@ def test_explain_lists_the_first_tasks_of_a_large_job(monkeypatch):
     set_config(monkeypatch, {"cluster": {"worker": many}, "task": TASK})
     text = str(uni.distribute.cluster_resolver.TFConfigClusterResolver().explain())
     assert "h7:1" in text and "h8:1" not in text and "and 92 more" in text
+
+
+def test_a_job_may_have_a_number_for_its_name(monkeypatch):
+    cluster = {"123456": ["a:1", "b:1"], "worker": ["c:1"]}
+    set_config(
+        monkeypatch, {"cluster": cluster, "task": {"type": 123456, "index": "1"}}
+    )
+    resolver = tf_config.TFConfigClusterResolver()
+    assert (resolver.task_type, resolver.task_id) == ("123456", 1)
+    assert resolver.cluster_spec().as_dict() == cluster
+    assert resolver.master() == "b:1"

@@ -296,6 +296,18 @@ def test_options_that_contradict_each_other_are_refused():
     )
 
 
+@pytest.mark.feature("H19")
+@pytest.mark.parametrize("fetch", [True, False])
+def test_a_dataset_that_shall_run_on_the_device_is_distributed_as_usual(fetch):
+    s = mirrored(2)
+    options = IO(
+        experimental_place_dataset_on_device=True, experimental_fetch_to_device=fetch
+    )
+    steps = s.experimental_distribute_dataset(Dataset.range(4).batch(2), options)
+    found = [[x.tolist() for x in s.experimental_local_results(b)] for b in steps]
+    assert found == [[[0], [1]], [[2], [3]]]
+
+
 # In compiled functions.
 
 

@@ -111,3 +111,60 @@ def test_a_view_that_is_filled_again_and_again(kept, nested):
 
     found = list(Dataset.range(4).map(fill))
     assert [float((x["a"] if nested else x).flat[0]) for x in found] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.uint8])
+@pytest.mark.parametrize("parallel", [None, 2])
+def test_a_function_may_divide_its_argument_as_a_tensor(kind, parallel):
+    images = np.full((4, 2, 2), 51, kind)
+
+    def scale(image, label):
+        image /= 255
+        label += 1
+        return image, label
+
+    pairs = Dataset.from_tensor_slices((images, np.zeros((4, 1), np.int32)))
+    for image, label in pairs.map(scale, parallel):
+        np.testing.assert_allclose(image, 0.2, rtol=1e-6)
+        assert label.tolist() == [1]
+    assert (images == 51).all()
+
+
+def test_a_function_does_not_change_what_a_generator_yields_again():
+    kept = np.ones(3, np.float32)
+
+    def double(x):
+        x *= 2
+        return x
+
+    spec = uni.TensorSpec((3,), np.float32)
+    made = Dataset.from_generator(lambda: [kept, kept], output_signature=spec)
+    assert [x.tolist() for x in made.map(double)] == [[2.0] * 3] * 2
+    assert kept.tolist() == [1.0] * 3
+
+
+def test_an_element_that_is_read_may_be_divided_as_a_tensor():
+    given = np.full((1, 2), 4.0)
+    (x,) = Dataset.from_tensor_slices(given)
+    kept = x
+    x /= 2
+    x[0] += 1
+    assert (x.tolist(), kept.tolist()) == ([3.0, 2.0], [4.0, 4.0])
+
+
+def test_functions_get_arrays_whose_results_are_plain_for_the_next_stage():
+    seen = []
+    rows = Dataset.from_tensor_slices(np.arange(6.0).reshape(3, 2))
+    made = rows.map(lambda x: x + 1).filter(lambda x: x.sum() > 3)
+    table = {7.0: "seven", 11.0: "eleven"}
+    for x in made.map(lambda x: seen.append(table[x.sum()]) or x):
+        assert type(x.numpy()) is np.ndarray
+    assert seen == ["seven", "eleven"]
+
+
+def test_the_text_of_a_dataset_tells_the_error_of_its_function():
+    def read(x):
+        return x.pixels
+
+    told = repr(Dataset.range(3).map(read))
+    assert "AttributeError: 'numpy.int64' object has no attribute 'pixels'" in told

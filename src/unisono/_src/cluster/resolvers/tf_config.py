@@ -247,6 +247,9 @@ def _task(
             f"{untrusted.excerpt(task)}."
         )
     job, index = task.get("type"), task.get("index")
+    if isinstance(job, int) and not isinstance(job, bool):
+        # The keys of a JSON object are text, so a job of the cluster is never a number.
+        job = str(job)
     if job is not None:
         job = untrusted.job_name(f"{VARIABLE}: the task's type", job)
     if index is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from unisono._src.cluster import accelerators, cluster_tasks, untrusted
@@ -42,7 +43,8 @@ class TPUClusterResolver(base.ClusterResolver):
     ('grpc://10.0.0.2:8470', [])
 
     Args:
-        tpu: the TPU's name, its workers' addresses, ``"local"``, ``""``, or None.
+        tpu: the TPU's name, its workers' addresses, ``"local"``, ``""``, or None; a
+            list of one of them means the same.
         zone: the zone of the TPU; this machine's by default.
         project: the project of the TPU; this machine's by default.
         job_name: the job of the TPU's workers.
@@ -58,13 +60,14 @@ class TPUClusterResolver(base.ClusterResolver):
         ImportError: a TPU is named, without `service`, and
             ``google-api-python-client`` is not installed.
         RuntimeError: nothing says where the TPU, its project or its zone is.
-        ValueError: an address or a variable is malformed, or `coordinator_name` has no
-            address.
+        NotImplementedError: `tpu` is a list of several.
+        ValueError: an address or a variable is malformed, `coordinator_name` has no
+            address, or `tpu` is an empty list.
     """
 
     def __init__(
         self,
-        tpu: str | None = None,
+        tpu: str | Sequence[str] | None = None,
         zone: str | None = None,
         project: str | None = None,
         job_name: str = "worker",
@@ -79,6 +82,7 @@ class TPUClusterResolver(base.ClusterResolver):
                 f"The coordinator {coordinator_name!r} needs an address: pass "
                 "coordinator_address='host:port'."
             )
+        tpu = _only_name(tpu)
         self._task_type, self._task_id = job_name, 0
         self._coordinator_name = coordinator_name
         self._coordinator_address = coordinator_address
@@ -102,7 +106,10 @@ class TPUClusterResolver(base.ClusterResolver):
 
     @classmethod
     def connect(
-        cls, tpu: str | None = None, zone: str | None = None, project: str | None = None
+        cls,
+        tpu: str | Sequence[str] | None = None,
+        zone: str | None = None,
+        project: str | None = None,
     ) -> TPUClusterResolver:
         """Returns a resolver for the TPU; JAX starts the hardware on its first use.
 
@@ -136,6 +143,7 @@ class TPUClusterResolver(base.ClusterResolver):
 
         Raises:
             RuntimeError: the TPU is not ready, or not healthy.
+            ValueError: the Cloud TPU API did not answer, or does not know the TPU.
         """
         if self._tpu == _LOCAL:
             return cluster_tasks.ClusterSpec({})
@@ -147,8 +155,16 @@ class TPUClusterResolver(base.ClusterResolver):
         return cluster_tasks.ClusterSpec(cluster)
 
     def _ask_service(self) -> list[str]:
-        nodes = self._service.projects().locations().nodes()
-        node = nodes.get(name=self._node).execute()
+        try:
+            nodes = self._service.projects().locations().nodes()
+            node = nodes.get(name=self._node).execute()
+        except Exception as error:
+            # The service is Google's client, or the caller's: any error may come.
+            raise ValueError(
+                f"Could not lookup TPU metadata from name '{self._tpu}'. Please "
+                "doublecheck the tpu argument in the TPUClusterResolver constructor. "
+                f"Exception: {error}"
+            ) from error
         state, health = node.get("state"), node.get("health")
         if state != "READY" or health not in _HEALTHY:
             raise RuntimeError(
@@ -202,6 +218,23 @@ class TPUClusterResolver(base.ClusterResolver):
 
     def _sources(self) -> dict[str, str]:
         return {"": self._source}
+
+
+def _only_name(tpu: str | Sequence[str] | None) -> str | None:
+    """Returns the only name of a list, and anything else as it is."""
+    if tpu is None or isinstance(tpu, str):
+        return tpu
+    if len(tpu) == 1:
+        return tpu[0]
+    if not tpu:
+        raise ValueError(
+            "At least one TPU must be specified; received an empty list. Pass "
+            "tpu='name', or None for the TPU that the environment names."
+        )
+    raise NotImplementedError(
+        "Using multiple TPUs in a single session is not yet implemented; received "
+        f"{list(tpu)!r}."
+    )
 
 
 def _use_local_or_raise(tpu: str | None) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from unisono._src.execution import specs
-from unisono._src.foundation import errors, library_hooks, nest
+from unisono._src.foundation import errors, host_numbers, library_hooks, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import buckets, iterators, saved_dataset
 from unisono._src.input.loaders import dispatch
@@ -479,7 +479,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         """
         return self._node.spec
 
-    def cardinality(self, name: str | None = None) -> np.int64:
+    def cardinality(self, name: str | None = None) -> host_numbers.HostInt64:
         """Returns how many elements there are, as far as the plan tells.
 
         Returns:
@@ -493,7 +493,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> bool(dataset.unique().cardinality() == UNKNOWN_CARDINALITY)
         True
         """
-        return np.int64(self._node.cardinality)
+        return host_numbers.HostInt64(self._node.cardinality)
 
     def options(self) -> dataset_options.Options:
         """Returns the options that were set on the dataset and its inputs, merged.
@@ -516,7 +516,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         try:
             shown = repr(self.element_spec)
         except Exception as e:
-            shown = f"<{type(e).__name__}>"
+            shown = f"<{type(e).__name__}: {e}>"
         return f"<{type(self).__name__} element_spec={shown}>"
 
     # Iteration.
@@ -623,7 +623,7 @@ def _shapes_like(types: Any, shapes: Any) -> list[Any]:
     return [shape for t, s in pairs for shape in _shapes_like(t, s)]
 
 
-def cardinality(dataset: Dataset) -> np.int64:
+def cardinality(dataset: Dataset) -> host_numbers.HostInt64:
     """Returns how many elements a dataset has; see `Dataset.cardinality`.
 
     >>> int(cardinality(Dataset.range(5)))

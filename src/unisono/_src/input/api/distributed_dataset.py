@@ -8,12 +8,12 @@ import functools
 import itertools
 import logging
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
 from unisono._src.execution import host_inputs, specs
-from unisono._src.foundation import ambient, errors
+from unisono._src.foundation import ambient, errors, host_numbers
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.description import batch_table, function_table, report
@@ -42,6 +42,7 @@ from unisono._src.state import frames
 from unisono._src.workers import worker_notes
 
 _log = logging.getLogger("unisono")
+_State = TypeVar("_State")
 # Numbers the distributed datasets of a program. Workers run the same program, so a
 # number means the same dataset on all of them; their notes to each other name it.
 _NUMBERS = itertools.count()
@@ -248,7 +249,7 @@ class DistributedDataset(abc.ABC):
         """Returns the steps on their devices, read ahead where that pays."""
 
     @property
-    def cardinality(self) -> np.int64:
+    def cardinality(self) -> host_numbers.HostInt64:
         """Returns how many elements this worker's dataset has, as far as it tells.
 
         Returns:
@@ -260,7 +261,7 @@ class DistributedDataset(abc.ABC):
         >>> int(strategy.experimental_distribute_dataset(dataset).cardinality)
         2
         """
-        return np.int64(self._node.cardinality)
+        return host_numbers.HostInt64(self._node.cardinality)
 
     def __len__(self) -> int:
         return nodes.known_length(self._count())
@@ -282,7 +283,9 @@ class DistributedDataset(abc.ABC):
             raise errors.mixed_strategies_error(frame.strategy, self._owner)
         return DistributedIterator(self)
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
+    def reduce(
+        self, initial_state: _State, reduce_func: Callable[[_State, Any], _State]
+    ) -> _State:
         """Folds a function over the steps.
 
         Args:
@@ -435,6 +438,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         share: steps.Share | None = None,
     ) -> None:
         super().__init__(topology, options, owner, share)
+        _check_place_of_functions(self._options)
         if self._per_replica and self._share.workers > 1:
             raise NotImplementedError(
                 "InputReplicationMode.PER_REPLICA is only supported in "
@@ -582,7 +586,7 @@ def check_options(options: Any) -> dataset_options.InputOptions:
 
     Raises:
         TypeError: `options` is no `InputOptions`.
-        ValueError: the options contradict each other.
+        ValueError: the buffer size is negative.
     """
     if options is None:
         return dataset_options.InputOptions()
@@ -591,27 +595,32 @@ def check_options(options: Any) -> dataset_options.InputOptions:
             "options must be a unisono.distribute.InputOptions, received "
             f"{type(options).__name__}."
         )
-    per_replica = options.experimental_replication_mode is not _PER_WORKER
-    if options.experimental_place_dataset_on_device and not per_replica:
-        raise ValueError(
-            "When `experimental_place_dataset_on_device` is set for dataset placement, "
-            "you must also specify `PER_REPLICA` for the replication mode"
-        )
-    if (
-        options.experimental_fetch_to_device
-        and options.experimental_place_dataset_on_device
-    ):
-        raise ValueError(
-            "`experimental_place_dataset_on_device` can not be set to True when "
-            "experimental_fetch_to_device is True and replication mode is set to "
-            "`PER_REPLICA`"
-        )
     if options.experimental_per_replica_buffer_size < 0:
         raise ValueError(
             "experimental_per_replica_buffer_size must be a number of steps >= 0, "
             f"received {options.experimental_per_replica_buffer_size}."
         )
     return options
+
+
+def _check_place_of_functions(options: dataset_options.InputOptions) -> None:
+    """Raises unless datasets that a function makes may run where the options say.
+
+    As in TensorFlow, `experimental_distribute_dataset` does not ask.
+    """
+    if not options.experimental_place_dataset_on_device:
+        return
+    if options.experimental_replication_mode is _PER_WORKER:
+        raise ValueError(
+            "When `experimental_place_dataset_on_device` is set for dataset placement, "
+            "you must also specify `PER_REPLICA` for the replication mode"
+        )
+    if options.experimental_fetch_to_device:
+        raise ValueError(
+            "`experimental_place_dataset_on_device` can not be set to True when "
+            "experimental_fetch_to_device is True and replication mode is set to "
+            "`PER_REPLICA`"
+        )
 
 
 publish("unisono.distribute", DistributedDataset, DistributedIterator)

@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.execution import specs
-from unisono._src.foundation import errors, nest
+from unisono._src.foundation import errors, host_numbers, nest
 
 _INT32 = np.iinfo(np.int32)
 _TEXT = np.dtype(object)
@@ -27,13 +27,38 @@ _NUMBER_KINDS = "biufc"
 class HostArray(np.ndarray):
     """An element's array as the user gets it: NumPy's, with TensorFlow's `numpy`.
 
+    ``x /= 255`` makes a new array, as for a tensor: the array may belong to the source
+    of the data, and its type may not hold the result.
+
     >>> present(np.arange(3)).numpy().tolist()
     [0, 1, 2]
+    >>> x = given = present(np.array([51], np.uint8))
+    >>> x /= 255
+    >>> x.tolist(), given.tolist(), given[0].numpy()
+    ([0.2], [51], np.uint8(51))
     """
 
     def numpy(self) -> Any:
         """Returns the plain NumPy array, or a scalar for shape ()."""
         return to_plain(self)
+
+    def __getitem__(self, key: Any) -> Any:
+        return host_numbers.with_numpy(super().__getitem__(key))
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        # The sum of an array is of this class, too, and may be the key of a dict.
+        if self.ndim:
+            raise TypeError("unhashable type: 'HostArray'")
+        return hash(to_plain(self))
+
+
+# The operators that would write into the array make a new one. In a loop, because
+# NumPy's types let no subclass say so.
+for _name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
+    "and", "or", "xor", "lshift", "rshift",
+):  # fmt: skip
+    setattr(HostArray, f"__i{_name}__", getattr(np.ndarray, f"__{_name}__"))
 
 
 def as_array(x: Any) -> np.ndarray:
@@ -62,7 +87,7 @@ def is_dataset(x: object) -> bool:
 def is_structure(x: object) -> bool:
     """Whether `x` has components. A list has none: it is one array."""
     kind = type(x)
-    if kind is np.ndarray:
+    if kind is np.ndarray or kind is HostArray:
         return False
     # The exact types first: `isinstance` of an abstract class such as Mapping is slow.
     return kind is tuple or kind is dict or isinstance(x, (tuple, Mapping))
@@ -118,12 +143,28 @@ def _present_leaf(x: Any) -> Any:
     return x if is_dataset(x) else as_array(x).view(HostArray)
 
 
+def lend(element: Any) -> Any:
+    """Returns an element for a user's function, which may write ``x /= 255``."""
+    # The exact types first, as in `is_structure`: this runs for every element.
+    kind = type(element)
+    if kind is np.ndarray:
+        return element.view(HostArray)
+    if kind is tuple:
+        return tuple([lend(x) for x in element])
+    # A number is no array that could be written into, and a dataset is itself.
+    if not isinstance(element, np.generic) and is_structure(element):
+        return map_leaves(lend, element)
+    return element
+
+
 def convert(element: Any) -> Any:
     """Returns any structure as an element; the module lists the types.
 
     Raises:
         TypeError: it is None, or holds something that is no array.
     """
+    if type(element) is HostArray:
+        element = element.view(np.ndarray)
     if type(element) is np.ndarray and element.dtype.kind in _NUMBER_KINDS:
         return element
     if element is None:
@@ -144,6 +185,8 @@ def to_array(x: Any) -> Any:
     >>> [str(to_array(v).dtype) for v in (1, 2.0, True, np.float64(3), [4, 5])]
     ['int32', 'float32', 'bool', 'float64', 'int32']
     """
+    if type(x) is HostArray:
+        x = x.view(np.ndarray)
     if isinstance(x, (np.ndarray, np.generic)):
         return x if x.dtype.kind in _NUMBER_KINDS else _encode_text(np.asarray(x))
     if isinstance(x, (str, bytes)):

@@ -96,8 +96,9 @@ class InputOptions(_InputOptionFields):
         experimental_replication_mode: whether a `dataset_fn` is called for each worker
             or for each replica.
         experimental_place_dataset_on_device: TensorFlow can run a pipeline on an
-            accelerator; it needs the two options above to be PER_REPLICA and False.
-            Pipelines run on the host here, and the values are placed as usual.
+            accelerator. Pipelines run on the host here, and the values are placed as
+            usual. `distribute_datasets_from_function` wants the two options above to
+            be PER_REPLICA and False with it.
         experimental_per_replica_buffer_size: how many steps ahead values are placed on
             the devices; as many more wait on the host. 0 makes each step when it is
             asked for.

@@ -29,10 +29,11 @@ def call(fn: Callable[..., Any], element: Any) -> Any:
         RuntimeError: the function raised `StopIteration`, which would silently end the
             data.
     """
+    given = elements.lend(element)
     try:
-        if isinstance(element, tuple) and not hasattr(element, "_fields"):
-            return fn(*element)
-        return fn(element)
+        if isinstance(given, tuple) and not hasattr(given, "_fields"):
+            return fn(*given)
+        return fn(given)
     except StopIteration as e:
         raise cursors.stop_iteration_error(
             f"The function {getattr(fn, '__name__', fn)}"

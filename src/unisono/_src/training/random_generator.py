@@ -1,0 +1,617 @@
+"""`Generator`: TensorFlow's random numbers, drawn from a state that is a variable."""
+
+from __future__ import annotations
+
+import enum
+import math
+import operator
+import os
+from collections.abc import Sequence
+from typing import Any, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+
+from unisono._src.foundation import ambient, errors, host_numbers, jax_types
+from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.foundation.public_names import publish
+from unisono._src.state.variables import Variable
+from unisono._src.training import philox
+
+
+class Algorithm(enum.Enum):
+    """The algorithms of random numbers, by TensorFlow's numbers.
+
+    >>> Algorithm.PHILOX.value
+    1
+    """
+
+    PHILOX = 1
+    THREEFRY = 2
+    AUTO_SELECT = 3
+
+
+Seed: TypeAlias = int | Sequence[int] | np.ndarray
+State: TypeAlias = Sequence[int] | np.ndarray | jax.Array | Variable
+# The size of a state in numbers of 64 bits.
+_SIZES = {1: 3, 2: 2, 3: 3}
+_MASK = (1 << 64) - 1
+
+
+def create_rng_state(seed: Seed, alg: str | int | Algorithm) -> np.ndarray:
+    """Returns the state of a generator for a seed, as int64.
+
+    Args:
+        seed: an integer of any size, or a list of integers.
+        alg: an `Algorithm`, its name or its number.
+
+    Raises:
+        ValueError: there is no such algorithm.
+
+    >>> create_rng_state(1234, "philox").tolist()
+    [1234, 0, 0]
+    >>> create_rng_state([12, 34], "philox").tolist()
+    [0, 12, 34]
+    """
+    size = _SIZES[_number_of(alg)]
+    if isinstance(seed, int):
+        given = [seed >> 64 * i & _MASK for i in range(size)]
+    else:
+        given = [int(x) & _MASK for x in np.ravel(np.asarray(seed, object))][:size]
+    padded = [0] * (size - len(given)) + given
+    return np.array(padded, np.uint64).view(np.int64)
+
+
+def _number_of(alg: Any) -> int:
+    """Returns the number of an algorithm."""
+    if isinstance(alg, Algorithm):
+        return int(alg.value)
+    if isinstance(alg, str) and alg.upper() in Algorithm.__members__:
+        return int(Algorithm[alg.upper()].value)
+    if not isinstance(alg, str) and alg in _SIZES:
+        return operator.index(alg)
+    raise ValueError(
+        f"Argument `alg` got unsupported value {alg}. Supported values are philox for "
+        "the Philox algorithm, threefry for the ThreeFry algorithm, and auto_select "
+        "for auto-selection."
+    )
+
+
+@final
+class Generator:
+    """Draws random numbers, the same as TensorFlow's for the same seed.
+
+    A generator that is made in a strategy's scope gives each replica numbers of its
+    own. Its state is a variable: compiled steps change it, and checkpoints save it.
+
+    Args:
+        copy_from: a generator whose state and algorithm the new one gets.
+        state: three int64 numbers, the counter (two) and the key; or a variable, which
+            the generator then uses.
+        alg: an `Algorithm`, its name or its number.
+
+    Raises:
+        AssertionError: neither `copy_from` nor both of the others are given.
+        NotImplementedError: the algorithm is ThreeFry.
+        ValueError: there is no such algorithm, or the state has another size.
+
+    >>> generator = Generator.from_seed(1234)
+    >>> generator.uniform([3], 0, 10, dtype=np.int32).tolist()
+    [9, 6, 4]
+    """
+
+    def __init__(
+        self,
+        copy_from: Generator | None = None,
+        state: State | None = None,
+        alg: str | int | Algorithm | None = None,
+    ) -> None:
+        # The strategy in whose scope it is made: replicas get streams of their own.
+        self._strategy = ambient.current().strategy
+        if copy_from is not None:
+            _require(state is None and alg is None, "copy_from alone")
+            state, alg = copy_from.state.read_value(), copy_from.algorithm
+        _require(state is not None and alg is not None, "both `state` and `alg`")
+        self._alg = _number_of(alg)
+        if self._alg == Algorithm.THREEFRY.value:
+            raise NotImplementedError(
+                "The ThreeFry algorithm is not supported; TensorFlow has it on TPUs "
+                "only. Pass alg='philox'."
+            )
+        if isinstance(state, Variable):
+            _check_size(state.shape)
+            self._state_var = state
+            return
+        self._state_var = Variable(
+            _as_state(state),
+            trainable=False,
+            name="StateVar",
+            # Each replica counts for itself. All draw alike as a rule; then the first
+            # one's count is everyone's, also for a checkpoint.
+            synchronization=VariableSynchronization.ON_READ,
+            aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    @classmethod
+    def from_state(cls, state: State, alg: str | int | Algorithm) -> Generator:
+        """Returns a generator with a state; see the class.
+
+        >>> Generator.from_state([1, 2, 3], alg="philox").key.numpy()
+        np.int64(3)
+        """
+        return cls(alg=alg, state=state)
+
+    @classmethod
+    def from_seed(
+        cls, seed: Seed, alg: str | int | Algorithm | None = None
+    ) -> Generator:
+        """Returns a generator for a seed.
+
+        Args:
+            seed: an integer, or a list of integers.
+            alg: an `Algorithm`, its name or its number; Philox by default.
+
+        >>> float(Generator.from_seed(7).normal([]))
+        -1.324...
+        """
+        chosen = Algorithm.PHILOX if alg is None else alg
+        return cls(state=create_rng_state(seed, chosen), alg=chosen)
+
+    @classmethod
+    def from_non_deterministic_state(
+        cls, alg: str | int | Algorithm | None = None
+    ) -> Generator:
+        """Returns a generator whose numbers are others in every run.
+
+        Args:
+            alg: an `Algorithm`, its name or its number; Philox by default.
+
+        >>> Generator.from_non_deterministic_state().normal([2]).shape
+        (2,)
+        """
+        chosen = Algorithm.PHILOX if alg is None else alg
+        size = _SIZES[_number_of(chosen)]
+        return cls(state=np.frombuffer(os.urandom(8 * size), np.int64), alg=chosen)
+
+    @classmethod
+    def from_key_counter(
+        cls, key: int, counter: Sequence[int], alg: str | int | Algorithm
+    ) -> Generator:
+        """Returns a generator with a key and a counter.
+
+        Args:
+            key: an integer of 64 bits.
+            counter: two integers of 64 bits, the low one first.
+            alg: an `Algorithm`, its name or its number.
+
+        Raises:
+            ValueError: the key or the counter has another shape.
+
+        >>> Generator.from_key_counter(3, [1, 2], "philox").key.numpy()
+        np.int64(3)
+        """
+        return cls(state=_join(key, counter), alg=alg)
+
+    @property
+    def state(self) -> Variable:
+        """The state: the two parts of the counter, and the key, as int64.
+
+        Where JAX has no 64-bit types it has six uint32: the low half of each first.
+
+        >>> Generator.from_seed(5).state.numpy().tolist()
+        [5, 0, 0, 0, 0, 0]
+        """
+        return self._state_var
+
+    @property
+    def key(self) -> host_numbers.HostInt64 | jax.Array:
+        """The key: an int64, or in a program without 64-bit types its two halves.
+
+        >>> Generator.from_seed([1, 2, 3]).key.numpy()
+        np.int64(3)
+        """
+        words = _words(self._state_var.read_value())[philox.COUNTER_WORDS :]
+        if isinstance(words, jax.core.Tracer):
+            return _pack(words) if _is_wide() else words
+        return host_numbers.HostInt64(np.asarray(words).view(np.int64)[0])
+
+    @property
+    def algorithm(self) -> int:
+        """The number of the algorithm.
+
+        >>> Generator.from_seed(5).algorithm == Algorithm.PHILOX.value
+        True
+        """
+        return self._alg
+
+    def _checkpoint_children(self) -> dict[str, Any]:
+        """Returns the state by TensorFlow's name of it."""
+        return {"_state_var": self._state_var}
+
+    def reset(self, state: State) -> None:
+        """Sets the state; see the class.
+
+        >>> generator = Generator.from_seed(1)
+        >>> generator.reset([1, 2, 3])
+        >>> generator.key.numpy()
+        np.int64(3)
+        """
+        self._state_var.assign(_as_state(state))
+
+    def reset_from_seed(self, seed: Seed) -> None:
+        """Sets the state to that of a seed.
+
+        >>> generator = Generator.from_seed(1)
+        >>> first = float(generator.normal([]))
+        >>> generator.reset_from_seed(1)
+        >>> float(generator.normal([])) == first
+        True
+        """
+        self.reset(create_rng_state(seed, self._alg))
+
+    def reset_from_key_counter(self, key: int, counter: Sequence[int]) -> None:
+        """Sets the key and the counter.
+
+        >>> generator = Generator.from_seed(1)
+        >>> generator.reset_from_key_counter(7, [8, 9])
+        >>> generator.key.numpy()
+        np.int64(7)
+        """
+        self.reset(_join(key, counter))
+
+    def skip(self, delta: int) -> jax.Array:
+        """Moves on as if `delta` numbers were drawn.
+
+        Args:
+            delta: how many numbers.
+
+        Returns:
+            The state before that.
+
+        >>> one, other = Generator.from_seed(1), Generator.from_seed(1)
+        >>> _ = one.skip(3), other.normal([3])
+        >>> float(one.normal([])) == float(other.normal([]))
+        True
+        """
+        count = operator.index(delta)
+
+        def move(variable: Any) -> Any:
+            old = variable.read_value()
+            variable.assign(_pack(philox.advance(_words(old), count)))
+            return old
+
+        frame = ambient.current()
+        if self._strategy is None or self._strategy is frame.strategy:
+            if self._strategy is None or frame.mode == ambient.REPLICA:
+                found: jax.Array = move(self._state_var)
+                return found
+        elif frame.strategy is not None:
+            raise errors.mixed_strategies_error(frame.strategy, self._strategy)
+        # Across replicas all copies move on, and the numbers are those of the first.
+        update = self._strategy.extended.update
+        first: jax.Array = update(self._state_var, move, group=False)[0]
+        return first
+
+    def _take(self, shape: tuple[int, ...]) -> jax.Array:
+        """Moves on by the numbers of a shape, and returns the words to draw them of."""
+        words = _words(self.skip(math.prod(shape)))
+        frame = ambient.current()
+        if self._strategy is None or frame.mode != ambient.REPLICA:
+            return words
+        if frame.strategy is not self._strategy:
+            return words
+        number = frame.replica.replica_id_in_sync_group
+        own: jax.Array = philox.with_replica(words, number)
+        return own
+
+    def normal(
+        self,
+        shape: Sequence[int],
+        mean: ArrayLike = 0.0,
+        stddev: ArrayLike = 1.0,
+        dtype: DTypeLike = jnp.float32,
+        name: str | None = None,
+    ) -> jax.Array:
+        """Returns numbers of a normal distribution.
+
+        Args:
+            shape: the shape of the result.
+            mean: the mean.
+            stddev: the standard deviation.
+            dtype: a type of floats.
+            name: accepted for TensorFlow's sake.
+
+        Raises:
+            TypeError: `dtype` is no type of floats.
+
+        >>> Generator.from_seed(1234).normal([2]).round(3).tolist()
+        [0.936..., 1.085...]
+        """
+        kind, wanted = _float_type(dtype), _shape(shape)
+        found: jax.Array = philox.normal(self._take(wanted), wanted, kind)
+        return found * jnp.asarray(stddev, kind) + jnp.asarray(mean, kind)
+
+    def truncated_normal(
+        self,
+        shape: Sequence[int],
+        mean: ArrayLike = 0.0,
+        stddev: ArrayLike = 1.0,
+        dtype: DTypeLike = jnp.float32,
+        name: str | None = None,
+    ) -> jax.Array:
+        """Returns numbers of a normal distribution, within two standard deviations.
+
+        Args:
+            shape: the shape of the result.
+            mean: the mean.
+            stddev: the standard deviation, before numbers are dropped.
+            dtype: a type of floats.
+            name: accepted for TensorFlow's sake.
+
+        Raises:
+            TypeError: `dtype` is no type of floats.
+
+        >>> bool(abs(Generator.from_seed(1).truncated_normal([1000])).max() < 2)
+        True
+        """
+        kind, wanted = _float_type(dtype), _shape(shape)
+        found: jax.Array = philox.truncated_normal(self._take(wanted), wanted, kind)
+        return found * jnp.asarray(stddev, kind) + jnp.asarray(mean, kind)
+
+    def uniform(
+        self,
+        shape: Sequence[int],
+        minval: ArrayLike | None = 0,
+        maxval: ArrayLike | None = None,
+        dtype: DTypeLike = jnp.float32,
+        name: str | None = None,
+    ) -> jax.Array:
+        """Returns numbers that are equally likely in a range.
+
+        Args:
+            shape: the shape of the result.
+            minval: the lowest number; None, as `maxval`, for all integers of a type.
+            maxval: the end of the range; 1 by default for floats.
+            dtype: a type of floats, or of integers of 32 or 64 bits.
+            name: accepted for TensorFlow's sake.
+
+        Raises:
+            InvalidArgumentError: `minval` is not below `maxval`, for integers.
+            TypeError: `dtype` is another type.
+            ValueError: only one end of a range of integers is given.
+
+        >>> Generator.from_seed(1).uniform([4], 1, 7, dtype=np.int32).tolist()
+        [5, 4, 4, 2]
+        """
+        if not np.issubdtype(np.dtype(dtype), np.integer):
+            kind, wanted = _float_type(dtype), _shape(shape)
+            low = jnp.asarray(0 if minval is None else minval, kind)
+            high = jnp.asarray(1 if maxval is None else maxval, kind)
+            part: jax.Array = philox.uniform(self._take(wanted), wanted, kind)
+            return part * (high - low) + low
+        if (minval is None) != (maxval is None):
+            raise ValueError(
+                f"For integer dtype {np.dtype(dtype)}, minval and maxval must be both "
+                f"`None` or both non-`None`; got minval={minval} and maxval={maxval}"
+            )
+        if minval is None or maxval is None:
+            return self.uniform_full_int(shape, dtype)
+        kind, wanted = _integer_type(dtype), _shape(shape)
+        _check_range(minval, maxval)
+        words = self._take(wanted)
+        found: jax.Array = philox.integers(words, wanted, kind, minval, maxval)
+        return found
+
+    def uniform_full_int(
+        self,
+        shape: Sequence[int],
+        dtype: DTypeLike | None = None,
+        name: str | None = None,
+    ) -> jax.Array:
+        """Returns integers of the whole range of a type.
+
+        Args:
+            shape: the shape of the result.
+            dtype: a type of integers of 32 or 64 bits; by default uint64, or uint32
+                where JAX has no 64-bit types.
+            name: accepted for TensorFlow's sake.
+
+        Raises:
+            TypeError: `dtype` is another type.
+
+        >>> Generator.from_seed(1).uniform_full_int([2], np.uint32).dtype
+        dtype('uint32')
+        """
+        if dtype is None:
+            dtype = jax.dtypes.canonicalize_dtype(np.uint64)
+        kind, wanted = _integer_type(dtype), _shape(shape)
+        found: jax.Array = philox.full_integers(self._take(wanted), wanted, kind)
+        return found
+
+    def _keys(self, count: int) -> jax.Array:
+        """Returns keys for new generators, as two words each."""
+        found: jax.Array = philox.words(self._take((count,)), (count,), 2)
+        return found
+
+    def make_seeds(self, count: int = 1) -> jax.Array:
+        """Returns pairs of seeds, as int64 of shape (2, count).
+
+        Where JAX has no 64-bit types they are int32: the halves of TensorFlow's seeds.
+
+        >>> Generator.from_seed(1).make_seeds(3).shape
+        (2, 3)
+        """
+        keys = self._keys(operator.index(count))
+        if _is_wide():
+            first = jax.lax.bitcast_convert_type(keys, jnp.int64)
+            return jnp.stack([first, jnp.zeros_like(first)])
+        halves: jax.Array = jax.lax.bitcast_convert_type(keys.T, jnp.int32)
+        return halves
+
+    def split(self, count: int = 1) -> list[Generator]:
+        """Returns generators whose numbers are independent of this one's.
+
+        >>> a, b = Generator.from_seed(1).split(2)
+        >>> float(a.normal([])) == float(b.normal([]))
+        False
+        """
+        counter = jnp.zeros(philox.COUNTER_WORDS, jnp.uint32)
+        return [
+            Generator(state=jnp.concatenate([counter, key]), alg=self._alg)
+            for key in self._keys(operator.index(count))
+        ]
+
+
+def _require(is_given: bool, what: str) -> None:
+    if not is_given:
+        raise AssertionError(
+            f"A Generator needs {what}; Generator.from_seed(seed) makes one of a seed."
+        )
+
+
+# A state has six words of 32 bits; where JAX has 64-bit types, it is three int64.
+
+
+def _is_wide() -> bool:
+    return bool(jax.dtypes.canonicalize_dtype(np.int64) == np.int64)
+
+
+def _words(state: Any) -> jax.Array:
+    given = jnp.asarray(state)
+    if given.dtype == jnp.uint32:
+        return given
+    words: jax.Array = jax.lax.bitcast_convert_type(given, jnp.uint32).reshape(-1)
+    return words
+
+
+def _pack(words: jax.Array) -> jax.Array:
+    if not _is_wide():
+        return words
+    packed: jax.Array = jax.lax.bitcast_convert_type(words.reshape(-1, 2), jnp.int64)
+    return packed
+
+
+def _as_state(given: Any) -> jax.Array:
+    """Returns a state that a program gives as it is kept.
+
+    Raises:
+        ValueError: it has another size.
+    """
+    if isinstance(given, Variable):
+        given = given.read_value()
+    if isinstance(given, jax.Array) and given.dtype == jnp.uint32:
+        _check_size(given.shape)
+        return _pack(given)
+    if isinstance(given, jax.core.Tracer):
+        _check_size(given.shape)
+        low = given.astype(jnp.uint32)
+        high = jnp.where(given < 0, np.uint32(0xFFFFFFFF), np.uint32(0))
+        wide = given.dtype in (jnp.int64, jnp.uint64)
+        return _pack(_words(given) if wide else jnp.stack([low, high], -1).ravel())
+    array = np.asarray(given)
+    if array.dtype != np.uint32 or array.shape != (philox.WORDS,):
+        numbers = [int(x) & _MASK for x in np.ravel(np.asarray(given, object))]
+        _check_size((*array.shape[:-1], len(numbers)))
+        array = np.array(numbers, np.uint64).view(np.uint32)
+    return _pack(jnp.asarray(array))
+
+
+def _check_size(shape: tuple[int, ...]) -> None:
+    if shape not in ((3,), (philox.WORDS,)):
+        raise ValueError(
+            f"Shapes {shape} and [3] are incompatible: the state of a generator has "
+            "three numbers of 64 bits."
+        )
+
+
+def _join(key: int, counter: Sequence[int]) -> list[int]:
+    """Returns the state of a key and a counter."""
+    words = [int(x) for x in np.ravel(np.asarray(counter, object))]
+    if np.ndim(counter) != 1 or len(words) != 2 or np.ndim(key) != 0:
+        raise ValueError(
+            f"Shapes {np.shape(counter)} and [2] are incompatible: a counter has two "
+            f"numbers and a key is one; received {counter!r} and {key!r}."
+        )
+    return [*words, int(key)]
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    return tuple(operator.index(n) for n in shape)
+
+
+_FLOATS = (jnp.bfloat16, np.float16, np.float32, np.float64)
+_INTEGERS = (np.int32, np.uint32, np.int64, np.uint64)
+
+
+def _float_type(dtype: Any) -> np.dtype[Any]:
+    if np.dtype(dtype) not in map(np.dtype, _FLOATS):
+        raise TypeError(f"Expected a type of floats, received {np.dtype(dtype)}.")
+    found: np.dtype[Any] = np.dtype(jax_types.usable(np.dtype(dtype)))
+    return found
+
+
+def _integer_type(dtype: Any) -> np.dtype[Any]:
+    if np.dtype(dtype) not in map(np.dtype, _INTEGERS):
+        raise TypeError(
+            f"Expected a type of integers of 32 or 64 bits, received {np.dtype(dtype)}."
+        )
+    found: np.dtype[Any] = np.dtype(jax_types.usable(np.dtype(dtype)))
+    return found
+
+
+def _check_range(low: Any, high: Any) -> None:
+    if isinstance(low, jax.core.Tracer) or isinstance(high, jax.core.Tracer):
+        return
+    if np.any(np.asarray(low) >= np.asarray(high)):
+        raise errors.InvalidArgumentError(f"Need minval < maxval, got {low} >= {high}")
+
+
+_global: list[Generator] = []
+
+
+def get_global_generator() -> Generator:
+    """Returns the generator of the process, which is made on first use.
+
+    >>> get_global_generator() is get_global_generator()
+    True
+    """
+    if not _global:
+        # Whatever scope or program asks first, the generator belongs to neither.
+        asking = ambient.swap(ambient.ROOT)
+        try:
+            with jax.ensure_compile_time_eval():
+                _global.append(Generator.from_non_deterministic_state())
+        finally:
+            ambient.swap(asking)
+    return _global[0]
+
+
+def set_global_generator(generator: Generator) -> None:
+    """Makes a generator the one of the process.
+
+    Args:
+        generator: the new generator. A compiled function keeps the one that it was
+            traced with, as in TensorFlow.
+
+    Raises:
+        TypeError: it is no `Generator`.
+
+    >>> set_global_generator(Generator.from_seed(3))
+    >>> get_global_generator().state.numpy()[0]
+    np.uint32(3)
+    """
+    if not isinstance(generator, Generator):
+        raise TypeError(f"Expected a unisono.random.Generator, received {generator!r}.")
+    _global[:] = [generator]
+
+
+publish(
+    "unisono.random",
+    Algorithm,
+    Generator,
+    create_rng_state,
+    get_global_generator,
+    set_global_generator,
+)

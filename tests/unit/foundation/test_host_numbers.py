@@ -1,0 +1,53 @@
+"""NumPy's numbers in results have TensorFlow's method `numpy`."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import unisono as tf
+from unisono._src.foundation import host_numbers
+from unisono.data import Dataset
+
+KINDS = [np.int8, np.int64, np.uint16, np.float16, np.float32, np.float64, np.complex64]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_number_stays_what_it_was(kind):
+    plain = kind(3)
+    number = host_numbers.with_numpy(plain)
+    assert isinstance(number, kind)
+    assert (number, hash(number), repr(number)) == (plain, hash(plain), repr(plain))
+    assert type(number.numpy()) is kind
+    assert np.asarray([number]).dtype == kind
+    if kind is not np.float64:
+        assert jnp.asarray(number).dtype == jnp.asarray(plain).dtype
+
+
+def test_the_cardinality_has_numpy():
+    dataset = Dataset.range(7)
+    assert dataset.cardinality().numpy() == 7
+    assert tf.data.experimental.cardinality(dataset).numpy() == 7
+    s = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    assert s.experimental_distribute_dataset(dataset.batch(2)).cardinality.numpy() == 4
+
+
+def test_numbers_in_local_results_have_numpy():
+    s = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    found = s.experimental_local_results(s.run(lambda: np.float32(3)))
+    assert [x.numpy() for x in found] == [3, 3]
+    nested = s.run(lambda: {"loss": (np.float64(2), "text")})
+    for part in s.experimental_local_results(nested):
+        assert part["loss"][0].numpy() == 2
+        assert part["loss"][1] == "text"
+
+
+def test_a_structure_without_numbers_is_the_same_object():
+    given = {"a": [1.0, "text"]}
+    assert tf.distribute.get_strategy().experimental_local_results(given)[0] is given
+
+
+def test_an_entry_of_an_element_has_numpy():
+    labels = next(iter(Dataset.range(4).batch(4)))
+    assert labels[2].numpy() == 2
+    assert [x.numpy() for x in labels] == [0, 1, 2, 3]
+    assert {0: "zero"}[labels[0]] == "zero"
