@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution import (
     profile_names,
+    program_digest,
     signature,
 )
 from unisono._src.execution.traced_function import TracedFunction
@@ -74,6 +75,7 @@ class Program:
         self.mesh = first.mesh
         self._home = _home_sharding(first)
         self._traces: dict[Any, TracedFunction] = {}
+        self._step_labels: dict[tuple[Any, ...], str] = {}
         # When cells were last checked for arrays that others hold; see `frames.Clock`.
         self._clock = -1
         self._must_place = any(self._is_elsewhere(c) for c in first.read)
@@ -211,7 +213,9 @@ class Program:
 
     def _call_together(self, leaves: list[Any]) -> Any:
         """Call a program that all workers must call, while they watch each other."""
-        watchdog.enter((self.name, [x.shape for x in leaves]))
+        shapes = tuple([x.shape for x in leaves])
+        label = self._step_labels.get(shapes) or self._label_step(shapes, leaves)
+        watchdog.enter(label)
         try:
             return self._call_alone(leaves)
         except Miss:
@@ -221,6 +225,26 @@ class Program:
         except ValueError as error:
             # JAX reports a collective of an earlier step that has failed this way.
             watchdog.raise_explained(error)
+
+    def _label_step(self, shapes: tuple[Any, ...], leaves: list[Any]) -> str:
+        """Return what this program is called between workers, with these shapes.
+
+        It has a digest of the program: workers that have another version of a step, or
+        another constant in it, would compute together what none of them has written.
+
+        Raises:
+            Miss: the program is not traced for the shapes.
+        """
+        if self._may_raise:
+            found = self._traces.get(aval_key(leaves))
+            if found is None:
+                raise Miss
+            mark = program_digest.digest_jaxpr(found.jaxpr)
+        else:
+            mark = program_digest.digest_lowered(self.lower(leaves))
+        label = f"{self.name}{list(shapes)}, program {mark}"
+        self._step_labels[shapes] = label
+        return label
 
     def _call_with_moved_arguments(self, error: Exception, leaves: list[Any]) -> Any:
         """Call again with the arguments moved, if they were on other devices.
