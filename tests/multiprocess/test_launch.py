@@ -188,6 +188,52 @@ def test_a_killed_worker_ends_the_others(launcher):
     assert "[worker 0/2] asked to end" in result.out
 
 
+def test_the_others_are_told_at_once_who_has_ended_and_how(launcher):
+    script = launcher.script(
+        """
+        meet("up")
+        if INDEX == 1:
+            raise ValueError("mine")
+        if INDEX == 2:
+            sys.exit(0)
+        pipe = os.fdopen(int(os.environ["UNISONO_NEWS_FD"].partition(":")[0]))
+        for line in (pipe.readline(), pipe.readline()):
+            told = json.loads(line)
+            print(told["job"], told["index"], told["how"], told["said"][-16:])
+        """
+    )
+    result = launcher.run("-n", 3, script)
+    assert sorted(result.out.splitlines()) == [
+        "[worker 0/3] worker 1 exit code 1 ValueError: mine",
+        "[worker 0/3] worker 2 exit code 0 ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "ends_by_itself"),
+    [([], False), (["listens"], True), (["listens", "noticed"], False)],
+)
+def test_a_worker_that_computes_gets_time_until_it_has_noticed(
+    launcher, states, ends_by_itself
+):
+    script = launcher.script(
+        f"""
+        for state in {states!r}:
+            line = json.dumps({{"state": state}}) + chr(10)
+            os.write(int(os.environ["UNISONO_PROGRESS_FD"]), line.encode())
+        meet("up")
+        time.sleep(0.5)
+        if INDEX == 1:
+            sys.exit(3)
+        time.sleep(5.0)
+        print("by itself")
+        """
+    )
+    result = launcher.run("-n", 2, "--grace", 0.1, "--stop", 60, script)
+    assert result.code == 3
+    assert ("by itself" in result.out) is ends_by_itself
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_the_launcher_reaches_every_worker(launcher, number):
     script = launcher.script(

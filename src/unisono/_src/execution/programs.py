@@ -412,7 +412,7 @@ class Program:
         """Call a program that all workers must call, while they watch each other."""
         watchdog.enter((self.name, [x.shape for x in leaves]))
         try:
-            return self._call_alone(leaves)
+            made = self._call_alone(leaves)
         except Miss:
             # Nothing ran; the program that is found next enters again.
             watchdog.leave()
@@ -420,6 +420,8 @@ class Program:
         except ValueError as error:
             # JAX reports a collective of an earlier step that has failed this way.
             watchdog.raise_explained(error)
+        watchdog.watch(self.written or made)
+        return made
 
     def _call_with_moved_arguments(self, error: Exception, leaves: list[Any]) -> Any:
         """Call again with the arguments moved, if they were on other devices.

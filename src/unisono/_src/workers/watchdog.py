@@ -4,7 +4,8 @@ Python cannot interrupt a worker that waits for another in a collective. So each
 publishes a small record of itself: the number and kind of its last steps, a beat that
 says that it lives, and in the end how it ended. A thread compares the records a few
 times a second. The program raises the thread's finding at its next step, or with the
-error of a collective that broke. See docs/decisions/0013.
+error of a collective that broke. See docs/decisions/0013. Where a launcher has started
+the workers, it also tells each of them at once who has ended (docs/decisions/0023).
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ import atexit
 import collections
 import contextlib
 import json
+import os
 import re
 import sys
 import threading
 import time
 import traceback
 import zlib
+from collections.abc import Collection
 from typing import Any, NoReturn, final
 
+import jax
+
+from unisono._src.cluster import launcher_news, launcher_progress
 from unisono._src.foundation import errors
 
 OFF, ASYNC, STRICT = "off", "async", "strict"
@@ -30,6 +36,9 @@ _PLACE = "unisono/guard/"
 _TICK_SECONDS, _TICK_WORKERS = 0.25, 32
 # A worker that others wait for is gone after so many looks without a sign of life.
 _DEAD_TICKS = 14
+# The thread takes so many looks at the newest arrays, which the program may replace and
+# delete at any time.
+_GLANCES = 5
 # A worker remembers so many of its own steps, and publishes so many of them.
 _RECENT, _TOLD = 4096, 16
 # In characters: a longer record is ignored, a longer traceback is cut.
@@ -40,6 +49,17 @@ _NETWORK = re.compile(
     r"gloo|nccl|connection (closed|reset) by peer|timed out waiting .* for (recv|send)",
     re.IGNORECASE,
 )
+
+_KINDS: dict[str, type[errors.WorkerError]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.WorkerError,
+        errors.WorkerFailedError,
+        errors.WorkerLostError,
+        errors.WorkerMismatchError,
+        errors.WorkerStalledError,
+    )
+}
 
 
 def check_mode(mode: str) -> str:
@@ -67,6 +87,11 @@ class WorkerRecord:
         self.label = ""
         self.error = ""
         self.is_secondary = False
+        # The error about another worker that this one has found: kind, worker, step
+        # and message.
+        self.blame: tuple[str, int | None, int | None, str] | None = None
+        # The end of its process, if a launcher has told it.
+        self.ending: launcher_news.Ending | None = None
         self.recent: list[tuple[int, int]] = []
         self.beaten_at = self.stepped_at = now
         # The time since which this worker waits for it. It counts from the first look
@@ -97,6 +122,7 @@ class WorkerRecord:
             recent = [(int(a), int(b)) for a, b in found["recent"][:_TOLD]]
             state, label = str(found["state"]), str(found["label"])
             error, secondary = str(found["error"]), bool(found["secondary"])
+            blame = _read_blame(found["blame"])
         except (ValueError, KeyError, TypeError):
             return
         if beat != self.beat:
@@ -105,7 +131,18 @@ class WorkerRecord:
             self.step, self.stepped_at = step, now
             self.behind_since = None
         self.recent, self.state, self.label = recent, state, label
-        self.error, self.is_secondary = error, secondary
+        self.error, self.is_secondary, self.blame = error, secondary, blame
+
+
+def _read_blame(told: Any) -> tuple[str, int | None, int | None, str] | None:
+    """Returns what a worker has published about another; raises if malformed."""
+    if told is None:
+        return None
+    kind, worker, step, text = told
+    if kind not in _KINDS:
+        raise ValueError(kind)
+    numbers = [None if x is None else int(x) for x in (worker, step)]
+    return kind, numbers[0], numbers[1], str(text)
 
 
 @final
@@ -138,13 +175,18 @@ class Guard:
             maxlen=_RECENT
         )
         self._state, self._error, self._secondary = RUNS, "", False
+        self._blame: errors.WorkerError | None = None
         self._beats = 0
         self._tick = _TICK_SECONDS * max(1.0, workers / _TICK_WORKERS)
+        self._dead = self._tick * _DEAD_TICKS
+        self._has_noticed = False
+        self._newest: Any = None
+        self._heard: dict[int, launcher_news.Ending] = {}
         now = time.monotonic()
         others = [i for i in range(workers) if i != worker]
         self._records = {i: WorkerRecord(i, now) for i in others}
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._stop, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(
             target=self._watch, name="unisono guard", daemon=True
         )
@@ -169,7 +211,7 @@ class Guard:
                 also if the workers differ in this step.
         """
         if self.verdict is not None:
-            raise self.verdict
+            raise self.notice(self.verdict)
         self.step += 1
         self._labels.append((self.step, label))
         if self.is_strict:
@@ -180,6 +222,71 @@ class Guard:
         self.step -= 1
         self._labels.pop()
 
+    def watch(self, values: Any) -> None:
+        """Notes the newest results of a step; the thread finds out if it has failed.
+
+        Args:
+            values: a list of cells with an `array` each, or a tree of arrays.
+        """
+        self._newest = values
+
+    def hear(self, worker: int, ending: launcher_news.Ending) -> None:
+        """Notes that the launcher says that a worker's process has ended."""
+        if worker in self._records:
+            self._heard[worker] = ending
+            self._wake.set()
+
+    def meet(self, seconds: float) -> None:
+        """Waits until every worker has given a sign of life.
+
+        Raises:
+            WorkerError: one gives none.
+        """
+        until = time.monotonic() + seconds
+        while late := [i for i, r in self._records.items() if r.beat < 0]:
+            with contextlib.suppress(RuntimeError):
+                self._look()
+            found = self.missing(late[0])
+            if found is None and time.monotonic() > until:
+                found = _lost_error(self._records[late[0]], time.monotonic())
+            if found is not None:
+                raise self.notice(found)
+            time.sleep(self._tick / 10)
+
+    def missing(self, worker: int | None = None) -> errors.WorkerError | None:
+        """Returns why a worker does not do what this one waits for.
+
+        Args:
+            worker: the worker; None if all are waited for.
+
+        Returns:
+            The error; None if there is no reason yet to give the worker up.
+        """
+        if self.verdict is not None:
+            return self.verdict
+        now = time.monotonic()
+        chosen = self._records if worker is None else [worker]
+        found = self._judge(now, self._stall, chosen)
+        for i in chosen:
+            r = self._records[i]
+            if found is None and (r.state == LEFT or r.ending is not None):
+                return _left_error(r, self.step)
+        return found
+
+    def notice(self, error: errors.WorkerError) -> errors.WorkerError:
+        """Returns an error that this worker is about to raise, and tells of it.
+
+        The other workers will raise the same one, and the launcher learns that this
+        worker has come back from whatever it did.
+        """
+        self.verdict = self.verdict or error
+        if not self._has_noticed:
+            self._has_noticed = True
+            launcher_progress.tell_state(launcher_progress.NOTICED)
+            with contextlib.suppress(Exception), self._lock:
+                self._publish()
+        return error
+
     def _agree(self, label: Any) -> None:
         """Waits until all workers are about to take this step."""
         step, client = self.step, self._client
@@ -189,8 +296,7 @@ class Guard:
         for i in self._records:
             told = self._wait_for(f"{_PLACE}step/{step}/{i}", i, until)
             if told != _shorten(label):
-                self.verdict = _mismatch_error(i, step, told, label)
-                raise self.verdict
+                raise self.notice(_mismatch_error(i, step, told, label))
         if step > 2:
             # All workers have come to this step, so all have read the keys of earlier
             # ones.
@@ -205,38 +311,73 @@ class Guard:
                 return str(self._client.blocking_key_value_get(key, 500))
             except Exception:
                 now = time.monotonic()
-                found = self.verdict or self._judge(now, self._tick * _DEAD_TICKS)
+                found = self.missing(worker)
                 if found is None and now > until:
                     found = self._stalled_error(self._records[worker], now)
                 if found is not None:
-                    self.verdict = found
-                    raise found from None
+                    raise self.notice(found) from None
 
     # Watching.
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._tick):
+        while True:
+            self._wake.wait(self._tick)
+            self._wake.clear()
+            if self._stop.is_set():
+                return
             try:
                 self._look()
+                self._look_at_newest()
             except Exception:
                 # The coordination service cannot be reached. If it stays so, the next
-                # collective fails and says so; this thread tries again.
-                continue
+                # collective fails and says so; this thread tries again. What the
+                # launcher has told counts without the service.
+                self._believe(dict(self._heard))
+                if self.verdict is None:
+                    self.verdict = self._find_ended(self._records.values())
 
     def _look(self) -> None:
         """Publishes this worker's record, reads the others', and judges them."""
         # `explain` and `fail` publish from the main thread at the same time.
         with self._lock:
             self._publish()
-            now = time.monotonic()
+            # What a worker published before its end says more than the launcher knows.
+            # So the records are read after the launcher was heard.
+            heard, now = dict(self._heard), time.monotonic()
             for key, text in self._client.key_value_dir_get(_PLACE + "worker"):
                 worker = key.rpartition("/")[2]
                 if worker.isdigit() and int(worker) in self._records:
                     self._records[int(worker)].read(text, now)
+            self._believe(heard)
         if self.verdict is None:
             # A worker may be too busy for a sign of life, such as while it compiles. So
             # silence counts only after the time that a worker may be behind.
             self.verdict = self._judge(now, self._stall)
+
+    def _believe(self, heard: dict[int, launcher_news.Ending]) -> None:
+        for worker, ending in heard.items():
+            self._records[worker].ending = ending
+
+    def _look_at_newest(self) -> None:
+        """Notices that a step has failed, for a program that reads no results.
+
+        An array that depends on a failed one has failed, too, so the newest ones tell
+        about all steps before.
+        """
+        for _ in range(_GLANCES):
+            if self.verdict is not None:
+                return
+            try:
+                for x in _arrays_of(self._newest):
+                    if x.is_ready():
+                        x.block_until_ready()
+                return
+            except Exception as error:
+                # The next step may have taken the array over meanwhile.
+                found = self._find_reason(error)
+                if isinstance(found, errors.WorkerError):
+                    self.verdict = self.verdict or found
+                    return
 
     def _publish(self) -> None:
         """Writes this worker's record where the others read it."""
@@ -252,39 +393,87 @@ class Guard:
                 "label": label,
                 "error": self._error,
                 "secondary": self._secondary,
+                "blame": _write_blame(self._blame or self.verdict),
                 "recent": [(n, _digest(x)) for n, x in recent],
-            }
+            },
+            # A character takes one character then, so that the record keeps its limit.
+            ensure_ascii=False,
         )
         place = f"{_PLACE}worker/{self._worker}"
-        self._client.key_value_set(place, text, allow_overwrite=True)
+        self._client.key_value_set(place, _clean(text), allow_overwrite=True)
 
-    def _judge(self, now: float, silence: float) -> errors.WorkerError | None:
+    def _judge(
+        self, now: float, silence: float, waited: Collection[int] = ()
+    ) -> errors.WorkerError | None:
         """Returns the error that the records show, if any, with the worker to blame.
 
         Args:
             now: the present time.
             silence: how long a worker may give no sign of life.
+            waited: the workers that this one waits for, which may do so less long.
         """
         records = list(self._records.values())
-        mine = dict(self._labels)
         # The order is from cause to consequence: an exception of a worker's own makes
         # others differ or stall, and these raise errors about it in turn.
         for r in records:
             if r.state == FAILED and not r.is_secondary:
                 return _failed_error(r)
+        blamed = [r for r in records if r.blame is not None]
+        for r in blamed:
+            if _is_firm(r):
+                return self._agree_with(r)
+        found = self._find_difference(records) or self._find_ended(records)
+        if found is not None:
+            return found
+        if blamed:
+            return self._agree_with(blamed[0])
+        for r in records:
+            allowed = min(silence, self._dead) if r.worker in waited else silence
+            if (found := self._find_late(r, now, allowed)) is not None:
+                return found
+        secondary = [r for r in records if r.state == FAILED]
+        return _failed_error(secondary[0]) if secondary else None
+
+    def _agree_with(self, r: WorkerRecord) -> errors.WorkerError:
+        """Returns the error that another worker has found first."""
+        assert r.blame is not None
+        kind, worker, step, text = r.blame
+        if worker == self._worker:
+            text = f"Worker {r.worker} has given up this one, worker {worker}: {text}"
+        return _KINDS[kind](text, worker, step)
+
+    def _find_difference(
+        self, records: Collection[WorkerRecord]
+    ) -> errors.WorkerError | None:
+        """Returns the error about a step in which workers differ, if there is one."""
+        mine = dict(self._labels)
         for r in records:
             for step, digest in r.recent:
                 if step in mine and _digest(mine[step]) != digest:
                     return _mismatch_error(r.worker, step, r.label, mine[step])
+        return None
+
+    def _find_ended(
+        self, records: Collection[WorkerRecord]
+    ) -> errors.WorkerError | None:
+        """Returns the error about a worker that has left, or whose process is gone."""
         for r in records:
+            if r.ending is not None and r.state == RUNS:
+                return _ended_error(r, r.ending)
             if r.state == LEFT and r.step < self.step:
                 return _left_error(r, self.step)
-            if r.state == RUNS and now - r.beaten_at > silence:
-                return _lost_error(r, now)
-            if r.seconds_behind(self.step, now) > self._stall:
-                return self._stalled_error(r, now)
-        secondary = [r for r in records if r.state == FAILED]
-        return _failed_error(secondary[0]) if secondary else None
+        return None
+
+    def _find_late(
+        self, r: WorkerRecord, now: float, silence: float
+    ) -> errors.WorkerError | None:
+        """Returns the error about a worker that is silent, or behind, for too long."""
+        is_behind = r.seconds_behind(self.step, now) > self._stall
+        # A worker that is behind and silent does not live, as far as one can tell.
+        limit = min(silence, self._dead) if is_behind else silence
+        if r.state == RUNS and now - r.beaten_at > limit:
+            return _lost_error(r, now)
+        return self._stalled_error(r, now) if is_behind else None
 
     def _stalled_error(self, r: WorkerRecord, now: float) -> errors.WorkerError:
         return errors.WorkerStalledError(
@@ -301,19 +490,25 @@ class Guard:
 
     def explain(self, error: BaseException) -> BaseException:
         """Returns the reason why a collective broke, or `error` if that is unknown."""
+        found = self._find_reason(error)
+        if found is not error and isinstance(found, errors.WorkerError):
+            return self.notice(found)
+        return error
+
+    def _find_reason(self, error: BaseException) -> BaseException:
         if isinstance(error, errors.WorkerError) or not _NETWORK.search(str(error)):
             return error
         # Here this worker does wait for the others, so a short silence is enough. A
         # worker that has just died needs this long to be found silent.
-        silence = self._tick * _DEAD_TICKS
-        until = time.monotonic() + silence + 2 * self._tick
-        while self.verdict is None and time.monotonic() < until:
+        until = time.monotonic() + self._dead + 2 * self._tick
+        while (found := self.missing()) is None and time.monotonic() < until:
             with contextlib.suppress(Exception):
                 self._look()
-            self.verdict = self.verdict or self._judge(time.monotonic(), silence)
             time.sleep(self._tick / 2)
-        if self.verdict is not None:
-            return self.verdict
+        return found or self._unexplained(error)
+
+    def _unexplained(self, error: BaseException) -> errors.WorkerError:
+        """Returns the error for a broken collective of which nobody says why."""
         if "timed out" in str(error).lower():
             return errors.WorkerStalledError(
                 f"Step {self.step} waited longer than {self._stall:g} s for the other "
@@ -338,16 +533,25 @@ class Guard:
         """Tells the others that an exception ends this worker."""
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         self._state = FAILED
-        self._secondary = isinstance(error, errors.WorkerError)
-        self._error = "".join(lines)[-_LARGEST_TEXT:]
+        self._blame = _find_worker_error(error)
+        self._secondary = self._blame is not None
+        self._error = _clean("".join(lines)[-_LARGEST_TEXT:])
+        launcher_progress.tell_state(launcher_progress.NOTICED)
         with contextlib.suppress(Exception), self._lock:
             self._publish()
+
+    def abandon(self) -> None:
+        """Ends watching in a forked child, which has none of the threads."""
+        self._stop.set()
+        if sys.excepthook == self._on_exception:
+            sys.excepthook = self._previous_hook
 
     def close(self) -> None:
         """Stops watching, and tells the others that this worker has left."""
         if self._stop.is_set():
             return
         self._stop.set()
+        self._wake.set()
         self._thread.join(5.0)
         if self._state == RUNS:
             self._state = LEFT
@@ -357,6 +561,48 @@ class Guard:
 
 def _shorten(label: Any) -> str:
     return repr(label)[:500]
+
+
+def _is_firm(r: WorkerRecord) -> bool:
+    """Whether a worker names another one that must be to blame.
+
+    Of two workers that differ, each names the other.
+    """
+    kind, worker, _, _ = r.blame or ("", None, None, "")
+    return worker is not None and kind != errors.WorkerMismatchError.__name__
+
+
+def _clean(text: str) -> str:
+    """Returns a text that can be sent, without halves of characters."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _arrays_of(values: Any) -> list[Any]:
+    """Returns the arrays of cells, or of a tree, that no other step has taken over."""
+    if isinstance(values, list) and values and hasattr(values[0], "array"):
+        values = [cell.array for cell in values]
+    arrays = [x for x in jax.tree.leaves(values) if isinstance(x, jax.Array)]
+    return [x for x in arrays if not x.is_deleted()]
+
+
+def _write_blame(error: errors.WorkerError | None) -> list[Any] | None:
+    """Returns an error about another worker in the form of a record."""
+    if error is None:
+        return None
+    text = _clean(RuntimeError.__str__(error)[:_LARGEST_TEXT])
+    kind = type(error).__name__
+    return [kind if kind in _KINDS else "WorkerError", error.worker, error.step, text]
+
+
+def _find_worker_error(error: BaseException | None) -> errors.WorkerError | None:
+    """Returns the error about another worker that has led to an exception, if any."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, errors.WorkerError):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _failed_error(r: WorkerRecord) -> errors.WorkerError:
@@ -377,10 +623,21 @@ def _lost_error(r: WorkerRecord, now: float) -> errors.WorkerError:
     )
 
 
+def _ended_error(r: WorkerRecord, ending: launcher_news.Ending) -> errors.WorkerError:
+    said = f" It wrote:\n{ending.said}" if ending.said else ""
+    return errors.WorkerLostError(
+        f"The process of worker {r.worker} has ended with {ending.how}, as its "
+        f"launcher says; its last step was {r.step} ({r.label}).{said}",
+        r.worker,
+        r.step,
+    )
+
+
 def _left_error(r: WorkerRecord, step: int) -> errors.WorkerError:
     return errors.WorkerLostError(
-        f"Worker {r.worker} has ended its program after step {r.step}, but others are "
-        f"in step {step}. All workers must take the same number of steps; is there "
+        f"Worker {r.worker} has ended its program after step {r.step}"
+        f"{f', with {r.ending.how}' if r.ending else ''}, but others are in step {step}"
+        " or wait for it. All workers must take the same number of steps; is there "
         "less input for one of them?",
         r.worker,
         r.step,
@@ -409,6 +666,17 @@ class _CurrentGuard:
 CURRENT = _CurrentGuard()
 
 
+def _abandon() -> None:
+    guard, CURRENT.guard = CURRENT.guard, None
+    if guard is not None:
+        guard.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked child is no worker: neither its end nor its exceptions are the worker's.
+    os.register_at_fork(after_in_child=_abandon)
+
+
 def enter(label: Any) -> None:
     """Notes that this worker goes into a step; see `Guard.enter`."""
     if CURRENT.guard is not None:
@@ -419,6 +687,22 @@ def leave() -> None:
     """Takes back an `enter`; see `Guard.leave`."""
     if CURRENT.guard is not None:
         CURRENT.guard.leave()
+
+
+def watch(values: Any) -> None:
+    """Notes the newest results of a step; see `Guard.watch`."""
+    if CURRENT.guard is not None:
+        CURRENT.guard.watch(values)
+
+
+def missing(worker: int) -> errors.WorkerError | None:
+    """Returns why a worker that is waited for does not come; see `Guard.missing`."""
+    return None if CURRENT.guard is None else CURRENT.guard.missing(worker)
+
+
+def notice(error: errors.WorkerError) -> errors.WorkerError:
+    """Returns an error that is about to be raised; see `Guard.notice`."""
+    return error if CURRENT.guard is None else CURRENT.guard.notice(error)
 
 
 def explain(error: BaseException) -> BaseException:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, final
 
 from unisono._src.cli.launch import output, worker_process
+from unisono._src.cluster import launcher_news
 
 # Seconds between two looks at the workers.
 _TICK = 0.05
@@ -144,8 +145,10 @@ class WorkerGroup:
         commands: one command per worker.
         out: the destination of their output.
         signals: the signals to this process.
-        grace_seconds: after a failure, how long the others may take to end.
-        stop_seconds: after a signal, how long a worker may take to end.
+        grace_seconds: after a failure, how long the others may take to end. For one
+            that compiles or computes, it counts from its return.
+        stop_seconds: after a signal, how long a worker may take to end; after a
+            failure, how long it may take to return.
         timeout_seconds: how long the whole group may take; None for any time.
     """
 
@@ -166,7 +169,7 @@ class WorkerGroup:
         self._limit = timeout_seconds
         self._workers: list[worker_process.Worker] = []
         self._stage = _Stage.RUNNING
-        self._until = float("inf")
+        self._until = self._failed_at = float("inf")
         self._signal: int | None = None
         self._timed_out = False
 
@@ -199,6 +202,8 @@ class WorkerGroup:
             self._write(worker.poll())
             worker.was_stopped |= self._stage.value >= _Stage.STOPPING.value
             self._release(worker)
+            if worker.code is not None:
+                self._tell_others(worker)
             if worker.code:
                 self._notice(worker)
         while (number := self._signals.take()) is not None:
@@ -223,10 +228,20 @@ class WorkerGroup:
             for line in worker.release():
                 self._out.line(line)
 
+    def _tell_others(self, worker: worker_process.Worker) -> None:
+        """Tells the other workers that one has ended; they judge what that means."""
+        ending = launcher_news.Ending(
+            *(worker.command.job, worker.command.index, describe_exit(worker.code)),
+            "\n".join(worker.traceback.lines) if worker.code else "",
+        )
+        for other in self._live_workers():
+            other.tell(ending)
+
     def _notice(self, worker: worker_process.Worker) -> None:
         """Gives the other workers time to notice a failure and save their state."""
         others = self._live_workers()
         if self._stage is _Stage.RUNNING and others:
+            self._failed_at = time.monotonic()
             self._enter(_Stage.NOTICING, self._grace)
             self._out.note(
                 f"{worker.name} ended with {describe_exit(worker.code)}; waiting up to "
@@ -259,7 +274,7 @@ class WorkerGroup:
             self._limit, self._timed_out = None, True
             self._out.note(f"the time is over; {join_names(late)} still ran.")
             self._until, self._stage = now, _Stage.NOTICING
-        if now < self._until:
+        if not self._is_over(now):
             return
         if self._stage is _Stage.NOTICING:
             for worker in late:
@@ -277,6 +292,21 @@ class WorkerGroup:
                 f"{_KILL_SECONDS:g} s after SIGKILL; the system holds them, such as "
                 "for a network drive."
             )
+
+    def _is_over(self, now: float) -> bool:
+        """Whether the time of the present stage is over."""
+        if self._stage is _Stage.NOTICING and not self._timed_out:
+            return all(now >= self._patience(w) for w in self._live_workers())
+        return now >= self._until
+
+    def _patience(self, worker: worker_process.Worker) -> float:
+        """Returns the time until which a worker may notice a failure and end."""
+        if worker.noticed is not None:
+            return max(self._failed_at, worker.noticed) + self._grace
+        # Python cannot interrupt a worker that compiles or computes, so one that will
+        # notice the failure when it returns gets the time to return.
+        wait = max(self._grace, self._stop) if worker.listens else self._grace
+        return self._failed_at + wait
 
     def _enter(self, stage: _Stage, seconds: float) -> None:
         self._stage, self._until = stage, time.monotonic() + seconds

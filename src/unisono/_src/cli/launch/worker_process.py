@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import final
 
 from unisono._src.cli.launch import streams
-from unisono._src.cluster import launcher_progress
+from unisono._src.cluster import launcher_news, launcher_progress
 
 _BOOTSTRAP = str(pathlib.Path(__file__).with_name("child.py"))
 _CHUNK = 1 << 16
@@ -37,6 +37,7 @@ class Command:
         argv: the program and its arguments.
         env: the worker's whole environment.
         descriptors: the file descriptors that it inherits.
+        job: the worker's job.
     """
 
     index: int
@@ -44,6 +45,7 @@ class Command:
     argv: tuple[str, ...]
     env: dict[str, str]
     descriptors: tuple[int, ...] = ()
+    job: str = "worker"
 
     @property
     def name(self) -> str:
@@ -77,6 +79,8 @@ class Worker:
         was_stopped: whether the launcher had told it to end before it did.
         step: the worker's own count of its steps, if it has told any.
         total: the steps in all, if the worker has told it.
+        listens: whether it raises an error when it is told of a peer's end.
+        noticed: the time at which it raised such an error.
         traceback: the traceback at the end of standard error.
         held: lines of a traceback that may be the worker's last, not shown yet.
         released: the time of the last traceback that was shown after all.
@@ -92,6 +96,8 @@ class Worker:
         self.was_stopped = False
         self.step: int | None = None
         self.total: int | None = None
+        self.listens = False
+        self.noticed: float | None = None
         self.traceback = streams.TracebackFinder()
         self.held: list[Line] = []
         self.released: float | None = None
@@ -99,28 +105,37 @@ class Worker:
         self._selector = selector
         self._splitters = {n: streams.LineSplitter() for n in ("out", "err", "step")}
         reader, writer = os.pipe()
-        # A worker that reports its steps must not wait for the launcher.
+        news, self._news = os.pipe()
+        # A worker that reports its steps must not wait for the launcher, nor the
+        # launcher for a worker that does not read its news.
         os.set_blocking(writer, False)
+        os.set_blocking(self._news, False)
         try:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", _BOOTSTRAP),
                     *(str(os.getpid()), "exec", *command.argv),
                 ],
-                env=command.env | {launcher_progress.VARIABLE: str(writer)},
+                env={
+                    **command.env,
+                    launcher_progress.VARIABLE: str(writer),
+                    launcher_news.VARIABLE: launcher_news.name_pipe(news),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 # Ctrl-C in the terminal reaches the launcher alone, which hands it on;
                 # and one signal ends the worker with all that it has started.
                 start_new_session=True,
-                pass_fds=(writer, *command.descriptors),
+                pass_fds=(writer, news, *command.descriptors),
             )
         except BaseException:
             os.close(reader)
+            os.close(self._news)
             raise
         finally:
             os.close(writer)
+            os.close(news)
         assert self._process.stdout and self._process.stderr
         self.pid = self._process.pid
         self._pipes = {
@@ -161,15 +176,30 @@ class Worker:
                 self.last_out = time.monotonic()
             yield Line(self, stream, text)
 
+    def tell(self, ending: launcher_news.Ending) -> None:
+        """Tells the worker that another one has ended."""
+        if self.code is None:
+            # The pipe is full or closed where the worker does not read it.
+            with contextlib.suppress(OSError):
+                os.write(self._news, ending.encode())
+
     def _note_step(self, text: str) -> None:
         try:
             told = json.loads(text)
+            if "state" in told:
+                self._note_state(str(told["state"]))
+                return
             step, total = int(told["step"]), told["total"]
             total = None if total is None else int(total)
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
             return
         if 0 <= step <= _MAX_STEP and 0 <= (total or 0) <= _MAX_STEP:
             self.step, self.total = step, total
+
+    def _note_state(self, state: str) -> None:
+        self.listens |= state == launcher_progress.LISTENS
+        if state == launcher_progress.NOTICED and self.noticed is None:
+            self.noticed = time.monotonic()
 
     def poll(self) -> list[Line]:
         """Checks whether the worker has ended; if so, returns the rest of its lines.
@@ -183,6 +213,7 @@ class Worker:
         self._signal_group(signal.SIGKILL)
         self.code = self._process.wait()
         self.ended = time.monotonic()
+        os.close(self._news)
         return self._drain()
 
     def _has_ended(self) -> bool:
