@@ -20,7 +20,7 @@ from jax._src.lib import _jax  # type: ignore[attr-defined]
 
 from unisono._src.cluster import launcher_news, launcher_progress
 from unisono._src.foundation import errors
-from unisono._src.machines import devices
+from unisono._src.machines import devices, topology
 from unisono._src.workers import coordination_service, credentials, watchdog
 
 # Jobs whose tasks compute together, in the order in which their tasks are numbered.
@@ -186,6 +186,7 @@ def _start_guard(
     launcher_news.NEWS.subscribe(hear)
     made.start()
     watchdog.CURRENT.guard = made
+    topology.THROTTLE.block = made.wait_for_result
     return made
 
 

@@ -36,6 +36,12 @@ _PLACE = "unisono/guard/"
 _TICK_SECONDS, _TICK_WORKERS = 0.25, 32
 # A worker that others wait for is gone after so many looks without a sign of life.
 _DEAD_TICKS = 14
+# A result may still come so long after a peer was found to be gone, because other steps
+# are in flight.
+_RESULT_SECONDS = 0.5
+# A wait for a result sleeps this part of the time that it has lasted, between these
+# limits. So it lasts about a hundredth longer than without the guard.
+_SLEEP_PART, _SLEEP_LEAST, _SLEEP_MOST = 0.02, 5e-5, 0.02
 # The thread takes so many looks at the newest arrays, which the program may replace and
 # delete at any time.
 _GLANCES = 5
@@ -229,6 +235,26 @@ class Guard:
             values: a list of cells with an `array` each, or a tree of arrays.
         """
         self._newest = values
+
+    def wait_for_result(self, array: Any) -> None:
+        """Waits until an array is computed, or its computation has failed.
+
+        Raises:
+            WorkerError: a worker is gone, and the array does not come.
+        """
+        if array.is_ready():
+            return
+        # JAX would wait in native code, which Python cannot interrupt. A thread that
+        # did so for this one could come back while Python ends, which aborts.
+        since, gone_since = time.monotonic(), float("inf")
+        while not array.is_ready():
+            now = time.monotonic()
+            if self.verdict is not None:
+                gone_since = min(gone_since, now)
+                if now > gone_since + _RESULT_SECONDS:
+                    raise self.notice(self.verdict)
+            pause = _SLEEP_PART * (now - since)
+            time.sleep(min(max(pause, _SLEEP_LEAST), _SLEEP_MOST))
 
     def hear(self, worker: int, ending: launcher_news.Ending) -> None:
         """Notes that the launcher says that a worker's process has ended."""
@@ -693,6 +719,12 @@ def watch(values: Any) -> None:
     """Notes the newest results of a step; see `Guard.watch`."""
     if CURRENT.guard is not None:
         CURRENT.guard.watch(values)
+
+
+def wait_for_result(array: Any) -> None:
+    """Waits for an array where workers watch each other; else leaves that to JAX."""
+    if CURRENT.guard is not None:
+        CURRENT.guard.wait_for_result(array)
 
 
 def missing(worker: int) -> errors.WorkerError | None:
