@@ -364,6 +364,63 @@ def test_workers_do_not_outlive_a_launcher_that_is_killed(launcher):
     launcher.finish(process)
 
 
+WITH_LOADERS = """
+    import multiprocessing, subprocess
+    if __name__ == "__main__":
+        signal.signal(signal.SIGTERM, {action})
+        spawn = multiprocessing.get_context("spawn")
+        locks = [spawn.Lock() for _ in range(5)]
+        (HERE / f"locks-{{INDEX}}").write_text(" ".join(x._semlock.name for x in locks))
+        for _ in range(2):
+            spawn.Process(target=time.sleep, args=(60,), daemon=True).start()
+        subprocess.Popen(["sleep", "60"])
+        subprocess.Popen(["sleep", "60"], start_new_session=True)
+        meet("up")
+        while True:
+            time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "signals"),
+    [
+        ("signal.SIG_DFL", [signal.SIGTERM]),
+        ("signal.SIG_IGN", [signal.SIGTERM, signal.SIGTERM, signal.SIGTERM]),
+        ("signal.SIG_DFL", [signal.SIGKILL]),
+    ],
+    ids=["terminated", "terminated again", "killed"],
+)
+def test_loaders_and_semaphores_end_with_the_launcher(launcher, action, signals):
+    process = launcher.start(
+        "-n", 2, launcher.script(WITH_LOADERS.format(action=action))
+    )
+    launcher.pids("up", 2)
+    names = [(launcher.scratch / f"locks-{i}").read_text().split() for i in range(2)]
+    files = [f"/dev/shm/sem.{n[1:]}" for pair in names for n in pair]
+    assert len(files) == 10 and all(map(os.path.exists, files))
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.2)
+    result = launcher.finish(process)
+    last = -signals[-1] if signals == [signal.SIGKILL] else 128 + signal.SIGTERM
+    assert result.code in (last, 128 + signal.SIGKILL)
+    launchers.wait_for(lambda: not any(map(os.path.exists, files)), "semaphores")
+    # The fixture sees that no process is left, not even in a session of its own.
+
+
+def test_a_closed_output_is_told(launcher):
+    command = [sys.executable, "-c", launchers.MAIN, "launch", launcher.script("")]
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command],
+        env=launcher.env,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    assert closed.returncode == 2
+    assert "unisono: standard output is closed" in closed.stderr
+
+
 def test_workers_end_when_nobody_reads_their_output(launcher):
     script = launcher.script(
         """

@@ -19,6 +19,9 @@ from typing import final
 # The launcher sets it to ``NUMBER:INODE``: the pipe, and what tells it from any other
 # file that has the same number in a process which did not inherit the pipe.
 VARIABLE = "UNISONO_NEWS_FD"
+# The launcher sets it to a name of the worker. When the worker has ended, the launcher
+# ends all processes that have inherited it.
+MARK = "UNISONO_WORKER_MARK"
 # In characters: longer words of a worker are cut at their beginning, and a longer line
 # is no news.
 _LARGEST_TEXT = 2000

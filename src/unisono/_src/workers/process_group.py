@@ -324,7 +324,7 @@ def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
         [*command, address, str(workers), str(_HEARTBEAT_SECONDS), json.dumps(secured)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        env=_service_environment(),
         start_new_session=True,
     )
     assert process.stdout is not None
@@ -344,6 +344,13 @@ def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
     # The service outlives this process on purpose. With a return code, `Popen` does not
     # warn at exit that it still runs.
     process.returncode = 0
+
+
+def _service_environment() -> dict[str, str]:
+    """Returns the environment of the service, which ends after the chief."""
+    # The launcher ends all processes with its mark when the worker ends.
+    kept = {k: v for k, v in os.environ.items() if k != launcher_news.MARK}
+    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 def _bind_address(address: str) -> str:

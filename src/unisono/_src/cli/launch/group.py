@@ -6,15 +6,18 @@ import collections
 import contextlib
 import dataclasses
 import enum
+import os
 import selectors
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, final
 
-from unisono._src.cli.launch import output, worker_process
+from unisono._src.cli.launch import output, remains, worker_process
 from unisono._src.cluster import launcher_news
 
 # Seconds between two looks at the workers.
@@ -176,11 +179,13 @@ class WorkerGroup:
     def run(self) -> Outcome:
         """Starts the workers, waits for their end, and returns the outcome."""
         self._started = time.monotonic()
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, _Undertaker() as undertaker:
             self._selector = selector
             try:
                 for command in self._commands:
-                    self._workers.append(worker_process.Worker(command, selector))
+                    mark = undertaker.expect()
+                    worker = worker_process.Worker(command, selector, mark)
+                    self._workers.append(worker)
                 while self._live_workers():
                     self._run_once()
             finally:
@@ -327,6 +332,50 @@ class WorkerGroup:
     def _failures(self) -> list[WorkerFailure]:
         found = [_make_failure(w) for w in self._workers if w.code]
         return sorted(found, key=lambda f: (f.cause, f.since))
+
+
+@final
+class _Undertaker:
+    """A process that ends what is left of the workers if this one is killed.
+
+    The system ends the workers themselves then, but not what they have started.
+    """
+
+    def __enter__(self) -> _Undertaker:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", remains.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # A signal to the launcher's group, such as Ctrl-C, does not reach it.
+            start_new_session=True,
+            text=True,
+        )
+        return self
+
+    def expect(self) -> str:
+        """Returns a mark for a worker; the processes that have it will be ended."""
+        mark = os.urandom(12).hex()
+        self._write(mark)
+        return mark
+
+    def __exit__(self, *exc: object) -> None:
+        self._write("done")
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(_KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        # Somebody may have killed it; the launcher cleans up without it.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
 
 
 def _make_failure(worker: worker_process.Worker) -> WorkerFailure:

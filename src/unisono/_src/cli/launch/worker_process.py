@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import final
 
-from unisono._src.cli.launch import streams
+from unisono._src.cli.launch import remains, streams
 from unisono._src.cluster import launcher_news, launcher_progress
 
 _BOOTSTRAP = str(pathlib.Path(__file__).with_name("child.py"))
@@ -70,6 +70,7 @@ class Worker:
     Args:
         command: the command to run.
         selector: the selector that reports when there is output to read.
+        mark: a name by which the processes that the worker starts are found.
 
     Attributes:
         command: the command.
@@ -88,9 +89,12 @@ class Worker:
         pid: the process.
     """
 
-    def __init__(self, command: Command, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self, command: Command, selector: selectors.BaseSelector, mark: str
+    ) -> None:
         self.command = command
         self.name = command.name
+        self.mark = mark
         self.code: int | None = None
         self.ended: float | None = None
         self.was_stopped = False
@@ -120,6 +124,7 @@ class Worker:
                     **command.env,
                     launcher_progress.VARIABLE: str(writer),
                     launcher_news.VARIABLE: launcher_news.name_pipe(news),
+                    remains.MARK: self.mark,
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -204,13 +209,13 @@ class Worker:
     def poll(self) -> list[Line]:
         """Checks whether the worker has ended; if so, returns the rest of its lines.
 
-        It also kills the processes that the worker has left in its group.
+        It also ends the processes that the worker has left behind.
         """
         if self.code is not None:
             return []
         if not self._has_ended():
             return []
-        self._signal_group(signal.SIGKILL)
+        remains.clear(self.pid, self.mark)
         self.code = self._process.wait()
         self.ended = time.monotonic()
         os.close(self._news)
@@ -220,7 +225,7 @@ class Worker:
         if not hasattr(os, "waitid"):  # macOS, with older Pythons.
             return self._process.poll() is not None
         # WNOWAIT leaves the process unreaped. As long as it is there, the system gives
-        # the number of its group to no other process, so `poll` can kill the group.
+        # the number of its session to no other process, so `poll` can clear it.
         how = os.WEXITED | os.WNOWAIT | os.WNOHANG
         return os.waitid(os.P_PID, self.pid, how) is not None
 
@@ -264,10 +269,6 @@ class Worker:
     def kill(self) -> None:
         """Kills the worker and every process that it has started."""
         if self.code is None:
-            self._signal_group(signal.SIGKILL)
-            # Just after the start the worker may not lead its group yet.
+            # Just after the start the worker may not lead its session yet.
             self.send(signal.SIGKILL)
-
-    def _signal_group(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            remains.kill(self.pid, self.mark)
