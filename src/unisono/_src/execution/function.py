@@ -13,6 +13,7 @@ import jax
 from unisono._src.execution import host_inputs, programs, signature
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
+from unisono._src.machines import forks
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.values import jax_traces
@@ -584,3 +585,4 @@ def function(
 
 
 publish("unisono", Function, function)
+forks.refuse(Function, "__call__")

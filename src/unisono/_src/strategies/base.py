@@ -20,6 +20,7 @@ import numpy as np
 from unisono._src.execution import function
 from unisono._src.foundation import ambient, errors, library_hooks, options
 from unisono._src.foundation.public_names import publish
+from unisono._src.machines import forks
 from unisono._src.state import assignment, description
 from unisono._src.state.variables import Variable
 from unisono._src.strategies import extended as extended_lib
@@ -640,3 +641,4 @@ def reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
 
 
 publish("unisono.distribute", Strategy, ValueContext)
+forks.refuse(Strategy, "run", "reduce", "gather")
