@@ -1,9 +1,9 @@
 """Refuses to compute in a process that was forked after JAX had started.
 
 A forked child has none of JAX's threads, but all the locks that they held, and waits
-for one for ever. Here the methods that compute or save are replaced in the child, so that
-they cost nothing where nobody forks. All else works there: NumPy, files, the loader
-processes of other libraries.
+for one for ever. Here the methods that compute or save are replaced in the child, so
+that they cost nothing where nobody forks. All else works there: NumPy, files, the
+loader processes of other libraries.
 """
 
 from __future__ import annotations

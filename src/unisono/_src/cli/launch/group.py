@@ -100,15 +100,21 @@ class Outcome:
 
 @final
 class Signals:
-    """Collects the signals to this process, to hand them to workers."""
+    """Collects the signals to this process, to hand them to workers.
+
+    Attributes:
+        has_stopped: whether one of them asked to stop.
+    """
 
     def __init__(self) -> None:
         self._pending: collections.deque[int] = collections.deque()
+        self.has_stopped = False
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """Stores a signal; this is a signal handler."""
         # A handler may run between any two operations; an append to a deque is safe.
         self._pending.append(number)
+        self.has_stopped |= number in _STOPPING
 
     def take(self) -> int | None:
         """Returns the next signal, or None if there is none."""
@@ -135,6 +141,10 @@ def catch_signals(only_stopping: bool = False) -> Iterator[Signals]:
         yield signals
     finally:
         for number, handler in before.items():
+            if signals.has_stopped and not only_stopping:
+                # The command is about to end with its own exit code, which another
+                # signal shall not replace.
+                handler = signal.SIG_IGN
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
