@@ -1,6 +1,10 @@
 """What the guard concludes from the records that workers publish."""
 
+import concurrent.futures
 import json
+import signal
+import subprocess
+import sys
 import time
 
 import jax
@@ -35,7 +39,13 @@ class Store:
 
 
 @pytest.fixture
-def pair():
+def alone(monkeypatch):
+    """Lets a guard take a step although the others do not take it at the same time."""
+    monkeypatch.setattr(watchdog.Guard, "_introduce", lambda self: None)
+
+
+@pytest.fixture
+def pair(alone):
     """Returns two guards that are not started: they look when they are told."""
     store = Store()
     made = [watchdog.Guard(store, i, 2, watchdog.ASYNC, 30.0) for i in range(2)]
@@ -172,7 +182,7 @@ def test_an_unknown_mode_is_refused():
 
 
 @pytest.fixture
-def three():
+def three(alone):
     """Returns three guards of one group, which look when they are told."""
     store = Store()
     made = [watchdog.Guard(store, i, 3, watchdog.ASYNC, 30.0) for i in range(3)]
@@ -311,3 +321,70 @@ def test_a_result_that_will_not_come_is_the_error_about_the_worker(pair):
     with pytest.raises(unisono.errors.WorkerLostError):
         pair[0].wait_for_result(Late(float("inf")))
     assert time.monotonic() - before < 5.0
+
+
+def enter_both(labels, seconds=30.0):
+    """Returns what two workers get that take steps of these kinds at the same time."""
+    store = Store()
+    guards = [watchdog.Guard(store, i, 2, watchdog.ASYNC, seconds) for i in range(2)]
+    for g in guards:
+        g._publish()
+
+    def enter(guard, kinds):
+        try:
+            for kind in kinds:
+                guard.enter(kind)
+            return None
+        except unisono.errors.WorkerError as error:
+            return type(error).__name__, error.step
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return list(pool.map(enter, guards, labels))
+
+
+def test_workers_that_meet_a_new_step_go_on_together():
+    assert enter_both([["a", "b", "a", "b"]] * 2) == [None, None]
+
+
+def test_a_new_step_of_one_worker_is_an_error_before_it_is_taken():
+    told = enter_both([["a", "a", "b"], ["a", "a", "c"]])
+    assert told == [("WorkerMismatchError", 3)] * 2
+
+
+def test_a_new_step_that_another_does_not_come_to_is_not_waited_for_for_ever():
+    before = time.monotonic()
+    assert enter_both([["a"], []], 0.3) == [None, None]
+    assert time.monotonic() - before < 10.0
+
+
+def test_an_abort_in_native_code_says_which_worker_is_to_blame():
+    program = """
+import os, resource
+import unisono
+from tests.unit.workers.test_watchdog import KILLED, Store
+from unisono._src.workers import watchdog
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+guard = watchdog.Guard(Store(), 0, 2, watchdog.ASYNC, 30.0)
+guard.start()
+guard.hear(1, KILLED)
+guard._look()
+os.abort()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == -signal.SIGABRT
+    assert "XLA or Gloo aborts worker 0" in done.stderr
+    assert "worker 1 has ended with signal SIGKILL" in done.stderr
+
+
+def test_a_program_that_ends_in_order_has_no_last_words():
+    program = """
+from tests.unit.workers.test_watchdog import Store
+from unisono._src.workers import watchdog
+watchdog.Guard(Store(), 0, 2, watchdog.ASYNC, 30.0).start()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -28,6 +28,7 @@ import jax
 
 from unisono._src.cluster import launcher_news, launcher_progress
 from unisono._src.foundation import errors
+from unisono._src.workers import last_words
 
 OFF, ASYNC, STRICT = "off", "async", "strict"
 _PLACE = "unisono/guard/"
@@ -42,6 +43,8 @@ _RESULT_SECONDS = 0.5
 # A wait for a result sleeps this part of the time that it has lasted, between these
 # limits. So it lasts about a hundredth longer than without the guard.
 _SLEEP_PART, _SLEEP_LEAST, _SLEEP_MOST = 0.02, 5e-5, 0.02
+# How long the last look may take before native code aborts the process.
+_ABORT_SECONDS = 1.0
 # The thread takes so many looks at the newest arrays, which the program may replace and
 # delete at any time.
 _GLANCES = 5
@@ -187,6 +190,8 @@ class Guard:
         self._dead = self._tick * _DEAD_TICKS
         self._has_noticed = False
         self._newest: Any = None
+        self._known: set[str] = set()
+        self._last_words = last_words.LastWords(self._explain_abort)
         self._heard: dict[int, launcher_news.Ending] = {}
         now = time.monotonic()
         others = [i for i in range(workers) if i != worker]
@@ -202,6 +207,7 @@ class Guard:
         self._publish()
         self._previous_hook = sys.excepthook
         sys.excepthook = self._on_exception
+        self._last_words.start()
         atexit.register(self.close)
         self._thread.start()
 
@@ -213,8 +219,8 @@ class Guard:
                 shapes.
 
         Raises:
-            WorkerError: the thread has found an error meanwhile; with the strict mode
-                also if the workers differ in this step.
+            WorkerError: the thread has found an error meanwhile; with the strict mode,
+                or at the first step of a kind, also if the workers differ in this step.
         """
         if self.verdict is not None:
             raise self.notice(self.verdict)
@@ -222,6 +228,9 @@ class Guard:
         self._labels.append((self.step, label))
         if self.is_strict:
             self._agree(label)
+        elif (kind := repr(label)) not in self._known:
+            self._known.add(kind)
+            self._introduce()
 
     def leave(self) -> None:
         """Takes back an `enter`, because the step was not taken."""
@@ -312,6 +321,25 @@ class Guard:
             with contextlib.suppress(Exception), self._lock:
                 self._publish()
         return error
+
+    def _introduce(self) -> None:
+        """Waits until all workers have come to a step of a kind that is new here.
+
+        Then the records show whether they differ, before anything is computed. Gloo
+        would abort a worker that gets numbers of another size. And in the first step
+        the workers connect to each other; JAX would wait long for one that is gone.
+        """
+        until = time.monotonic() + self._stall
+        while time.monotonic() < until:
+            with contextlib.suppress(RuntimeError):
+                self._look()
+            late = [r.worker for r in self._records.values() if r.step < self.step]
+            found = self.missing(late[0]) if late else self.verdict
+            if found is not None:
+                raise self.notice(found)
+            if not late:
+                return
+            time.sleep(self._tick / 25)
 
     def _agree(self, label: Any) -> None:
         """Waits until all workers are about to take this step."""
@@ -566,9 +594,42 @@ class Guard:
         with contextlib.suppress(Exception), self._lock:
             self._publish()
 
+    def _explain_abort(self) -> str:
+        """Returns why native code aborts this process, as far as this worker knows."""
+        reached: list[bool] = []
+
+        def look() -> None:
+            # The others publish what they do a few times a second.
+            while self.verdict is None and time.monotonic() < until:
+                with contextlib.suppress(Exception):
+                    self._look()
+                    reached.append(True)
+                time.sleep(self._tick / 5)
+
+        until = time.monotonic() + _ABORT_SECONDS
+        # In a thread, because the aborted one may hold a lock that this needs.
+        looks = threading.Thread(target=look, daemon=True)
+        looks.start()
+        looks.join(_ABORT_SECONDS)
+        label = _shorten(self._labels[-1][1]) if self._labels else "before the first"
+        if self.verdict is not None:
+            why = str(self.verdict)
+        elif reached:
+            why = "no worker is known to have failed."
+        else:
+            why = (
+                "the coordination service cannot be reached. It is a process that the "
+                "first worker starts; XLA ends all workers without it."
+            )
+        return (
+            f"XLA or Gloo aborts worker {self._worker}, which is in step {self.step} "
+            f"({label}): {why}"
+        )
+
     def abandon(self) -> None:
         """Ends watching in a forked child, which has none of the threads."""
         self._stop.set()
+        self._last_words.stop()
         if sys.excepthook == self._on_exception:
             sys.excepthook = self._previous_hook
 
@@ -579,6 +640,8 @@ class Guard:
         self._stop.set()
         self._wake.set()
         self._thread.join(5.0)
+        # A handler in Python cannot run any more when Python ends.
+        self._last_words.stop()
         if self._state == RUNS:
             self._state = LEFT
         with contextlib.suppress(Exception), self._lock:
