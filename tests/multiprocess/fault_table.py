@@ -170,7 +170,7 @@ def _read(path):
 def _begin_launched(row, arguments, env, output):
     command = [sys.executable, "-c", launchers.MAIN, "launch", "-n", str(row.workers)]
     if row.fault == "stall":
-        command += ["--grace", "1"]
+        command += ["--grace", "1", "--stop", "2"]
     return [
         subprocess.Popen(
             [*command, PROGRAM, *arguments], env=env, stdout=output, stderr=output

@@ -12,7 +12,7 @@ import pytest
 
 import unisono
 from unisono._src.cluster import launcher_news
-from unisono._src.workers import watchdog
+from unisono._src.workers import watchdog, worker_records
 
 
 class Store:
@@ -108,7 +108,7 @@ def test_the_worker_that_began_it_is_blamed():
 def test_a_worker_that_left_is_missed_only_by_those_who_go_on(pair):
     for g in pair:
         g.enter("step")
-    pair[1]._state = watchdog.LEFT
+    pair[1]._state = worker_records.LEFT
     pair[1]._publish()
     look(pair[0])
     assert pair[0].verdict is None
@@ -171,7 +171,7 @@ def test_what_has_nothing_to_do_with_workers_stays_as_it_is(pair):
 def test_strict_workers_find_a_difference_before_the_step():
     store = Store()
     guards = [watchdog.Guard(store, i, 2, watchdog.STRICT, 30.0) for i in range(2)]
-    store.key_value_set("unisono/guard/step/1/1", watchdog._shorten("theirs"))
+    store.key_value_set("unisono/guard/step/1/1", worker_records.shorten("theirs"))
     with pytest.raises(unisono.errors.WorkerMismatchError, match="theirs"):
         guards[0].enter("mine")
 
@@ -211,7 +211,7 @@ def test_what_a_worker_said_before_its_end_counts_more_than_its_end(pair):
 
 
 def test_a_worker_that_ended_in_order_is_not_lost_for_those_who_end_too(pair):
-    pair[1]._state = watchdog.LEFT
+    pair[1]._state = worker_records.LEFT
     pair[1]._publish()
     pair[0].hear(1, launcher_news.Ending("worker", 1, "exit code 0"))
     look(pair[0])

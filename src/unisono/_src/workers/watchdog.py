@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 import traceback
-import zlib
 from collections.abc import Collection
 from typing import Any, NoReturn, final
 
@@ -28,7 +27,8 @@ import jax
 
 from unisono._src.cluster import launcher_news, launcher_progress
 from unisono._src.foundation import errors
-from unisono._src.workers import last_words
+from unisono._src.workers import last_words, worker_judgement, worker_records
+from unisono._src.workers.worker_records import FAILED, LEFT, RUNS
 
 OFF, ASYNC, STRICT = "off", "async", "strict"
 _PLACE = "unisono/guard/"
@@ -48,27 +48,12 @@ _ABORT_SECONDS = 1.0
 # The thread takes so many looks at the newest arrays, which the program may replace and
 # delete at any time.
 _GLANCES = 5
-# A worker remembers so many of its own steps, and publishes so many of them.
-_RECENT, _TOLD = 4096, 16
-# In characters: a longer record is ignored, a longer traceback is cut.
-_LARGEST_RECORD = 1 << 15
-_LARGEST_TEXT = 6000
-RUNS, FAILED, LEFT = "runs", "failed", "left"
+# A worker remembers so many of its own steps.
+_RECENT = 4096
 _NETWORK = re.compile(
     r"gloo|nccl|connection (closed|reset) by peer|timed out waiting .* for (recv|send)",
     re.IGNORECASE,
 )
-
-_KINDS: dict[str, type[errors.WorkerError]] = {
-    kind.__name__: kind
-    for kind in (
-        errors.WorkerError,
-        errors.WorkerFailedError,
-        errors.WorkerLostError,
-        errors.WorkerMismatchError,
-        errors.WorkerStalledError,
-    )
-}
 
 
 def check_mode(mode: str) -> str:
@@ -78,80 +63,6 @@ def check_mode(mode: str) -> str:
             f"Expected guard to be 'async', 'strict' or 'off', received {mode!r}."
         )
     return mode
-
-
-def _digest(label: Any) -> int:
-    return zlib.crc32(repr(label).encode())
-
-
-@final
-class WorkerRecord:
-    """The state that another worker has published, and the times of its changes."""
-
-    def __init__(self, worker: int, now: float) -> None:
-        self.worker = worker
-        self.beat = -1
-        self.step = 0
-        self.state = RUNS
-        self.label = ""
-        self.error = ""
-        self.is_secondary = False
-        # The error about another worker that this one has found: kind, worker, step
-        # and message.
-        self.blame: tuple[str, int | None, int | None, str] | None = None
-        # The end of its process, if a launcher has told it.
-        self.ending: launcher_news.Ending | None = None
-        self.recent: list[tuple[int, int]] = []
-        self.beaten_at = self.stepped_at = now
-        # The time since which this worker waits for it. It counts from the first look
-        # that finds it behind, because all workers may have paused together before.
-        self.behind_since: float | None = None
-
-    def seconds_behind(self, step: int, now: float) -> float:
-        """Returns for how long the worker has been behind the worker that asks.
-
-        Args:
-            step: the step of the worker that asks.
-            now: the present time.
-        """
-        if self.state != RUNS or self.step >= step:
-            self.behind_since = None
-            return 0.0
-        if self.behind_since is None:
-            self.behind_since = now
-        return now - self.behind_since
-
-    def read(self, text: str, now: float) -> None:
-        """Stores what a worker has published; ignores a malformed text."""
-        if len(text) > _LARGEST_RECORD:
-            return
-        try:
-            found = json.loads(text)
-            beat, step = int(found["beat"]), int(found["step"])
-            recent = [(int(a), int(b)) for a, b in found["recent"][:_TOLD]]
-            state, label = str(found["state"]), str(found["label"])
-            error, secondary = str(found["error"]), bool(found["secondary"])
-            blame = _read_blame(found["blame"])
-        except (ValueError, KeyError, TypeError):
-            return
-        if beat != self.beat:
-            self.beat, self.beaten_at = beat, now
-        if step != self.step:
-            self.step, self.stepped_at = step, now
-            self.behind_since = None
-        self.recent, self.state, self.label = recent, state, label
-        self.error, self.is_secondary, self.blame = error, secondary, blame
-
-
-def _read_blame(told: Any) -> tuple[str, int | None, int | None, str] | None:
-    """Returns what a worker has published about another; raises if malformed."""
-    if told is None:
-        return None
-    kind, worker, step, text = told
-    if kind not in _KINDS:
-        raise ValueError(kind)
-    numbers = [None if x is None else int(x) for x in (worker, step)]
-    return kind, numbers[0], numbers[1], str(text)
 
 
 @final
@@ -195,7 +106,7 @@ class Guard:
         self._heard: dict[int, launcher_news.Ending] = {}
         now = time.monotonic()
         others = [i for i in range(workers) if i != worker]
-        self._records = {i: WorkerRecord(i, now) for i in others}
+        self._records = {i: worker_records.WorkerRecord(i, now) for i in others}
         self._lock = threading.Lock()
         self._stop, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(
@@ -283,7 +194,9 @@ class Guard:
                 self._look()
             found = self.missing(late[0])
             if found is None and time.monotonic() > until:
-                found = _lost_error(self._records[late[0]], time.monotonic())
+                found = worker_records.lost_error(
+                    self._records[late[0]], time.monotonic()
+                )
             if found is not None:
                 raise self.notice(found)
             time.sleep(self._tick / 10)
@@ -305,7 +218,7 @@ class Guard:
         for i in chosen:
             r = self._records[i]
             if found is None and (r.state == LEFT or r.ending is not None):
-                return _left_error(r, self.step)
+                return worker_records.left_error(r, self.step)
         return found
 
     def notice(self, error: errors.WorkerError) -> errors.WorkerError:
@@ -345,12 +258,14 @@ class Guard:
         """Waits until all workers are about to take this step."""
         step, client = self.step, self._client
         own = f"{_PLACE}step/{step}/{self._worker}"
-        client.key_value_set(own, _shorten(label), allow_overwrite=True)
+        client.key_value_set(own, worker_records.shorten(label), allow_overwrite=True)
         until = time.monotonic() + self._stall
         for i in self._records:
             told = self._wait_for(f"{_PLACE}step/{step}/{i}", i, until)
-            if told != _shorten(label):
-                raise self.notice(_mismatch_error(i, step, told, label))
+            if told != worker_records.shorten(label):
+                r = self._records[i]
+                found = worker_records.mismatch_error(i, step, r, label, told)
+                raise self.notice(found)
         if step > 2:
             # All workers have come to this step, so all have read the keys of earlier
             # ones.
@@ -367,7 +282,7 @@ class Guard:
                 now = time.monotonic()
                 found = self.missing(worker)
                 if found is None and now > until:
-                    found = self._stalled_error(self._records[worker], now)
+                    found = self._standpoint().stalled(self._records[worker], now)
                 if found is not None:
                     raise self.notice(found) from None
 
@@ -388,7 +303,7 @@ class Guard:
                 # launcher has told counts without the service.
                 self._believe(dict(self._heard))
                 if self.verdict is None:
-                    self.verdict = self._find_ended(self._records.values())
+                    self.verdict = self._standpoint().find_ended(self._records.values())
 
     def _look(self) -> None:
         """Publishes this worker's record, reads the others', and judges them."""
@@ -437,8 +352,8 @@ class Guard:
         """Writes this worker's record where the others read it."""
         # The count changes each time, so that the record is a sign of life.
         self._beats += 1
-        recent = list(self._labels)[-_TOLD:]
-        label = _shorten(recent[-1][1]) if recent else ""
+        recent = list(self._labels)[-worker_records.TOLD :]
+        label = worker_records.shorten(recent[-1][1]) if recent else ""
         text = json.dumps(
             {
                 "beat": self._beats,
@@ -447,97 +362,26 @@ class Guard:
                 "label": label,
                 "error": self._error,
                 "secondary": self._secondary,
-                "blame": _write_blame(self._blame or self.verdict),
-                "recent": [(n, _digest(x)) for n, x in recent],
+                "blame": worker_records.write_blame(self._blame or self.verdict),
+                "recent": [(n, worker_records.digest(x)) for n, x in recent],
             },
             # A character takes one character then, so that the record keeps its limit.
             ensure_ascii=False,
         )
         place = f"{_PLACE}worker/{self._worker}"
-        self._client.key_value_set(place, _clean(text), allow_overwrite=True)
+        self._client.key_value_set(
+            place, worker_records.clean(text), allow_overwrite=True
+        )
 
     def _judge(
         self, now: float, silence: float, waited: Collection[int] = ()
     ) -> errors.WorkerError | None:
-        """Returns the error that the records show, if any, with the worker to blame.
+        found = self._standpoint()
+        return found.judge(list(self._records.values()), now, silence, waited)
 
-        Args:
-            now: the present time.
-            silence: how long a worker may give no sign of life.
-            waited: the workers that this one waits for, which may do so less long.
-        """
-        records = list(self._records.values())
-        # The order is from cause to consequence: an exception of a worker's own makes
-        # others differ or stall, and these raise errors about it in turn.
-        for r in records:
-            if r.state == FAILED and not r.is_secondary:
-                return _failed_error(r)
-        blamed = [r for r in records if r.blame is not None]
-        for r in blamed:
-            if _is_firm(r):
-                return self._agree_with(r)
-        found = self._find_difference(records) or self._find_ended(records)
-        if found is not None:
-            return found
-        if blamed:
-            return self._agree_with(blamed[0])
-        for r in records:
-            allowed = min(silence, self._dead) if r.worker in waited else silence
-            if (found := self._find_late(r, now, allowed)) is not None:
-                return found
-        secondary = [r for r in records if r.state == FAILED]
-        return _failed_error(secondary[0]) if secondary else None
-
-    def _agree_with(self, r: WorkerRecord) -> errors.WorkerError:
-        """Returns the error that another worker has found first."""
-        assert r.blame is not None
-        kind, worker, step, text = r.blame
-        if worker == self._worker:
-            text = f"Worker {r.worker} has given up this one, worker {worker}: {text}"
-        return _KINDS[kind](text, worker, step)
-
-    def _find_difference(
-        self, records: Collection[WorkerRecord]
-    ) -> errors.WorkerError | None:
-        """Returns the error about a step in which workers differ, if there is one."""
-        mine = dict(self._labels)
-        for r in records:
-            for step, digest in r.recent:
-                if step in mine and _digest(mine[step]) != digest:
-                    return _mismatch_error(r.worker, step, r.label, mine[step])
-        return None
-
-    def _find_ended(
-        self, records: Collection[WorkerRecord]
-    ) -> errors.WorkerError | None:
-        """Returns the error about a worker that has left, or whose process is gone."""
-        for r in records:
-            if r.ending is not None and r.state == RUNS:
-                return _ended_error(r, r.ending)
-            if r.state == LEFT and r.step < self.step:
-                return _left_error(r, self.step)
-        return None
-
-    def _find_late(
-        self, r: WorkerRecord, now: float, silence: float
-    ) -> errors.WorkerError | None:
-        """Returns the error about a worker that is silent, or behind, for too long."""
-        is_behind = r.seconds_behind(self.step, now) > self._stall
-        # A worker that is behind and silent does not live, as far as one can tell.
-        limit = min(silence, self._dead) if is_behind else silence
-        if r.state == RUNS and now - r.beaten_at > limit:
-            return _lost_error(r, now)
-        return self._stalled_error(r, now) if is_behind else None
-
-    def _stalled_error(self, r: WorkerRecord, now: float) -> errors.WorkerError:
-        return errors.WorkerStalledError(
-            f"Worker {r.worker} lives, but is still at step {r.step} "
-            f"({r.label or 'before its first'}), for {now - r.stepped_at:.0f} s, while "
-            f"worker {self._worker} waits in step {self.step}. Is its input slow, or "
-            "does it do something alone? Give the strategy a larger timeout_seconds in "
-            "communication_options if such pauses are meant.",
-            r.worker,
-            r.step,
+    def _standpoint(self) -> worker_judgement.Standpoint:
+        return worker_judgement.Standpoint(
+            self._worker, self.step, dict(self._labels), self._stall, self._dead
         )
 
     # Explaining and ending.
@@ -587,9 +431,11 @@ class Guard:
         """Tells the others that an exception ends this worker."""
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         self._state = FAILED
-        self._blame = _find_worker_error(error)
+        self._blame = worker_records.find_worker_error(error)
         self._secondary = self._blame is not None
-        self._error = _clean("".join(lines)[-_LARGEST_TEXT:])
+        self._error = worker_records.clean(
+            "".join(lines)[-worker_records.LARGEST_TEXT :]
+        )
         launcher_progress.tell_state(launcher_progress.NOTICED)
         with contextlib.suppress(Exception), self._lock:
             self._publish()
@@ -611,7 +457,11 @@ class Guard:
         looks = threading.Thread(target=look, daemon=True)
         looks.start()
         looks.join(_ABORT_SECONDS)
-        label = _shorten(self._labels[-1][1]) if self._labels else "before the first"
+        label = (
+            worker_records.shorten(self._labels[-1][1])
+            if self._labels
+            else "before the first"
+        )
         if self.verdict is not None:
             why = str(self.verdict)
         elif reached:
@@ -648,101 +498,12 @@ class Guard:
             self._publish()
 
 
-def _shorten(label: Any) -> str:
-    return repr(label)[:500]
-
-
-def _is_firm(r: WorkerRecord) -> bool:
-    """Whether a worker names another one that must be to blame.
-
-    Of two workers that differ, each names the other.
-    """
-    kind, worker, _, _ = r.blame or ("", None, None, "")
-    return worker is not None and kind != errors.WorkerMismatchError.__name__
-
-
-def _clean(text: str) -> str:
-    """Returns a text that can be sent, without halves of characters."""
-    return text.encode("utf-8", "replace").decode()
-
-
 def _arrays_of(values: Any) -> list[Any]:
     """Returns the arrays of cells, or of a tree, that no other step has taken over."""
     if isinstance(values, list) and values and hasattr(values[0], "array"):
         values = [cell.array for cell in values]
     arrays = [x for x in jax.tree.leaves(values) if isinstance(x, jax.Array)]
     return [x for x in arrays if not x.is_deleted()]
-
-
-def _write_blame(error: errors.WorkerError | None) -> list[Any] | None:
-    """Returns an error about another worker in the form of a record."""
-    if error is None:
-        return None
-    text = _clean(RuntimeError.__str__(error)[:_LARGEST_TEXT])
-    kind = type(error).__name__
-    return [kind if kind in _KINDS else "WorkerError", error.worker, error.step, text]
-
-
-def _find_worker_error(error: BaseException | None) -> errors.WorkerError | None:
-    """Returns the error about another worker that has led to an exception, if any."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, errors.WorkerError):
-            return error
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return None
-
-
-def _failed_error(r: WorkerRecord) -> errors.WorkerError:
-    return errors.WorkerFailedError(
-        f"Worker {r.worker} raised an exception after step {r.step}:\n{r.error}",
-        r.worker,
-        r.step,
-    )
-
-
-def _lost_error(r: WorkerRecord, now: float) -> errors.WorkerError:
-    return errors.WorkerLostError(
-        f"Worker {r.worker} has given no sign of life for {now - r.beaten_at:.1f} s; "
-        f"its last step was {r.step} ({r.label}). Its process was killed or stopped, "
-        "or its machine cannot be reached.",
-        r.worker,
-        r.step,
-    )
-
-
-def _ended_error(r: WorkerRecord, ending: launcher_news.Ending) -> errors.WorkerError:
-    said = f" It wrote:\n{ending.said}" if ending.said else ""
-    return errors.WorkerLostError(
-        f"The process of worker {r.worker} has ended with {ending.how}, as its "
-        f"launcher says; its last step was {r.step} ({r.label}).{said}",
-        r.worker,
-        r.step,
-    )
-
-
-def _left_error(r: WorkerRecord, step: int) -> errors.WorkerError:
-    return errors.WorkerLostError(
-        f"Worker {r.worker} has ended its program after step {r.step}"
-        f"{f', with {r.ending.how}' if r.ending else ''}, but others are in step {step}"
-        " or wait for it. All workers must take the same number of steps; is there "
-        "less input for one of them?",
-        r.worker,
-        r.step,
-    )
-
-
-def _mismatch_error(
-    worker: int, step: int, theirs: Any, mine: Any
-) -> errors.WorkerError:
-    return errors.WorkerMismatchError(
-        f"The workers differ in step {step}. Worker {worker}: {theirs}. Here: "
-        f"{_shorten(mine)}. All workers must call the same functions in the same "
-        "order, with plain arrays of the same shapes.",
-        worker,
-        step,
-    )
 
 
 @final

@@ -108,6 +108,21 @@ class Worker:
         self.last_out = 0.0
         self._selector = selector
         self._splitters = {n: streams.LineSplitter() for n in ("out", "err", "step")}
+        reader, self._process = self._begin()
+        assert self._process.stdout and self._process.stderr
+        self.pid = self._process.pid
+        self._pipes = {
+            "out": self._process.stdout,
+            "err": self._process.stderr,
+            "step": os.fdopen(reader, "rb", buffering=0),
+        }
+        for stream, pipe in self._pipes.items():
+            os.set_blocking(pipe.fileno(), False)
+            selector.register(pipe, selectors.EVENT_READ, (self, stream))
+
+    def _begin(self) -> tuple[int, subprocess.Popen[bytes]]:
+        """Starts the process; returns the pipe by which it reports, and the process."""
+        command = self.command
         reader, writer = os.pipe()
         news, self._news = os.pipe()
         # A worker that reports its steps must not wait for the launcher, nor the
@@ -115,7 +130,7 @@ class Worker:
         os.set_blocking(writer, False)
         os.set_blocking(self._news, False)
         try:
-            self._process = subprocess.Popen(
+            return reader, subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", _BOOTSTRAP),
                     *(str(os.getpid()), "exec", *command.argv),
@@ -141,16 +156,6 @@ class Worker:
         finally:
             os.close(writer)
             os.close(news)
-        assert self._process.stdout and self._process.stderr
-        self.pid = self._process.pid
-        self._pipes = {
-            "out": self._process.stdout,
-            "err": self._process.stderr,
-            "step": os.fdopen(reader, "rb", buffering=0),
-        }
-        for stream, pipe in self._pipes.items():
-            os.set_blocking(pipe.fileno(), False)
-            selector.register(pipe, selectors.EVENT_READ, (self, stream))
 
     def read(self, stream: str) -> list[Line]:
         """Returns the lines that have come, with the rest at the end of the stream."""
