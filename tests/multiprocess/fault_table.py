@@ -20,6 +20,7 @@ ERRORS = {
     "abort": "WorkerLostError",
     "exit": "WorkerLostError",
     "raise": "WorkerFailedError",
+    "port": "WorkerFailedError",
     "freeze": "WorkerLostError",
     "stall": "WorkerStalledError",
 }
@@ -74,6 +75,7 @@ ROWS = [
         for fault in ("kill", "raise", "exit")
         for victim in (0, 1)
     ),
+    Row("import", "port", 0, seconds=10.0, is_quick=True),
     Row("step", "terminate"),
     Row("step", "abort"),
     Row("input", "kill", 1, is_quick=True),

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ CONFIG = json.loads(os.environ["TF_CONFIG"])
 INDEX = CONFIG["task"]["index"]
 DIRECTORY = pathlib.Path(HERE)
 STEPS = 100_000
+KEPT = []
 
 
 def go_wrong():
@@ -38,6 +40,10 @@ def go_wrong():
         children = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
         os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
         time.sleep(60)
+    if FAULT == "port":
+        # Somebody else listens where the workers are to meet.
+        host, _, port = CONFIG["cluster"]["worker"][0].rpartition(":")
+        KEPT.append(socket.create_server((host, int(port))))
     if FAULT == "freeze":
         os.kill(os.getpid(), signal.SIGSTOP)
 
