@@ -310,6 +310,7 @@ class Late:
 
 def test_a_result_that_comes_is_waited_for(pair):
     late = Late(20)
+    pair[0].waits_in_python = True
     pair[0].wait_for_result(late)
     assert late.looks < 0
 
@@ -317,6 +318,7 @@ def test_a_result_that_comes_is_waited_for(pair):
 def test_a_result_that_will_not_come_is_the_error_about_the_worker(pair):
     pair[0].hear(1, KILLED)
     look(pair[0])
+    pair[0].waits_in_python = True
     before = time.monotonic()
     with pytest.raises(unisono.errors.WorkerLostError):
         pair[0].wait_for_result(Late(float("inf")))

@@ -171,6 +171,12 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
         made.missing,
     )
     _started.group = group
+    # A worker with one CPU device waits for its peers alone, and its collective breaks
+    # when one of them is gone. Where several devices wait for each other, or on an
+    # accelerator, the wait may go on.
+    if jax.local_device_count() > 1 or jax.default_backend() != "cpu":
+        made.waits_in_python = True
+        topology.THROTTLE.block = made.wait_for_result
 
 
 def _start_guard(
@@ -186,7 +192,6 @@ def _start_guard(
     launcher_news.NEWS.subscribe(hear)
     made.start()
     watchdog.CURRENT.guard = made
-    topology.THROTTLE.block = made.wait_for_result
     return made
 
 

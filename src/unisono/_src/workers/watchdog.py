@@ -80,6 +80,7 @@ class Guard:
         verdict: the error that the guard has found, if any.
         is_strict: whether all workers agree on each step before they take it.
         step: the number of the step that this worker is in.
+        waits_in_python: whether this worker waits for results in Python.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Guard:
         self.verdict: errors.WorkerError | None = None
         self.is_strict = mode == STRICT
         self.step = 0
+        self.waits_in_python = False
         self._client = client
         self._worker = worker
         self._stall = stall_seconds
@@ -157,12 +159,12 @@ class Guard:
         self._newest = values
 
     def wait_for_result(self, array: Any) -> None:
-        """Waits until an array is computed, or its computation has failed.
+        """Waits until an array is computed, if this worker waits in Python.
 
         Raises:
             WorkerError: a worker is gone, and the array does not come.
         """
-        if array.is_ready():
+        if not self.waits_in_python or array.is_ready():
             return
         # JAX would wait in native code, which Python cannot interrupt. A thread that
         # did so for this one could come back while Python ends, which aborts.
