@@ -148,7 +148,7 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
             )
         return
     limit = join_seconds()
-    if launcher_news.NEWS.listen():
+    if launcher_news.NEWS.listen() and mode != watchdog.OFF:
         launcher_progress.tell_state(launcher_progress.LISTENS)
     if not jax.distributed.is_initialized():
         _initialize(group, limit)

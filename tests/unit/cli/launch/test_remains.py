@@ -44,6 +44,7 @@ def test_a_tracker_is_left_to_end_by_itself(monkeypatch):
         time.sleep(0.01)
     remains.kill(None, mark)
     assert tracker.poll() is None
+    monkeypatch.setattr(remains, "_KILL_SECONDS", 0.1)
     monkeypatch.setattr(remains, "_TRACKER_SECONDS", 0.1)
     remains.clear(None, mark)
     assert tracker.wait(10) == -9

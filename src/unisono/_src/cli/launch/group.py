@@ -357,8 +357,10 @@ class _Undertaker:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # A signal to the launcher's group, such as Ctrl-C, does not reach it.
+            # A signal to the launcher's group, such as Ctrl-C, does not reach it; and a
+            # launcher in which this one runs as a worker does not end it.
             start_new_session=True,
+            env={k: v for k, v in os.environ.items() if k != remains.MARK},
             text=True,
         )
         return self

@@ -52,15 +52,16 @@ def kill(session: int | None, mark: str) -> None:
 
 def clear(session: int | None, mark: str) -> None:
     """Ends all processes of a worker, its trackers last."""
-    kill(session, mark)
-    until = time.monotonic() + _TRACKER_SECONDS
-    while _PROC.is_dir():
-        _, trackers = _find(session, mark)
-        if not trackers:
-            return
-        if time.monotonic() > until:
-            for pid in trackers:
-                _send(pid, signal.SIGKILL)
+    if not _PROC.joinpath("self/stat").exists():
+        _kill_group(session)
+        return
+    until = time.monotonic() + _KILL_SECONDS + _TRACKER_SECONDS
+    while any(found := _find(session, mark)):
+        others, trackers = found
+        is_late = time.monotonic() > until
+        for pid in [*others, *trackers] if is_late else others:
+            _send(pid, signal.SIGKILL)
+        if is_late:
             return
         time.sleep(_PAUSE)
 
