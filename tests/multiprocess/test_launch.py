@@ -188,6 +188,52 @@ def test_a_killed_worker_ends_the_others(launcher):
     assert "[worker 0/2] asked to end" in result.out
 
 
+def test_the_others_are_told_at_once_who_has_ended_and_how(launcher):
+    script = launcher.script(
+        """
+        meet("up")
+        if INDEX == 1:
+            raise ValueError("mine")
+        if INDEX == 2:
+            sys.exit(0)
+        pipe = os.fdopen(int(os.environ["UNISONO_NEWS_FD"].partition(":")[0]))
+        for line in (pipe.readline(), pipe.readline()):
+            told = json.loads(line)
+            print(told["job"], told["index"], told["how"], told["said"][-16:])
+        """
+    )
+    result = launcher.run("-n", 3, script)
+    assert sorted(result.out.splitlines()) == [
+        "[worker 0/3] worker 1 exit code 1 ValueError: mine",
+        "[worker 0/3] worker 2 exit code 0 ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "ends_by_itself"),
+    [([], False), (["listens"], True), (["listens", "noticed"], False)],
+)
+def test_a_worker_that_computes_gets_time_until_it_has_noticed(
+    launcher, states, ends_by_itself
+):
+    script = launcher.script(
+        f"""
+        for state in {states!r}:
+            line = json.dumps({{"state": state}}) + chr(10)
+            os.write(int(os.environ["UNISONO_PROGRESS_FD"]), line.encode())
+        meet("up")
+        time.sleep(0.5)
+        if INDEX == 1:
+            sys.exit(3)
+        time.sleep(5.0)
+        print("by itself")
+        """
+    )
+    result = launcher.run("-n", 2, "--grace", 0.1, "--stop", 60, script)
+    assert result.code == 3
+    assert ("by itself" in result.out) is ends_by_itself
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_the_launcher_reaches_every_worker(launcher, number):
     script = launcher.script(
@@ -316,6 +362,63 @@ def test_workers_do_not_outlive_a_launcher_that_is_killed(launcher):
     launcher.pids("up", 2)
     process.send_signal(signal.SIGKILL)
     launcher.finish(process)
+
+
+WITH_LOADERS = """
+    import multiprocessing, subprocess
+    if __name__ == "__main__":
+        signal.signal(signal.SIGTERM, {action})
+        spawn = multiprocessing.get_context("spawn")
+        locks = [spawn.Lock() for _ in range(5)]
+        (HERE / f"locks-{{INDEX}}").write_text(" ".join(x._semlock.name for x in locks))
+        for _ in range(2):
+            spawn.Process(target=time.sleep, args=(60,), daemon=True).start()
+        subprocess.Popen(["sleep", "60"])
+        subprocess.Popen(["sleep", "60"], start_new_session=True)
+        meet("up")
+        while True:
+            time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "signals"),
+    [
+        ("signal.SIG_DFL", [signal.SIGTERM]),
+        ("signal.SIG_IGN", [signal.SIGTERM, signal.SIGTERM, signal.SIGTERM]),
+        ("signal.SIG_DFL", [signal.SIGKILL]),
+    ],
+    ids=["terminated", "terminated again", "killed"],
+)
+def test_loaders_and_semaphores_end_with_the_launcher(launcher, action, signals):
+    process = launcher.start(
+        "-n", 2, launcher.script(WITH_LOADERS.format(action=action))
+    )
+    launcher.pids("up", 2)
+    names = [(launcher.scratch / f"locks-{i}").read_text().split() for i in range(2)]
+    files = [f"/dev/shm/sem.{n[1:]}" for pair in names for n in pair]
+    assert len(files) == 10 and all(map(os.path.exists, files))
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.2)
+    result = launcher.finish(process)
+    last = -signals[-1] if signals == [signal.SIGKILL] else 128 + signal.SIGTERM
+    assert result.code in (last, 128 + signal.SIGKILL)
+    launchers.wait_for(lambda: not any(map(os.path.exists, files)), "semaphores")
+    # The fixture sees that no process is left, not even in a session of its own.
+
+
+def test_a_closed_output_is_told(launcher):
+    command = [sys.executable, "-c", launchers.MAIN, "launch", launcher.script("")]
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command],
+        env=launcher.env,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    assert closed.returncode == 2
+    assert "unisono: standard output is closed" in closed.stderr
 
 
 def test_workers_end_when_nobody_reads_their_output(launcher):

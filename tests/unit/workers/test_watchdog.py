@@ -1,12 +1,18 @@
 """What the guard concludes from the records that workers publish."""
 
+import concurrent.futures
 import json
+import signal
+import subprocess
+import sys
 import time
 
+import jax
 import pytest
 
 import unisono
-from unisono._src.workers import watchdog
+from unisono._src.cluster import launcher_news
+from unisono._src.workers import watchdog, worker_records
 
 
 class Store:
@@ -33,7 +39,13 @@ class Store:
 
 
 @pytest.fixture
-def pair():
+def alone(monkeypatch):
+    """Lets a guard take a step although the others do not take it at the same time."""
+    monkeypatch.setattr(watchdog.Guard, "_introduce", lambda self: None)
+
+
+@pytest.fixture
+def pair(alone):
     """Returns two guards that are not started: they look when they are told."""
     store = Store()
     made = [watchdog.Guard(store, i, 2, watchdog.ASYNC, 30.0) for i in range(2)]
@@ -96,7 +108,7 @@ def test_the_worker_that_began_it_is_blamed():
 def test_a_worker_that_left_is_missed_only_by_those_who_go_on(pair):
     for g in pair:
         g.enter("step")
-    pair[1]._state = watchdog.LEFT
+    pair[1]._state = worker_records.LEFT
     pair[1]._publish()
     look(pair[0])
     assert pair[0].verdict is None
@@ -114,6 +126,7 @@ def test_a_pause_of_all_workers_is_not_a_stall_of_the_last_to_go_on(pair):
     pair[0].enter("step")
     assert pair[0]._judge(now, 1000.0) is None
     assert pair[0]._judge(now + 29.0, 1000.0) is None
+    pair[0]._records[1].beaten_at = now + 31.0
     found = pair[0]._judge(now + 31.0, 1000.0)
     assert isinstance(found, unisono.errors.WorkerStalledError)
     assert found.worker == 1
@@ -128,7 +141,9 @@ def test_a_pause_of_all_workers_is_not_a_stall_of_the_last_to_go_on(pair):
         '{"beat": 1}',
         json.dumps({"beat": "x", "step": 1, "state": "failed"}),
         '{"beat": 9, "step": 9, "state": "failed", "label": "", "error": "", '
-        '"secondary": false, "recent": [[1]]}',
+        '"secondary": false, "blame": null, "recent": [[1]]}',
+        '{"beat": 9, "step": 9, "state": "failed", "label": "", "error": "", '
+        '"secondary": false, "blame": ["SystemExit", 1, 1, ""], "recent": []}',
         "0" * 100_000,
     ],
 )
@@ -156,7 +171,7 @@ def test_what_has_nothing_to_do_with_workers_stays_as_it_is(pair):
 def test_strict_workers_find_a_difference_before_the_step():
     store = Store()
     guards = [watchdog.Guard(store, i, 2, watchdog.STRICT, 30.0) for i in range(2)]
-    store.key_value_set("unisono/guard/step/1/1", watchdog._shorten("theirs"))
+    store.key_value_set("unisono/guard/step/1/1", worker_records.shorten("theirs"))
     with pytest.raises(unisono.errors.WorkerMismatchError, match="theirs"):
         guards[0].enter("mine")
 
@@ -164,3 +179,214 @@ def test_strict_workers_find_a_difference_before_the_step():
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="'async', 'strict' or 'off'"):
         unisono.distribute.MultiWorkerMirroredStrategy(guard="loose")
+
+
+@pytest.fixture
+def three(alone):
+    """Returns three guards of one group, which look when they are told."""
+    store = Store()
+    made = [watchdog.Guard(store, i, 3, watchdog.ASYNC, 30.0) for i in range(3)]
+    for g in made:
+        g._publish()
+    return made
+
+
+KILLED = launcher_news.Ending("worker", 1, "signal SIGKILL")
+
+
+def test_a_worker_of_which_the_launcher_says_that_it_ended_is_lost(pair):
+    pair[0].enter("step")
+    pair[0].hear(1, KILLED)
+    look(pair[0])
+    assert isinstance(pair[0].verdict, unisono.errors.WorkerLostError)
+    assert "worker 1 has ended with signal SIGKILL" in str(pair[0].verdict)
+
+
+def test_what_a_worker_said_before_its_end_counts_more_than_its_end(pair):
+    pair[0].hear(1, launcher_news.Ending("worker", 1, "exit code 1"))
+    pair[1].fail(KeyError("the culprit"))
+    look(pair[0])
+    assert isinstance(pair[0].verdict, unisono.errors.WorkerFailedError)
+    assert "the culprit" in str(pair[0].verdict)
+
+
+def test_a_worker_that_ended_in_order_is_not_lost_for_those_who_end_too(pair):
+    pair[1]._state = worker_records.LEFT
+    pair[1]._publish()
+    pair[0].hear(1, launcher_news.Ending("worker", 1, "exit code 0"))
+    look(pair[0])
+    assert pair[0].verdict is None
+    assert "with exit code 0" in str(pair[0].missing(1))
+
+
+def test_all_survivors_name_the_worker_that_was_lost_first(three):
+    three[0].hear(1, KILLED)
+    look(three[0])
+    with pytest.raises(unisono.errors.WorkerLostError) as raised:
+        three[0].enter("step")
+    three[0].fail(raised.value)
+    look(three[2])
+    found = three[2].verdict
+    assert type(found) is unisono.errors.WorkerLostError
+    assert (found.worker, str(found)) == (1, str(raised.value))
+
+
+def test_an_error_that_follows_from_a_lost_worker_names_that_worker(three):
+    try:
+        try:
+            raise unisono.errors.WorkerLostError("worker 1 is gone", 1, 5)
+        except unisono.errors.WorkerError as cause:
+            raise ValueError("so I cannot go on") from cause
+    except ValueError as error:
+        three[0].fail(error)
+    look(three[2])
+    assert type(three[2].verdict) is unisono.errors.WorkerLostError
+    assert three[2].verdict.worker == 1
+
+
+def test_a_worker_that_was_given_up_gets_the_error_about_itself(pair):
+    pair[0].notice(unisono.errors.WorkerStalledError("worker 1 is behind", 1, 7))
+    look(pair[1])
+    found = pair[1].verdict
+    assert isinstance(found, unisono.errors.WorkerStalledError)
+    assert (found.worker, found.step) == (1, 7)
+    assert "Worker 0 has given up this one" in str(found)
+
+
+def test_a_worker_that_is_behind_and_silent_is_lost_and_does_not_live(pair):
+    look(*pair)
+    now = time.monotonic()
+    pair[0].enter("step")
+    assert pair[0]._judge(now, 30.0) is None
+    pair[0]._records[1].beaten_at = now + 20.0
+    found = pair[0]._judge(now + 30.1, 30.0)
+    assert isinstance(found, unisono.errors.WorkerLostError)
+
+
+def test_only_a_worker_that_is_waited_for_is_lost_after_a_short_silence(three):
+    look(*three)
+    for r in three[0]._records.values():
+        r.beaten_at -= 4.0
+    assert three[0]._judge(time.monotonic(), 30.0) is None
+    assert three[0].missing(2).worker == 2
+
+
+def test_a_failed_step_is_noticed_although_nobody_reads_its_result(pair, monkeypatch):
+    class Failed:
+        def is_deleted(self):
+            return False
+
+        def is_ready(self):
+            return True
+
+        def block_until_ready(self):
+            raise ValueError("Gloo: connection closed by peer")
+
+    monkeypatch.setattr(jax, "Array", Failed)
+    pair[0].watch([Failed()])
+    pair[0].hear(1, KILLED)
+    pair[0]._look_at_newest()
+    assert isinstance(pair[0].verdict, unisono.errors.WorkerLostError)
+    with pytest.raises(unisono.errors.WorkerLostError):
+        pair[0].enter("step")
+
+
+def test_words_in_any_script_fit_into_a_record(pair):
+    pair[1].fail(ValueError("人\ud800" * 10_000))
+    look(pair[0])
+    assert isinstance(pair[0].verdict, unisono.errors.WorkerFailedError)
+
+
+class Late:
+    """An array that is there after some looks, if ever."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    def is_ready(self):
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_a_result_that_comes_is_waited_for(pair):
+    late = Late(20)
+    pair[0].waits_in_python = True
+    pair[0].wait_for_result(late)
+    assert late.looks < 0
+
+
+def test_a_result_that_will_not_come_is_the_error_about_the_worker(pair):
+    pair[0].hear(1, KILLED)
+    look(pair[0])
+    pair[0].waits_in_python = True
+    before = time.monotonic()
+    with pytest.raises(unisono.errors.WorkerLostError):
+        pair[0].wait_for_result(Late(float("inf")))
+    assert time.monotonic() - before < 5.0
+
+
+def enter_both(labels, seconds=30.0):
+    """Returns what two workers get that take steps of these kinds at the same time."""
+    store = Store()
+    guards = [watchdog.Guard(store, i, 2, watchdog.ASYNC, seconds) for i in range(2)]
+    for g in guards:
+        g._publish()
+
+    def enter(guard, kinds):
+        try:
+            for kind in kinds:
+                guard.enter(kind)
+            return None
+        except unisono.errors.WorkerError as error:
+            return type(error).__name__, error.step
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return list(pool.map(enter, guards, labels))
+
+
+def test_workers_that_meet_a_new_step_go_on_together():
+    assert enter_both([["a", "b", "a", "b"]] * 2) == [None, None]
+
+
+def test_a_new_step_of_one_worker_is_an_error_before_it_is_taken():
+    told = enter_both([["a", "a", "b"], ["a", "a", "c"]])
+    assert told == [("WorkerMismatchError", 3)] * 2
+
+
+def test_a_new_step_that_another_does_not_come_to_is_not_waited_for_for_ever():
+    before = time.monotonic()
+    assert enter_both([["a"], []], 0.3) == [None, None]
+    assert time.monotonic() - before < 10.0
+
+
+def test_an_abort_in_native_code_says_which_worker_is_to_blame():
+    program = """
+import os, resource
+import unisono
+from tests.unit.workers.test_watchdog import KILLED, Store
+from unisono._src.workers import watchdog
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+guard = watchdog.Guard(Store(), 0, 2, watchdog.ASYNC, 30.0)
+guard.start()
+guard.hear(1, KILLED)
+guard._look()
+os.abort()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == -signal.SIGABRT
+    assert "XLA or Gloo aborts worker 0" in done.stderr
+    assert "worker 1 has ended with signal SIGKILL" in done.stderr
+
+
+def test_a_program_that_ends_in_order_has_no_last_words():
+    program = """
+from tests.unit.workers.test_watchdog import Store
+from unisono._src.workers import watchdog
+watchdog.Guard(Store(), 0, 2, watchdog.ASYNC, 30.0).start()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")

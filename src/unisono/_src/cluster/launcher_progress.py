@@ -1,4 +1,4 @@
-"""Tells the launcher that started this worker how far the worker is."""
+"""Tells the launcher that started this worker how far the worker is, and its state."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import os
 
 # The launcher sets it to the number of a pipe that the worker inherits.
 VARIABLE = "UNISONO_PROGRESS_FD"
+# The states that a worker tells: it will raise an error when the launcher tells it that
+# a peer has ended; and it does raise such an error now.
+LISTENS, NOTICED = "listens", "noticed"
 
 
 def report(step: int, total: int | None = None) -> None:
@@ -18,10 +21,19 @@ def report(step: int, total: int | None = None) -> None:
         step: how many steps are done.
         total: how many steps there are in all, if that is known.
     """
+    _write({"step": int(step), "total": total})
+
+
+def tell_state(state: str) -> None:
+    """Tells the launcher `LISTENS` or `NOTICED`; does nothing where none runs."""
+    _write({"state": state})
+
+
+def _write(told: dict[str, object]) -> None:
     descriptor = os.environ.get(VARIABLE, "")
     if not descriptor.isdecimal():
         return
-    line = json.dumps({"step": int(step), "total": total}) + "\n"
+    line = json.dumps(told) + "\n"
     try:
         os.write(int(descriptor), line.encode())
     except OSError:

@@ -20,6 +20,7 @@ from unisono._src.execution import (
 from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
+from unisono._src.machines import forks
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.values import jax_traces
@@ -695,3 +696,4 @@ def function(
 
 publish("unisono", Function, function)
 publish("unisono.config", functions_run_eagerly, run_functions_eagerly)
+forks.refuse(Function, "__call__")

@@ -217,7 +217,7 @@ class Program:
         label = self._step_labels.get(shapes) or self._label_step(shapes, leaves)
         watchdog.enter(label)
         try:
-            return self._call_alone(leaves)
+            made = self._call_alone(leaves)
         except Miss:
             # Nothing ran; the program that is found next enters again.
             watchdog.leave()
@@ -225,6 +225,8 @@ class Program:
         except ValueError as error:
             # JAX reports a collective of an earlier step that has failed this way.
             watchdog.raise_explained(error)
+        watchdog.watch(self.written or made)
+        return made
 
     def _label_step(self, shapes: tuple[Any, ...], leaves: list[Any]) -> str:
         """Return what this program is called between workers, with these shapes.

@@ -41,6 +41,7 @@ def _wrap_read(read: Any) -> Any:
 
     def value(self: ArrayImpl) -> Any:
         try:
+            watchdog.wait_for_result(self)
             return read(self)
         except (RuntimeError, ValueError) as error:
             watchdog.raise_explained(error)

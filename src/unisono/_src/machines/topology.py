@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
@@ -273,10 +273,12 @@ class Throttle:
         count: the steps dispatched in the present group. The code that dispatches a
             step counts it, and calls `wait` when the group is full.
         group: the number of steps in a group.
+        block: waits for an array; the guard of several workers has a way of its own.
     """
 
     count = 0
     group = 4
+    block: Callable[[jax.Array], object] = staticmethod(jax.block_until_ready)
     _mark: jax.Array | None = None
 
     def wait(self, results: Sequence[jax.Array], stored: Sequence[jax.Array]) -> None:
@@ -298,7 +300,7 @@ class Throttle:
             # Another thread may donate the array meanwhile, which raises here. The
             # step that made the array is done in that case, too.
             with contextlib.suppress(RuntimeError):
-                oldest.block_until_ready()
+                self.block(oldest)
 
 
 THROTTLE = Throttle()

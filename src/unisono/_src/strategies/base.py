@@ -28,6 +28,7 @@ from unisono._src.foundation import (
     options,
 )
 from unisono._src.foundation.public_names import publish
+from unisono._src.machines import forks
 from unisono._src.state import assignment, description
 from unisono._src.state.variables import Variable
 from unisono._src.strategies import extended as extended_lib
@@ -837,3 +838,4 @@ def reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
 
 
 publish("unisono.distribute", Strategy, ValueContext)
+forks.refuse(Strategy, "run", "reduce", "gather")

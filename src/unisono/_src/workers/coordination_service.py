@@ -22,6 +22,9 @@ _LINGER_SECONDS = 120.0
 # The service ends after so long without a connection, because a worker may be about to
 # connect.
 _QUIET_SECONDS = 1.0
+# The workers decide how long they wait for each other. If the service decided, JAX
+# would abort them.
+_JOIN_SECONDS = 86_400
 
 
 def _connections(port: int) -> int | None:
@@ -65,6 +68,7 @@ def _main(address: str, workers: str, heartbeat: str, secured: str) -> None:
         address,
         int(workers),
         heartbeat_timeout=int(heartbeat),
+        cluster_register_timeout=_JOIN_SECONDS,
         shutdown_timeout=5,
         recoverable=True,
         **json.loads(secured),

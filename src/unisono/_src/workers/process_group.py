@@ -9,25 +9,34 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
 from jax._src import distributed
 from jax._src.lib import _jax  # type: ignore[attr-defined]
 
+from unisono._src.cluster import launcher_news, launcher_progress
 from unisono._src.foundation import errors
-from unisono._src.machines import devices
+from unisono._src.machines import devices, topology
 from unisono._src.workers import coordination_service, credentials, watchdog
 
 # Jobs whose tasks compute together, in the order in which their tasks are numbered.
 _COMPUTING = ("chief", "master", "worker")
 # How long the coordination service may take to listen, how long workers may take to
-# join, and after how long without a sign of life JAX gives a worker up. The guard finds
-# a lost worker much earlier.
+# join unless the variable says so, and after how long without a sign of life JAX gives
+# a worker up. The guard finds a lost worker much earlier.
 _START_SECONDS = 60
-_JOIN_SECONDS = 300
+_JOIN_SECONDS = 300.0
+_JOIN_VARIABLE = "UNISONO_JOIN_SECONDS"
 _HEARTBEAT_SECONDS = 100
+# JAX aborts a process in which joining takes longer than JAX was told. So it is told
+# more than a program takes that has given up and still ends in order.
+_ABORT_SECONDS = 86_400
+# Seconds between two looks for a reason to give up a wait.
+_LOOK_SECONDS = 0.05
 _BIND_VARIABLE = "JAX_COORDINATOR_BIND_ADDRESS"
 
 
@@ -125,6 +134,8 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
 
     Raises:
         RuntimeError: JAX already runs without the others, or as another group.
+        ValueError: the variable ``UNISONO_JOIN_SECONDS`` is not a time.
+        WorkerError: another worker ends, or does not come.
     """
     if group.size == 1:
         devices.start()
@@ -136,8 +147,11 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
                 "cannot change while a program runs."
             )
         return
+    limit = join_seconds()
+    if launcher_news.NEWS.listen() and mode != watchdog.OFF:
+        launcher_progress.tell_state(launcher_progress.LISTENS)
     if not jax.distributed.is_initialized():
-        _initialize(group)
+        _initialize(group, limit)
     elif jax.process_count() != group.size or jax.process_index() != group.index:
         raise RuntimeError(
             "jax.distributed was started by the program itself, with "
@@ -145,13 +159,89 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
             f"the cluster says {group.size} and {group.index}. Leave starting it to "
             "the strategy, or describe the same cluster."
         )
-    devices.start(has_peers=True, stall_seconds=stall_seconds)
+    if mode == watchdog.OFF:
+        devices.start(has_peers=True, stall_seconds=stall_seconds)
+        _started.group = group
+        return
+    made = _start_guard(group, mode, stall_seconds)
+    made.meet(limit)
+    # JAX's backend waits for the backends of the others when it starts.
+    _wait_for(
+        lambda: devices.start(has_peers=True, stall_seconds=stall_seconds),
+        made.missing,
+    )
     _started.group = group
-    if mode != watchdog.OFF:
-        client = distributed.global_state.client
-        made = watchdog.Guard(client, group.index, group.size, mode, stall_seconds)
-        made.start()
-        watchdog.CURRENT.guard = made
+    # A worker with one CPU device waits for its peers alone, and its collective breaks
+    # when one of them is gone. Where several devices wait for each other, or on an
+    # accelerator, the wait may go on.
+    if jax.local_device_count() > 1 or jax.default_backend() != "cpu":
+        made.waits_in_python = True
+        topology.THROTTLE.block = made.wait_for_result
+
+
+def _start_guard(
+    group: ProcessGroup, mode: str, stall_seconds: float
+) -> watchdog.Guard:
+    client = distributed.global_state.client
+    made = watchdog.Guard(client, group.index, group.size, mode, stall_seconds)
+
+    def hear(ending: launcher_news.Ending) -> None:
+        if (ending.job, ending.index) in group.tasks:
+            made.hear(group.tasks.index((ending.job, ending.index)), ending)
+
+    launcher_news.NEWS.subscribe(hear)
+    made.start()
+    watchdog.CURRENT.guard = made
+    return made
+
+
+def join_seconds() -> float:
+    """Returns how long workers may take to join: the variable's value, or 300 s.
+
+    Raises:
+        ValueError: the variable ``UNISONO_JOIN_SECONDS`` is not a time.
+
+    >>> join_seconds()
+    300.0
+    """
+    text = os.environ.get(_JOIN_VARIABLE, "")
+    try:
+        seconds = float(text or _JOIN_SECONDS)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= _ABORT_SECONDS:
+        raise ValueError(
+            f"{_JOIN_VARIABLE} is the time in seconds that workers may take to join, "
+            f"up to {_ABORT_SECONDS}; received {text!r}."
+        )
+    return seconds
+
+
+def _wait_for(
+    work: Callable[[], None], look: Callable[[], errors.WorkerError | None]
+) -> None:
+    """Runs `work`, which Python cannot interrupt, until `look` finds an error.
+
+    The work goes on in its thread then, while this process ends in order.
+    """
+    done, failures = threading.Event(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=run, name="unisono joins", daemon=True).start()
+    while not done.wait(_LOOK_SECONDS):
+        found = look()
+        if found is not None:
+            launcher_progress.tell_state(launcher_progress.NOTICED)
+            raise found
+    if failures:
+        raise failures[0]
 
 
 @final
@@ -170,7 +260,7 @@ def current() -> ProcessGroup:
     return _started.group or ALONE
 
 
-def _initialize(group: ProcessGroup) -> None:
+def _initialize(group: ProcessGroup, limit: float) -> None:
     if devices.is_started():
         raise RuntimeError(
             "MultiWorkerMirroredStrategy must be made before anything uses JAX's "
@@ -194,21 +284,42 @@ def _initialize(group: ProcessGroup) -> None:
     state.client = _jax.get_distributed_runtime_client(
         address,
         group.index,
-        init_timeout=_JOIN_SECONDS,
+        init_timeout=_ABORT_SECONDS,
         shutdown_timeout=5,
         heartbeat_timeout=_HEARTBEAT_SECONDS,
         use_compression=True,
         **secured,
     )
+    until = time.monotonic() + limit
     try:
-        state.client.connect()
-    except RuntimeError as error:
+        _wait_for(state.client.connect, lambda: _why_not_joined(group, limit, until))
+    except BaseException:
         state.client = None
-        raise errors.WorkerLostError(
-            f"Worker {group.index} did not meet all {group.size} workers at {address} "
-            f"within {_JOIN_SECONDS} s. Do they run, with the same cluster, and can "
-            f"they reach that address? {error}"
-        ) from None
+        raise
+
+
+def _why_not_joined(
+    group: ProcessGroup, limit: float, until: float
+) -> errors.WorkerError | None:
+    """Returns the reason why this worker shall not wait for the others any more."""
+    for ending in launcher_news.NEWS.endings:
+        if (ending.job, ending.index) in group.tasks:
+            worker = group.tasks.index((ending.job, ending.index))
+            said = f" It wrote:\n{ending.said}" if ending.said else ""
+            kind = errors.WorkerFailedError if said else errors.WorkerLostError
+            return kind(
+                f"The process of worker {worker} has ended with {ending.how} before "
+                f"all workers had joined, as its launcher says.{said}",
+                worker,
+            )
+    if time.monotonic() > until:
+        return errors.WorkerLostError(
+            f"Worker {group.index} did not meet all {group.size} workers at "
+            f"{group.addresses[0]} within {limit:g} s. Do they run, with the same "
+            f"cluster, and can they reach that address? Set {_JOIN_VARIABLE} if they "
+            "need more time."
+        )
+    return None
 
 
 def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
@@ -218,7 +329,7 @@ def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
         [*command, address, str(workers), str(_HEARTBEAT_SECONDS), json.dumps(secured)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        env=_service_environment(),
         start_new_session=True,
     )
     assert process.stdout is not None
@@ -238,6 +349,13 @@ def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
     # The service outlives this process on purpose. With a return code, `Popen` does not
     # warn at exit that it still runs.
     process.returncode = 0
+
+
+def _service_environment() -> dict[str, str]:
+    """Returns the environment of the service, which ends after the chief."""
+    # The launcher ends all processes with its mark when the worker ends.
+    kept = {k: v for k, v in os.environ.items() if k != launcher_news.MARK}
+    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 def _bind_address(address: str) -> str:

@@ -4,7 +4,8 @@ Python cannot interrupt a worker that waits for another in a collective. So each
 publishes a small record of itself: the number and kind of its last steps, a beat that
 says that it lives, and in the end how it ended. A thread compares the records a few
 times a second. The program raises the thread's finding at its next step, or with the
-error of a collective that broke. See docs/decisions/0013.
+error of a collective that broke. See docs/decisions/0013. Where a launcher has started
+the workers, it also tells each of them at once who has ended (docs/decisions/0023).
 """
 
 from __future__ import annotations
@@ -13,15 +14,21 @@ import atexit
 import collections
 import contextlib
 import json
+import os
 import re
 import sys
 import threading
 import time
 import traceback
-import zlib
+from collections.abc import Collection
 from typing import Any, NoReturn, final
 
+import jax
+
+from unisono._src.cluster import launcher_news, launcher_progress
 from unisono._src.foundation import errors
+from unisono._src.workers import last_words, worker_judgement, worker_records
+from unisono._src.workers.worker_records import FAILED, LEFT, RUNS
 
 OFF, ASYNC, STRICT = "off", "async", "strict"
 _PLACE = "unisono/guard/"
@@ -30,12 +37,19 @@ _PLACE = "unisono/guard/"
 _TICK_SECONDS, _TICK_WORKERS = 0.25, 32
 # A worker that others wait for is gone after so many looks without a sign of life.
 _DEAD_TICKS = 14
-# A worker remembers so many of its own steps, and publishes so many of them.
-_RECENT, _TOLD = 4096, 16
-# In characters: a longer record is ignored, a longer traceback is cut.
-_LARGEST_RECORD = 1 << 15
-_LARGEST_TEXT = 6000
-RUNS, FAILED, LEFT = "runs", "failed", "left"
+# A result may still come so long after a peer was found to be gone, because other steps
+# are in flight.
+_RESULT_SECONDS = 0.5
+# A wait for a result sleeps this part of the time that it has lasted, between these
+# limits. So it lasts about a hundredth longer than without the guard.
+_SLEEP_PART, _SLEEP_LEAST, _SLEEP_MOST = 0.02, 5e-5, 0.02
+# How long the last look may take before native code aborts the process.
+_ABORT_SECONDS = 1.0
+# The thread takes so many looks at the newest arrays, which the program may replace and
+# delete at any time.
+_GLANCES = 5
+# A worker remembers so many of its own steps.
+_RECENT = 4096
 _NETWORK = re.compile(
     r"gloo|nccl|connection (closed|reset) by peer|timed out waiting .* for (recv|send)",
     re.IGNORECASE,
@@ -49,63 +63,6 @@ def check_mode(mode: str) -> str:
             f"Expected guard to be 'async', 'strict' or 'off', received {mode!r}."
         )
     return mode
-
-
-def _digest(label: Any) -> int:
-    return zlib.crc32(repr(label).encode())
-
-
-@final
-class WorkerRecord:
-    """The state that another worker has published, and the times of its changes."""
-
-    def __init__(self, worker: int, now: float) -> None:
-        self.worker = worker
-        self.beat = -1
-        self.step = 0
-        self.state = RUNS
-        self.label = ""
-        self.error = ""
-        self.is_secondary = False
-        self.recent: list[tuple[int, int]] = []
-        self.beaten_at = self.stepped_at = now
-        # The time since which this worker waits for it. It counts from the first look
-        # that finds it behind, because all workers may have paused together before.
-        self.behind_since: float | None = None
-
-    def seconds_behind(self, step: int, now: float) -> float:
-        """Returns for how long the worker has been behind the worker that asks.
-
-        Args:
-            step: the step of the worker that asks.
-            now: the present time.
-        """
-        if self.state != RUNS or self.step >= step:
-            self.behind_since = None
-            return 0.0
-        if self.behind_since is None:
-            self.behind_since = now
-        return now - self.behind_since
-
-    def read(self, text: str, now: float) -> None:
-        """Stores what a worker has published; ignores a malformed text."""
-        if len(text) > _LARGEST_RECORD:
-            return
-        try:
-            found = json.loads(text)
-            beat, step = int(found["beat"]), int(found["step"])
-            recent = [(int(a), int(b)) for a, b in found["recent"][:_TOLD]]
-            state, label = str(found["state"]), str(found["label"])
-            error, secondary = str(found["error"]), bool(found["secondary"])
-        except (ValueError, KeyError, TypeError):
-            return
-        if beat != self.beat:
-            self.beat, self.beaten_at = beat, now
-        if step != self.step:
-            self.step, self.stepped_at = step, now
-            self.behind_since = None
-        self.recent, self.state, self.label = recent, state, label
-        self.error, self.is_secondary = error, secondary
 
 
 @final
@@ -123,6 +80,7 @@ class Guard:
         verdict: the error that the guard has found, if any.
         is_strict: whether all workers agree on each step before they take it.
         step: the number of the step that this worker is in.
+        waits_in_python: whether this worker waits for results in Python.
     """
 
     def __init__(
@@ -131,6 +89,7 @@ class Guard:
         self.verdict: errors.WorkerError | None = None
         self.is_strict = mode == STRICT
         self.step = 0
+        self.waits_in_python = False
         self._client = client
         self._worker = worker
         self._stall = stall_seconds
@@ -138,13 +97,20 @@ class Guard:
             maxlen=_RECENT
         )
         self._state, self._error, self._secondary = RUNS, "", False
+        self._blame: errors.WorkerError | None = None
         self._beats = 0
         self._tick = _TICK_SECONDS * max(1.0, workers / _TICK_WORKERS)
+        self._dead = self._tick * _DEAD_TICKS
+        self._has_noticed = False
+        self._newest: Any = None
+        self._known: set[str] = set()
+        self._last_words = last_words.LastWords(self._explain_abort)
+        self._heard: dict[int, launcher_news.Ending] = {}
         now = time.monotonic()
         others = [i for i in range(workers) if i != worker]
-        self._records = {i: WorkerRecord(i, now) for i in others}
+        self._records = {i: worker_records.WorkerRecord(i, now) for i in others}
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._stop, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(
             target=self._watch, name="unisono guard", daemon=True
         )
@@ -154,6 +120,7 @@ class Guard:
         self._publish()
         self._previous_hook = sys.excepthook
         sys.excepthook = self._on_exception
+        self._last_words.start()
         atexit.register(self.close)
         self._thread.start()
 
@@ -165,32 +132,142 @@ class Guard:
                 shapes.
 
         Raises:
-            WorkerError: the thread has found an error meanwhile; with the strict mode
-                also if the workers differ in this step.
+            WorkerError: the thread has found an error meanwhile; with the strict mode,
+                or at the first step of a kind, also if the workers differ in this step.
         """
         if self.verdict is not None:
-            raise self.verdict
+            raise self.notice(self.verdict)
         self.step += 1
         self._labels.append((self.step, label))
         if self.is_strict:
             self._agree(label)
+        elif (kind := repr(label)) not in self._known:
+            self._known.add(kind)
+            self._introduce()
 
     def leave(self) -> None:
         """Takes back an `enter`, because the step was not taken."""
         self.step -= 1
         self._labels.pop()
 
+    def watch(self, values: Any) -> None:
+        """Notes the newest results of a step; the thread finds out if it has failed.
+
+        Args:
+            values: a list of cells with an `array` each, or a tree of arrays.
+        """
+        self._newest = values
+
+    def wait_for_result(self, array: Any) -> None:
+        """Waits until an array is computed, if this worker waits in Python.
+
+        Raises:
+            WorkerError: a worker is gone, and the array does not come.
+        """
+        if not self.waits_in_python or array.is_ready():
+            return
+        # JAX would wait in native code, which Python cannot interrupt. A thread that
+        # did so for this one could come back while Python ends, which aborts.
+        since, gone_since = time.monotonic(), float("inf")
+        while not array.is_ready():
+            now = time.monotonic()
+            if self.verdict is not None:
+                gone_since = min(gone_since, now)
+                if now > gone_since + _RESULT_SECONDS:
+                    raise self.notice(self.verdict)
+            pause = _SLEEP_PART * (now - since)
+            time.sleep(min(max(pause, _SLEEP_LEAST), _SLEEP_MOST))
+
+    def hear(self, worker: int, ending: launcher_news.Ending) -> None:
+        """Notes that the launcher says that a worker's process has ended."""
+        if worker in self._records:
+            self._heard[worker] = ending
+            self._wake.set()
+
+    def meet(self, seconds: float) -> None:
+        """Waits until every worker has given a sign of life.
+
+        Raises:
+            WorkerError: one gives none.
+        """
+        until = time.monotonic() + seconds
+        while late := [i for i, r in self._records.items() if r.beat < 0]:
+            with contextlib.suppress(RuntimeError):
+                self._exchange_records()
+            found = self.missing(late[0])
+            if found is None and time.monotonic() > until:
+                found = worker_records.lost_error(
+                    self._records[late[0]], time.monotonic()
+                )
+            if found is not None:
+                raise self.notice(found)
+            time.sleep(self._tick / 10)
+
+    def missing(self, worker: int | None = None) -> errors.WorkerError | None:
+        """Returns why a worker does not do what this one waits for.
+
+        Args:
+            worker: the worker; None if all are waited for.
+
+        Returns:
+            The error; None if there is no reason yet to give the worker up.
+        """
+        if self.verdict is not None:
+            return self.verdict
+        now = time.monotonic()
+        chosen = self._records if worker is None else [worker]
+        found = self._judge(now, self._stall, chosen)
+        for i in chosen:
+            r = self._records[i]
+            if found is None and (r.state == LEFT or r.ending is not None):
+                return worker_records.left_error(r, self.step)
+        return found
+
+    def notice(self, error: errors.WorkerError) -> errors.WorkerError:
+        """Returns an error that this worker is about to raise, and tells of it.
+
+        The other workers will raise the same one, and the launcher learns that this
+        worker has come back from whatever it did.
+        """
+        self.verdict = self.verdict or error
+        if not self._has_noticed:
+            self._has_noticed = True
+            launcher_progress.tell_state(launcher_progress.NOTICED)
+            with contextlib.suppress(Exception), self._lock:
+                self._publish()
+        return error
+
+    def _introduce(self) -> None:
+        """Waits until all workers have come to a step of a kind that is new here.
+
+        Then the records show whether they differ, before anything is computed. Gloo
+        would abort a worker that gets numbers of another size. And in the first step
+        the workers connect to each other; JAX would wait long for one that is gone.
+        """
+        until = time.monotonic() + self._stall
+        while time.monotonic() < until:
+            with contextlib.suppress(RuntimeError):
+                self._exchange_records()
+            late = [r.worker for r in self._records.values() if r.step < self.step]
+            found = self.missing(late[0]) if late else self.verdict
+            if found is not None:
+                raise self.notice(found)
+            if not late:
+                return
+            time.sleep(self._tick / 25)
+
     def _agree(self, label: Any) -> None:
         """Waits until all workers are about to take this step."""
         step, client = self.step, self._client
         own = f"{_PLACE}step/{step}/{self._worker}"
-        client.key_value_set(own, _shorten(label), allow_overwrite=True)
+        client.key_value_set(own, worker_records.shorten(label), allow_overwrite=True)
         until = time.monotonic() + self._stall
         for i in self._records:
             told = self._wait_for(f"{_PLACE}step/{step}/{i}", i, until)
-            if told != _shorten(label):
-                self.verdict = _mismatch_error(i, step, told, label)
-                raise self.verdict
+            if told != worker_records.shorten(label):
+                r = self._records[i]
+                found = worker_records.mismatch_error(i, step, r, label, told)
+                raise self.notice(found)
         if step > 2:
             # All workers have come to this step, so all have read the keys of earlier
             # ones.
@@ -205,45 +282,80 @@ class Guard:
                 return str(self._client.blocking_key_value_get(key, 500))
             except Exception:
                 now = time.monotonic()
-                found = self.verdict or self._judge(now, self._tick * _DEAD_TICKS)
+                found = self.missing(worker)
                 if found is None and now > until:
-                    found = self._stalled_error(self._records[worker], now)
+                    found = self._standpoint().stalled(self._records[worker], now)
                 if found is not None:
-                    self.verdict = found
-                    raise found from None
+                    raise self.notice(found) from None
 
     # Watching.
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._tick):
+        while True:
+            self._wake.wait(self._tick)
+            self._wake.clear()
+            if self._stop.is_set():
+                return
             try:
                 self._exchange_records()
+                self._look_at_newest()
             except Exception:
                 # The coordination service cannot be reached. If it stays so, the next
-                # collective fails and says so; this thread tries again.
-                continue
+                # collective fails and says so; this thread tries again. What the
+                # launcher has told counts without the service.
+                self._believe(dict(self._heard))
+                if self.verdict is None:
+                    self.verdict = self._standpoint().find_ended(self._records.values())
 
     def _exchange_records(self) -> None:
         """Publishes this worker's record, reads the others', and judges them."""
         # `explain` and `fail` publish from the main thread at the same time.
         with self._lock:
             self._publish()
-            now = time.monotonic()
+            # What a worker published before its end says more than the launcher knows.
+            # So the records are read after the launcher was heard.
+            heard, now = dict(self._heard), time.monotonic()
             for key, text in self._client.key_value_dir_get(_PLACE + "worker"):
                 worker = key.rpartition("/")[2]
                 if worker.isdigit() and int(worker) in self._records:
                     self._records[int(worker)].read(text, now)
+            self._believe(heard)
         if self.verdict is None:
             # A worker may be too busy for a sign of life, such as while it compiles. So
             # silence counts only after the time that a worker may be behind.
             self.verdict = self._judge(now, self._stall)
 
+    def _believe(self, heard: dict[int, launcher_news.Ending]) -> None:
+        for worker, ending in heard.items():
+            self._records[worker].ending = ending
+
+    def _look_at_newest(self) -> None:
+        """Notices that a step has failed, for a program that reads no results.
+
+        An array that depends on a failed one has failed, too, so the newest ones tell
+        about all steps before.
+        """
+        for _ in range(_GLANCES):
+            if self.verdict is not None:
+                return
+            try:
+                for x in _arrays_of(self._newest):
+                    if x.is_ready():
+                        x.block_until_ready()
+                return
+            except Exception as error:
+                # The next step may have taken the array over meanwhile.
+                found = self._find_reason(error)
+                if isinstance(found, errors.WorkerError):
+                    self.verdict = self.verdict or found
+                    return
+
     def _publish(self) -> None:
         """Writes this worker's record where the others read it."""
         # The count changes each time, so that the record is a sign of life.
         self._beats += 1
-        recent = list(self._labels)[-_TOLD:]
-        label = _shorten(recent[-1][1]) if recent else ""
+        recent = list(self._labels)[-worker_records.TOLD :]
+        label = worker_records.shorten(recent[-1][1]) if recent else ""
         text = json.dumps(
             {
                 "beat": self._beats,
@@ -252,68 +364,51 @@ class Guard:
                 "label": label,
                 "error": self._error,
                 "secondary": self._secondary,
-                "recent": [(n, _digest(x)) for n, x in recent],
-            }
+                "blame": worker_records.write_blame(self._blame or self.verdict),
+                "recent": [(n, worker_records.digest(x)) for n, x in recent],
+            },
+            # A character takes one character then, so that the record keeps its limit.
+            ensure_ascii=False,
         )
         place = f"{_PLACE}worker/{self._worker}"
-        self._client.key_value_set(place, text, allow_overwrite=True)
+        self._client.key_value_set(
+            place, worker_records.clean(text), allow_overwrite=True
+        )
 
-    def _judge(self, now: float, silence: float) -> errors.WorkerError | None:
-        """Returns the error that the records show, if any, with the worker to blame.
+    def _judge(
+        self, now: float, silence: float, waited: Collection[int] = ()
+    ) -> errors.WorkerError | None:
+        found = self._standpoint()
+        return found.judge(list(self._records.values()), now, silence, waited)
 
-        Args:
-            now: the present time.
-            silence: how long a worker may give no sign of life.
-        """
-        records = list(self._records.values())
-        mine = dict(self._labels)
-        # The order is from cause to consequence: an exception of a worker's own makes
-        # others differ or stall, and these raise errors about it in turn.
-        for r in records:
-            if r.state == FAILED and not r.is_secondary:
-                return _failed_error(r)
-        for r in records:
-            for step, digest in r.recent:
-                if step in mine and _digest(mine[step]) != digest:
-                    return _mismatch_error(r.worker, step, r.label, mine[step])
-        for r in records:
-            if r.state == LEFT and r.step < self.step:
-                return _left_error(r, self.step)
-            if r.state == RUNS and now - r.beaten_at > silence:
-                return _lost_error(r, now)
-            if r.seconds_behind(self.step, now) > self._stall:
-                return self._stalled_error(r, now)
-        secondary = [r for r in records if r.state == FAILED]
-        return _failed_error(secondary[0]) if secondary else None
-
-    def _stalled_error(self, r: WorkerRecord, now: float) -> errors.WorkerError:
-        return errors.WorkerStalledError(
-            f"Worker {r.worker} lives, but is still at step {r.step} "
-            f"({r.label or 'before its first'}), for {now - r.stepped_at:.0f} s, while "
-            f"worker {self._worker} waits in step {self.step}. Is its input slow, or "
-            "does it do something alone? Give the strategy a larger timeout_seconds in "
-            "communication_options if such pauses are meant.",
-            r.worker,
-            r.step,
+    def _standpoint(self) -> worker_judgement.Standpoint:
+        return worker_judgement.Standpoint(
+            self._worker, self.step, dict(self._labels), self._stall, self._dead
         )
 
     # Explaining and ending.
 
     def explain(self, error: BaseException) -> BaseException:
         """Returns the reason why a collective broke, or `error` if that is unknown."""
+        found = self._find_reason(error)
+        if found is not error and isinstance(found, errors.WorkerError):
+            return self.notice(found)
+        return error
+
+    def _find_reason(self, error: BaseException) -> BaseException:
         if isinstance(error, errors.WorkerError) or not _NETWORK.search(str(error)):
             return error
         # Here this worker does wait for the others, so a short silence is enough. A
         # worker that has just died needs this long to be found silent.
-        silence = self._tick * _DEAD_TICKS
-        until = time.monotonic() + silence + 2 * self._tick
-        while self.verdict is None and time.monotonic() < until:
+        until = time.monotonic() + self._dead + 2 * self._tick
+        while (found := self.missing()) is None and time.monotonic() < until:
             with contextlib.suppress(Exception):
                 self._exchange_records()
-            self.verdict = self.verdict or self._judge(time.monotonic(), silence)
             time.sleep(self._tick / 2)
-        if self.verdict is not None:
-            return self.verdict
+        return found or self._unexplained(error)
+
+    def _unexplained(self, error: BaseException) -> errors.WorkerError:
+        """Returns the error for a broken collective of which nobody says why."""
         if "timed out" in str(error).lower():
             return errors.WorkerStalledError(
                 f"Step {self.step} waited longer than {self._stall:g} s for the other "
@@ -338,65 +433,79 @@ class Guard:
         """Tells the others that an exception ends this worker."""
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         self._state = FAILED
-        self._secondary = isinstance(error, errors.WorkerError)
-        self._error = "".join(lines)[-_LARGEST_TEXT:]
+        self._blame = worker_records.find_worker_error(error)
+        self._secondary = self._blame is not None
+        self._error = worker_records.clean(
+            "".join(lines)[-worker_records.LARGEST_TEXT :]
+        )
+        launcher_progress.tell_state(launcher_progress.NOTICED)
         with contextlib.suppress(Exception), self._lock:
             self._publish()
+
+    def _explain_abort(self) -> str:
+        """Returns why native code aborts this process, as far as this worker knows."""
+        reached: list[bool] = []
+
+        def look() -> None:
+            # The others publish what they do a few times a second.
+            while self.verdict is None and time.monotonic() < until:
+                with contextlib.suppress(Exception):
+                    self._exchange_records()
+                    reached.append(True)
+                time.sleep(self._tick / 5)
+
+        until = time.monotonic() + _ABORT_SECONDS
+        # In a thread, because the aborted one may hold a lock that this needs.
+        looks = threading.Thread(target=look, daemon=True)
+        looks.start()
+        looks.join(_ABORT_SECONDS)
+        label = (
+            worker_records.shorten(self._labels[-1][1])
+            if self._labels
+            else "before the first"
+        )
+        if self.verdict is not None:
+            why = str(self.verdict)
+        elif reached:
+            why = "no worker is known to have failed."
+        else:
+            why = (
+                "the coordination service cannot be reached. It is a process that the "
+                "first worker starts; XLA ends all workers without it."
+            )
+        return (
+            f"XLA or Gloo aborts worker {self._worker}, which is in step {self.step} "
+            f"({label}): {why}"
+        )
+
+    def abandon(self) -> None:
+        """Ends watching in a forked child, which has none of the threads."""
+        self._stop.set()
+        self._last_words.stop()
+        if sys.excepthook == self._on_exception:
+            sys.excepthook = self._previous_hook
 
     def close(self) -> None:
         """Stops watching, and tells the others that this worker has left."""
         if self._stop.is_set():
             return
         self._stop.set()
+        self._wake.set()
         self._thread.join(5.0)
+        # A handler in Python cannot run any more when Python ends.
+        self._last_words.stop()
         if self._state == RUNS:
             self._state = LEFT
         with contextlib.suppress(Exception), self._lock:
             self._publish()
 
 
-def _shorten(label: Any) -> str:
-    return repr(label)[:500]
-
-
-def _failed_error(r: WorkerRecord) -> errors.WorkerError:
-    return errors.WorkerFailedError(
-        f"Worker {r.worker} raised an exception after step {r.step}:\n{r.error}",
-        r.worker,
-        r.step,
-    )
-
-
-def _lost_error(r: WorkerRecord, now: float) -> errors.WorkerError:
-    return errors.WorkerLostError(
-        f"Worker {r.worker} has given no sign of life for {now - r.beaten_at:.1f} s; "
-        f"its last step was {r.step} ({r.label}). Its process was killed or stopped, "
-        "or its machine cannot be reached.",
-        r.worker,
-        r.step,
-    )
-
-
-def _left_error(r: WorkerRecord, step: int) -> errors.WorkerError:
-    return errors.WorkerLostError(
-        f"Worker {r.worker} has ended its program after step {r.step}, but others are "
-        f"in step {step}. All workers must take the same number of steps; is there "
-        "less input for one of them?",
-        r.worker,
-        r.step,
-    )
-
-
-def _mismatch_error(
-    worker: int, step: int, theirs: Any, mine: Any
-) -> errors.WorkerError:
-    return errors.WorkerMismatchError(
-        f"The workers differ in step {step}. Worker {worker}: {theirs}. Here: "
-        f"{_shorten(mine)}. All workers must call the same functions in the same "
-        "order, with plain arrays of the same shapes.",
-        worker,
-        step,
-    )
+def _arrays_of(values: Any) -> list[Any]:
+    """Returns the arrays of cells, or of a tree, that no other step has taken over."""
+    if isinstance(values, list) and values and hasattr(values[0], "array"):
+        values = [cell.array for cell in values]
+    arrays = [x for x in jax.tree.leaves(values) if isinstance(x, jax.Array)]
+    return [x for x in arrays if not x.is_deleted()]
 
 
 @final
@@ -409,6 +518,17 @@ class _CurrentGuard:
 CURRENT = _CurrentGuard()
 
 
+def _abandon() -> None:
+    guard, CURRENT.guard = CURRENT.guard, None
+    if guard is not None:
+        guard.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked child is no worker: neither its end nor its exceptions are the worker's.
+    os.register_at_fork(after_in_child=_abandon)
+
+
 def enter(label: Any) -> None:
     """Notes that this worker goes into a step; see `Guard.enter`."""
     if CURRENT.guard is not None:
@@ -419,6 +539,28 @@ def leave() -> None:
     """Takes back an `enter`; see `Guard.leave`."""
     if CURRENT.guard is not None:
         CURRENT.guard.leave()
+
+
+def watch(values: Any) -> None:
+    """Notes the newest results of a step; see `Guard.watch`."""
+    if CURRENT.guard is not None:
+        CURRENT.guard.watch(values)
+
+
+def wait_for_result(array: Any) -> None:
+    """Waits for an array where workers watch each other; else leaves that to JAX."""
+    if CURRENT.guard is not None:
+        CURRENT.guard.wait_for_result(array)
+
+
+def missing(worker: int) -> errors.WorkerError | None:
+    """Returns why a worker that is waited for does not come; see `Guard.missing`."""
+    return None if CURRENT.guard is None else CURRENT.guard.missing(worker)
+
+
+def notice(error: errors.WorkerError) -> errors.WorkerError:
+    """Returns an error that is about to be raised; see `Guard.notice`."""
+    return error if CURRENT.guard is None else CURRENT.guard.notice(error)
 
 
 def explain(error: BaseException) -> BaseException:

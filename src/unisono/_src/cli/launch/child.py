@@ -67,7 +67,8 @@ def call(request_fd: int, result_fd: int) -> int:
     except Exception as error:
         # The user's traceback begins after the frame of this file.
         error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-        traceback.print_exception(error)
+        # A worker that belongs to a group tells its peers in this hook what ends it.
+        sys.excepthook(type(error), error, error.__traceback__)
         told = "".join(traceback.format_exception(error))
         answer = json.dumps({"error": f"{type(error).__name__}: {error}", "text": told})
         _write(result_fd, answer)

@@ -98,6 +98,7 @@ def launch(
     """
     prefix = (sys.executable, "-m") if module else (sys.executable,)
     try:
+        _check_streams()
         if not module and not pathlib.Path(program).is_file():
             raise ValueError(f"there is no program {program!r}.")
         request = runs.Request(
@@ -115,3 +116,15 @@ def launch(
         typer.echo(f"unisono: {error}", err=True)
         raise typer.Exit(2) from None
     raise typer.Exit(code)
+
+
+def _check_streams() -> None:
+    """Raises if the launcher's output has no place to go, as after ``>&-``."""
+    # Python has no stream where its descriptor is closed. The next file that is opened
+    # gets the descriptor, and what is written there would go astray.
+    for name, stream in (("output", sys.stdout), ("error", sys.stderr)):
+        if stream is None:
+            raise ValueError(
+                f"standard {name} is closed; give it a place, such as /dev/null, or "
+                "the workers' own files with -o DIR and /dev/null."
+            )

@@ -6,15 +6,19 @@ import collections
 import contextlib
 import dataclasses
 import enum
+import os
 import selectors
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, final
 
-from unisono._src.cli.launch import output, worker_process
+from unisono._src.cli.launch import output, remains, worker_process
+from unisono._src.cluster import launcher_news
 
 # Seconds between two looks at the workers.
 _TICK = 0.05
@@ -96,15 +100,21 @@ class Outcome:
 
 @final
 class Signals:
-    """Collects the signals to this process, to hand them to workers."""
+    """Collects the signals to this process, to hand them to workers.
+
+    Attributes:
+        has_stopped: whether one of them asked to stop.
+    """
 
     def __init__(self) -> None:
         self._pending: collections.deque[int] = collections.deque()
+        self.has_stopped = False
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """Stores a signal; this is a signal handler."""
         # A handler may run between any two operations; an append to a deque is safe.
         self._pending.append(number)
+        self.has_stopped |= number in _STOPPING
 
     def take(self) -> int | None:
         """Returns the next signal, or None if there is none."""
@@ -131,6 +141,10 @@ def catch_signals(only_stopping: bool = False) -> Iterator[Signals]:
         yield signals
     finally:
         for number, handler in before.items():
+            if signals.has_stopped and not only_stopping:
+                # The command is about to end with its own exit code, which another
+                # signal shall not replace.
+                handler = signal.SIG_IGN
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
@@ -144,8 +158,10 @@ class WorkerGroup:
         commands: one command per worker.
         out: the destination of their output.
         signals: the signals to this process.
-        grace_seconds: after a failure, how long the others may take to end.
-        stop_seconds: after a signal, how long a worker may take to end.
+        grace_seconds: after a failure, how long the others may take to end. For one
+            that compiles or computes, it counts from its return.
+        stop_seconds: after a signal, how long a worker may take to end; after a
+            failure, how long it may take to return.
         timeout_seconds: how long the whole group may take; None for any time.
     """
 
@@ -166,18 +182,20 @@ class WorkerGroup:
         self._limit = timeout_seconds
         self._workers: list[worker_process.Worker] = []
         self._stage = _Stage.RUNNING
-        self._until = float("inf")
+        self._until = self._failed_at = float("inf")
         self._signal: int | None = None
         self._timed_out = False
 
     def run(self) -> Outcome:
         """Starts the workers, waits for their end, and returns the outcome."""
         self._started = time.monotonic()
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, _Undertaker() as undertaker:
             self._selector = selector
             try:
                 for command in self._commands:
-                    self._workers.append(worker_process.Worker(command, selector))
+                    mark = undertaker.expect()
+                    worker = worker_process.Worker(command, selector, mark)
+                    self._workers.append(worker)
                 while self._live_workers():
                     self._run_once()
             finally:
@@ -199,6 +217,8 @@ class WorkerGroup:
             self._write(worker.poll())
             worker.was_stopped |= self._stage.value >= _Stage.STOPPING.value
             self._release(worker)
+            if worker.code is not None:
+                self._tell_others(worker)
             if worker.code:
                 self._notice(worker)
         while (number := self._signals.take()) is not None:
@@ -223,10 +243,20 @@ class WorkerGroup:
             for line in worker.release():
                 self._out.show_line(line)
 
+    def _tell_others(self, worker: worker_process.Worker) -> None:
+        """Tells the other workers that one has ended; they judge what that means."""
+        ending = launcher_news.Ending(
+            *(worker.command.job, worker.command.index, describe_exit(worker.code)),
+            "\n".join(worker.traceback.lines) if worker.code else "",
+        )
+        for other in self._live_workers():
+            other.tell(ending)
+
     def _notice(self, worker: worker_process.Worker) -> None:
         """Gives the other workers time to notice a failure and save their state."""
         others = self._live_workers()
         if self._stage is _Stage.RUNNING and others:
+            self._failed_at = time.monotonic()
             self._enter(_Stage.NOTICING, self._grace)
             self._out.note(
                 f"{worker.name} ended with {describe_exit(worker.code)}; waiting up to "
@@ -259,7 +289,7 @@ class WorkerGroup:
             self._limit, self._timed_out = None, True
             self._out.note(f"the time is over; {join_names(late)} still ran.")
             self._until, self._stage = now, _Stage.NOTICING
-        if now < self._until:
+        if not self._is_over(now):
             return
         if self._stage is _Stage.NOTICING:
             for worker in late:
@@ -277,6 +307,21 @@ class WorkerGroup:
                 f"{_KILL_SECONDS:g} s after SIGKILL; the system holds them, such as "
                 "for a network drive."
             )
+
+    def _is_over(self, now: float) -> bool:
+        """Whether the time of the present stage is over."""
+        if self._stage is _Stage.NOTICING and not self._timed_out:
+            return all(now >= self._patience(w) for w in self._live_workers())
+        return now >= self._until
+
+    def _patience(self, worker: worker_process.Worker) -> float:
+        """Returns the time until which a worker may notice a failure and end."""
+        if worker.noticed is not None:
+            return max(self._failed_at, worker.noticed) + self._grace
+        # Python cannot interrupt a worker that compiles or computes, so one that will
+        # notice the failure when it returns gets the time to return.
+        wait = max(self._grace, self._stop) if worker.listens else self._grace
+        return self._failed_at + wait
 
     def _enter(self, stage: _Stage, seconds: float) -> None:
         self._stage, self._until = stage, time.monotonic() + seconds
@@ -297,6 +342,52 @@ class WorkerGroup:
     def _failures(self) -> list[WorkerFailure]:
         found = [_make_failure(w) for w in self._workers if w.code]
         return sorted(found, key=lambda f: (f.cause, f.since))
+
+
+@final
+class _Undertaker:
+    """A process that ends what is left of the workers if this one is killed.
+
+    The system ends the workers themselves then, but not what they have started.
+    """
+
+    def __enter__(self) -> _Undertaker:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", remains.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # A signal to the launcher's group, such as Ctrl-C, does not reach it; and a
+            # launcher in which this one runs as a worker does not end it.
+            start_new_session=True,
+            env={k: v for k, v in os.environ.items() if k != remains.MARK},
+            text=True,
+        )
+        return self
+
+    def expect(self) -> str:
+        """Returns a mark for a worker; the processes that have it will be ended."""
+        mark = os.urandom(12).hex()
+        self._write(mark)
+        return mark
+
+    def __exit__(self, *exc: object) -> None:
+        self._write("done")
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(_KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        # Somebody may have killed it; the launcher cleans up without it.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
 
 
 def _make_failure(worker: worker_process.Worker) -> WorkerFailure:

@@ -207,6 +207,7 @@ def plan_commands(
                 (*argv, *(str(d) for d in extra)),
                 env,
                 tuple(extra),
+                placement.job,
             )
         )
     return made

@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator
 from typing import final
 
-from unisono._src.cli.launch import streams
-from unisono._src.cluster import launcher_progress
+from unisono._src.cli.launch import remains, streams
+from unisono._src.cluster import launcher_news, launcher_progress
 
 _BOOTSTRAP = str(pathlib.Path(__file__).with_name("child.py"))
 _CHUNK = 1 << 16
@@ -37,6 +37,7 @@ class Command:
         argv: the program and its arguments.
         env: the worker's whole environment.
         descriptors: the file descriptors that it inherits.
+        job: the worker's job.
     """
 
     index: int
@@ -44,6 +45,7 @@ class Command:
     argv: tuple[str, ...]
     env: dict[str, str]
     descriptors: tuple[int, ...] = ()
+    job: str = "worker"
 
     @property
     def name(self) -> str:
@@ -68,6 +70,7 @@ class Worker:
     Args:
         command: the command to run.
         selector: the selector that reports when there is output to read.
+        mark: a name by which the processes that the worker starts are found.
 
     Attributes:
         command: the command.
@@ -77,6 +80,8 @@ class Worker:
         was_stopped: whether the launcher had told it to end before it did.
         step: the worker's own count of its steps, if it has told any.
         total: the steps in all, if the worker has told it.
+        listens: whether it raises an error when it is told of a peer's end.
+        noticed: the time at which it raised such an error.
         traceback: the traceback at the end of standard error.
         held: lines of a traceback that may be the worker's last, not shown yet.
         released: the time of the last traceback that was shown after all.
@@ -84,43 +89,26 @@ class Worker:
         pid: the process.
     """
 
-    def __init__(self, command: Command, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self, command: Command, selector: selectors.BaseSelector, mark: str
+    ) -> None:
         self.command = command
         self.name = command.name
+        self.mark = mark
         self.code: int | None = None
         self.ended: float | None = None
         self.was_stopped = False
         self.step: int | None = None
         self.total: int | None = None
+        self.listens = False
+        self.noticed: float | None = None
         self.traceback = streams.TracebackFinder()
         self.held: list[Line] = []
         self.released: float | None = None
         self.last_out = 0.0
         self._selector = selector
         self._splitters = {n: streams.LineSplitter() for n in ("out", "err", "step")}
-        reader, writer = os.pipe()
-        # A worker that reports its steps must not wait for the launcher.
-        os.set_blocking(writer, False)
-        try:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", _BOOTSTRAP),
-                    *(str(os.getpid()), "exec", *command.argv),
-                ],
-                env=command.env | {launcher_progress.VARIABLE: str(writer)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                # Ctrl-C in the terminal reaches the launcher alone, which hands it on;
-                # and one signal ends the worker with all that it has started.
-                start_new_session=True,
-                pass_fds=(writer, *command.descriptors),
-            )
-        except BaseException:
-            os.close(reader)
-            raise
-        finally:
-            os.close(writer)
+        reader, self._process = self._begin()
         assert self._process.stdout and self._process.stderr
         self.pid = self._process.pid
         self._pipes = {
@@ -131,6 +119,43 @@ class Worker:
         for stream, pipe in self._pipes.items():
             os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, selectors.EVENT_READ, (self, stream))
+
+    def _begin(self) -> tuple[int, subprocess.Popen[bytes]]:
+        """Starts the process; returns the pipe by which it reports, and the process."""
+        command = self.command
+        reader, writer = os.pipe()
+        news, self._news = os.pipe()
+        # A worker that reports its steps must not wait for the launcher, nor the
+        # launcher for a worker that does not read its news.
+        os.set_blocking(writer, False)
+        os.set_blocking(self._news, False)
+        try:
+            return reader, subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", _BOOTSTRAP),
+                    *(str(os.getpid()), "exec", *command.argv),
+                ],
+                env={
+                    **command.env,
+                    launcher_progress.VARIABLE: str(writer),
+                    launcher_news.VARIABLE: launcher_news.name_pipe(news),
+                    remains.MARK: self.mark,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # Ctrl-C in the terminal reaches the launcher alone, which hands it on;
+                # and one signal ends the worker with all that it has started.
+                start_new_session=True,
+                pass_fds=(writer, news, *command.descriptors),
+            )
+        except BaseException:
+            os.close(reader)
+            os.close(self._news)
+            raise
+        finally:
+            os.close(writer)
+            os.close(news)
 
     def read(self, stream: str) -> list[Line]:
         """Returns the lines that have come, with the rest at the end of the stream."""
@@ -161,9 +186,19 @@ class Worker:
                 self.last_out = time.monotonic()
             yield Line(self, stream, text)
 
+    def tell(self, ending: launcher_news.Ending) -> None:
+        """Tells the worker that another one has ended."""
+        if self.code is None:
+            # The pipe is full or closed where the worker does not read it.
+            with contextlib.suppress(OSError):
+                os.write(self._news, ending.encode())
+
     def _note_step(self, text: str) -> None:
         try:
             told = json.loads(text)
+            if "state" in told:
+                self._note_state(str(told["state"]))
+                return
             step, total = int(told["step"]), told["total"]
             total = None if total is None else int(total)
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
@@ -171,25 +206,31 @@ class Worker:
         if 0 <= step <= _MAX_STEP and 0 <= (total or 0) <= _MAX_STEP:
             self.step, self.total = step, total
 
+    def _note_state(self, state: str) -> None:
+        self.listens |= state == launcher_progress.LISTENS
+        if state == launcher_progress.NOTICED and self.noticed is None:
+            self.noticed = time.monotonic()
+
     def poll(self) -> list[Line]:
         """Checks whether the worker has ended; if so, returns the rest of its lines.
 
-        It also kills the processes that the worker has left in its group.
+        It also ends the processes that the worker has left behind.
         """
         if self.code is not None:
             return []
         if not self._has_ended():
             return []
-        self._signal_group(signal.SIGKILL)
+        remains.clear(self.pid, self.mark)
         self.code = self._process.wait()
         self.ended = time.monotonic()
+        os.close(self._news)
         return self._drain()
 
     def _has_ended(self) -> bool:
         if not hasattr(os, "waitid"):  # macOS, with older Pythons.
             return self._process.poll() is not None
         # WNOWAIT leaves the process unreaped. As long as it is there, the system gives
-        # the number of its group to no other process, so `poll` can kill the group.
+        # the number of its session to no other process, so `poll` can clear it.
         how = os.WEXITED | os.WNOWAIT | os.WNOHANG
         return os.waitid(os.P_PID, self.pid, how) is not None
 
@@ -233,10 +274,6 @@ class Worker:
     def kill(self) -> None:
         """Kills the worker and every process that it has started."""
         if self.code is None:
-            self._signal_group(signal.SIGKILL)
-            # Just after the start the worker may not lead its group yet.
+            # Just after the start the worker may not lead its session yet.
             self.send(signal.SIGKILL)
-
-    def _signal_group(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            remains.kill(self.pid, self.mark)

@@ -95,8 +95,10 @@ def watch_step(step: Callable[..., Any], topology: Topology) -> Callable[..., An
         watchdog.enter((f"Keras {name}", [x.shape for x in jax.tree.leaves(data)]))
         try:
             outputs, new = step(state, data)
-            return jax.tree.map(own, outputs), new
+            own_outputs = jax.tree.map(own, outputs)
         except Exception as error:
             watchdog.raise_explained(error)
+        watchdog.watch(own_outputs)
+        return own_outputs, new
 
     return run

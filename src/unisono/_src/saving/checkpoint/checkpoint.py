@@ -14,6 +14,7 @@ import numpy as np
 from unisono._src.foundation import errors
 from unisono._src.foundation.options import VariableAggregation
 from unisono._src.foundation.public_names import publish
+from unisono._src.machines import forks
 from unisono._src.saving.checkpoint import (
     background,
     deferred_restore,
@@ -454,3 +455,4 @@ class Checkpoint(deferred_restore.Noticing):
 
 
 publish("unisono.train", Checkpoint, CheckpointOptions)
+forks.refuse(Checkpoint, "save", "write", "restore", "read")

@@ -18,14 +18,15 @@ from collections.abc import Iterator
 from typing import Any, final
 
 from unisono._src.foundation import errors
+from unisono._src.machines import forks
 from unisono._src.workers import process_group, watchdog, worker_notes
 
 # How long a worker waits for the others to come.
 _COME_SECONDS = 30.0
 # How long it waits for a worker that reads or writes files.
 _FILES_SECONDS = 600.0
-# A longer text is sent in several notes. A note may have 65,536 characters, and JSON
-# takes more than one for some characters of the text.
+# A longer text is sent in several notes. JSON takes up to twelve characters for one of
+# the text, and a note has room for that.
 _PIECE_LENGTH = 1 << 15
 
 
@@ -82,9 +83,11 @@ class Meeting:
 
     Raises:
         WorkerError: not all workers come, or some are about to do something else.
+        RuntimeError: this process was forked after JAX had started.
     """
 
     def __init__(self, what: str, detail: str = "") -> None:
+        forks.check(what.capitalize())
         self._what = what
         self._group = process_group.current()
         self._number = next(_MEETINGS.numbers)

@@ -1,0 +1,139 @@
+"""Carries the launcher's news to its workers: which of their peers have ended, and how.
+
+Each worker inherits a pipe that the launcher writes to. So a worker learns at once that
+another one is gone, without a port and without a signal (docs/decisions/0023). Where no
+launcher runs there is no news, and workers find out by watching each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import stat
+import threading
+from collections.abc import Callable
+from typing import final
+
+# The launcher sets it to ``NUMBER:INODE``: the pipe, and what tells it from any other
+# file that has the same number in a process which did not inherit the pipe.
+VARIABLE = "UNISONO_NEWS_FD"
+# The launcher sets it to a name of the worker. When the worker has ended, the launcher
+# ends all processes that have inherited it.
+MARK = "UNISONO_WORKER_MARK"
+# In characters: longer words of a worker are cut at their beginning, and a longer line
+# is no news.
+_LARGEST_TEXT = 2000
+_LARGEST_LINE = 1 << 15
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """The end of a worker process.
+
+    Attributes:
+        job: the job of the worker.
+        index: its index in the job.
+        how: the end in words, such as ``signal SIGKILL`` or ``exit code 1``.
+        said: the end of its last traceback; empty if it wrote none.
+    """
+
+    job: str
+    index: int
+    how: str
+    said: str = ""
+
+    def encode(self) -> bytes:
+        """Returns the line that tells a worker about this end."""
+        told = dataclasses.replace(self, said=self.said[-_LARGEST_TEXT:])
+        return json.dumps(dataclasses.asdict(told)).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Ending | None:
+        """Returns the end that a line tells about; None if it tells about none.
+
+        >>> Ending.decode(Ending("worker", 1, "exit code 0").encode())
+        Ending(job='worker', index=1, how='exit code 0', said='')
+        """
+        try:
+            told = json.loads(line)
+            return cls(
+                *(str(told["job"]), int(told["index"])),
+                *(str(told["how"]), str(told["said"])),
+            )
+        except (LookupError, RecursionError, TypeError, ValueError):
+            return None
+
+
+@final
+class News:
+    """The ends of other workers that the launcher has told this process about.
+
+    Attributes:
+        endings: the ends, in the order in which they were told.
+    """
+
+    def __init__(self) -> None:
+        self.endings: list[Ending] = []
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[Ending], None]] = []
+        self._thread: threading.Thread | None = None
+
+    def listen(self) -> bool:
+        """Starts to read the news; returns whether a launcher will tell any."""
+        descriptor = _find_pipe()
+        if self._thread is None and descriptor is not None:
+            self._thread = threading.Thread(
+                target=self._read, args=(descriptor,), name="unisono news", daemon=True
+            )
+            self._thread.start()
+        return self._thread is not None
+
+    def subscribe(self, listener: Callable[[Ending], None]) -> None:
+        """Calls a function with each end that was told, and that will be."""
+        with self._lock:
+            self._listeners.append(listener)
+            for ending in self.endings:
+                listener(ending)
+
+    def _read(self, descriptor: int) -> None:
+        partial = b""
+        with contextlib.suppress(OSError):
+            # The launcher closes its end when it ends.
+            while data := os.read(descriptor, 1 << 16):
+                *lines, partial = (partial + data).split(b"\n")
+                for line in lines:
+                    self._add(line)
+                partial = partial[:_LARGEST_LINE]
+
+    def _add(self, line: bytes) -> None:
+        ending = Ending.decode(line)
+        if ending is None:
+            return
+        with self._lock:
+            self.endings.append(ending)
+            for listener in self._listeners:
+                listener(ending)
+
+
+NEWS = News()
+
+
+def name_pipe(descriptor: int) -> str:
+    """Returns the value of the variable for a worker that inherits a pipe."""
+    return f"{descriptor}:{os.fstat(descriptor).st_ino}"
+
+
+def _find_pipe() -> int | None:
+    """Returns the pipe that this process has inherited, if it has one."""
+    number, _, inode = os.environ.get(VARIABLE, "").partition(":")
+    if not number.isdecimal():
+        return None
+    try:
+        found = os.fstat(int(number))
+    except (OSError, OverflowError):
+        return None
+    is_it = stat.S_ISFIFO(found.st_mode) and str(found.st_ino) == inode
+    return int(number) if is_it else None

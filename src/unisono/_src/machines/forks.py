@@ -1,0 +1,80 @@
+"""Refuses to compute in a process that was forked after JAX had started.
+
+A forked child has none of JAX's threads, but all the locks that they held, and waits
+for one for ever. Here the methods that compute or save are replaced in the child, so
+that they cost nothing where nobody forks. All else works there: NumPy, files, the
+loader processes of other libraries.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NoReturn, final
+
+from jax._src import xla_bridge
+
+
+@final
+class _Refused:
+    """The methods to replace in a forked child, and whether this process is one."""
+
+    def __init__(self) -> None:
+        self.methods: list[tuple[type, tuple[str, ...]]] = []
+        self.is_forked = False
+
+
+_refused = _Refused()
+
+
+def refuse(kind: type, *names: str) -> None:
+    """Makes methods of a class raise in a child that is forked after JAX has started.
+
+    Args:
+        kind: the class that defines them.
+        *names: the names of the methods.
+    """
+    _refused.methods.append((kind, names))
+
+
+def check(name: str) -> None:
+    """Raises if this process was forked after JAX had started.
+
+    Args:
+        name: the function that is called, in the user's terms.
+
+    Raises:
+        RuntimeError: it was.
+    """
+    if _refused.is_forked:
+        _raise(name)
+
+
+def _raise(name: str) -> NoReturn:
+    raise RuntimeError(
+        f"{name} cannot work in this process: it was forked after JAX had started, and "
+        "JAX's threads do not exist in a forked child. Start such processes with "
+        "multiprocessing.get_context('spawn'), or fork before the first strategy, "
+        "variable or array."
+    )
+
+
+def _make_refusal(name: str) -> Any:
+    def refused(*args: Any, **kwargs: Any) -> NoReturn:
+        _raise(name)
+
+    return refused
+
+
+def _mark_child() -> None:
+    # JAX's own question takes a lock, which another thread may have held in the fork.
+    if not getattr(xla_bridge, "_backends", {}) or _refused.is_forked:
+        return
+    _refused.is_forked = True
+    for kind, names in _refused.methods:
+        for name in names:
+            shown = kind.__name__ if name == "__call__" else f"{kind.__name__}.{name}"
+            setattr(kind, name, _make_refusal(shown))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_mark_child)

@@ -1,0 +1,224 @@
+"""The records that workers publish about themselves, and errors about their workers.
+
+A record is bounded JSON. It says which step a worker is in and what its last ones were,
+that it lives, how it ended, and whom it blames for an error that it has found.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any, final
+
+from unisono._src.cluster import launcher_news
+from unisono._src.foundation import errors
+
+RUNS, FAILED, LEFT = "runs", "failed", "left"
+# A worker publishes so many of its last steps.
+TOLD = 16
+# In characters: a longer record is ignored, a longer text of an error is cut.
+_LARGEST_RECORD = 1 << 15
+LARGEST_TEXT = 6000
+KINDS: dict[str, type[errors.WorkerError]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.WorkerError,
+        errors.WorkerFailedError,
+        errors.WorkerLostError,
+        errors.WorkerMismatchError,
+        errors.WorkerStalledError,
+    )
+}
+
+
+def digest(label: Any) -> int:
+    """Returns a short number for a label."""
+    return zlib.crc32(repr(label).encode())
+
+
+@final
+class WorkerRecord:
+    """The state that another worker has published, and the times of its changes."""
+
+    def __init__(self, worker: int, now: float) -> None:
+        self.worker = worker
+        self.beat = -1
+        self.step = 0
+        self.state = RUNS
+        self.label = ""
+        self.error = ""
+        self.is_secondary = False
+        # The error about another worker that this one has found: kind, worker, step
+        # and message.
+        self.blame: tuple[str, int | None, int | None, str] | None = None
+        # The end of its process, if a launcher has told it.
+        self.ending: launcher_news.Ending | None = None
+        self.recent: list[tuple[int, int]] = []
+        self.beaten_at = self.stepped_at = now
+        # The time since which this worker waits for it. It counts from the first look
+        # that finds it behind, because all workers may have paused together before.
+        self.behind_since: float | None = None
+
+    def seconds_behind(self, step: int, now: float) -> float:
+        """Returns for how long the worker has been behind the worker that asks.
+
+        Args:
+            step: the step of the worker that asks.
+            now: the present time.
+        """
+        if self.state != RUNS or self.step >= step:
+            self.behind_since = None
+            return 0.0
+        if self.behind_since is None:
+            self.behind_since = now
+        return now - self.behind_since
+
+    def read(self, text: str, now: float) -> None:
+        """Stores what a worker has published; ignores a malformed text."""
+        if len(text) > _LARGEST_RECORD:
+            return
+        try:
+            found = json.loads(text)
+            beat, step = int(found["beat"]), int(found["step"])
+            recent = [(int(a), int(b)) for a, b in found["recent"][:TOLD]]
+            state, label = str(found["state"]), str(found["label"])
+            error, secondary = str(found["error"]), bool(found["secondary"])
+            blame = _read_blame(found["blame"])
+        except (ValueError, KeyError, TypeError):
+            return
+        if beat != self.beat:
+            self.beat, self.beaten_at = beat, now
+        if step != self.step:
+            self.step, self.stepped_at = step, now
+            self.behind_since = None
+        self.recent, self.state, self.label = recent, state, label
+        self.error, self.is_secondary, self.blame = error, secondary, blame
+
+
+def _read_blame(told: Any) -> tuple[str, int | None, int | None, str] | None:
+    """Returns what a worker has published about another; raises if malformed."""
+    if told is None:
+        return None
+    kind, worker, step, text = told
+    if kind not in KINDS:
+        raise ValueError(kind)
+    numbers = [None if x is None else int(x) for x in (worker, step)]
+    return kind, numbers[0], numbers[1], str(text)
+
+
+def shorten(label: Any) -> str:
+    """Returns a label as a record shows it."""
+    return repr(label)[:500]
+
+
+def is_firm(r: WorkerRecord) -> bool:
+    """Whether a worker names another one that must be to blame.
+
+    Of two workers that differ, each names the other.
+    """
+    kind, worker, _, _ = r.blame or ("", None, None, "")
+    return worker is not None and kind != errors.WorkerMismatchError.__name__
+
+
+def clean(text: str) -> str:
+    """Returns a text that can be sent, without halves of characters."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def write_blame(error: errors.WorkerError | None) -> list[Any] | None:
+    """Returns an error about another worker in the form of a record."""
+    if error is None:
+        return None
+    text = clean(RuntimeError.__str__(error)[:LARGEST_TEXT])
+    kind = type(error).__name__
+    return [kind if kind in KINDS else "WorkerError", error.worker, error.step, text]
+
+
+def find_worker_error(error: BaseException | None) -> errors.WorkerError | None:
+    """Returns the error about another worker that has led to an exception, if any."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, errors.WorkerError):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def failed_error(r: WorkerRecord) -> errors.WorkerError:
+    """Returns the error about a worker that raised an exception."""
+    return errors.WorkerFailedError(
+        f"Worker {r.worker} raised an exception after step {r.step}:\n{r.error}",
+        r.worker,
+        r.step,
+    )
+
+
+def lost_error(r: WorkerRecord, now: float) -> errors.WorkerError:
+    """Returns the error about a worker that is silent."""
+    return errors.WorkerLostError(
+        f"Worker {r.worker} has given no sign of life for {now - r.beaten_at:.1f} s; "
+        f"its last step was {r.step} ({r.label}). Its process was killed or stopped, "
+        "or its machine cannot be reached.",
+        r.worker,
+        r.step,
+    )
+
+
+def ended_error(r: WorkerRecord, ending: launcher_news.Ending) -> errors.WorkerError:
+    """Returns the error about a worker whose process has ended."""
+    said = f" It wrote:\n{ending.said}" if ending.said else ""
+    return errors.WorkerLostError(
+        f"The process of worker {r.worker} has ended with {ending.how}, as its "
+        f"launcher says; its last step was {r.step} ({r.label}).{said}",
+        r.worker,
+        r.step,
+    )
+
+
+def left_error(r: WorkerRecord, step: int) -> errors.WorkerError:
+    """Returns the error about a worker that has ended its program too early."""
+    return errors.WorkerLostError(
+        f"Worker {r.worker} has ended its program after step {r.step}"
+        f"{f', with {r.ending.how}' if r.ending else ''}, but others are in step {step}"
+        " or wait for it. All workers must take the same number of steps; is there "
+        "less input for one of them?",
+        r.worker,
+        r.step,
+    )
+
+
+def mismatch_error(
+    odd: int, step: int, r: WorkerRecord, mine: Any, theirs: str | None = None
+) -> errors.WorkerError:
+    """Returns the error about a step in which this worker differs from another.
+
+    Args:
+        odd: the worker to blame.
+        step: the number of the step.
+        r: the record of the other worker.
+        mine: the label of this worker's step.
+        theirs: that of the other's step; by default that of its last one.
+    """
+    return errors.WorkerMismatchError(
+        f"The workers differ in step {step}. Worker {r.worker}: {theirs or r.label}. "
+        f"Here: {shorten(mine)}. All workers must call the same functions in the same "
+        "order, with plain arrays of the same shapes.",
+        odd,
+        step,
+    )
+
+
+def stalled_error(
+    r: WorkerRecord, now: float, waiting: int, step: int
+) -> errors.WorkerError:
+    """Returns the error about a worker that lives but is behind."""
+    return errors.WorkerStalledError(
+        f"Worker {r.worker} lives, but is still at step {r.step} "
+        f"({r.label or 'before its first'}), for {now - r.stepped_at:.0f} s, while "
+        f"worker {waiting} waits in step {step}. Is its input slow, or does it do "
+        "something alone? Give the strategy a larger timeout_seconds in "
+        "communication_options if such pauses are meant.",
+        r.worker,
+        r.step,
+    )

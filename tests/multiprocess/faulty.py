@@ -1,0 +1,152 @@
+"""A program whose worker goes wrong in a given phase; the others write what they get.
+
+Arguments: the phase, the fault, the worker that goes wrong, and a directory.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import sys
+import threading
+import time
+
+PHASE, FAULT, VICTIM, HERE = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+CONFIG = json.loads(os.environ["TF_CONFIG"])
+INDEX = CONFIG["task"]["index"]
+DIRECTORY = pathlib.Path(HERE)
+STEPS = 100_000
+KEPT = []
+
+
+def go_wrong():
+    (DIRECTORY / "fault").write_text(repr(time.time()))
+    if FAULT == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if FAULT == "terminate":
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    if FAULT == "abort":
+        os.abort()
+    if FAULT == "raise":
+        raise ValueError("this worker has had enough")
+    if FAULT == "exit":
+        sys.exit(0)
+    if FAULT == "stall":
+        time.sleep(120)
+    if FAULT == "service":
+        # The process of the coordination service, a child of the first worker.
+        children = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+        os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+        time.sleep(60)
+    if FAULT == "port":
+        # Somebody else listens where the workers are to meet.
+        host, _, port = CONFIG["cluster"]["worker"][0].rpartition(":")
+        KEPT.append(socket.create_server((host, int(port))))
+    if FAULT == "freeze":
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def reach(phase):
+    """Goes wrong if this is the phase and the worker."""
+    if phase == PHASE and INDEX == VICTIM:
+        go_wrong()
+
+
+def make_strategy(tf):
+    if PHASE == "join":
+        # The worker is in the middle of joining when it goes wrong.
+        if INDEX == VICTIM:
+            threading.Timer(1.0, go_wrong).start()
+        else:
+            time.sleep(3.0)
+    options = tf.distribute.experimental.CommunicationOptions(
+        timeout_seconds=float(os.environ.get("TEST_TIMEOUT", "30"))
+    )
+    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
+def main():
+    (DIRECTORY / "cluster").write_text(json.dumps(CONFIG["cluster"]["worker"]))
+    reach("import")
+    import jax.numpy as jnp
+
+    import unisono as tf
+
+    strategy = make_strategy(tf)
+    reach("start")
+    with strategy.scope():
+        v = tf.Variable(jnp.zeros(8))
+    context = tf.distribute.get_replica_context
+
+    def replica(x):
+        return context().all_reduce("SUM", x * jnp.ones(8))
+
+    @tf.function
+    def step(x):
+        v.assign_add(strategy.reduce("MEAN", strategy.run(replica, args=(x,)), None))
+        return v.read_value()
+
+    def batches():
+        for k in range(STEPS):
+            reach("input") if k == 4 else None
+            yield jnp.float32(k)
+
+    def make_dataset(context):
+        return tf.data.Dataset.from_generator(
+            batches, output_signature=tf.TensorSpec([], "float32")
+        )
+
+    reach("compile")  # The others compile and run their first step meanwhile.
+    for _ in range(3):
+        float(step(jnp.ones(()))[0])
+    if PHASE == "input":
+        for batch in strategy.distribute_datasets_from_function(make_dataset):
+            float(step(batch)[0])
+    act = make_action(tf, strategy, v, step)
+    for k in range(STEPS):
+        reach(PHASE) if k == 5 else None
+        act()
+
+
+def make_action(tf, strategy, v, step):
+    """Returns what the workers do again and again in a phase."""
+    import jax
+    import jax.numpy as jnp
+
+    checkpoint, one = tf.train.Checkpoint(v=v), jnp.ones(())
+    path = checkpoint.write(str(DIRECTORY / "saved"))
+
+    @jax.jit
+    def compute(x):
+        return jax.lax.fori_loop(0, 3_000_000, lambda i, y: jnp.sin(y) + i, x)
+
+    actions = {
+        "silent": lambda: step(one),
+        "eager": lambda: strategy.reduce("SUM", strategy.run(lambda: one), None),
+        "save": lambda: checkpoint.write(str(DIRECTORY / "saved")),
+        "restore": lambda: checkpoint.read(path),
+        "compute": lambda: (compute(one).block_until_ready(), float(step(one)[0])),
+    }
+    return actions.get(PHASE, lambda: float(step(one)[0]))
+
+
+def tell(error):
+    fault = float((DIRECTORY / "fault").read_text())
+    told = {
+        "kind": type(error).__name__,
+        "worker": getattr(error, "worker", None),
+        "seconds": time.time() - fault,
+        "message": str(error),
+    }
+    (DIRECTORY / f"told-{INDEX}").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception as error:
+        if INDEX != VICTIM or FAULT == "stall":
+            tell(error)
+        raise

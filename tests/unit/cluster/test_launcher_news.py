@@ -1,0 +1,47 @@
+"""What a launcher tells its workers, and what they make of anything else."""
+
+import os
+import threading
+
+import pytest
+
+from unisono._src.cluster import launcher_news
+
+
+@pytest.fixture
+def pipe():
+    reader, writer = os.pipe()
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+def test_an_end_is_told_to_all_who_listen_before_and_after(pipe, monkeypatch):
+    reader, writer = os.dup(pipe[0]), os.dup(pipe[1])
+    monkeypatch.setenv(launcher_news.VARIABLE, launcher_news.name_pipe(reader))
+    news, early, late = launcher_news.News(), [], []
+    came = threading.Event()
+    assert news.listen()
+    news.subscribe(lambda ending: (early.append(ending), came.set()))
+    sent = launcher_news.Ending("worker", 1, "signal SIGKILL", "ValueError: né\n")
+    line = sent.encode()
+    for part in (b"no JSON\n[]\n", line[:7], line[7:]):
+        os.write(writer, part)
+    assert came.wait(10)
+    news.subscribe(late.append)
+    assert early == late == news.endings == [sent]
+    os.close(writer)
+
+
+def test_only_the_end_of_a_long_traceback_is_told():
+    sent = launcher_news.Ending("worker", 0, "exit code 1", "x" * 10_000 + "the end")
+    told = launcher_news.Ending.decode(sent.encode())
+    assert told.said.endswith("the end") and len(told.said) == 2000
+
+
+def test_another_file_with_the_pipe_s_number_is_not_read(pipe, monkeypatch):
+    value = launcher_news.name_pipe(pipe[0])
+    number, _, inode = value.partition(":")
+    for other in ("", "x", number, f"{number}:{int(inode) + 1}", f"9999:{inode}"):
+        monkeypatch.setenv(launcher_news.VARIABLE, other)
+        assert not launcher_news.News().listen()
