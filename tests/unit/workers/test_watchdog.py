@@ -45,8 +45,9 @@ def alone(monkeypatch):
 
 
 @pytest.fixture
-def pair(alone):
+def pair(alone, monkeypatch):
     """Returns two guards that are not started: they look when they are told."""
+    monkeypatch.setattr(watchdog, "_HISTORY_SECONDS", 0.05)
     store = Store()
     made = [watchdog.Guard(store, i, 2, watchdog.ASYNC, 30.0) for i in range(2)]
     for g in made:
@@ -80,6 +81,76 @@ def test_steps_that_differ_are_an_error_on_both(pair, labels):
             unisono.errors.WorkerMismatchError, match="differ in step 2"
         ):
             g.enter("next")
+
+
+def look_together(pair):
+    for g in pair:
+        g.publish()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(look, pair))
+
+
+@pytest.mark.parametrize("later", [0, 3, 500])
+def test_a_difference_of_long_ago_is_found_and_named(pair, later, monkeypatch):
+    monkeypatch.setattr(watchdog, "_HISTORY_SECONDS", 20.0)
+    for g, order in zip(pair, ("train evaluate", "evaluate train")):
+        for label in ["begin", *order.split(), *["train"] * later]:
+            g.enter(label)
+    look_together(pair)
+    for g, mine, theirs in zip(pair, ("train", "evaluate"), ("evaluate", "train")):
+        assert isinstance(g.verdict, unisono.errors.WorkerMismatchError)
+        assert g.verdict.step == 2
+        told = f"differ in step 2. Worker {1 - g._worker}: '{theirs}'. Here: '{mine}'."
+        assert told in str(g.verdict)
+
+
+def test_a_step_that_was_not_taken_leaves_no_trace(pair):
+    for g in pair:
+        g.enter("first")
+    pair[0].enter("other shapes")
+    pair[0].leave()
+    for g in pair:
+        g.enter("second")
+    look(*pair, *pair)
+    assert [g.verdict for g in pair] == [None, None]
+
+
+def test_a_number_that_differing_workers_computed_is_not_read(pair):
+    for g, label in zip(pair, "ab"):
+        g.enter(label)
+    look(*pair, *pair)
+    with pytest.raises(unisono.errors.WorkerMismatchError):
+        pair[0].wait_for_result(jax.numpy.zeros(()))
+    # It was told once; the program may go on to say so, or to end.
+    pair[0].wait_for_result(jax.numpy.zeros(()))
+
+
+def test_workers_that_meet_compare_what_they_have_done(pair):
+    for g, label in zip(pair, "ab"):
+        g.enter(label)
+        g.enter("save")
+    for g in pair:
+        g.publish()
+    for g in pair:
+        with pytest.raises(unisono.errors.WorkerMismatchError):
+            g.compare()
+
+
+@pytest.mark.parametrize(
+    ("labels", "code"), [(("a", "a"), None), (("a", "b"), 1), (("a", "aa"), 1)]
+)
+def test_a_program_in_which_workers_differed_does_not_end_well(
+    pair, labels, code, monkeypatch, capsys
+):
+    ends = []
+    monkeypatch.setattr(watchdog.os, "_exit", ends.append)
+    for g, each in zip(pair, labels):
+        for label in each:
+            g.enter(label)
+        g._thread.start()
+        g.close()
+    assert ends == ([] if code is None else [code])
+    assert ("WorkerMismatchError" in capsys.readouterr().err) == bool(code)
 
 
 def test_an_exception_reaches_the_other_with_its_traceback(pair):
@@ -369,7 +440,7 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 guard = watchdog.Guard(Store(), 0, 2, watchdog.ASYNC, 30.0)
 guard.start()
 guard.hear(1, KILLED)
-guard._look()
+guard._exchange_records()
 os.abort()
 """
     done = subprocess.run(

@@ -1,5 +1,7 @@
 """Whom a worker blames, by the records of the others."""
 
+import zlib
+
 import unisono
 from unisono._src.workers import worker_judgement, worker_records
 
@@ -9,12 +11,13 @@ def judge(worker, labels):
     records = []
     for other, label in enumerate(labels):
         r = worker_records.WorkerRecord(other, 0.0)
-        r.step, r.recent = 1, [(1, worker_records.digest(label))]
+        r.step, r.recent = 1, [(1, zlib.crc32(label.encode()))]
         r.label = worker_records.shorten(label)
         records.append(r)
     mine = records.pop(worker)
-    own = {1: labels[mine.worker]}
-    point = worker_judgement.Standpoint(worker, 1, own, stall=30.0, dead=3.5)
+    own = labels[mine.worker]
+    marks = {1: zlib.crc32(own.encode())}
+    point = worker_judgement.Standpoint(worker, 1, marks, lambda n: own, 30.0, 3.5)
     return point.judge(records, 0.0, 30.0)
 
 

@@ -10,7 +10,7 @@ import threading
 from typing import final
 
 from unisono._src.foundation import errors
-from unisono._src.workers import worker_notes
+from unisono._src.workers import watchdog, worker_notes
 
 
 @final
@@ -27,7 +27,8 @@ class _Barriers:
             if self._board is None:
                 self._board = worker_notes.Board(crew, "barriers")
             try:
-                names = self._board.post(name, seconds)
+                watchdog.publish()
+                notes = self._board.post(f"{watchdog.count_steps()} {name}", seconds)
             except errors.WorkerStalledError as error:
                 # Nobody is silent if the last one has come only now, too late.
                 late = self._board.find_silent() or [error.worker or 0]
@@ -36,9 +37,18 @@ class _Barriers:
                     f"{_name_workers(late)} to call it as well.",
                     late[0],
                 ) from None
+        counts, names = zip(*[note.split(" ", 1) for note in notes], strict=True)
         if len(set(names)) > 1:
             raise errors.different_points_error(
                 [f"strategy.barrier({n!r})" for n in names]
+            )
+        watchdog.compare()
+        if len(set(counts)) > 1:
+            told = ", ".join(f"worker {i} {n}" for i, n in enumerate(counts))
+            raise errors.WorkerMismatchError(
+                f"The workers come to strategy.barrier({name!r}) after different "
+                f"numbers of steps: {told}. All workers must call the same functions "
+                "in the same order."
             )
 
 

@@ -11,7 +11,6 @@ the workers, it also tells each of them at once who has ended (docs/decisions/00
 from __future__ import annotations
 
 import atexit
-import collections
 import contextlib
 import json
 import os
@@ -27,7 +26,12 @@ import jax
 
 from unisono._src.cluster import launcher_news, launcher_progress
 from unisono._src.foundation import errors
-from unisono._src.workers import last_words, worker_judgement, worker_records
+from unisono._src.workers import (
+    last_words,
+    step_history,
+    worker_judgement,
+    worker_records,
+)
 from unisono._src.workers.worker_records import FAILED, LEFT, RUNS
 
 OFF, ASYNC, STRICT = "off", "async", "strict"
@@ -48,8 +52,8 @@ _ABORT_SECONDS = 1.0
 # The thread takes so many looks at the newest arrays, which the program may replace and
 # delete at any time.
 _GLANCES = 5
-# A worker remembers so many of its own steps.
-_RECENT = 4096
+# How long a worker waits for the steps of one that differs, to name the first of them.
+_HISTORY_SECONDS = 1.0
 _NETWORK = re.compile(
     r"gloo|nccl|connection (closed|reset) by peer|timed out waiting .* for (recv|send)",
     re.IGNORECASE,
@@ -79,7 +83,6 @@ class Guard:
     Attributes:
         verdict: the error that the guard has found, if any.
         is_strict: whether all workers agree on each step before they take it.
-        step: the number of the step that this worker is in.
         waits_in_python: whether this worker waits for results in Python.
     """
 
@@ -88,14 +91,11 @@ class Guard:
     ) -> None:
         self.verdict: errors.WorkerError | None = None
         self.is_strict = mode == STRICT
-        self.step = 0
         self.waits_in_python = False
         self._client = client
         self._worker = worker
         self._stall = stall_seconds
-        self._labels: collections.deque[tuple[int, Any]] = collections.deque(
-            maxlen=_RECENT
-        )
+        self._history = step_history.StepHistory()
         self._state, self._error, self._secondary = RUNS, "", False
         self._blame: errors.WorkerError | None = None
         self._beats = 0
@@ -114,6 +114,11 @@ class Guard:
         self._thread = threading.Thread(
             target=self._watch, name="unisono guard", daemon=True
         )
+
+    @property
+    def step(self) -> int:
+        """The number of the step that this worker is in."""
+        return self._history.step
 
     def start(self) -> None:
         """Starts the thread that watches."""
@@ -137,18 +142,17 @@ class Guard:
         """
         if self.verdict is not None:
             raise self.notice(self.verdict)
-        self.step += 1
-        self._labels.append((self.step, label))
+        kind = label if isinstance(label, str) else repr(label)
+        self._history.add(label, kind)
         if self.is_strict:
             self._agree(label)
-        elif (kind := repr(label)) not in self._known:
+        elif kind not in self._known:
             self._known.add(kind)
             self._introduce()
 
     def leave(self) -> None:
         """Takes back an `enter`, because the step was not taken."""
-        self.step -= 1
-        self._labels.pop()
+        self._history.take_back()
 
     def watch(self, values: Any) -> None:
         """Notes the newest results of a step; the thread finds out if it has failed.
@@ -164,6 +168,10 @@ class Guard:
         Raises:
             WorkerError: a worker is gone, and the array does not come.
         """
+        found = self.verdict
+        if isinstance(found, errors.WorkerMismatchError) and not self._has_noticed:
+            # A number that workers have computed while they differed is wrong.
+            raise self.notice(found)
         if not self.waits_in_python or array.is_ready():
             return
         # JAX would wait in native code, which Python cannot interrupt. A thread that
@@ -354,18 +362,18 @@ class Guard:
         """Writes this worker's record where the others read it."""
         # The count changes each time, so that the record is a sign of life.
         self._beats += 1
-        recent = list(self._labels)[-worker_records.TOLD :]
-        label = worker_records.shorten(recent[-1][1]) if recent else ""
+        recent = self._history.last(worker_records.TOLD)
+        label = worker_records.shorten(recent[-1][2]) if recent else ""
         text = json.dumps(
             {
                 "beat": self._beats,
-                "step": self.step,
+                "step": recent[-1][0] if recent else 0,
                 "state": self._state,
                 "label": label,
                 "error": self._error,
                 "secondary": self._secondary,
                 "blame": worker_records.write_blame(self._blame or self.verdict),
-                "recent": [(n, worker_records.digest(x)) for n, x in recent],
+                "recent": [(n, mark) for n, mark, _ in recent],
             },
             # A character takes one character then, so that the record keeps its limit.
             ensure_ascii=False,
@@ -378,13 +386,64 @@ class Guard:
     def _judge(
         self, now: float, silence: float, waited: Collection[int] = ()
     ) -> errors.WorkerError | None:
-        found = self._standpoint()
-        return found.judge(list(self._records.values()), now, silence, waited)
+        standpoint = self._standpoint()
+        found = standpoint.judge(list(self._records.values()), now, silence, waited)
+        if isinstance(found, errors.WorkerMismatchError) and self.verdict is None:
+            return self._name_difference(found)
+        return found
+
+    def _name_difference(self, found: errors.WorkerError) -> errors.WorkerError:
+        """Returns the error about workers that differ, with the first step that does.
+
+        The records have the last steps only, and the label of the last one. So the
+        workers exchange all the steps that they remember.
+        """
+        place, until = _PLACE + "history/", time.monotonic() + _HISTORY_SECONDS
+        with contextlib.suppress(Exception):
+            text = worker_records.clean(self._history.write())
+            self._client.key_value_set(
+                f"{place}{self._worker}", text, allow_overwrite=True
+            )
+            while time.monotonic() < until:
+                for key, told in self._client.key_value_dir_get(place[:-1]):
+                    worker = key.rpartition("/")[2]
+                    if not worker.isdigit() or int(worker) not in self._records:
+                        continue
+                    first = step_history.find_difference(self._history, told)
+                    if first is not None:
+                        step, mine, theirs = first
+                        r = self._records[int(worker)]
+                        odd = self._worker if found.worker == self._worker else r.worker
+                        return worker_records.mismatch_error(odd, step, r, mine, theirs)
+                time.sleep(self._tick / 10)
+        return found
 
     def _standpoint(self) -> worker_judgement.Standpoint:
         return worker_judgement.Standpoint(
-            self._worker, self.step, dict(self._labels), self._stall, self._dead
+            self._worker,
+            self.step,
+            self._history.marks(),
+            self._history.label_of,
+            self._stall,
+            self._dead,
         )
+
+    def compare(self) -> None:
+        """Compares what all workers have done; each must have called `publish` before.
+
+        Raises:
+            WorkerMismatchError: they have not done the same.
+            WorkerError: another error was found meanwhile.
+        """
+        with contextlib.suppress(RuntimeError):
+            self._exchange_records()
+        if self.verdict is not None:
+            raise self.notice(self.verdict)
+
+    def publish(self) -> None:
+        """Publishes the record of this worker now."""
+        with contextlib.suppress(RuntimeError), self._lock:
+            self._publish()
 
     # Explaining and ending.
 
@@ -459,11 +518,8 @@ class Guard:
         looks = threading.Thread(target=look, daemon=True)
         looks.start()
         looks.join(_ABORT_SECONDS)
-        label = (
-            worker_records.shorten(self._labels[-1][1])
-            if self._labels
-            else "before the first"
-        )
+        last = self._history.last(1)
+        label = worker_records.shorten(last[0][2]) if last else "before the first"
         if self.verdict is not None:
             why = str(self.verdict)
         elif reached:
@@ -494,10 +550,39 @@ class Guard:
         self._thread.join(5.0)
         # A handler in Python cannot run any more when Python ends.
         self._last_words.stop()
-        if self._state == RUNS:
+        has_worked = self._state == RUNS
+        if has_worked:
             self._state = LEFT
         with contextlib.suppress(Exception), self._lock:
             self._publish()
+        if has_worked and not self._has_noticed:
+            self._check_the_end()
+
+    def _compare_counts(self) -> errors.WorkerError | None:
+        """Returns the error about a worker that has left after another step."""
+        left = [r for r in self._records.values() if r.state == LEFT]
+        other = next((r for r in left if r.step != self.step), None)
+        if other is None:
+            return None
+        return worker_records.count_error(other, self._worker, self.step)
+
+    def _check_the_end(self) -> None:
+        """Ends this process with a failure if the workers have not done the same.
+
+        The last worker that leaves sees the records of all. An exception would not
+        change the status with which Python ends.
+        """
+        with contextlib.suppress(Exception):
+            self._exchange_records()
+        found = self.verdict
+        if not isinstance(found, errors.WorkerMismatchError):
+            found = self._compare_counts()
+        if found is not None:
+            self.fail(found)
+            traceback.print_exception(found)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
 
 
 def _arrays_of(values: Any) -> list[Any]:
@@ -539,6 +624,23 @@ def leave() -> None:
     """Takes back an `enter`; see `Guard.leave`."""
     if CURRENT.guard is not None:
         CURRENT.guard.leave()
+
+
+def publish() -> None:
+    """Publishes what this worker has done; see `Guard.publish`."""
+    if CURRENT.guard is not None:
+        CURRENT.guard.publish()
+
+
+def compare() -> None:
+    """Raises unless all workers have done the same; see `Guard.compare`."""
+    if CURRENT.guard is not None:
+        CURRENT.guard.compare()
+
+
+def count_steps() -> int:
+    """Returns how many steps this worker has taken that all workers must take."""
+    return 0 if CURRENT.guard is None else CURRENT.guard.step
 
 
 def watch(values: Any) -> None:

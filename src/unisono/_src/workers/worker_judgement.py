@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, final
 
 from unisono._src.foundation import errors
@@ -20,14 +20,16 @@ class Standpoint:
     Attributes:
         worker: its number.
         step: the step that it is in.
-        labels: its last steps, by number.
+        marks: the marks of its last steps, by number; see `step_history`.
+        label_of: returns the label of one of them.
         stall: how long a worker may be behind it, in seconds.
         dead: how long a worker that it waits for may give no sign of life.
     """
 
     worker: int
     step: int
-    labels: dict[int, Any]
+    marks: dict[int, int]
+    label_of: Callable[[int], Any]
     stall: float
     dead: float
 
@@ -80,13 +82,11 @@ class Standpoint:
     ) -> errors.WorkerError | None:
         """Returns the error about a step in which workers differ, if there is one."""
         for r in records:
-            for step, digest in r.recent:
-                if step not in self.labels:
-                    continue
-                label = self.labels[step]
-                own = worker_records.digest(label)
-                if own != digest:
+            for step, mark in r.recent:
+                own = self.marks.get(step, mark)
+                if own != mark:
                     odd = self._find_odd(records, step, own, r.worker)
+                    label = self.label_of(step)
                     return worker_records.mismatch_error(odd, step, r, label)
         return None
 

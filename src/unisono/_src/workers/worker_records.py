@@ -7,7 +7,6 @@ that it lives, how it ended, and whom it blames for an error that it has found.
 from __future__ import annotations
 
 import json
-import zlib
 from typing import Any, final
 
 from unisono._src.cluster import launcher_news
@@ -29,11 +28,6 @@ KINDS: dict[str, type[errors.WorkerError]] = {
         errors.WorkerStalledError,
     )
 }
-
-
-def digest(label: Any) -> int:
-    """Returns a short number for a label."""
-    return zlib.crc32(repr(label).encode())
 
 
 @final
@@ -198,14 +192,27 @@ def mismatch_error(
         step: the number of the step.
         r: the record of the other worker.
         mine: the label of this worker's step.
-        theirs: that of the other's step; by default that of its last one.
+        theirs: that of the other's step; without it, the message tells its last one.
     """
+    where = f"in step {step}. Worker {r.worker}: {theirs}"
+    if theirs is None:
+        where = f"in step {step}, or before it. Worker {r.worker}, lately: {r.label}"
     return errors.WorkerMismatchError(
-        f"The workers differ in step {step}. Worker {r.worker}: {theirs or r.label}. "
-        f"Here: {shorten(mine)}. All workers must call the same functions in the same "
-        "order, with plain arrays of the same shapes.",
+        f"The workers differ {where}. Here: {shorten(mine)}. All workers must call the "
+        "same functions in the same order, with plain arrays of the same shapes.",
         odd,
         step,
+    )
+
+
+def count_error(r: WorkerRecord, worker: int, step: int) -> errors.WorkerError:
+    """Returns the error about a program that has ended after other numbers of steps."""
+    return errors.WorkerMismatchError(
+        f"The workers have not taken the same steps: worker {r.worker} has ended its "
+        f"program after step {r.step} ({r.label}), worker {worker} after step {step}. "
+        "All workers must call the same functions in the same order.",
+        r.worker,
+        min(step, r.step) + 1,
     )
 
 

@@ -96,12 +96,16 @@ class Meeting:
         if self._group.size == 1:
             return
         watchdog.enter(what)
+        # Before the workers meet, so that each finds the records of all afterwards.
+        watchdog.publish()
         first = _MEETINGS.enter(self._number)
         with self.share_failure():
             notes = self._exchange([what, first, detail], _COME_SECONDS)
             points = [str(note[0]) for note in notes]
             if len(set(points)) > 1:
                 raise errors.different_points_error(points)
+            # What was computed while workers differed must not be saved.
+            watchdog.compare()
         self.details = [str(note[2]) for note in notes]
         _MEETINGS.forget_before(min(int(note[1]) for note in notes))
 

@@ -1,0 +1,100 @@
+"""What a worker has done, in a form in which workers can compare it.
+
+Each step has a mark that depends on the step and on all steps before it. So two workers
+with equal marks at one step have done the same up to there, and a difference long ago
+still shows in the newest marks.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import zlib
+from typing import Any, final
+
+# A worker remembers so many of its own steps.
+_KEPT = 4096
+# In characters: a longer history of another worker is ignored.
+_LARGEST = 1 << 22
+
+
+@final
+class StepHistory:
+    """The last steps of this worker, with their marks.
+
+    Attributes:
+        step: the number of the last step.
+        mark: its mark.
+    """
+
+    def __init__(self) -> None:
+        self.step, self.mark = 0, 0
+        self._steps: collections.deque[tuple[int, int, Any]] = collections.deque(
+            maxlen=_KEPT
+        )
+
+    def add(self, label: Any, text: str) -> None:
+        """Adds a step.
+
+        Args:
+            label: what the step is, for people.
+            text: the same as a text, in which all kinds of steps differ.
+        """
+        self.step += 1
+        self.mark = zlib.crc32(text.encode(), self.mark)
+        self._steps.append((self.step, self.mark, label))
+
+    def take_back(self) -> None:
+        """Removes the last step, which was not taken."""
+        self._steps.pop()
+        self.step -= 1
+        self.mark = self._steps[-1][1] if self._steps else 0
+
+    def last(self, count: int) -> list[tuple[int, int, Any]]:
+        """Returns the number, mark and label of the last steps."""
+        # The program goes on while a thread reads this; a copy of a deque is atomic.
+        return list(self._steps.copy())[-count:]
+
+    def marks(self) -> dict[int, int]:
+        """Returns the marks of all steps that are remembered, by number."""
+        return {n: mark for n, mark, _ in self._steps.copy()}
+
+    def label_of(self, step: int) -> Any:
+        """Returns the label of a step; None if it is not remembered."""
+        return next((x for n, _, x in self._steps.copy() if n == step), None)
+
+    def write(self) -> str:
+        """Returns the history as a text for other workers."""
+        steps = list(self._steps.copy())
+        texts = list(dict.fromkeys(repr(x)[:500] for _, _, x in steps))
+        numbers = {text: i for i, text in enumerate(texts)}
+        told = [[n, mark, numbers[repr(x)[:500]]] for n, mark, x in steps]
+        return json.dumps({"labels": texts, "steps": told})
+
+
+def find_difference(own: StepHistory, told: str) -> tuple[int, Any, str] | None:
+    """Returns the first step in which another worker differs, if the texts show it.
+
+    Args:
+        own: the history of this worker.
+        told: what the other one has written.
+
+    Returns:
+        The number of the step, this worker's label and the other's.
+    """
+    if len(told) > _LARGEST:
+        return None
+    try:
+        found = json.loads(told)
+        labels = [str(x) for x in found["labels"]]
+        theirs = {int(n): (int(m), labels[int(i)]) for n, m, i in found["steps"]}
+    except (ValueError, KeyError, TypeError, IndexError):
+        return None
+    mine = own.marks()
+    shared = sorted(mine.keys() & theirs.keys())
+    differing = [n for n in shared if mine[n] != theirs[n][0]]
+    # Only a step whose predecessor is the same for both is known to be the first.
+    if not differing or (differing[0] == shared[0] and shared[0] > 1):
+        return None
+    first = differing[0]
+    return first, own.label_of(first), theirs[first][1]
