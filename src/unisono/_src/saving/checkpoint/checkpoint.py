@@ -445,7 +445,7 @@ class Checkpoint(deferred_restore.Noticing):
         with meeting.telling():
             made = None
             if save_path is None:
-                restoring.check_same(meeting, None, None)
+                restoring.open_same(meeting, None)
             else:
                 path = snapshot.absolute_path(save_path)
                 made = restoring.Restoration(path, self, meeting)

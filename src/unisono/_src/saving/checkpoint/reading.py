@@ -9,7 +9,12 @@ from typing import Any
 from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import array_io, graph, restore_values, snapshot
-from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
+from unisono._src.saving.format import (
+    checkpoint_directory,
+    checksummed_files,
+    manifest,
+    one_version,
+)
 
 PathLike = str | os.PathLike[str]
 
@@ -65,7 +70,7 @@ def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
     >>> unisono.train.list_variables(path)
     [('_CHECKPOINTABLE_OBJECT_GRAPH', []), ('v/.ATTRIBUTES/VARIABLE_VALUE', [2])]
     """
-    found = manifest.read(_find_checkpoint(ckpt_dir_or_file))
+    found = one_version.read(_find_checkpoint(ckpt_dir_or_file), manifest.read)
     listed = [(key, list(entry.shape)) for key, entry in found.entries.items()]
     return sorted([(graph.OBJECT_GRAPH, []), *listed])
 
@@ -90,7 +95,12 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
     3
     """
     path = _find_checkpoint(ckpt_dir_or_file)
-    found = checksummed_files.read_verified(path)
+    return one_version.read(path, lambda where: _load_value(path, where, name))
+
+
+def _load_value(path: pathlib.Path, where: pathlib.Path, name: str) -> Any:
+    """Returns one value of the version of a checkpoint that can be read at `where`."""
+    found = checksummed_files.read_verified(where)
     if name == graph.OBJECT_GRAPH:
         return [{"children": n.children, "key": n.key} for n in found.nodes]
     entry = found.entries.get(name)
@@ -99,10 +109,10 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
             f"Key {name} not found in checkpoint {path}; its keys are "
             f"{', '.join(sorted(found.entries)) or 'none'}."
         )
-    return load_entry(path, entry)
+    return _load_entry(where, entry)
 
 
-def load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
+def _load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
     """Returns the value of an entry of a verified checkpoint."""
     if not entry.has_array:
         return entry.data()

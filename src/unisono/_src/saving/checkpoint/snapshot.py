@@ -280,15 +280,15 @@ def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
     checkpoint_directory.check_free(target)
     if target.parent.is_dir():
         checkpoint_directory.sweep(target.parent)
+    if is_step:
+        checkpoint_directory.check_alone(target)
     draft = checkpoint_directory.Draft(target)
     try:
-        number = target.name.rpartition("-")[2]
-        header = manifest.Header(
-            checkpoint_directory.next_save_time(target.parent),
-            is_step,
-            int(number) if number.isdecimal() else None,
-        )
+        header = checkpoint_directory.new_header(target, is_step)
         fill(draft.directory, snapshot, header)
+        if is_step:
+            # Again, because writing takes time.
+            checkpoint_directory.check_alone(target)
         draft.commit()
     except BaseException:
         draft.discard()

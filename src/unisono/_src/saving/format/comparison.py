@@ -8,7 +8,12 @@ from typing import final
 
 import numpy as np
 
-from unisono._src.saving.format import array_store, checksummed_files, manifest
+from unisono._src.saving.format import (
+    array_store,
+    checksummed_files,
+    manifest,
+    one_version,
+)
 from unisono._src.saving.format.manifest import Entry
 
 ADDED, REMOVED, CHANGED = "+", "-", "~"
@@ -43,6 +48,10 @@ def compare(a: pathlib.Path, b: pathlib.Path) -> list[Change]:
         DataLossError: a checkpoint is damaged.
         NotFoundError: a checkpoint does not exist.
     """
+    return one_version.read(a, lambda x: one_version.read(b, lambda y: _compare(x, y)))
+
+
+def _compare(a: pathlib.Path, b: pathlib.Path) -> list[Change]:
     old = checksummed_files.read_verified(a).entries
     new = checksummed_files.read_verified(b).entries
     found = []

@@ -20,6 +20,8 @@ ARRAYS = "arrays"
 VERSION = 1
 FORMAT = "unisono checkpoint"
 _MAX_HEADER_BYTES = 4096
+# Times are nanoseconds in 64 bits, which last until the year 2262.
+_MAX_TIME = 2**63
 
 # The kinds of values.
 VARIABLE, ARRAY, KEY = "variable", "array", "random key"
@@ -104,11 +106,13 @@ class Header:
         is_step: whether `save` made the checkpoint, so that it can be the latest of
             its directory. A checkpoint from `write` cannot.
         number: the number at the end of its name, or None.
+        job: the name of the process that saved it; empty if it is not known.
     """
 
     saved_at: int
     is_step: bool
     number: int | None = None
+    job: str = ""
 
 
 @final
@@ -178,13 +182,18 @@ def _parse_header(path: pathlib.Path, line: bytes) -> Header:
             f"{path} has version {found.get('version')!r} of the format; this release "
             f"of unisono reads version {VERSION}."
         )
-    saved_at, number = found.get("saved_at"), found.get("number")
-    is_numbered = number is None or type(number) is int
-    if not isinstance(saved_at, int) or type(found.get("is_step")) is not bool:
+    fields = Header(
+        found.get("saved_at"),  # type: ignore[arg-type]
+        found.get("is_step"),  # type: ignore[arg-type]
+        found.get("number"),
+        found.get("job", ""),
+    )
+    is_numbered = fields.number is None or type(fields.number) is int
+    is_dated = type(fields.saved_at) is int and 0 <= fields.saved_at < _MAX_TIME
+    is_flagged = type(fields.is_step) is bool and type(fields.job) is str
+    if not (is_numbered and is_dated and is_flagged):
         raise signed_text.damage_error(path, "its header is malformed")
-    if not is_numbered:
-        raise signed_text.damage_error(path, "its header is malformed")
-    return Header(saved_at, found["is_step"], number)
+    return fields
 
 
 def read_header(directory: pathlib.Path) -> Header:
