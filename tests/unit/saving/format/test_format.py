@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import stat
+import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -328,7 +329,41 @@ HOSTILE = {
         header, json.dumps(body).replace("[4, 8]", "[NaN]").encode()
     ),
     "deep nesting": lambda header, body: (header, b"[" * 100_000),
+    "a date that is none": _set("header", "saved_at", to=10**400),
+    "a job that is no text": _set("header", "job", to=[]),
+    "keys of no kind": _set(
+        "body", "entries", V, to={"kind": "random key", "shape": [2], "dtype": "uint32",
+                                  "file": "a0", "impl": "nonsense"},
+    ),
+    "keys of another shape": _set(
+        "body", "entries", V, to={"kind": "random key", "shape": [3], "dtype": "uint32",
+                                  "file": "a0", "impl": "threefry2x32"},
+    ),
 }  # fmt: skip
+# Forms of plain data that `plain_data` does not write.
+FORMS = [
+    {"$complex": []}, {"$complex": [1, 2]}, {"$complex": ["1", "2", "3"]},
+    {"$float": 10**400}, {"$float": []}, {"$float": "nonsense"}, {"$tuple": 3},
+    {"$tuple": "abc"}, {"$items": {}}, {"$items": [[1]]}, {"$items": [[[], 1]]},
+    {"$bytes": 1}, {"$array": []}, {"$array": ["float32", "x", ""]},
+    {"$scalar": ["float32", [1], "AAAAAA=="]}, {"$": 1},
+]  # fmt: skip
+HOSTILE |= {
+    f"data of the form {form}"[:60]: _set(
+        "body", "entries", "epoch/.ATTRIBUTES/PYTHON_VALUE", "value", to=form
+    )
+    for form in FORMS
+}
+
+
+def test_many_repeated_keys_are_refused_in_linear_time(saved):
+    checkpoint, directory = saved
+    pairs = ", ".join(f'"k{i}": 0' for i in [*range(200_000), 199_999])
+    forge(directory / "c-2", lambda header, _: (header, f"{{{pairs}}}".encode()))
+    began = time.process_time()
+    with pytest.raises(uni.errors.DataLossError, match="'k199999' is there twice"):
+        checkpoint.restore(directory / "c-2")
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("what", HOSTILE)

@@ -15,7 +15,7 @@ import numpy as np
 from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
-from unisono._src.saving.checkpoint import snapshot, worker_meeting
+from unisono._src.saving.checkpoint import restore_values, snapshot, worker_meeting
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOptions
 from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
 from unisono._src.state.variables import Variable
@@ -142,7 +142,9 @@ class CheckpointManager:
         >>> manager.save() == manager.latest_checkpoint
         True
         """
-        found = checkpoint_directory.find_latest(self._absolute, self._is_ours)
+        found = checkpoint_directory.find_latest(
+            self._absolute, self._is_ours, restore_values.check_keys
+        )
         return None if found is None else self._join(found)
 
     @property

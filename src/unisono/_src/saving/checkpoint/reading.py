@@ -40,7 +40,9 @@ def latest_checkpoint(
     >>> unisono.train.latest_checkpoint(directory) == paths[-1]
     True
     """
-    found = checkpoint_directory.find_latest(snapshot.absolute_path(checkpoint_dir))
+    found = checkpoint_directory.find_latest(
+        snapshot.absolute_path(checkpoint_dir), check=restore_values.check_keys
+    )
     if found is None:
         return None
     return os.path.join(os.fspath(checkpoint_dir), found.name)
@@ -50,7 +52,10 @@ def _find_checkpoint(path: PathLike) -> pathlib.Path:
     """Returns a checkpoint: the path itself, or the latest one in that directory."""
     where = snapshot.absolute_path(path)
     if where.is_dir() and not (where / manifest.NAME).exists():
-        return checkpoint_directory.find_latest(where) or where
+        latest = checkpoint_directory.find_latest(
+            where, check=restore_values.check_keys
+        )
+        return latest or where
     return where
 
 
@@ -101,6 +106,7 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
 def _load_value(path: pathlib.Path, where: pathlib.Path, name: str) -> Any:
     """Returns one value of the version of a checkpoint that can be read at `where`."""
     found = checksummed_files.read_verified(where)
+    restore_values.check_keys(where, found)
     if name == graph.OBJECT_GRAPH:
         return [{"children": n.children, "key": n.key} for n in found.nodes]
     entry = found.entries.get(name)

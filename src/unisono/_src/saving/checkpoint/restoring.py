@@ -358,6 +358,13 @@ class Restoration:
             )
 
 
+def _read_usable(directory: pathlib.Path) -> manifest.Manifest:
+    """Returns the manifest of a checkpoint after verifying all that it holds."""
+    found = checksummed_files.read_verified(directory)
+    restore_values.check_keys(directory, found)
+    return found
+
+
 def open_same(
     meeting: worker_meeting.Meeting, path: pathlib.Path | None
 ) -> tuple[one_version.Version, manifest.Manifest] | None:
@@ -376,9 +383,7 @@ def open_same(
         NotFoundError: there is no such checkpoint.
     """
     for is_last in (False, False, True):
-        opened = path and one_version.open_verified(
-            path, checksummed_files.read_verified
-        )
+        opened = path and one_version.open_verified(path, _read_usable)
         try:
             _check_same(meeting, path, opened[1] if opened else None)
             return opened or None

@@ -235,6 +235,7 @@ def _read_files(directory: pathlib.Path) -> _Files:
     programs = [_read_program(directory, saved) for saved in about.functions]
     weights = directory.joinpath(*model_description.VARIABLES)
     found = checksummed_files.read_verified(weights)
+    restore_values.check_keys(weights, found)
     entries = {
         i: found.entries[item.key]
         for i, item in enumerate(about.items)

@@ -110,7 +110,9 @@ def read(directory: pathlib.Path) -> ModelDescription:
         saved = tuple(_parse_function(x, items) for x in fields["functions"])
         if not items:
             raise ValueError("it has no objects")
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (
+        KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError,
+    ) as error:  # fmt: skip
         # The checks above raise these for fields that are missing or malformed.
         raise signed_text.damage_error(path, error) from error
     for function in saved:

@@ -290,7 +290,9 @@ def list_steps(directory: pathlib.Path) -> list[tuple[pathlib.Path, manifest.Hea
 
 
 def find_latest(
-    directory: pathlib.Path, is_wanted: Callable[[pathlib.Path], bool] | None = None
+    directory: pathlib.Path,
+    is_wanted: Callable[[pathlib.Path], bool] | None = None,
+    check: Callable[[pathlib.Path, manifest.Manifest], None] | None = None,
 ) -> pathlib.Path | None:
     """Returns the newest undamaged checkpoint of a directory, or None.
 
@@ -299,6 +301,7 @@ def find_latest(
     Args:
         directory: where to look.
         is_wanted: whether to consider a path; default every path.
+        check: raises DataLossError if a checkpoint cannot be used, though it is whole.
     """
     for _ in range(_MOST_LOOKS):
         is_any_gone = False
@@ -306,7 +309,9 @@ def find_latest(
             if is_wanted is not None and not is_wanted(path):
                 continue
             try:
-                one_version.read(path, checksummed_files.read_verified)
+                found = one_version.read(path, checksummed_files.read_verified)
+                if check is not None:
+                    check(path, found)
             except (errors.DataLossError, errors.NotFoundError) as error:
                 if path.exists():
                     _warn_skipped(path, error)

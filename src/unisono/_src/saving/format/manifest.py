@@ -23,6 +23,12 @@ _MAX_HEADER_BYTES = 4096
 # Times are nanoseconds in 64 bits, which last until the year 2262.
 _MAX_TIME = 2**63
 
+# The exceptions of reading fields that are missing or of other types than expected.
+_MALFORMED = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError,
+    RecursionError,
+)  # fmt: skip
+
 # The kinds of values.
 VARIABLE, ARRAY, KEY = "variable", "array", "random key"
 PLAIN, STATE = "plain", "state"
@@ -227,7 +233,7 @@ def read(directory: pathlib.Path) -> Manifest:
         return _parse_body(_parse_header(path, header), fields, digest)
     except errors.DataLossError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except _MALFORMED as error:
         raise signed_text.damage_error(path, error or "it is malformed") from error
 
 
