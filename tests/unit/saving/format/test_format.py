@@ -156,10 +156,11 @@ def test_an_unfinished_checkpoint_is_never_offered_and_is_cleared_away(saved):
 
 def test_what_a_living_writer_writes_is_left_alone(tmp_path):
     draft = checkpoint_directory.Draft(tmp_path / "c-1")
+    draft.open()
     (draft.directory / "x").write_bytes(b"1")
     checkpoint_directory.sweep(tmp_path)
     assert (draft.directory / "x").exists()
-    draft.discard()
+    draft.close()
     assert list(tmp_path.iterdir()) == []
 
 

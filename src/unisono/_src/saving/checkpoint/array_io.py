@@ -7,7 +7,8 @@ its array cannot expand into something that fills the memory.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -36,6 +37,48 @@ def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
         # several processes Orbax wants all of them to write (docs/decisions/0015).
         array_store.write_all(directory, {k: np.asarray(a) for k, a in arrays.items()})
         return
+    if threading.current_thread() is not threading.main_thread():
+        _write_with_orbax(directory, arrays)
+        return
+    _call_to_the_end(lambda: _write_with_orbax(directory, arrays))
+
+
+def _call_to_the_end(call: Callable[[], None]) -> None:
+    """Calls a function in a thread, and waits for its end even if interrupted.
+
+    An interrupt reaches the main thread. Orbax has threads of its own, which would go
+    on writing while the directory is being removed.
+    """
+    failures: list[BaseException] = []
+    # Not `join`: interrupted, it takes the thread for ended on some releases of Python.
+    done = threading.Event()
+    # Whoever gets it first: the thread that begins, or the caller that gives up.
+    turn = threading.Lock()
+
+    def run() -> None:
+        if not turn.acquire(blocking=False):
+            return
+        try:
+            call()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=run, name="unisono-save")
+    try:
+        thread.start()
+        done.wait()
+    except BaseException:
+        if not turn.acquire(blocking=False):
+            done.wait()
+        raise
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _write_with_orbax(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
     import orbax.checkpoint as ocp
     from etils import epath
 

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import secrets
 import warnings
 from collections.abc import Callable
 from typing import Any, SupportsIndex
@@ -343,11 +344,16 @@ class CheckpointManager:
 
     def _write_kept(self, kept: dict[str, Any]) -> None:
         path = self._absolute / _KEPT_FILE
-        # Written aside and renamed, so that a killed process leaves no half file.
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(kept), "utf-8")
-        checksummed_files.flush_one(fresh)
-        os.replace(fresh, path)
+        # Written aside and renamed, so that a killed process leaves no half file. The
+        # name is random, and the file is new: nothing is written through a link.
+        fresh = path.with_name(f".{_KEPT_FILE}.{secrets.token_hex(8)}")
+        try:
+            with open(fresh, "x", encoding="utf-8") as file:
+                file.write(json.dumps(kept))
+            checksummed_files.flush_one(fresh)
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
         checksummed_files.flush_one(self._absolute)
 
 

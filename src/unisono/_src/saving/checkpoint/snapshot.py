@@ -284,15 +284,15 @@ def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
         checkpoint_directory.check_alone(target)
     draft = checkpoint_directory.Draft(target)
     try:
+        draft.open()
         header = checkpoint_directory.new_header(target, is_step)
         fill(draft.directory, snapshot, header)
         if is_step:
             # Again, because writing takes time.
             checkpoint_directory.check_alone(target)
         draft.commit()
-    except BaseException:
-        draft.discard()
-        raise
+    finally:
+        draft.close()
 
 
 def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -> None:

@@ -345,6 +345,7 @@ def _write(
     # Written aside, read back, and made visible by one rename, as checkpoints are.
     draft = checkpoint_directory.Draft(target)
     try:
+        draft.open()
         where = draft.directory / model_description.FUNCTIONS
         where.mkdir()
         saved = []
@@ -375,9 +376,8 @@ def _write(
         model_description.read(draft.directory)
         checksummed_files.flush(draft.directory)
         draft.commit()
-    except BaseException:
-        draft.discard()
-        raise
+    finally:
+        draft.close()
 
 
 publish("unisono.saved_model", SaveOptions, save)

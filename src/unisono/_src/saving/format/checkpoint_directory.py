@@ -38,17 +38,26 @@ _MOST_LOOKS = 20
 class Draft:
     """A hidden directory in which a checkpoint is written.
 
-    End it with `commit` or `discard`.
+    Begin a `try` statement, call `open` in it, and `close` in its `finally` clause, so
+    that an interrupt at any moment leaves nothing behind.
 
     Args:
         target: the path under which the checkpoint will appear.
+
+    Attributes:
+        target: the path.
+        directory: the hidden directory; after `commit`, the version that was replaced.
     """
 
     def __init__(self, target: pathlib.Path) -> None:
         self.target = target
-        target.parent.mkdir(parents=True, exist_ok=True)
+        self.directory = _hidden_path(target)
+        self._lock = -1
+
+    def open(self) -> None:
+        """Makes the hidden directory."""
+        self.target.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            self.directory = _hidden_path(target)
             self.directory.mkdir()
             self._lock = os.open(self.directory, os.O_RDONLY)
             with contextlib.suppress(OSError):
@@ -58,7 +67,7 @@ class Draft:
             if self.directory.exists():
                 break
             # Another process swept it away between `mkdir` and the lock.
-            os.close(self._lock)
+            self._unlock()
 
     def commit(self) -> None:
         """Makes the checkpoint visible under its own name.
@@ -73,33 +82,37 @@ class Draft:
             self._replace()
         else:
             os.rename(self.directory, self.target)
+        # Readers wait for this lock, and what follows takes time.
         self._unlock()
         checksummed_files.flush_one(self.target.parent)
 
     def _replace(self) -> None:
-        """Exchanges the draft and the older checkpoint, and removes the latter."""
+        """Exchanges the draft and the older checkpoint."""
         try:
             _exchange(self.directory, self.target)
-            old = self.directory
         except OSError:
-            # This file system cannot exchange two names in one step. Between the two
+            # This file system cannot exchange two names in one step. Between the
             # renames there is no checkpoint under the name; both copies are on disk.
-            old = _hidden_path(self.target)
-            os.rename(self.target, old)
+            aside = _hidden_path(self.target)
+            os.rename(self.target, aside)
             os.rename(self.directory, self.target)
-        # Readers wait for this lock, and removing takes time.
-        self._unlock()
-        remove(old)
+            os.rename(aside, self.directory)
+
+    def close(self) -> None:
+        """Removes what is in the hidden directory: the draft, or the older version."""
+        try:
+            self._unlock()
+            remove(self.directory)
+        except BaseException:
+            # Interrupted. The rest is removed as well, and then the program goes on
+            # with what interrupted it.
+            remove(self.directory)
+            raise
 
     def _unlock(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
-
-    def discard(self) -> None:
-        """Removes the hidden directory; the target stays as it was."""
-        self._unlock()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        handle, self._lock = self._lock, -1
+        if handle >= 0:
+            os.close(handle)
 
 
 def check_free(target: pathlib.Path) -> None:
