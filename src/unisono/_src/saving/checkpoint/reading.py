@@ -122,9 +122,9 @@ def _load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
     """Returns the value of an entry of a verified checkpoint."""
     if not entry.has_array:
         return entry.data()
-    wanted = {entry.file: entry} if entry.file else {}
+    wanted = {entry.place: entry} if entry.file else {}
     read = array_io.read(path / manifest.ARRAYS, wanted)
-    return restore_values.to_array(entry, read.get(entry.file))
+    return restore_values.to_array(entry, read.get(entry.place))
 
 
 publish("unisono.train", latest_checkpoint, list_variables, load_variable)

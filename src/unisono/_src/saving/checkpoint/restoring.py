@@ -212,10 +212,11 @@ class Restoration:
         """Checks every match, reads every array, then changes every object."""
         for match in matches:
             restore_values.check(match.key, match.entry, match.slot.get())
-        wanted = {m.entry.file: m.entry for m in matches if m.entry.file}
+        wanted = {m.entry.place: m.entry for m in matches if m.entry.file}
         shardings = {
-            m.entry.file: where
+            m.entry.place: where
             for m in matches
+            if m.entry.file and m.entry.nbytes >= array_io.LARGE_BYTES
             if (where := restore_values.choose_sharding(m.entry, m.slot.get()))
             is not None
         }
@@ -225,7 +226,9 @@ class Restoration:
         matches.sort(key=lambda m: m.entry.kind != manifest.STATE)
         with frames.LOCK:
             for match in matches:
-                restore_values.give(match.entry, match.slot, read.get(match.entry.file))
+                restore_values.give(
+                    match.entry, match.slot, read.get(match.entry.place)
+                )
         for match in matches:
             self._record(match)
 

@@ -241,7 +241,7 @@ def _read_files(directory: pathlib.Path) -> _Files:
         for i, item in enumerate(about.items)
         if item.key in found.entries
     }
-    stored = {e.file: e for e in entries.values() if e.file}
+    stored = {e.place: e for e in entries.values() if e.file}
     read = array_io.read(weights / manifest.ARRAYS, stored)
     return _Files(about, programs, entries, read)
 
@@ -344,7 +344,7 @@ class _Builder:
             )
         if not entry.has_array:
             return entry.data()
-        array = restore_values.to_array(entry, self._read.get(entry.file))
+        array = restore_values.to_array(entry, self._read.get(entry.place))
         if item.variable is None:
             return array
         about = item.variable
