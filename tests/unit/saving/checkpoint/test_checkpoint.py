@@ -673,3 +673,19 @@ def test_the_managers_file_is_not_written_through_a_link(tmp_path):
     assert target.read_text() == "precious"
     assert (directory / "checkpoint.json").is_file()
     assert not list(directory.glob(".checkpoint.json*"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_to_keep": 1.5}, "max_to_keep"),
+        ({"max_to_keep": "2"}, "max_to_keep"),
+        (
+            {"max_to_keep": 1, "checkpoint_interval": 1.5, "step_counter": 1},
+            "checkpoint_interval",
+        ),
+    ],
+)
+def test_the_numbers_of_a_manager_are_whole(tmp_path, given, message):
+    with pytest.raises(TypeError, match=f"{message} must be a whole number"):
+        CheckpointManager(Checkpoint(), tmp_path, **given)

@@ -10,7 +10,15 @@ from typing import Any, final
 
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, elements, nodes
-from unisono._src.input.stages import element_files
+from unisono._src.input.stages import argument_checks, element_files
+
+_ENDING = ".cache"
+
+
+def check_name(filename: str) -> None:
+    """Raises `ValueError` if the files of a cache would have too long names."""
+    partial = f"{_ENDING}.{secrets.token_hex(8)}.partial"
+    argument_checks.check_name_lengths(filename, "filename", partial)
 
 
 @final
@@ -100,7 +108,7 @@ class FileCache(nodes.Passing):
     @property
     def path(self) -> str:
         """Returns the path of the file."""
-        return f"{self.filename}.cache"
+        return f"{self.filename}{_ENDING}"
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that reads the file, or writes it if there is none."""

@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, whole_numbers
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
 from unisono._src.saving.checkpoint import restore_values, snapshot, worker_meeting
@@ -48,6 +48,7 @@ class CheckpointManager:
         last_checkpoint_step: the step of the last save.
 
     Raises:
+        TypeError: a number of checkpoints or steps is no whole number.
         ValueError: `max_to_keep` is not positive, `checkpoint_interval` is given
             without `step_counter`, or `checkpoint_name` is not a plain name.
 
@@ -72,6 +73,8 @@ class CheckpointManager:
         init_fn: Callable[[], Any] | None = None,
         last_checkpoint_step: int | None = None,
     ) -> None:
+        if max_to_keep is not None:
+            max_to_keep = whole_numbers.integer(max_to_keep, "max_to_keep")
         if max_to_keep is not None and max_to_keep <= 0:
             raise ValueError(
                 "Expected a positive integer or `None` for `max_to_keep`, got "
@@ -81,7 +84,15 @@ class CheckpointManager:
             raise ValueError(
                 "`step_counter` should be passed if `checkpoint_interval` is not None."
             )
-        if not checkpoint_name or os.sep in checkpoint_name:
+        if checkpoint_interval is not None:
+            checkpoint_interval = whole_numbers.integer(
+                checkpoint_interval, "checkpoint_interval"
+            )
+        if (
+            not isinstance(checkpoint_name, str)
+            or not checkpoint_name
+            or os.sep in checkpoint_name
+        ):
             raise ValueError(
                 "Expected a name without a path separator for `checkpoint_name`, "
                 f"such as 'ckpt', got {checkpoint_name!r}."
