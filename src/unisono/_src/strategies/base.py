@@ -19,6 +19,7 @@ import numpy as np
 
 from unisono._src.execution import function
 from unisono._src.foundation import ambient, errors, library_hooks, options
+from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, description
 from unisono._src.state.variables import Variable
@@ -129,7 +130,7 @@ def check_scope(strategy: Any) -> None:
     extended_lib.require_cross_replica(strategy)
 
 
-class Strategy:
+class Strategy(ProcessBound):
     """A policy that places state and computation on a list of devices.
 
     Make variables under `scope`, call `run` once per step, and `reduce` what the
@@ -147,6 +148,7 @@ class Strategy:
     12.0
     """
 
+    _instead = "Make a strategy in each process."
     _is_default = False
     _resolver: ClusterResolver | None = None
 

@@ -25,8 +25,10 @@ def check_name(filename: str) -> None:
 class _Filling(cursors.Cursor):
     """Passes elements on and writes them; the file appears when it is complete."""
 
+    # Of an object whose `__init__` did not end, too.
+    _file: element_files.ElementWriter | None = None
+
     def __init__(self, node: FileCache) -> None:
-        self._file: element_files.ElementWriter | None = None
         self._node = node
         self._source = node.parent.cursor()
         self._origin = self._source.get_state()

@@ -186,6 +186,9 @@ class ElementReader(cursors.Cursor):
         advice: what to do about a file of an earlier release, as a sentence.
     """
 
+    # Of an object whose `__init__` did not end, too.
+    _file: Any = None
+
     def __init__(
         self,
         path: str,
@@ -194,7 +197,6 @@ class ElementReader(cursors.Cursor):
         check: Callable[[Any], None] | None = None,
         advice: str = "Remove it, or choose another path.",
     ) -> None:
-        self._file: Any = None
         self._path, self._compression = path, compression
         self._like, self._check, self._advice = like, check, advice
         self._next = self._at = 0
