@@ -24,14 +24,18 @@ class ProcessBound:
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        raise self._refusal("copied deeply")
+        raise refusal(self._title_of(), "copied deeply", self._instead)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise self._refusal("pickled")
+        raise refusal(self._title_of(), "pickled", self._instead)
 
-    def _refusal(self, what: str) -> TypeError:
-        return TypeError(
-            f"{self._bound_title or f'A {type(self).__name__}'} cannot be {what}: it "
-            "belongs to the devices or threads of this process. "
-            f"{self._instead}".rstrip()
-        )
+    def _title_of(self) -> str:
+        return self._bound_title or f"A {type(self).__name__}"
+
+
+def refusal(title: str, what: str, instead: str) -> TypeError:
+    """Returns the error to raise when something cannot be copied or pickled."""
+    return TypeError(
+        f"{title} cannot be {what}: it belongs to the devices or threads of this "
+        f"process. {instead}"
+    )

@@ -11,15 +11,30 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, final, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NoReturn,
+    Self,
+    SupportsIndex,
+    TypeVar,
+    final,
+    overload,
+)
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.execution import function
-from unisono._src.foundation import ambient, errors, library_hooks, options
-from unisono._src.foundation.process_bound import ProcessBound
+from unisono._src.foundation import (
+    ambient,
+    errors,
+    library_hooks,
+    options,
+    process_bound,
+)
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, description
 from unisono._src.state.variables import Variable
@@ -130,7 +145,7 @@ def check_scope(strategy: Any) -> None:
     extended_lib.require_cross_replica(strategy)
 
 
-class Strategy(ProcessBound):
+class Strategy:
     """A policy that places state and computation on a list of devices.
 
     Make variables under `scope`, call `run` once per step, and `reduce` what the
@@ -148,7 +163,6 @@ class Strategy(ProcessBound):
     12.0
     """
 
-    _instead = "Make a strategy in each process."
     _is_default = False
     _resolver: ClusterResolver | None = None
 
@@ -598,6 +612,11 @@ class Strategy(ProcessBound):
         twin._extended = copy.copy(self._extended)
         twin._extended._rebind(twin)
         return twin
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        title = f"A {type(self).__name__}"
+        instead = "Make a strategy in each process."
+        raise process_bound.refusal(title, "pickled", instead)
 
     def __repr__(self) -> str:
         if self._is_default:

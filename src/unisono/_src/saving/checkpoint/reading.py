@@ -11,7 +11,6 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import array_io, graph, restore_values, snapshot
 from unisono._src.saving.format import (
     checkpoint_directory,
-    checksummed_files,
     manifest,
     one_version,
 )
@@ -105,8 +104,7 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
 
 def _load_value(path: pathlib.Path, where: pathlib.Path, name: str) -> Any:
     """Returns one value of the version of a checkpoint that can be read at `where`."""
-    found = checksummed_files.read_verified(where)
-    restore_values.check_keys(where, found)
+    found = restore_values.read_usable(where)
     if name == graph.OBJECT_GRAPH:
         return [{"children": n.children, "key": n.key} for n in found.nodes]
     entry = found.entries.get(name)

@@ -14,7 +14,13 @@ from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.foundation.options import VariableAggregation
 from unisono._src.saving.checkpoint import state_slots
 from unisono._src.saving.checkpoint.state_slots import StateSlot
-from unisono._src.saving.format import array_types, manifest, plain_data, signed_text
+from unisono._src.saving.format import (
+    array_types,
+    checksummed_files,
+    manifest,
+    plain_data,
+    signed_text,
+)
 from unisono._src.saving.format.manifest import Entry
 from unisono._src.state import frames
 from unisono._src.state.frames import Policy
@@ -85,6 +91,18 @@ def check_keys(directory: pathlib.Path, found: manifest.Manifest) -> None:
                 f"under {name} it has random keys of the kind {entry.impl[:80]!r} in "
                 f"the shape {entry.shape}, which JAX does not know",
             ) from error
+
+
+def read_usable(directory: pathlib.Path) -> manifest.Manifest:
+    """Returns the manifest of a checkpoint after verifying all that it holds.
+
+    Raises:
+        DataLossError: a file is damaged, or has something that JAX does not know.
+        NotFoundError: there is no checkpoint.
+    """
+    found = checksummed_files.read_verified(directory)
+    check_keys(directory, found)
+    return found
 
 
 @functools.lru_cache(256)

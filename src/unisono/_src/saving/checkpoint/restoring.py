@@ -21,7 +21,6 @@ from unisono._src.saving.checkpoint import (
 from unisono._src.saving.checkpoint.state_slots import StateSlot
 from unisono._src.saving.format import (
     checkpoint_directory,
-    checksummed_files,
     manifest,
     one_version,
 )
@@ -361,13 +360,6 @@ class Restoration:
             )
 
 
-def _read_usable(directory: pathlib.Path) -> manifest.Manifest:
-    """Returns the manifest of a checkpoint after verifying all that it holds."""
-    found = checksummed_files.read_verified(directory)
-    restore_values.check_keys(directory, found)
-    return found
-
-
 def open_same(
     meeting: worker_meeting.Meeting, path: pathlib.Path | None
 ) -> tuple[one_version.Version, manifest.Manifest] | None:
@@ -386,7 +378,7 @@ def open_same(
         NotFoundError: there is no such checkpoint.
     """
     for is_last in (False, False, True):
-        opened = path and one_version.open_verified(path, _read_usable)
+        opened = path and one_version.open_verified(path, restore_values.read_usable)
         try:
             _check_same(meeting, path, opened[1] if opened else None)
             return opened or None

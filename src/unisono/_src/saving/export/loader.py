@@ -30,7 +30,6 @@ from unisono._src.saving.export.model_description import (
     SavedFunction,
 )
 from unisono._src.saving.format import (
-    checksummed_files,
     manifest,
     one_version,
     signed_text,
@@ -234,8 +233,7 @@ def _read_files(directory: pathlib.Path) -> _Files:
     about = model_description.read(directory)
     programs = [_read_program(directory, saved) for saved in about.functions]
     weights = directory.joinpath(*model_description.VARIABLES)
-    found = checksummed_files.read_verified(weights)
-    restore_values.check_keys(weights, found)
+    found = restore_values.read_usable(weights)
     entries = {
         i: found.entries[item.key]
         for i, item in enumerate(about.items)
