@@ -103,6 +103,21 @@ def function(fn: Any, what: str) -> Callable[..., Any]:
     return made
 
 
+def generator(fn: Any, what: str) -> Callable[..., Any]:
+    """Returns a function that gives an iterable, perhaps a generator.
+
+    Raises:
+        TypeError: it cannot be called.
+    """
+    if not callable(fn):
+        raise TypeError(
+            f"`{what}` must be a callable that gives an iterable, received "
+            f"{type(fn).__name__}."
+        )
+    made: Callable[..., Any] = fn
+    return made
+
+
 def optional(check: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     """Returns a check that passes None on, and checks everything else."""
     return functools.partial(_check_optional, check)

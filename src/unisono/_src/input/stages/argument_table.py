@@ -27,7 +27,7 @@ TABLE: dict[str, dict[str, _Check]] = {
     "from_tensors": {"tensors": _COMPARED},
     "from_tensor_slices": {"tensors": _COMPARED},
     "from_generator": {
-        "generator": checks.function,
+        "generator": checks.generator,
         "output_types": _COMPARED,
         "output_shapes": _COMPARED,
         "args": _COMPARED,

@@ -198,7 +198,8 @@ class CheckpointManager:
             The path of the new checkpoint, or None if too few steps have passed.
 
         Raises:
-            SaveError: the checkpoint could not be written; older ones are untouched.
+            SaveError: the checkpoint could not be written, or another job saves under
+                the same name in this directory; older ones are untouched.
             WorkerError: not all workers save, or they save different objects.
 
         >>> import tempfile, unisono
