@@ -76,6 +76,10 @@ CALLS = {
     "interleave": (
         lambda: R.interleave(lambda x: R, cycle_length=-7), ValueError, "cycle_length"
     ),
+    "interleave, many": (
+        lambda: R.interleave(lambda x: R, HUGE - 1), ValueError, "cycle_length.*most"
+    ),
+    "counter, an array": (lambda: D.counter(dtype=np.ones(2)), TypeError, "dtype"),
     "map": (lambda: R.map(abs, HUGE), ValueError, "num_parallel_calls"),
     "reduce": (lambda: R.reduce(1.5, 3), TypeError, "reduce_func.*int"),
     "cache": (lambda: R.cache(np.arange(3)), TypeError, "filename"),
@@ -101,6 +105,15 @@ CALLS = {
     ),
     "random": (lambda: D.random(seed=HUGE), ValueError, "seed"),
 }  # fmt: skip
+
+
+def test_numbers_that_leave_64_bits_are_no_other_numbers():
+    for dataset in (D.counter(HUGE - 2), D.range(3).enumerate(HUGE - 2)):
+        assert len(list(dataset.take(2))) == 2
+        for made in (dataset.take(3), dataset.take(3).batch(3)):
+            with pytest.raises(ValueError, match="does not fit into 64 bits"):
+                list(made)
+    assert [int(x) for x in D.range(126, 130, output_type="int8")][-1] == -127
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -91,6 +91,24 @@ def parallel(count: Any, what: str) -> int | None:
     return number
 
 
+# More datasets than a process could open at a time.
+_MOST_OPEN = 1 << 24
+
+
+def cycle(count: Any, what: str) -> int | None:
+    """Returns how many datasets are open at a time, `AUTOTUNE` or None.
+
+    Raises:
+        InvalidArgumentError: it is less than 1, or more than can be open.
+    """
+    number = parallel(count, what)
+    if number is not None and number > _MOST_OPEN:
+        raise errors.InvalidArgumentError(
+            f"{what} must be at most {_MOST_OPEN}, received {number}."
+        )
+    return number
+
+
 def function(fn: Any, what: str) -> Callable[..., Any]:
     """Returns a function.
 
@@ -151,7 +169,9 @@ def number_type(given: Any, what: str) -> np.dtype:
     """
     found: np.dtype | None
     try:
-        found = np.dtype(given)
+        # An array has a type, but is none.
+        is_array = hasattr(given, "__array__") and not isinstance(given, type)
+        found = np.dtype(object if is_array else given)
     except (TypeError, ValueError, SyntaxError, OverflowError):
         found = None
     # Types such as bfloat16 are of the kind "V", as plain bytes are.

@@ -109,7 +109,7 @@ TABLE: dict[str, dict[str, _Check]] = {
     "prefetch": {"buffer_size": checks.optional(checks.integer)},
     "interleave": {
         "map_func": checks.function,
-        "cycle_length": checks.parallel,
+        "cycle_length": checks.cycle,
         "block_length": checks.optional(checks.positive),
         "num_parallel_calls": checks.parallel,
         "deterministic": _IGNORED,
