@@ -71,6 +71,8 @@ NOT_ABSTRACT = {
     "execution.contexts.ReplicaContext": _PUBLIC,
     "execution.specs.TypeSpec": _ROOT,
     "foundation.ambient.PerThread": "Python's threading.local, under a name of ours.",
+    "foundation.process_bound.ProcessBound": "Steps ask often whether a value is "
+    "distributed, and `abc.ABC` makes that slow.",
     "input.api.dataset.Dataset": _PUBLIC,
     "input.plan.cursors.Iterated": "Streams of two libraries also know their order.",
     "input.sources.arrays.Listed": "A list of shards is a list that can be told apart.",

@@ -16,7 +16,7 @@ else:
         "suppress_health_check": [hypothesis.HealthCheck.too_slow],
     }
     hypothesis.settings.register_profile("same", derandomize=True, **_PATIENT)
-    hypothesis.settings.register_profile("search", **_PATIENT)
+    hypothesis.settings.register_profile("search", max_examples=1000, **_PATIENT)
     hypothesis.settings.load_profile("same")
 
 

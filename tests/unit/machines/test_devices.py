@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import jax
 import pytest
@@ -165,3 +166,29 @@ def test_a_backend_that_runs_already_is_named_as_the_reason():
         print(unisono.distribute.MirroredStrategy().num_replicas_in_sync)
         """
     ) == ["True", "True", "1"]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["CPU:-1", "CPU:+1", "CPU: 1", "CPU:1_0", "CPU:١", "CPU:" + "9" * 5000]
+)
+def test_only_digits_number_a_device(wrong):
+    with pytest.raises(ValueError, match="Cannot read the device name"):
+        devices.parse(wrong)
+
+
+@pytest.mark.parametrize("wrong", [{}, [], 1, b"CPU"])
+def test_a_type_of_devices_is_text(wrong):
+    with pytest.raises(TypeError, match="`device_type` must be 'CPU'"):
+        devices.list_logical_devices(wrong)
+
+
+@pytest.mark.parametrize("wrong", [1, 1.5, "CPU:0"])
+def test_devices_of_a_strategy_are_a_list(wrong):
+    with pytest.raises(TypeError, match="Expected a list of device names"):
+        unisono.distribute.MirroredStrategy(wrong)
+
+
+def test_a_number_of_virtual_devices_is_a_whole_number():
+    half: Any = 1.5
+    with pytest.raises(TypeError, match="count must be a whole number"):
+        devices.set_virtual_devices(half)

@@ -12,6 +12,7 @@ from unisono._src.saving.format import (
     checksummed_files,
     comparison,
     manifest,
+    one_version,
 )
 from unisono._src.saving.format.manifest import Entry, Manifest
 
@@ -71,7 +72,7 @@ def verify(path: pathlib.Path) -> None:
     failed = 0
     for each in found:
         try:
-            made = checksummed_files.read_verified(each)
+            made = one_version.read(each, checksummed_files.read_verified)
         except (errors.DataLossError, errors.NotFoundError) as error:
             failed += 1
             typer.echo(f"damaged  {_clean_text(str(each))}: {_clean_text(str(error))}")
@@ -122,7 +123,7 @@ def _find(path: pathlib.Path) -> pathlib.Path:
 
 def _manifest(path: pathlib.Path) -> Manifest:
     try:
-        return manifest.read(path)
+        return one_version.read(path, manifest.read)
     except (errors.DataLossError, errors.NotFoundError) as error:
         raise _failure(error) from None
 

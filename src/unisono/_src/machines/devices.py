@@ -12,10 +12,11 @@ from typing import Any, final
 import jax
 from jax._src import xla_bridge
 
-from unisono._src.foundation import cpu_threads
+from unisono._src.foundation import cpu_threads, whole_numbers
 from unisono._src.foundation.public_names import publish
 
 _PART = re.compile(r"(job|replica|task|device|[a-z]+):([^/]*)", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,5}")
 _FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
 
@@ -92,16 +93,28 @@ def parse(name: object) -> DeviceName:
     try:
         return DeviceName(
             fields["kind"],
-            int(fields["index"]),
+            _parse_number(fields["index"]),
             fields.get("job", "localhost"),
-            int(fields.get("task", "0")),
-            int(fields.get("replica", "0")),
+            _parse_number(fields.get("task", "0")),
+            _parse_number(fields.get("replica", "0")),
         )
     except (KeyError, ValueError):
         raise ValueError(
-            f"Cannot read the device name {text!r}; expected a form such as 'GPU:0', "
-            "'/gpu:0' or '/job:worker/task:0/device:CPU:0'."
+            f"Cannot read the device name {text[:200]!r}; expected a form such as "
+            "'GPU:0', '/gpu:0' or '/job:worker/task:0/device:CPU:0'."
         ) from None
+
+
+def _parse_number(text: str) -> int:
+    """Returns a number from 0 that digits mean.
+
+    Raises:
+        ValueError: there is something else, or a number that no device has.
+    """
+    # `int` would read signs, spaces, underscores and the digits of other scripts.
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
 
 
 def _name_of(device: jax.Device) -> DeviceName:
@@ -162,9 +175,11 @@ def set_virtual_devices(count: int) -> None:
         count: how many CPU devices JAX shall have.
 
     Raises:
+        TypeError: `count` is no whole number.
         ValueError: `count` is not positive.
         RuntimeError: JAX's backend runs already with another number.
     """
+    count = whole_numbers.integer(count, "count")
     if count < 1:
         raise ValueError(f"Expected at least one virtual device, received {count}.")
     if is_started():
@@ -243,8 +258,14 @@ def resolve(names: Iterable[object]) -> tuple[tuple[str, ...], tuple[jax.Device,
 
     Raises:
         AssertionError: a device is named twice.
+        TypeError: it is no list of names.
         ValueError: there is no such device.
     """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise TypeError(
+            "Expected a list of device names such as ['GPU:0', 'GPU:1'], received "
+            f"{names!r}."
+        )
     parsed = [parse(n) for n in names]
     texts = tuple(str(p) for p in parsed)
     if len(set(texts)) != len(texts):
@@ -298,7 +319,15 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
 
     Returns:
         The devices; an empty list if this process has none of the type.
+
+    Raises:
+        TypeError: `device_type` is no text.
     """
+    if device_type is not None and not isinstance(device_type, str):
+        raise TypeError(
+            "`device_type` must be 'CPU', 'GPU', 'TPU' or None, received "
+            f"{device_type!r}."
+        )
     start()
     try:
         found = jax.local_devices(backend=device_type.lower() if device_type else None)

@@ -11,7 +11,17 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, final, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NoReturn,
+    Self,
+    SupportsIndex,
+    TypeVar,
+    final,
+    overload,
+)
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +36,7 @@ from unisono._src.foundation import (
     library_hooks,
     nest,
     options,
+    process_bound,
 )
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import forks
@@ -787,6 +798,11 @@ class Strategy:
         twin._extended = copy.copy(self._extended)
         twin._extended._rebind(twin)
         return twin
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        title = f"A {type(self).__name__}"
+        instead = "Make a strategy in each process."
+        raise process_bound.refusal(title, "pickled", instead)
 
     def __repr__(self) -> str:
         if self._is_default:

@@ -22,6 +22,7 @@ import jax
 from unisono._src import input as pipelines
 from unisono._src.execution import function
 from unisono._src.foundation import ambient, errors, nest, options
+from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.strategies import multistep
@@ -54,7 +55,7 @@ def _not_implemented_error() -> NotImplementedError:
     return NotImplementedError("must be implemented in descendants")
 
 
-class StrategyExtended:
+class StrategyExtended(ProcessBound):
     """The lower-level methods of a strategy, which libraries use.
 
     A program's own strategy implements those of the abstract methods that it uses; the
@@ -80,6 +81,7 @@ class StrategyExtended:
     True
     """
 
+    _instead = "Make a strategy in each process."
     _placement: Any = None
     _reduced_at: Any = None
     _copies: int | None = None

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src.foundation import ambient, nest
+from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.values import collectives
@@ -22,7 +23,7 @@ from unisono._src.values.array_operators import (
 )
 
 
-class DistributedValues:
+class DistributedValues(ProcessBound):
     """Base class of everything that has one value on each replica.
 
     >>> import unisono
@@ -33,6 +34,11 @@ class DistributedValues:
     >>> isinstance(x, DistributedValues), x.values
     (True, (0, 10))
     """
+
+    _instead = (
+        "Copy or pickle the values of the replicas, as NumPy arrays of "
+        "strategy.experimental_local_results(...); save variables in a checkpoint."
+    )
 
     # No `abc.ABC`: its `isinstance` is slower, and steps ask often.
     @property

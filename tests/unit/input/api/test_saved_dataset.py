@@ -200,7 +200,7 @@ def test_a_full_disk_leaves_nothing_and_is_told(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(
-        "unisono._src.input.stages.cache_files.ElementWriter.write", full
+        "unisono._src.input.stages.element_files.ElementWriter.write", full
     )
     with pytest.raises(OSError, match=r"Cannot save a dataset at .*No space left"):
         Dataset.range(9).save(tmp_path)
@@ -233,7 +233,7 @@ def test_places_where_nothing_can_be_saved(tmp_path):
         Dataset.range(3).save(tmp_path / "file")
     with pytest.raises(uni.errors.NotFoundError, match="No dataset was saved at"):
         Dataset.load(tmp_path / "file")
-    (tmp_path / "dataset.json").write_text('{"format": "unisono-dataset-1"}')
+    (tmp_path / "dataset.json").write_text('{"format": "unisono-dataset-2"}')
     with pytest.raises(uni.errors.DataLossError, match="not complete"):
         Dataset.load(tmp_path)
     Dataset.range(3).save(os.fsencode(tmp_path))

@@ -4,7 +4,9 @@ import dataclasses
 import gc
 import logging
 import random
+import signal
 import threading
+import time
 import warnings
 
 import jax
@@ -615,3 +617,75 @@ def test_saving_from_another_thread_while_steps_run_is_consistent(tmp_path):
     saver.join()
     assert len(seen) == 5
     assert all(a == b for a, b in seen)
+
+
+# Interrupts.
+
+
+class Interrupted(BaseException):
+    """What a handler of a signal raises."""
+
+
+def test_a_save_that_is_interrupted_at_any_moment_leaves_nothing_behind(tmp_path):
+    checkpoint = Checkpoint(v=uni.Variable(jnp.ones((50, 50))), w=uni.Variable(1.0))
+    checkpoint.save(tmp_path / "c")
+    began = time.perf_counter()
+    checkpoint.save(tmp_path / "c")
+    took = time.perf_counter() - began
+    is_saving = False
+
+    def interrupt(*_):
+        if is_saving:
+            raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    count = 0
+    try:
+        for i in range(20):
+            signal.setitimer(signal.ITIMER_REAL, max(took * i / 20, 1e-4))
+            try:
+                is_saving = True
+                checkpoint.save(tmp_path / "c")
+                is_saving = False
+            except Interrupted:
+                is_saving = False
+                count += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert not list(tmp_path.glob(".unisono-*")), f"interrupt {i}"
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert count, "expected some of the saves to be interrupted"
+    checkpoint.save(tmp_path / "c")
+    checkpoint.restore(uni.train.latest_checkpoint(tmp_path)).assert_consumed()
+
+
+def test_the_managers_file_is_not_written_through_a_link(tmp_path):
+    target = tmp_path / "precious"
+    target.write_text("precious")
+    directory = tmp_path / "run"
+    directory.mkdir()
+    for name in ("checkpoint.new", "checkpoint.json.new"):
+        (directory / name).symlink_to(target)
+    checkpoint = Checkpoint(v=uni.Variable(1.0))
+    manager = CheckpointManager(checkpoint, directory, 1, 1e-9)
+    manager.save()
+    manager.save()
+    assert target.read_text() == "precious"
+    assert (directory / "checkpoint.json").is_file()
+    assert not list(directory.glob(".checkpoint.json*"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_to_keep": 1.5}, "max_to_keep"),
+        ({"max_to_keep": "2"}, "max_to_keep"),
+        (
+            {"max_to_keep": 1, "checkpoint_interval": 1.5, "step_counter": 1},
+            "checkpoint_interval",
+        ),
+    ],
+)
+def test_the_numbers_of_a_manager_are_whole(tmp_path, given, message):
+    with pytest.raises(TypeError, match=f"{message} must be a whole number"):
+        CheckpointManager(Checkpoint(), tmp_path, **given)

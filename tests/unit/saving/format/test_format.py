@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import stat
+import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +19,9 @@ from unisono._src.saving.format import (
     array_types,
     checkpoint_directory,
     checksummed_files,
+    comparison,
     manifest,
+    packing,
     plain_data,
 )
 from unisono.train import Checkpoint, CheckpointManager, latest_checkpoint
@@ -31,6 +34,18 @@ def all_files(path):
 @pytest.fixture
 def saved(tmp_path):
     """A directory with two checkpoints, of values 1 and 2."""
+    return save_two(tmp_path)
+
+
+@pytest.fixture
+def unpacked(tmp_path, monkeypatch):
+    """The same as version 1 of the format had it: every array by itself."""
+    monkeypatch.setattr(packing, "_SMALL_BYTES", -1)
+    monkeypatch.setattr(manifest, "VERSION", 1)
+    return save_two(tmp_path)
+
+
+def save_two(tmp_path):
     v = uni.Variable(jnp.ones((4, 8)))
     checkpoint = Checkpoint(v=v, u=uni.Variable([1, 2]), epoch=1)
     checkpoint.save(tmp_path / "c")
@@ -155,10 +170,11 @@ def test_an_unfinished_checkpoint_is_never_offered_and_is_cleared_away(saved):
 
 def test_what_a_living_writer_writes_is_left_alone(tmp_path):
     draft = checkpoint_directory.Draft(tmp_path / "c-1")
+    draft.open()
     (draft.directory / "x").write_bytes(b"1")
     checkpoint_directory.sweep(tmp_path)
     assert (draft.directory / "x").exists()
-    draft.discard()
+    draft.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -305,9 +321,16 @@ HOSTILE = {
     "no entry": _set("body", "entries", to={}),
     "no nodes": _set("body", "nodes", to=[]),
     "a child that is not there": _set("body", "nodes", 0, "children", "v", to=99),
-    "shared array": _set(
-        "body", "entries", "u/.ATTRIBUTES/VARIABLE_VALUE", "file", to="a0"
+    "shared bytes of a pack": _set(
+        "body", "entries", "u/.ATTRIBUTES/VARIABLE_VALUE", "at", to=8
     ),
+    "a shared pack as an array": _set(
+        "body", "entries", "u/.ATTRIBUTES/VARIABLE_VALUE", "at", to=None
+    ),
+    "a place before the pack": _set("body", "entries", V, "at", to=-8),
+    "a place behind all files": _set("body", "entries", V, "at", to=2**50),
+    "a place that is none": _set("body", "entries", V, "at", to="x"),
+    "a version that is no number": _set("header", "version", to=[1]),
     "other format": _set("header", "format", to="something"),
     "future version": _set("header", "version", to=99),
     "data that is no data": _set(
@@ -328,7 +351,41 @@ HOSTILE = {
         header, json.dumps(body).replace("[4, 8]", "[NaN]").encode()
     ),
     "deep nesting": lambda header, body: (header, b"[" * 100_000),
+    "a date that is none": _set("header", "saved_at", to=10**400),
+    "a job that is no text": _set("header", "job", to=[]),
+    "keys of no kind": _set(
+        "body", "entries", V, to={"kind": "random key", "shape": [2], "dtype": "uint32",
+                                  "file": "a0", "impl": "nonsense"},
+    ),
+    "keys of another shape": _set(
+        "body", "entries", V, to={"kind": "random key", "shape": [3], "dtype": "uint32",
+                                  "file": "a0", "impl": "threefry2x32"},
+    ),
 }  # fmt: skip
+# Forms of plain data that `plain_data` does not write.
+FORMS = [
+    {"$complex": []}, {"$complex": [1, 2]}, {"$complex": ["1", "2", "3"]},
+    {"$float": 10**400}, {"$float": []}, {"$float": "nonsense"}, {"$tuple": 3},
+    {"$tuple": "abc"}, {"$items": {}}, {"$items": [[1]]}, {"$items": [[[], 1]]},
+    {"$bytes": 1}, {"$array": []}, {"$array": ["float32", "x", ""]},
+    {"$scalar": ["float32", [1], "AAAAAA=="]}, {"$": 1},
+]  # fmt: skip
+HOSTILE |= {
+    f"data of the form {form}"[:60]: _set(
+        "body", "entries", "epoch/.ATTRIBUTES/PYTHON_VALUE", "value", to=form
+    )
+    for form in FORMS
+}
+
+
+def test_many_repeated_keys_are_refused_in_linear_time(saved):
+    checkpoint, directory = saved
+    pairs = ", ".join(f'"k{i}": 0' for i in [*range(200_000), 199_999])
+    forge(directory / "c-2", lambda header, _: (header, f"{{{pairs}}}".encode()))
+    began = time.process_time()
+    with pytest.raises(uni.errors.DataLossError, match="'k199999' is there twice"):
+        checkpoint.restore(directory / "c-2")
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("what", HOSTILE)
@@ -345,11 +402,30 @@ def test_a_hostile_manifest_is_refused_and_named(saved, what):
 @pytest.mark.parametrize(
     ("field", "value"), [("shape", [8, 4]), ("dtype", "int32"), ("file", "a9")]
 )
-def test_an_array_that_is_not_what_the_manifest_says_is_refused(saved, field, value):
-    _, directory = saved
+def test_an_array_that_is_not_what_the_manifest_says_is_refused(unpacked, field, value):
+    _, directory = unpacked
     forge(directory / "c-2", _set("body", "entries", V, field, to=value))
     with pytest.raises(uni.errors.DataLossError, match="array"):
         uni.train.load_variable(directory / "c-2", V)
+
+
+def test_two_entries_cannot_share_an_array(unpacked):
+    checkpoint, directory = unpacked
+    key = "u/.ATTRIBUTES/VARIABLE_VALUE"
+    forge(directory / "c-2", _set("body", "entries", key, "file", to="a0"))
+    with pytest.raises(uni.errors.DataLossError, match="two entries share one array"):
+        checkpoint.restore(directory / "c-2")
+
+
+def test_checkpoints_of_version_1_are_still_read(unpacked, monkeypatch):
+    monkeypatch.undo()
+    checkpoint, directory = unpacked
+    checkpoint.restore(directory / "c-1").assert_consumed()
+    assert plain(checkpoint.v)[0][0] == 1.0
+    assert latest_checkpoint(directory) == str(directory / "c-2")
+    path = pathlib.Path(checkpoint.save(directory / "new"))
+    changes = comparison.compare(directory / "c-2", path)
+    assert [c.key for c in changes if "counter" not in c.key] == [V]
 
 
 @pytest.mark.parametrize("name", ["__class__", "build", "_private", "a-b", "limit"])
@@ -417,15 +493,15 @@ def stored_as(directory, **how):
         ({"compressor": None, "dtype": "<f8"}, "type float64"),
     ],
 )
-def test_an_array_that_would_unfold_is_refused(saved, how, message):
-    checkpoint, directory = saved
+def test_an_array_that_would_unfold_is_refused(unpacked, how, message):
+    checkpoint, directory = unpacked
     path = stored_as(directory, **how)
     with pytest.raises(uni.errors.DataLossError, match=message):
         checkpoint.restore(path)
 
 
-def test_the_way_to_store_arrays_that_these_tests_forge_is_the_right_one(saved):
-    checkpoint, directory = saved
+def test_the_way_to_store_arrays_that_these_tests_forge_is_the_right_one(unpacked):
+    checkpoint, directory = unpacked
     checkpoint.restore(stored_as(directory, compressor=None)).assert_consumed()
     assert plain(checkpoint.v)[0][0] == 1.0
 

@@ -10,7 +10,13 @@ from unisono._src.foundation import errors
 from unisono._src.input.api import transforms
 from unisono._src.input.plan import elements, nodes
 from unisono._src.input.sources import arrays
-from unisono._src.input.stages import argument_checks, batching, grouping, padding
+from unisono._src.input.stages import (
+    argument_checks,
+    argument_table,
+    batching,
+    grouping,
+    padding,
+)
 
 _Dataset = TypeVar("_Dataset", bound=transforms.Transformations[Any])
 
@@ -59,16 +65,20 @@ class Groupings(transforms.Transformations[_Dataset]):
         >>> [group.tolist() for group in groups]
         [[0, 2, 4], [1, 3, 5], [6]]
         """
-        argument_checks.check_function(key_func, "key_func")
-        argument_checks.check_function(reduce_func, "reduce_func")
+        given = argument_table.check(
+            "group_by_window",
+            key_func=key_func,
+            reduce_func=reduce_func,
+            window_size=window_size,
+            window_size_func=window_size_func,
+        )
         if (window_size is None) == (window_size_func is None):
             raise ValueError(
                 "Either the `window_size` argument or the `window_size_func` argument "
                 "must be specified."
             )
         if window_size_func is None:
-            size = argument_checks.integer(window_size, "window_size")
-            window_size_func = _Always(size)
+            window_size_func = _Always(given["window_size"])
         return self._derive(
             grouping.GroupByWindow(
                 self._node, key_func, reduce_func, window_size_func, self._make_group
@@ -116,18 +126,26 @@ class Groupings(transforms.Transformations[_Dataset]):
         >>> [batch.shape for batch in buckets]
         [(2, 2), (2, 4)]
         """
-        argument_checks.check_function(element_length_func, "element_length_func")
+        given = argument_table.check(
+            "bucket_by_sequence_length",
+            element_length_func=element_length_func,
+            bucket_boundaries=bucket_boundaries,
+            bucket_batch_sizes=bucket_batch_sizes,
+            pad_to_bucket_boundary=pad_to_bucket_boundary,
+            no_padding=no_padding,
+            drop_remainder=drop_remainder,
+        )
         node = self._node
         buckets = _Buckets(
             element_length_func,
-            argument_checks.integers(bucket_boundaries, "bucket_boundaries"),
-            argument_checks.integers(bucket_batch_sizes, "bucket_batch_sizes"),
-            argument_checks.flag(pad_to_bucket_boundary, "pad_to_bucket_boundary"),
-            argument_checks.flag(drop_remainder, "drop_remainder"),
+            given["bucket_boundaries"],
+            given["bucket_batch_sizes"],
+            given["pad_to_bucket_boundary"],
+            given["drop_remainder"],
             self._derive,
         )
         spec = node.spec
-        if not argument_checks.flag(no_padding, "no_padding"):
+        if not given["no_padding"]:
             certain = nodes.tells_spec(node)
             found = padding.find(spec, padded_shapes, padding_values, certain)
             buckets.padding, spec = found, found[0]

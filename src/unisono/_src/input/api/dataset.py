@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import glob
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
@@ -21,6 +20,7 @@ from unisono._src.input.plan import elements, nodes, seeds
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
     argument_checks,
+    argument_table,
     asserting,
     carried_options,
     dataset_options,
@@ -120,11 +120,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> [int(x) for x in made]
         [0, 1, 4, 9]
         """
-        if not callable(generator):
-            raise TypeError(
-                "`generator` must be a callable that gives an iterable, received "
-                f"{type(generator).__name__}."
-            )
+        argument_table.check("from_generator", generator=generator)
         signature = _signature(output_types, output_shapes, output_signature)
         if args is not None and not isinstance(args, (Sequence, np.ndarray)):
             raise TypeError(
@@ -157,12 +153,17 @@ class Dataset(buckets.Groupings["Dataset"]):
                 f"Invalid `args`. The length of `args` should be between 1 and 3, "
                 f"received {len(args)}."
             )
-        numbers = [argument_checks.integer(a, "args") for a in args]
+        given = argument_table.check("range", args=args, output_type=output_type)
+        numbers = given["args"]
         if len(numbers) == 3 and numbers[2] == 0:
             raise errors.InvalidArgumentError("The step of a range cannot be zero.")
         span = range(*numbers)
+        if (span.stop - span.start) // span.step > sys.maxsize:
+            raise ValueError(
+                f"A dataset has at most 2**63 - 1 elements, received {span}."
+            )
         return Dataset(
-            arrays.Range(span.start, span.stop, span.step, np.dtype(output_type))
+            arrays.Range(span.start, span.stop, span.step, given["output_type"])
         )
 
     @staticmethod
@@ -177,10 +178,15 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> [int(x) for x in Dataset.counter(5, 10).take(3)]
         [5, 15, 25]
         """
-        first = argument_checks.integer(start, "start")
-        distance = argument_checks.integer(step, "step")
+        given = argument_table.check("counter", start=start, step=step, dtype=dtype)
         return Dataset(
-            arrays.Range(first, sys.maxsize, distance, np.dtype(dtype), is_endless=True)
+            arrays.Range(
+                given["start"],
+                sys.maxsize,
+                given["step"],
+                given["dtype"],
+                is_endless=True,
+            )
         )
 
     @staticmethod
@@ -201,13 +207,14 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> [int(x) for x in numbers] == [int(x) for x in numbers]
         True
         """
-        again = rerandomize_each_iteration is not None and argument_checks.flag(
-            rerandomize_each_iteration, "rerandomize_each_iteration"
+        given = argument_table.check(
+            "random", seed=seed, rerandomize_each_iteration=rerandomize_each_iteration
         )
+        again = given["rerandomize_each_iteration"] is True
         return Dataset(
             shuffling.RandomNumbers(
                 lambda generator, size: generator.integers(0, 1 << 32, size),
-                seeds.Order(argument_checks.seed(seed), again),
+                seeds.Order(given["seed"], again),
             )
         )
 
@@ -238,13 +245,16 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> [pathlib.Path(p.decode()).name for p in found.as_numpy_iterator()]
         ['a.txt', 'b.txt']
         """
-        patterns = argument_checks.paths(file_pattern, "file_pattern")
+        given = argument_table.check(
+            "list_files", file_pattern=file_pattern, shuffle=shuffle, seed=seed
+        )
+        patterns = given["file_pattern"]
         found = sorted(path for pattern in patterns for path in glob.glob(pattern))
         if not found:
             told = ", ".join(patterns)
             raise errors.InvalidArgumentError(f"No files matched pattern: {told}.")
         made = Dataset(arrays.Slices.of(found))
-        return made if shuffle is False else made.shuffle(len(found), seed)
+        return made if given["shuffle"] is False else made.shuffle(len(found), seed)
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
@@ -294,10 +304,16 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> [int(x) for x in Dataset.choose_from_datasets(inputs, choices)]
         [10, 0, 1]
         """
-        inputs = argument_checks.plans(datasets, "datasets")
-        choices = argument_checks.plan(choice_dataset, "choice_dataset")
-        stop = argument_checks.flag(stop_on_empty_dataset, "stop_on_empty_dataset")
-        return Dataset(sampling.choose(inputs, choices, stop))
+        given = argument_table.check(
+            "choose_from_datasets",
+            datasets=datasets,
+            choice_dataset=choice_dataset,
+            stop_on_empty_dataset=stop_on_empty_dataset,
+        )
+        stop = given["stop_on_empty_dataset"]
+        return Dataset(
+            sampling.choose(given["datasets"], given["choice_dataset"], stop)
+        )
 
     @staticmethod
     def sample_from_datasets(
@@ -328,13 +344,17 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> sorted(int(x) for x in mixed)
         [0, 1, 2, 10, 11, 12]
         """
-        inputs = argument_checks.plans(datasets, "datasets")
-        stop = argument_checks.flag(stop_on_empty_dataset, "stop_on_empty_dataset")
-        changes = rerandomize_each_iteration is None or argument_checks.flag(
-            rerandomize_each_iteration, "rerandomize_each_iteration"
+        given = argument_table.check(
+            "sample_from_datasets",
+            datasets=datasets,
+            seed=seed,
+            stop_on_empty_dataset=stop_on_empty_dataset,
+            rerandomize_each_iteration=rerandomize_each_iteration,
         )
-        order = seeds.Order(argument_checks.seed(seed), changes)
-        return Dataset(sampling.sample(inputs, weights, order, stop))
+        changes = given["rerandomize_each_iteration"] is not False
+        order = seeds.Order(given["seed"], changes)
+        stop = given["stop_on_empty_dataset"]
+        return Dataset(sampling.sample(given["datasets"], weights, order, stop))
 
     @staticmethod
     def from_loader(loader: Any) -> Dataset:
@@ -383,10 +403,18 @@ class Dataset(buckets.Groupings["Dataset"]):
         ...     [int(x) for x in Dataset.load(folder)]
         [0, 1, 2, 3]
         """
-        shards = saved_dataset.load(os.fsdecode(path), element_spec, compression, wait)
+        checked = argument_table.check(
+            "load",
+            path=path,
+            compression=compression,
+            reader_func=reader_func,
+            wait=wait,
+        )
+        shards = saved_dataset.load(
+            checked["path"], element_spec, compression, checked["wait"]
+        )
         given = Dataset(saved_shards.Shards(tuple(map(Dataset, shards))))
         if reader_func is not None:
-            argument_checks.check_function(reader_func, "reader_func")
             return Dataset(mixing.plan_of(reader_func(given), "reader_func"))
         if len(shards) == 1:
             return Dataset(shards[0])
@@ -426,10 +454,11 @@ class Dataset(buckets.Groupings["Dataset"]):
                 "was interrupted. Save parts of the dataset (`shard`) into folders of "
                 "their own."
             )
-        if shard_func is not None:
-            argument_checks.check_function(shard_func, "shard_func")
+        given = argument_table.check(
+            "save", path=path, compression=compression, shard_func=shard_func
+        )
         compression = saved_dataset.check_compression(compression)
-        saved_dataset.save(self.prepared(), os.fsdecode(path), compression, shard_func)
+        saved_dataset.save(self.prepared(), given["path"], compression, shard_func)
 
     def rejection_resample(
         self,
@@ -461,7 +490,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> bool(0.4 < share < 0.6)
         True
         """
-        argument_checks.check_function(class_func, "class_func")
+        argument_table.check("rejection_resample", class_func=class_func, seed=seed)
         return self._derive(
             resampling.resample(self, class_func, target_dist, initial_dist, seed)
         )
@@ -577,6 +606,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         >>> int(Dataset.range(5).reduce(np.int64(0), lambda total, x: total + x))
         10
         """
+        argument_table.check("reduce", reduce_func=reduce_func)
         state = elements.present(elements.convert(initial_state))
         for element in self:
             made = elements.convert(reduce_func(state, element))

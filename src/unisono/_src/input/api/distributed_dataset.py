@@ -14,6 +14,7 @@ import numpy as np
 
 from unisono._src.execution import host_inputs, specs
 from unisono._src.foundation import ambient, errors, host_numbers
+from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.description import batch_table, function_table, report
@@ -71,7 +72,7 @@ _CHEAP = (
 )
 
 
-class DistributedIterator(iterators.PositionedIterator):
+class DistributedIterator(ProcessBound, iterators.PositionedIterator):
     """Iterates over a distributed dataset; each element has one value per replica.
 
     The position can be saved, and continued on any number of replicas.
@@ -87,6 +88,8 @@ class DistributedIterator(iterators.PositionedIterator):
     >>> [x.tolist() for x in strategy.experimental_local_results(next(other))]
     [[4, 5], [6, 7]]
     """
+
+    _instead = "Save its get_state(), and give that to set_state of another iterator."
 
     def __init__(self, dataset: DistributedDataset) -> None:
         super().__init__()
@@ -166,7 +169,7 @@ class DistributedIterator(iterators.PositionedIterator):
         self._ahead.close()
 
 
-class DistributedDataset(abc.ABC):
+class DistributedDataset(ProcessBound, abc.ABC):
     """Gives one value per replica and step; a strategy makes it.
 
     Iterate over it in Python or inside a `unisono.function`, or pass its iterators to
@@ -186,6 +189,7 @@ class DistributedDataset(abc.ABC):
         _drops: whether the steps end when some replica has no element.
     """
 
+    _instead = "Copy or pickle the dataset that it was made of, and distribute that."
     _title = "DistributedDataset"
     _kind: str
     _by_data = False

@@ -6,16 +6,17 @@ import contextlib
 import json
 import logging
 import os
+import secrets
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors
 from unisono._src.input.plan import elements, nodes, structure_json
+from unisono._src.input.sources import crc32c
 from unisono._src.input.stages import (
-    cache_files,
+    element_files,
     grouping,
     mapping,
     mixing,
@@ -23,7 +24,7 @@ from unisono._src.input.stages import (
 )
 
 _log = logging.getLogger("unisono")
-_FORMAT = "unisono-dataset-1"
+_FORMAT, _OLD_FORMAT = "unisono-dataset-2", "unisono-dataset-1"
 # The file that lists the files of the dataset; it is written last, so that a folder
 # without it holds no dataset.
 _INDEX = "dataset.json"
@@ -114,7 +115,7 @@ class _ShardFile:
 
     def __init__(self, path: str, compression: str | None) -> None:
         self.path = path
-        self.file = cache_files.ElementWriter(path, compression)
+        self.file = element_files.ElementWriter(path, compression)
         self.count = 0
 
     def write(self, element: Any) -> None:
@@ -136,7 +137,7 @@ class _Folder:
     def __init__(self, path: str, compression: str | None) -> None:
         self._path, self._compression = path, compression
         # Makes names that no earlier dataset in this folder has.
-        self._run = uuid.uuid4().hex[:8]
+        self._run = secrets.token_hex(8)
         self._old = _files_of(path)
         self._shards: dict[int, _ShardFile] = {}
 
@@ -159,8 +160,9 @@ class _Folder:
             "compression": self._compression,
             "shards": [[os.path.basename(s.path), s.count] for s in shards],
         }
+        index["crc32c"] = _checksum(index)
         aside = os.path.join(self._path, f"{self._run}{_PARTIAL}")
-        with open(aside, "w", encoding="utf-8") as f:
+        with open(aside, "x", encoding="utf-8") as f:
             json.dump(index, f, indent=1)
         os.replace(aside, os.path.join(self._path, _INDEX))
 
@@ -184,12 +186,32 @@ class _Folder:
 def _files_of(path: str) -> list[str]:
     """Returns the files of the dataset that was saved at `path` before, if any."""
     try:
-        return [name for name, _ in _read_index(path)["shards"]]
+        return [name for name, _ in _read_index(path).shards]
     except (errors.NotFoundError, errors.DataLossError):
         return []
 
 
-def _read_index(path: str) -> Any:
+@final
+class _Index(NamedTuple):
+    """What the index of a saved dataset says.
+
+    Attributes:
+        spec: the specs of an element.
+        compression: None or "GZIP".
+        shards: name and number of elements of each file.
+    """
+
+    spec: Any
+    compression: str | None
+    shards: list[tuple[str, int]]
+
+
+def _checksum(fields: dict[str, Any]) -> int:
+    """Returns the checksum of an index, however its JSON is laid out."""
+    return crc32c.checksum(json.dumps(fields, sort_keys=True).encode())
+
+
+def _read_index(path: str) -> _Index:
     """Returns the index of a saved dataset.
 
     Raises:
@@ -199,23 +221,47 @@ def _read_index(path: str) -> Any:
     name = os.path.join(path, _INDEX)
     try:
         with open(name, encoding="utf-8") as f:
-            index = json.load(f)
+            fields = json.load(f)
     except (FileNotFoundError, NotADirectoryError) as e:
         raise errors.NotFoundError(
             f"No dataset was saved at {path}: there is no {_INDEX}. Datasets that "
             "TensorFlow saved can be read by TensorFlow only."
         ) from e
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise errors.DataLossError(f"{name} is damaged: {e}") from e
-    if not isinstance(index, dict) or index.get("format") != _FORMAT:
+    form = fields.get("format") if isinstance(fields, dict) else None
+    if form == _OLD_FORMAT:
+        raise errors.DataLossError(
+            f"The dataset at {path} was saved by an earlier release of unisono, "
+            "without checksums, and cannot be read. Save the dataset again."
+        )
+    if form != _FORMAT:
         raise errors.DataLossError(
             f"{name} does not belong to a dataset that unisono saved."
         )
-    if not {"spec", "compression", "shards"} <= index.keys():
+    try:
+        return _parse_index(fields)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as e:
         raise errors.DataLossError(
-            f"{name} is damaged: it is not complete. Save the dataset again."
-        )
-    return index
+            f"{name} is damaged: {e}. Save the dataset again."
+        ) from e
+
+
+def _parse_index(fields: dict[str, Any]) -> _Index:
+    """Returns an index; any exception means that it is malformed."""
+    if fields.keys() != {"format", "spec", "compression", "shards", "crc32c"}:
+        raise ValueError("it is not complete")
+    if fields.pop("crc32c") != _checksum(fields):
+        raise ValueError("its checksum does not match its contents")
+    shards = [(name, count) for name, count in fields["shards"]]
+    for name, count in shards:
+        # A file of another folder is none of this dataset.
+        if os.path.basename(name) != name or not name.endswith(_SHARD):
+            raise ValueError(f"a file has the odd name {name!r}")
+        if type(count) is not int or not 0 <= count < 2**63:
+            raise ValueError(f"{name} claims {count!r} elements")
+    spec = structure_json.to_spec(fields["spec"])
+    return _Index(spec, check_compression(fields["compression"]), shards)
 
 
 def load(
@@ -229,26 +275,23 @@ def load(
         InvalidArgumentError: its elements do not fit `spec`.
     """
     index = _wait_for_index(path) if wait else _read_index(path)
-    found = structure_json.to_spec(index["spec"])
+    found = index.spec
     if spec is not None:
         _check_same(spec, found, path)
-    if (
-        compression is not None
-        and check_compression(compression) != index["compression"]
-    ):
+    if compression is not None and check_compression(compression) != index.compression:
         raise ValueError(
             f"The dataset at {path} was saved with compression="
-            f"{index['compression']!r}, received {compression!r}."
+            f"{index.compression!r}, received {compression!r}."
         )
     return [
         saved_shards.SavedShard(
-            os.path.join(path, name), index["compression"], count, spec or found
+            os.path.join(path, name), index.compression, count, spec or found
         )
-        for name, count in index["shards"]
+        for name, count in index.shards
     ]
 
 
-def _wait_for_index(path: str) -> Any:
+def _wait_for_index(path: str) -> _Index:
     """Returns the index of a saved dataset, waiting until it is there.
 
     Raises:

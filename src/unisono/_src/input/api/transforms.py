@@ -15,7 +15,7 @@ from unisono._src.foundation import errors
 from unisono._src.input.plan import elements, nodes, seeds
 from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
-    argument_checks,
+    argument_table,
     batching,
     cache_files,
     cache_memory,
@@ -78,8 +78,10 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in pairs.map(lambda x, square: square - x)]
         [0, 0, 2]
         """
-        argument_checks.check_function(map_func, "map_func")
-        calls = argument_checks.parallel(num_parallel_calls)
+        given = argument_table.check(
+            "map", map_func=map_func, num_parallel_calls=num_parallel_calls
+        )
+        calls = given["num_parallel_calls"]
         return self._derive(mapping.Map(self._node, map_func, calls))
 
     def filter(
@@ -101,7 +103,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in even]
         [0, 2, 4]
         """
-        argument_checks.check_function(predicate, "predicate")
+        argument_table.check("filter", predicate=predicate)
         return self._derive(filtering.Filter(self._node, predicate))
 
     def batch(
@@ -133,11 +135,13 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [batch.tolist() for batch in numbers.batch(2, drop_remainder=True)]
         [[0, 1], [2, 3]]
         """
-        size = argument_checks.positive(batch_size, "batch_size")
-        argument_checks.parallel(num_parallel_calls)
-        made = batching.Batch(
-            self._node, size, argument_checks.flag(drop_remainder, "drop_remainder")
+        given = argument_table.check(
+            "batch",
+            batch_size=batch_size,
+            drop_remainder=drop_remainder,
+            num_parallel_calls=num_parallel_calls,
         )
+        made = batching.Batch(self._node, given["batch_size"], given["drop_remainder"])
         if num_parallel_calls is not None:
             return self._derive(batching.Opaque(made))
         return self._derive(made)
@@ -170,7 +174,9 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [b.tolist() for b in rows.padded_batch(3, padding_values=np.int64(-1))]
         [[[0, -1, -1], [0, 1, -1], [0, 1, 2]]]
         """
-        size = argument_checks.positive(batch_size, "batch_size")
+        given = argument_table.check(
+            "padded_batch", batch_size=batch_size, drop_remainder=drop_remainder
+        )
         certain = nodes.tells_spec(self._node)
         shapes, values = padding.find(
             self._node.spec, padded_shapes, padding_values, certain
@@ -178,8 +184,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         return self._derive(
             batching.PaddedBatch(
                 self._node,
-                size,
-                argument_checks.flag(drop_remainder, "drop_remainder"),
+                given["batch_size"],
+                given["drop_remainder"],
                 shapes,
                 values,
             )
@@ -226,9 +232,11 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [batch.tolist() for batch in batches.rebatch([1, 2])]
         [[0], [1, 2], [3], [4, 5]]
         """
-        sizes = tuple(_sizes(batch_size))
+        given = argument_table.check(
+            "rebatch", batch_size=batch_size, drop_remainder=drop_remainder
+        )
         made = batching.Rebatch(
-            self._node, sizes, argument_checks.flag(drop_remainder, "drop_remainder")
+            self._node, tuple(given["batch_size"]), given["drop_remainder"]
         )
         return self._derive(_check_spec_now(made))
 
@@ -258,17 +266,21 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> first == second, sorted(first) == sorted(second) == list(range(100))
         (False, True)
         """
-        size = argument_checks.integer(buffer_size, "buffer_size")
+        given = argument_table.check(
+            "shuffle",
+            buffer_size=buffer_size,
+            seed=seed,
+            reshuffle_each_iteration=reshuffle_each_iteration,
+        )
+        size = given["buffer_size"]
         if size == nodes.UNKNOWN:
             size = sys.maxsize
         if size < 1:
             raise errors.InvalidArgumentError(
                 f"buffer_size must be greater than zero, received {buffer_size}."
             )
-        changes = reshuffle_each_iteration is None or argument_checks.flag(
-            reshuffle_each_iteration, "reshuffle_each_iteration"
-        )
-        order = seeds.Order(argument_checks.seed(seed), changes)
+        changes = given["reshuffle_each_iteration"] is not False
+        order = seeds.Order(given["seed"], changes)
         return self._derive(shuffling.Shuffle(self._node, size, order))
 
     def repeat(
@@ -280,11 +292,9 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in Dataset.range(2).repeat(3)]
         [0, 1, 0, 1, 0, 1]
         """
+        times = argument_table.check("repeat", count=count)["count"]
         return self._derive(
-            selecting.Repeat(
-                self._node,
-                -1 if count is None else argument_checks.integer(count, "count"),
-            )
+            selecting.Repeat(self._node, -1 if times is None else times)
         )
 
     def take(self, count: SupportsIndex, name: str | None = None) -> _Dataset:
@@ -294,9 +304,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in Dataset.range(9).take(2)]
         [0, 1]
         """
-        return self._derive(
-            selecting.Take(self._node, argument_checks.integer(count, "count"))
-        )
+        given = argument_table.check("take", count=count)
+        return self._derive(selecting.Take(self._node, given["count"]))
 
     def skip(self, count: SupportsIndex, name: str | None = None) -> _Dataset:
         """Leaves out the first `count` elements; all of them for -1.
@@ -305,9 +314,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in Dataset.range(9).skip(7)]
         [7, 8]
         """
-        return self._derive(
-            selecting.Skip(self._node, argument_checks.integer(count, "count"))
-        )
+        given = argument_table.check("skip", count=count)
+        return self._derive(selecting.Skip(self._node, given["count"]))
 
     def shard(
         self, num_shards: SupportsIndex, index: SupportsIndex, name: str | None = None
@@ -325,8 +333,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
         [1, 4]
         """
-        shards = argument_checks.integer(num_shards, "num_shards")
-        number = argument_checks.integer(index, "index")
+        given = argument_table.check("shard", num_shards=num_shards, index=index)
+        shards, number = given["num_shards"], given["index"]
         if (shards, number) == (selecting.SHARD_HINT, selecting.SHARD_HINT):
             return self._derive(selecting.Shard(self._node, shards, number))
         if shards == selecting.SHARD_HINT:
@@ -362,9 +370,9 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in ahead]
         [1, 2, 3]
         """
-        size = mapping.AUTOTUNE
-        if buffer_size is not None:
-            size = argument_checks.integer(buffer_size, "buffer_size")
+        size = argument_table.check("prefetch", buffer_size=buffer_size)["buffer_size"]
+        if size is None:
+            size = mapping.AUTOTUNE
         if size < mapping.AUTOTUNE:
             raise errors.InvalidArgumentError(
                 f"buffer_size must be >= 0 or AUTOTUNE, received {buffer_size}."
@@ -407,16 +415,17 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in mixed]
         [0, 10, 1, 11, 2, 12]
         """
-        argument_checks.check_function(map_func, "map_func")
-        argument_checks.parallel(num_parallel_calls)
-        cycle = mixing.default_cycle()
-        if cycle_length not in (None, mapping.AUTOTUNE):
-            cycle = argument_checks.positive(cycle_length, "cycle_length")
-        block = (
-            1
-            if block_length is None
-            else argument_checks.positive(block_length, "block_length")
+        given = argument_table.check(
+            "interleave",
+            map_func=map_func,
+            cycle_length=cycle_length,
+            block_length=block_length,
+            num_parallel_calls=num_parallel_calls,
         )
+        cycle, block = given["cycle_length"], given["block_length"]
+        if cycle in (None, mapping.AUTOTUNE):
+            cycle = mixing.default_cycle()
+        block = 1 if block is None else block
         return self._derive(mixing.Interleave(self._node, map_func, cycle, block))
 
     def flat_map(
@@ -437,7 +446,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in joined]
         [0, 0, 1, 0, 1, 2]
         """
-        argument_checks.check_function(map_func, "map_func")
+        argument_table.check("flat_map", map_func=map_func)
         return self._derive(mixing.Interleave(self._node, map_func, 1, 0))
 
     def concatenate(self, dataset: _Dataset, name: str | None = None) -> _Dataset:
@@ -450,7 +459,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(7, 9))]
         [0, 1, 7, 8]
         """
-        other = argument_checks.plan(dataset, "dataset")
+        other = argument_table.check("concatenate", dataset=dataset)["dataset"]
         mixing.join_specs(self._node.spec, other.spec)
         return self._derive(mixing.Concatenate((self._node, other)))
 
@@ -472,8 +481,10 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [len(list(cached)) for _ in range(2)], len(calls)
         ([3, 3], 3)
         """
-        if filename:
-            return self._derive(cache_files.FileCache(self._node, str(filename)))
+        path = argument_table.check("cache", filename=filename)["filename"]
+        if path:
+            cache_files.check_name(path)
+            return self._derive(cache_files.FileCache(self._node, path))
         return self._derive(cache_memory.Cache(self._node, cache_memory.ElementStore()))
 
     def enumerate(self, start: SupportsIndex = 0, name: str | None = None) -> _Dataset:
@@ -484,7 +495,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [(int(number), int(x)) for number, x in tens.enumerate(start=5)]
         [(5, 10), (6, 20)]
         """
-        first = argument_checks.integer(start, "start")
+        first = argument_table.check("enumerate", start=start)["start"]
         numbers = arrays.Range(
             first, sys.maxsize, 1, np.dtype(np.int64), is_endless=True
         )
@@ -515,13 +526,19 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [[int(x) for x in window] for window in windows]
         [[0, 2, 4], [1, 3], [2, 4], [3], [4]]
         """
-        size = argument_checks.positive(size, "size")
+        given = argument_table.check(
+            "window",
+            size=size,
+            shift=shift,
+            stride=stride,
+            drop_remainder=drop_remainder,
+        )
         node = windowing.Window(
             self._node,
-            size,
-            size if shift is None else argument_checks.positive(shift, "shift"),
-            argument_checks.positive(stride, "stride"),
-            argument_checks.flag(drop_remainder, "drop_remainder"),
+            given["size"],
+            given["size"] if shift is None else given["shift"],
+            given["stride"],
+            given["drop_remainder"],
             self._wrap_window,
             self._wrap_window_spec,
         )
@@ -546,7 +563,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in small]
         [0, 1, 2]
         """
-        argument_checks.check_function(predicate, "predicate")
+        argument_table.check("take_while", predicate=predicate)
         return self._derive(filtering.TakeWhile(self._node, predicate))
 
     def scan(
@@ -571,7 +588,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in sums]
         [0, 1, 3, 6, 10]
         """
-        argument_checks.check_function(scan_func, "scan_func")
+        argument_table.check("scan", scan_func=scan_func)
         initial = elements.convert(initial_state)
         return self._derive(scanning.Scan(self._node, initial, scan_func))
 
@@ -599,7 +616,8 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in ratios.ignore_errors()]
         [6, 3]
         """
-        return self._derive(filtering.IgnoreErrors(self._node, log_warning))
+        given = argument_table.check("ignore_errors", log_warning=log_warning)
+        return self._derive(filtering.IgnoreErrors(self._node, given["log_warning"]))
 
     def apply(self, transformation_func: Callable[[Self], _Dataset]) -> _Dataset:
         """Returns the dataset that a function makes of this one.
@@ -613,7 +631,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [b.tolist() for b in Dataset.range(9).apply(first_batch)]
         [[0, 1]]
         """
-        argument_checks.check_function(transformation_func, "transformation_func")
+        argument_table.check("apply", transformation_func=transformation_func)
         made = transformation_func(self)
         if not isinstance(made, Transformations):
             raise TypeError(
@@ -668,18 +686,3 @@ def _check_lengths(spec: Any) -> None:
             "`unbatch()` needs components with the same number of rows, received "
             f"{told}."
         )
-
-
-def _sizes(given: Any) -> list[int]:
-    """Returns the sizes of batches, which take turns; often there is only one."""
-    many = hasattr(given, "__len__") and np.ndim(given) == 1
-    sizes = (
-        argument_checks.integers(given, "batch_size")
-        if many
-        else [argument_checks.integer(given, "batch_size")]
-    )
-    if not sizes or min(sizes) < 0 or not any(sizes):
-        raise ValueError(
-            f"batch_size must be a positive number or several, received {given!r}."
-        )
-    return sizes

@@ -169,15 +169,33 @@ class _Steps:
 
     def __init__(self, start: int, step: int, dtype: np.dtype) -> None:
         self._start, self._step, self._dtype = start, step, dtype
+        # Whether the first 2**40 numbers may leave the 64 bits, where NumPy would go
+        # on at the other end.
+        self._is_far = abs(start) + abs(step) * 2**40 > 2**62
 
     def element_at(self, index: int) -> Any:
-        return self._dtype.type(self._start + index * self._step)
+        number = self._start + index * self._step
+        try:
+            return self._dtype.type(number)
+        except OverflowError:
+            _check_fits(number)
+            # A smaller type takes the lowest bits, as in `take` and in TensorFlow.
+            return np.int64(number).astype(self._dtype)
 
     def take(self, indices: np.ndarray, allocate: nodes.Allocate = np.empty) -> Any:
+        if self._is_far and indices.size:
+            for index in (indices.min(), indices.max()):
+                _check_fits(self._start + int(index) * self._step)
         return (self._start + indices * self._step).astype(self._dtype)
 
     def slice(self, start: int, stop: int) -> Any:
         return self.take(np.arange(start, stop))
+
+
+def _check_fits(number: int) -> None:
+    """Raises `ValueError` if a number does not fit into 64 bits."""
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"The number {number} of a dataset does not fit into 64 bits.")
 
 
 @final

@@ -1,4 +1,4 @@
-"""CRC-32C, the checksum that guards every record of a TFRecord file."""
+"""CRC-32C, the checksum of TFRecord files and of the files of saved datasets."""
 
 from __future__ import annotations
 
@@ -21,3 +21,17 @@ def masked_checksums(records: Iterable[bytes]) -> np.ndarray:
     checksums = np.fromiter(map(google_crc32c.value, records), np.uint32)
     rotated = (checksums >> np.uint32(15)) | (checksums << np.uint32(17))
     return rotated + np.uint32(0xA282EAD8)
+
+
+def checksum(*parts: bytes | np.ndarray) -> int:
+    """Returns the checksum of some bytes, given in parts; arrays count as their bytes.
+
+    >>> hex(checksum(b"12345", b"6789"))
+    '0xe3069283'
+    """
+    import google_crc32c
+
+    found: int = google_crc32c.value(parts[0])
+    for part in parts[1:]:
+        found = google_crc32c.extend(found, part)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,26 +10,14 @@ from typing import Any
 import numpy as np
 
 from unisono._src.foundation import errors, nest
+from unisono._src.foundation.whole_numbers import integer
 from unisono._src.input.plan import nodes
 from unisono._src.input.stages import mapping
 
+__all__ = ["integer"]
+
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Paths = Path | Sequence[Path] | np.ndarray
-
-
-def integer(value: Any, what: str) -> int:
-    """Returns a whole number of Python, NumPy or JAX as an `int`.
-
-    Raises:
-        TypeError: it is no whole number.
-        ValueError: it is None, as in TensorFlow.
-    """
-    if value is None:
-        raise ValueError(f"{what} must be a whole number, received None.")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{what} must be a whole number, received {value!r}.") from None
 
 
 def positive(value: Any, what: str) -> int:
@@ -87,7 +75,7 @@ def seed(value: Any, what: str = "seed") -> int | None:
     return None if value is None else integer(value, what)
 
 
-def parallel(count: Any, what: str = "num_parallel_calls") -> int | None:
+def parallel(count: Any, what: str) -> int | None:
     """Returns a number of parallel calls, `AUTOTUNE` or None.
 
     Raises:
@@ -103,10 +91,138 @@ def parallel(count: Any, what: str = "num_parallel_calls") -> int | None:
     return number
 
 
-def check_function(fn: Any, what: str) -> None:
-    """Raises `TypeError` unless `fn` can be called."""
+# More datasets than a process could open at a time.
+_MOST_OPEN = 1 << 24
+
+
+def cycle(count: Any, what: str) -> int | None:
+    """Returns how many datasets are open at a time, `AUTOTUNE` or None.
+
+    Raises:
+        InvalidArgumentError: it is less than 1, or more than can be open.
+    """
+    number = parallel(count, what)
+    if number is not None and number > _MOST_OPEN:
+        raise errors.InvalidArgumentError(
+            f"{what} must be at most {_MOST_OPEN}, received {number}."
+        )
+    return number
+
+
+def function(fn: Any, what: str) -> Callable[..., Any]:
+    """Returns a function.
+
+    Raises:
+        TypeError: it cannot be called.
+    """
     if not callable(fn):
         raise TypeError(f"`{what}` must be a function, received {type(fn).__name__}.")
+    made: Callable[..., Any] = fn
+    return made
+
+
+def generator(fn: Any, what: str) -> Callable[..., Any]:
+    """Returns a function that gives an iterable, perhaps a generator.
+
+    Raises:
+        TypeError: it cannot be called.
+    """
+    if not callable(fn):
+        raise TypeError(
+            f"`{what}` must be a callable that gives an iterable, received "
+            f"{type(fn).__name__}."
+        )
+    made: Callable[..., Any] = fn
+    return made
+
+
+def optional(check: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    """Returns a check that passes None on, and checks everything else."""
+    return functools.partial(_check_optional, check)
+
+
+def _check_optional(check: Callable[[Any, str], Any], value: Any, what: str) -> Any:
+    return None if value is None else check(value, what)
+
+
+def batch_sizes(given: Any, what: str) -> list[int]:
+    """Returns the sizes of batches, which take turns; often there is only one.
+
+    Raises:
+        TypeError: it is no whole number, and no list of whole numbers.
+        ValueError: a size is negative, or all are 0.
+    """
+    many = isinstance(given, (list, tuple)) or getattr(given, "ndim", 0) > 0
+    sizes = integers(given, what) if many else [integer(given, what)]
+    if not sizes or min(sizes) < 0 or not any(sizes):
+        raise ValueError(
+            f"{what} must be a positive number or several, received {given!r}."
+        )
+    return sizes
+
+
+def number_type(given: Any, what: str) -> np.dtype:
+    """Returns a type of numbers.
+
+    Raises:
+        TypeError: it is no type, or not one of numbers.
+    """
+    found: np.dtype | None
+    try:
+        # An array has a type, but is none.
+        is_array = hasattr(given, "__array__") and not isinstance(given, type)
+        found = np.dtype(object if is_array else given)
+    except (TypeError, ValueError, SyntaxError, OverflowError):
+        found = None
+    # Types such as bfloat16 are of the kind "V", as plain bytes are.
+    is_extended = found is not None and found.kind == "V" and found.names is None
+    is_extended = is_extended and not str(found).startswith(("|V", "void", "("))
+    if found is None or not (found.kind in "biuf" or is_extended):
+        raise TypeError(f"{what} must be a type of numbers, received {given!r}.")
+    return found
+
+
+# What file systems allow.
+_MOST_NAME_BYTES = 255
+
+
+def path(given: Any, what: str) -> str:
+    """Returns a path as text.
+
+    Raises:
+        TypeError: it is no path.
+        ValueError: no file can have that name.
+    """
+    if not isinstance(given, (str, bytes, os.PathLike)):
+        raise TypeError(f"`{what}` must be a path, received {given!r}.")
+    text = os.fsdecode(given)
+    if "\0" in text:
+        raise ValueError(f"`{what}` must have no zero bytes, received {text[:80]!r}.")
+    check_name_lengths(text, what)
+    return text
+
+
+def check_name_lengths(text: str, what: str, ending: str = "") -> None:
+    """Raises `ValueError` if a path has a longer name than file systems allow."""
+    for part in f"{text}{ending}".split(os.sep):
+        count = len(part.encode(errors="surrogatepass"))
+        if count > _MOST_NAME_BYTES:
+            raise ValueError(
+                f"`{what}` must have names of at most "
+                f"{_MOST_NAME_BYTES - len(ending)} bytes, received one of "
+                f"{count - len(ending)}: {part[:40]}..."
+            )
+
+
+def compression(given: Any, what: str) -> str | None:
+    """Returns the name of a compression, or None; whether it is known is not checked.
+
+    Raises:
+        TypeError: it is no text.
+    """
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"`{what}` must be text or None, received {given!r}.")
+    return given
 
 
 def plan(dataset: Any, what: str) -> nodes.Node:
@@ -233,12 +349,12 @@ def paths(given: Any, what: str) -> tuple[str, ...]:
     if isinstance(given, np.ndarray):
         given = given.tolist()
     if isinstance(given, (str, bytes, os.PathLike)):
-        return (os.fsdecode(given),)
+        return (path(given, what),)
     if not isinstance(given, (list, tuple)):
         raise TypeError(
             f"`{what}` must contain text, a path or several, received {given!r}."
         )
-    return tuple(path for part in given for path in paths(part, what))
+    return tuple(name for part in given for name in paths(part, what))
 
 
 def call_generator(make: Callable[[], Any]) -> Any:

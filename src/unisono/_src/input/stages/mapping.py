@@ -13,6 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from unisono._src.execution import specs
+from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.input.plan import cursors, elements, nodes
 
 AUTOTUNE = -1
@@ -106,8 +107,13 @@ class _Unread:
 
 
 @final
-class _Threaded(cursors.Cursor):
+class _Threaded(ProcessBound, cursors.Cursor):
     """Calls the function in threads; the order of the source is kept."""
+
+    _bound_title = "An iterator with threads"
+    _instead = "Save its get_state(), and give that to set_state of another iterator."
+    # Of an object whose `__init__` did not end, too.
+    _pool: concurrent.futures.ThreadPoolExecutor | None = None
 
     def __init__(
         self, source: cursors.Cursor, fn: Callable[..., Any], threads: int
@@ -118,7 +124,6 @@ class _Threaded(cursors.Cursor):
         self._trail = cursors.Trail(source, max(64, 2 * threads))
         self._waiting: collections.deque[Any] = collections.deque()
         self._given = 0
-        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
 
     def read(self, count: int) -> list[Any]:
         if self._pool is None:

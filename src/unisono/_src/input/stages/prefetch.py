@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from unisono._src.foundation import thread_priority
+from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.stages.selecting import Make
 
@@ -206,7 +207,7 @@ def _stop_all() -> None:
 
 
 @final
-class Ahead(cursors.Cursor):
+class Ahead(ProcessBound, cursors.Cursor):
     """Reads up to `size` elements of a source ahead, in a thread.
 
     Args:
@@ -216,14 +217,18 @@ class Ahead(cursors.Cursor):
         nice: the niceness of the thread, from 0 to 19.
     """
 
+    _bound_title = "An iterator with a thread"
+    _instead = "Save its get_state(), and give that to set_state of another iterator."
+    # Of an object whose `__init__` did not end, too.
+    _tank: _Tank | None = None
+    _thread: threading.Thread | None = None
+
     def __init__(
         self, source: cursors.Cursor, size: int, what: str, nice: int = 0
     ) -> None:
         self._source = source
         self._size, self._nice = size, nice
         self._what = what
-        self._tank: _Tank | None = None
-        self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._is_closed = False
         # The remembered positions and the reader's place when it was closed.

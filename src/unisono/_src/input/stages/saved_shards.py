@@ -9,7 +9,7 @@ from typing import Any, final
 from unisono._src.foundation import errors
 from unisono._src.input.plan import cursors, nodes
 from unisono._src.input.sources import arrays
-from unisono._src.input.stages import cache_files
+from unisono._src.input.stages import element_files
 
 
 @final
@@ -40,8 +40,11 @@ class SavedShard(nodes.Node):
                 f"{self.path} is gone: the dataset was saved again since it was "
                 "loaded. Load it again."
             )
-        return cache_files.ElementReader(
-            self.path, self.compression, lambda: self.signature
+        return element_files.ElementReader(
+            self.path,
+            self.compression,
+            lambda: self.signature,
+            advice="Save the dataset again.",
         )
 
     @property

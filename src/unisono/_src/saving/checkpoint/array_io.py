@@ -7,18 +7,19 @@ its array cannot expand into something that fills the memory.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from unisono._src.saving.checkpoint import background
-from unisono._src.saving.format import array_store, manifest
+from unisono._src.saving.format import array_store, manifest, packing
 from unisono._src.workers import process_group
 
 # A smaller array is read whole to the host: its parts are not worth separate reads.
-_LARGE_BYTES = 1 << 20
+LARGE_BYTES = 1 << 20
 
 
 def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
@@ -36,6 +37,48 @@ def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
         # several processes Orbax wants all of them to write (docs/decisions/0015).
         array_store.write_all(directory, {k: np.asarray(a) for k, a in arrays.items()})
         return
+    if threading.current_thread() is not threading.main_thread():
+        _write_with_orbax(directory, arrays)
+        return
+    _call_to_the_end(lambda: _write_with_orbax(directory, arrays))
+
+
+def _call_to_the_end(call: Callable[[], None]) -> None:
+    """Calls a function in a thread, and waits for its end even if interrupted.
+
+    An interrupt reaches the main thread. Orbax has threads of its own, which would go
+    on writing while the directory is being removed.
+    """
+    failures: list[BaseException] = []
+    # Not `join`: interrupted, it takes the thread for ended on some releases of Python.
+    done = threading.Event()
+    # Whoever gets it first: the thread that begins, or the caller that gives up.
+    turn = threading.Lock()
+
+    def run() -> None:
+        if not turn.acquire(blocking=False):
+            return
+        try:
+            call()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=run, name="unisono-save")
+    try:
+        thread.start()
+        done.wait()
+    except BaseException:
+        if not turn.acquire(blocking=False):
+            done.wait()
+        raise
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _write_with_orbax(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
     import orbax.checkpoint as ocp
     from etils import epath
 
@@ -55,11 +98,11 @@ def read(
 
     Args:
         directory: a directory that `write` made, with verified files.
-        wanted: the entries, by the name of the stored array.
-        shardings: the shardings of some arrays, by name.
+        wanted: the entries, by their places.
+        shardings: the shardings of some arrays, by place.
 
     Returns:
-        The arrays by name: JAX arrays for large ones with a sharding, otherwise NumPy
+        The arrays by place: JAX arrays for large ones with a sharding, otherwise NumPy
         arrays.
 
     Raises:
@@ -67,23 +110,29 @@ def read(
     """
     if not wanted:
         return {}
-    opened = array_store.open_all(directory, wanted)
+    packed = {k: e for k, e in wanted.items() if e.at is not None}
+    alone = {k: e for k, e in wanted.items() if e.at is None}
+    packs = {e.file: packing.pack_entry(e) for e in packed.values()}
+    opened = array_store.open_all(directory, alone | packs)
     placed = {
         name: sharding
         for name, sharding in (shardings or {}).items()
-        if wanted[name].nbytes >= _LARGE_BYTES
+        if name in alone and alone[name].nbytes >= LARGE_BYTES
     }
     pieces = {
-        name: _local_parts(placed[name], entry.shape) if name in placed else [()]
-        for name, entry in wanted.items()
+        name: _local_parts(placed[name], alone[name].shape) if name in placed else [()]
+        for name in opened
     }
     read = array_store.read_parts(directory, opened, pieces)
-    return {
-        name: _assemble(placed[name], wanted[name].shape, parts)
+    found = {
+        name: _assemble(placed[name], alone[name].shape, read[name])
         if name in placed
-        else parts[()]
-        for name, parts in read.items()
+        else read[name][()]
+        for name in alone
     }
+    for name, entry in packed.items():
+        found[name] = packing.take_out(entry, read[entry.file][()])
+    return found
 
 
 def _local_parts(sharding: Any, shape: tuple[int, ...]) -> list[Any]:

@@ -199,7 +199,8 @@ class Checkpoint(deferred_restore.Noticing):
             The path of the checkpoint, for `restore`.
 
         Raises:
-            SaveError: the checkpoint could not be written; older ones are untouched.
+            SaveError: the checkpoint could not be written, or another job saves under
+                the same name in this directory; older ones are untouched.
             WorkerError: not all workers save, or they save different objects.
 
         >>> import tempfile, unisono
@@ -446,7 +447,7 @@ class Checkpoint(deferred_restore.Noticing):
         with meeting.share_failure():
             made = None
             if save_path is None:
-                restoring.check_same(meeting, None, None)
+                restoring.open_same(meeting, None)
             else:
                 path = snapshot.absolute_path(save_path)
                 made = restoring.Restoration(path, self, meeting)

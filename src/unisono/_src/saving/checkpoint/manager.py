@@ -6,16 +6,17 @@ import json
 import os
 import pathlib
 import re
+import secrets
 import warnings
 from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, whole_numbers
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import checkpoint as checkpoints
-from unisono._src.saving.checkpoint import snapshot, worker_meeting
+from unisono._src.saving.checkpoint import restore_values, snapshot, worker_meeting
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOptions
 from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
 from unisono._src.state.variables import Variable
@@ -47,6 +48,7 @@ class CheckpointManager:
         last_checkpoint_step: the step of the last save.
 
     Raises:
+        TypeError: a number of checkpoints or steps is no whole number.
         ValueError: `max_to_keep` is not positive, `checkpoint_interval` is given
             without `step_counter`, or `checkpoint_name` is not a plain name.
 
@@ -71,6 +73,8 @@ class CheckpointManager:
         init_fn: Callable[[], Any] | None = None,
         last_checkpoint_step: int | None = None,
     ) -> None:
+        if max_to_keep is not None:
+            max_to_keep = whole_numbers.integer(max_to_keep, "max_to_keep")
         if max_to_keep is not None and max_to_keep <= 0:
             raise ValueError(
                 "Expected a positive integer or `None` for `max_to_keep`, got "
@@ -80,7 +84,15 @@ class CheckpointManager:
             raise ValueError(
                 "`step_counter` should be passed if `checkpoint_interval` is not None."
             )
-        if not checkpoint_name or os.sep in checkpoint_name:
+        if checkpoint_interval is not None:
+            checkpoint_interval = whole_numbers.integer(
+                checkpoint_interval, "checkpoint_interval"
+            )
+        if (
+            not isinstance(checkpoint_name, str)
+            or not checkpoint_name
+            or os.sep in checkpoint_name
+        ):
             raise ValueError(
                 "Expected a name without a path separator for `checkpoint_name`, "
                 f"such as 'ckpt', got {checkpoint_name!r}."
@@ -142,7 +154,9 @@ class CheckpointManager:
         >>> manager.save() == manager.latest_checkpoint
         True
         """
-        found = checkpoint_directory.find_latest(self._absolute_path, self._is_ours)
+        found = checkpoint_directory.find_latest(
+            self._absolute_path, self._is_ours, restore_values.check_keys
+        )
         return None if found is None else self._join(found)
 
     @property
@@ -184,7 +198,8 @@ class CheckpointManager:
             The path of the new checkpoint, or None if too few steps have passed.
 
         Raises:
-            SaveError: the checkpoint could not be written; older ones are untouched.
+            SaveError: the checkpoint could not be written, or another job saves under
+                the same name in this directory; older ones are untouched.
             WorkerError: not all workers save, or they save different objects.
 
         >>> import tempfile, unisono
@@ -341,11 +356,16 @@ class CheckpointManager:
 
     def _write_kept(self, kept: dict[str, Any]) -> None:
         path = self._absolute_path / _KEPT_FILE
-        # Written aside and renamed, so that a killed process leaves no half file.
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(kept), "utf-8")
-        checksummed_files.flush_one(fresh)
-        os.replace(fresh, path)
+        # Written aside and renamed, so that a killed process leaves no half file. The
+        # name is random, and the file is new: nothing is written through a link.
+        fresh = path.with_name(f".{_KEPT_FILE}.{secrets.token_hex(8)}")
+        try:
+            with open(fresh, "x", encoding="utf-8") as file:
+                file.write(json.dumps(kept))
+            checksummed_files.flush_one(fresh)
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
         checksummed_files.flush_one(self._absolute_path)
 
 

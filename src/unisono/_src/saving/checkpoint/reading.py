@@ -9,7 +9,11 @@ from typing import Any
 from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import array_io, graph, restore_values, snapshot
-from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
+from unisono._src.saving.format import (
+    checkpoint_directory,
+    manifest,
+    one_version,
+)
 
 PathLike = str | os.PathLike[str]
 
@@ -35,7 +39,9 @@ def latest_checkpoint(
     >>> unisono.train.latest_checkpoint(directory) == paths[-1]
     True
     """
-    found = checkpoint_directory.find_latest(snapshot.absolute_path(checkpoint_dir))
+    found = checkpoint_directory.find_latest(
+        snapshot.absolute_path(checkpoint_dir), check=restore_values.check_keys
+    )
     if found is None:
         return None
     return os.path.join(os.fspath(checkpoint_dir), found.name)
@@ -45,7 +51,10 @@ def _find_checkpoint(path: PathLike) -> pathlib.Path:
     """Returns a checkpoint: the path itself, or the latest one in that directory."""
     where = snapshot.absolute_path(path)
     if where.is_dir() and not (where / manifest.NAME).exists():
-        return checkpoint_directory.find_latest(where) or where
+        latest = checkpoint_directory.find_latest(
+            where, check=restore_values.check_keys
+        )
+        return latest or where
     return where
 
 
@@ -65,7 +74,7 @@ def list_variables(ckpt_dir_or_file: PathLike) -> list[tuple[str, list[int]]]:
     >>> unisono.train.list_variables(path)
     [('_CHECKPOINTABLE_OBJECT_GRAPH', []), ('v/.ATTRIBUTES/VARIABLE_VALUE', [2])]
     """
-    found = manifest.read(_find_checkpoint(ckpt_dir_or_file))
+    found = one_version.read(_find_checkpoint(ckpt_dir_or_file), manifest.read)
     listed = [(key, list(entry.shape)) for key, entry in found.entries.items()]
     return sorted([(graph.OBJECT_GRAPH, []), *listed])
 
@@ -90,7 +99,12 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
     3
     """
     path = _find_checkpoint(ckpt_dir_or_file)
-    found = checksummed_files.read_verified(path)
+    return one_version.read(path, lambda where: _load_value(path, where, name))
+
+
+def _load_value(path: pathlib.Path, where: pathlib.Path, name: str) -> Any:
+    """Returns one value of the version of a checkpoint that can be read at `where`."""
+    found = restore_values.read_usable(where)
     if name == graph.OBJECT_GRAPH:
         return [{"children": n.children, "key": n.key} for n in found.nodes]
     entry = found.entries.get(name)
@@ -99,16 +113,16 @@ def load_variable(ckpt_dir_or_file: PathLike, name: str) -> Any:
             f"Key {name} not found in checkpoint {path}; its keys are "
             f"{', '.join(sorted(found.entries)) or 'none'}."
         )
-    return load_entry(path, entry)
+    return _load_entry(where, entry)
 
 
-def load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
+def _load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
     """Returns the value of an entry of a verified checkpoint."""
     if not entry.has_array:
         return entry.data()
-    wanted = {entry.file: entry} if entry.file else {}
+    wanted = {entry.place: entry} if entry.file else {}
     read = array_io.read(path / manifest.ARRAYS, wanted)
-    return restore_values.to_array(entry, read.get(entry.file))
+    return restore_values.to_array(entry, read.get(entry.place))
 
 
 publish("unisono.train", latest_checkpoint, list_variables, load_variable)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import pathlib
 from typing import Any
 
 import jax
@@ -12,7 +14,13 @@ from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.foundation.options import VariableAggregation
 from unisono._src.saving.checkpoint import state_slots
 from unisono._src.saving.checkpoint.state_slots import StateSlot
-from unisono._src.saving.format import array_types, manifest, plain_data
+from unisono._src.saving.format import (
+    array_types,
+    checksummed_files,
+    manifest,
+    plain_data,
+    signed_text,
+)
 from unisono._src.saving.format.manifest import Entry
 from unisono._src.state import frames
 from unisono._src.state.frames import Policy
@@ -64,6 +72,44 @@ def check(key: str, entry: Entry, obj: Any) -> None:
             f"{obj.name} has type {np.dtype(obj.dtype).name}. Make the variable with "
             "the type of the checkpoint and cast it afterwards."
         )
+
+
+def check_keys(directory: pathlib.Path, found: manifest.Manifest) -> None:
+    """Raises if a random key of a checkpoint is of a kind that JAX does not know.
+
+    Raises:
+        DataLossError: it is; the message names the manifest.
+    """
+    for name, entry in found.entries.items():
+        if entry.kind != manifest.KEY:
+            continue
+        try:
+            _check_key(entry.impl, entry.shape, entry.dtype)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise signed_text.damage_error(
+                directory / manifest.NAME,
+                f"under {name} it has random keys of the kind {entry.impl[:80]!r} in "
+                f"the shape {entry.shape}, which JAX does not know",
+            ) from error
+
+
+def read_usable(directory: pathlib.Path) -> manifest.Manifest:
+    """Returns the manifest of a checkpoint after verifying all that it holds.
+
+    Raises:
+        DataLossError: a file is damaged, or has something that JAX does not know.
+        NotFoundError: there is no checkpoint.
+    """
+    found = checksummed_files.read_verified(directory)
+    check_keys(directory, found)
+    return found
+
+
+@functools.lru_cache(256)
+def _check_key(impl: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Raises unless numbers of a shape and type are random keys of a kind."""
+    numbers = jax.ShapeDtypeStruct(shape, array_types.parse(dtype))
+    jax.eval_shape(lambda x: jax.random.wrap_key_data(x, impl=impl), numbers)
 
 
 def _check_workers(key: str, count: int) -> None:

@@ -19,7 +19,11 @@ from unisono._src.saving.checkpoint import (
     worker_meeting,
 )
 from unisono._src.saving.checkpoint.state_slots import StateSlot
-from unisono._src.saving.format import checksummed_files, manifest
+from unisono._src.saving.format import (
+    checkpoint_directory,
+    manifest,
+    one_version,
+)
 from unisono._src.state import frames
 
 _log = logging.getLogger("unisono")
@@ -87,8 +91,13 @@ class Restoration:
         self.is_over = True
         self.path = path
         self.root = root
-        self.manifest = checksummed_files.read_verified(path)
-        check_same(meeting, path, self.manifest)
+        # Open while the objects that exist by now are restored, and None later.
+        self._version: one_version.Version | None = None
+        opened = open_same(meeting, path)
+        assert opened is not None
+        self._version, self.manifest = opened
+        if self.manifest.header.is_step:
+            checkpoint_directory.note_seen(path.parent)
         self.is_over = False
         self.is_partial_fine = False
         self.bound: dict[int, Any] = {}
@@ -104,6 +113,9 @@ class Restoration:
         except BaseException:
             self.is_over = True
             raise
+        finally:
+            self._version.close()
+            self._version = None
 
     # Matching.
 
@@ -199,22 +211,23 @@ class Restoration:
         """Checks every match, reads every array, then changes every object."""
         for match in matches:
             restore_values.check(match.key, match.entry, match.slot.get())
-        wanted = {m.entry.file: m.entry for m in matches if m.entry.file}
-        if wanted:
-            self._check_unchanged()
+        wanted = {m.entry.place: m.entry for m in matches if m.entry.file}
         shardings = {
-            m.entry.file: where
+            m.entry.place: where
             for m in matches
+            if m.entry.file and m.entry.nbytes >= array_io.LARGE_BYTES
             if (where := restore_values.choose_sharding(m.entry, m.slot.get()))
             is not None
         }
-        read = array_io.read(self.path / manifest.ARRAYS, wanted, shardings)
+        read = self._read_arrays(wanted, shardings) if wanted else {}
         # `set_state` of a program's object can fail. It comes first, so that nothing
         # else has changed by then.
         matches.sort(key=lambda m: m.entry.kind != manifest.STATE)
         with frames.LOCK:
             for match in matches:
-                restore_values.give(match.entry, match.slot, read.get(match.entry.file))
+                restore_values.give(
+                    match.entry, match.slot, read.get(match.entry.place)
+                )
         for match in matches:
             self._record(match)
 
@@ -228,18 +241,40 @@ class Restoration:
             obj = match.slot.get()
             self.given[id(obj)] = _make_reference(obj)
 
-    def _check_unchanged(self) -> None:
-        """Raises if the checkpoint is no longer the one that was verified."""
+    def _read_arrays(
+        self, wanted: dict[str, manifest.Entry], shardings: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Reads arrays from the version of the checkpoint that was verified.
+
+        Raises:
+            NotFoundError: it has been removed or replaced since.
+        """
+        version = self._version
         try:
-            found = manifest.read(self.path)
-        except errors.NotFoundError:
-            found = None
-        if found is None or found.digest != self.manifest.digest:
-            raise errors.NotFoundError(
-                f"The checkpoint {self.path} has been removed or replaced since it was "
-                "restored, and an object that was made after that needs a value from "
-                "it. Make the objects earlier, or keep more checkpoints."
-            )
+            if version is None:
+                version = one_version.Version(self.path)
+                if manifest.read(version.path).digest != self.manifest.digest:
+                    raise errors.NotFoundError(self.path)
+            read = array_io.read(version.path / manifest.ARRAYS, wanted, shardings)
+            if not version.is_trustworthy:
+                raise errors.NotFoundError(self.path)
+            return read
+        except errors.DataLossError as error:
+            if version is not None and version.is_current:
+                version.raise_named(error)
+            raise self._replaced_error() from error
+        except FileNotFoundError:
+            raise self._replaced_error() from None
+        finally:
+            if version is not None and version is not self._version:
+                version.close()
+
+    def _replaced_error(self) -> errors.NotFoundError:
+        return errors.NotFoundError(
+            f"The checkpoint {self.path} has been removed or replaced since it was "
+            "restored, and an object that was made after that needs a value from "
+            "it. Make the objects earlier, or keep more checkpoints."
+        )
 
     # Objects that appear later.
 
@@ -325,7 +360,39 @@ class Restoration:
             )
 
 
-def check_same(
+def open_same(
+    meeting: worker_meeting.Meeting, path: pathlib.Path | None
+) -> tuple[one_version.Version, manifest.Manifest] | None:
+    """Opens and verifies a checkpoint, the same version on all workers.
+
+    Args:
+        meeting: the meeting of the workers.
+        path: the path of the checkpoint; None to agree on restoring nothing.
+
+    Returns:
+        The open version, which the caller closes, and its manifest; None for no path.
+
+    Raises:
+        WorkerMismatchError: the workers restore different checkpoints.
+        DataLossError: a file is damaged.
+        NotFoundError: there is no such checkpoint.
+    """
+    for is_last in (False, False, True):
+        opened = path and one_version.open_verified(path, restore_values.read_usable)
+        try:
+            _check_same(meeting, path, opened[1] if opened else None)
+            return opened or None
+        except BaseException as error:
+            if opened:
+                opened[0].close()
+            # Some workers may have opened it before it was replaced, and some after
+            # that. All of them get this error, and all open it again.
+            if is_last or not isinstance(error, errors.WorkerMismatchError):
+                raise
+    raise AssertionError("Unreachable: the last round returns or raises.")
+
+
+def _check_same(
     meeting: worker_meeting.Meeting,
     path: pathlib.Path | None,
     found: manifest.Manifest | None,

@@ -29,6 +29,7 @@ from unisono._src.saving.format import (
     checkpoint_directory,
     checksummed_files,
     manifest,
+    packing,
     plain_data,
 )
 from unisono._src.saving.format.manifest import Entry
@@ -48,7 +49,7 @@ class Snapshot:
     Attributes:
         nodes: the graph of objects.
         entries: the values, by key.
-        arrays: the arrays, by the names that the entries give them.
+        arrays: the arrays, by the places that the entries give them.
     """
 
     nodes: tuple[manifest.ObjectNode, ...]
@@ -116,7 +117,9 @@ def take(
         marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
         entries |= _entries_by_worker(entries, marks, meeting)
     nodes = tuple(manifest.ObjectNode(item.children, item.key) for item in found)
-    return Snapshot(nodes, entries, stored)
+    packed = packing.assign(entries)
+    arrays = {packed[k].place: stored[e.file] for k, e in entries.items() if e.file}
+    return Snapshot(nodes, packed, arrays)
 
 
 def _check_same_objects(
@@ -280,26 +283,29 @@ def _store(snapshot: Snapshot, target: pathlib.Path, is_step: bool) -> None:
     checkpoint_directory.check_free(target)
     if target.parent.is_dir():
         checkpoint_directory.sweep(target.parent)
+    if is_step:
+        checkpoint_directory.check_alone(target)
     draft = checkpoint_directory.Draft(target)
     try:
-        number = target.name.rpartition("-")[2]
-        header = manifest.Header(
-            checkpoint_directory.next_save_time(target.parent),
-            is_step,
-            int(number) if number.isdecimal() else None,
-        )
+        draft.open()
+        header = checkpoint_directory.new_header(target, is_step)
         fill(draft.directory, snapshot, header)
+        if is_step:
+            # Again, because writing takes time.
+            checkpoint_directory.check_alone(target)
         draft.commit()
-    except BaseException:
-        draft.discard()
-        raise
+    finally:
+        draft.close()
 
 
 def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -> None:
     """Writes a snapshot to a directory, flushes the files and checks them."""
     _check_space(directory, snapshot)
     where = directory / manifest.ARRAYS
-    array_io.write(where, snapshot.arrays)
+    small = {e.place for e in snapshot.entries.values() if e.at is not None}
+    on_host = jax.device_get({k: a for k, a in snapshot.arrays.items() if k in small})
+    packs = packing.make_packs(snapshot.entries, snapshot.arrays | on_host)
+    array_io.write(where, packs)
     checksummed_files.flush(where)
     # Reading back finds arrays that were written wrongly while the old checkpoint is
     # still there.
@@ -312,7 +318,11 @@ def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -
 
 
 def _index_by_file(entries: dict[str, Entry]) -> dict[str, Entry]:
-    return {e.file: e for e in entries.values() if e.file}
+    return {
+        e.file: e if e.at is None else packing.pack_entry(e)
+        for e in entries.values()
+        if e.file
+    }
 
 
 def _check_space(directory: pathlib.Path, snapshot: Snapshot) -> None:

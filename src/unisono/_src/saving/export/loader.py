@@ -7,7 +7,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,11 @@ from unisono._src.saving.export.model_description import (
     ModelDescription,
     SavedFunction,
 )
-from unisono._src.saving.format import checksummed_files, manifest, signed_text
+from unisono._src.saving.format import (
+    manifest,
+    one_version,
+    signed_text,
+)
 from unisono._src.saving.format.manifest import Entry
 from unisono._src.state.variables import Variable
 
@@ -180,22 +184,13 @@ def load(
     10.0
     """
     directory = snapshot.absolute_path(export_dir)
-    about = model_description.read(directory)
-    programs = [_read_program(directory, saved) for saved in about.functions]
-    weights = directory.joinpath(*model_description.VARIABLES)
-    found = checksummed_files.read_verified(weights)
-    entries = {
-        i: found.entries[item.key]
-        for i, item in enumerate(about.items)
-        if item.key in found.entries
-    }
-    stored = {e.file: e for e in entries.values() if e.file}
-    read = array_io.read(weights / manifest.ARRAYS, stored)
+    files = one_version.read(directory, _read_files)
+    about = files.about
     functions: dict[int, dict[str, LoadedFunction]] = collections.defaultdict(dict)
-    made = _Builder(directory, about, entries, read, functions).build()
+    made = _Builder(directory, about, files.entries, files.read, functions).build()
     root = made[0]
     signatures: dict[str, LoadedFunction] = {}
-    for saved, program in zip(about.functions, programs, strict=True):
+    for saved, program in zip(about.functions, files.programs, strict=True):
         loaded = LoadedFunction(program, saved, [made[i] for i in saved.uses])
         if saved.owner is None:
             signatures[saved.name] = loaded
@@ -217,6 +212,39 @@ def load(
         )
     root.signatures = signatures
     return root
+
+
+@final
+class _Files(NamedTuple):
+    """What the files of a model hold.
+
+    Attributes:
+        about: the description of the model.
+        programs: the programs, in the order of the functions in the description.
+        entries: the entries of the values, by the number of the object.
+        read: the arrays, by the names that entries give them.
+    """
+
+    about: ModelDescription
+    programs: list[export.Exported]
+    entries: dict[int, Entry]
+    read: dict[str, Any]
+
+
+def _read_files(directory: pathlib.Path) -> _Files:
+    """Reads and checks all files of a model."""
+    about = model_description.read(directory)
+    programs = [_read_program(directory, saved) for saved in about.functions]
+    weights = directory.joinpath(*model_description.VARIABLES)
+    found = restore_values.read_usable(weights)
+    entries = {
+        i: found.entries[item.key]
+        for i, item in enumerate(about.items)
+        if item.key in found.entries
+    }
+    stored = {e.place: e for e in entries.values() if e.file}
+    read = array_io.read(weights / manifest.ARRAYS, stored)
+    return _Files(about, programs, entries, read)
 
 
 def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Exported:
@@ -317,7 +345,7 @@ class _Builder:
             )
         if not entry.has_array:
             return entry.data()
-        array = restore_values.to_array(entry, self._read.get(entry.file))
+        array = restore_values.to_array(entry, self._read.get(entry.place))
         if item.variable is None:
             return array
         about = item.variable

@@ -110,7 +110,9 @@ def read(directory: pathlib.Path) -> ModelDescription:
         saved = tuple(_parse_function(x, items) for x in fields["functions"])
         if not items:
             raise ValueError("it has no objects")
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (
+        KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError,
+    ) as error:  # fmt: skip
         # The checks above raise these for fields that are missing or malformed.
         raise signed_text.damage_error(path, error) from error
     for function in saved:
@@ -123,6 +125,8 @@ def _parse_item(fields: dict[str, Any], count: int) -> Item:
     found = Item(**fields)
     if found.kind not in _KINDS or (found.kind == LEAF) != (found.key is not None):
         raise ValueError(f"an object is of unknown kind {found.kind!r}")
+    if not (found.key is None or isinstance(found.key, str)):
+        raise ValueError(f"{str(found.key)[:80]!r} is not a key")
     for name, child in found.children.items():
         _check_number(child, count)
         if name.startswith("__") or name in _RESERVED:

@@ -20,7 +20,7 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
 from unisono._src.saving.export import model_description
 from unisono._src.saving.export.model_description import Item, SavedFunction
-from unisono._src.saving.format import checkpoint_directory, checksummed_files, manifest
+from unisono._src.saving.format import checkpoint_directory, checksummed_files
 from unisono._src.state import assignment, frames, trace_versions
 from unisono._src.state.variables import Variable
 
@@ -484,9 +484,12 @@ def _write(
 ) -> None:
     """Writes a model: its programs, its weights and its description."""
     checkpoint_directory.check_free(target)
+    if target.parent.is_dir():
+        checkpoint_directory.sweep(target.parent)
     # Written aside, read back, and made visible by one rename, as checkpoints are.
     draft = checkpoint_directory.Draft(target)
     try:
+        draft.open()
         where = draft.directory / model_description.FUNCTIONS
         where.mkdir()
         saved = []
@@ -509,9 +512,7 @@ def _write(
             ]
         variables = draft.directory.joinpath(*model_description.VARIABLES)
         variables.mkdir(parents=True)
-        header = manifest.Header(
-            checkpoint_directory.next_save_time(target.parent), is_step=False
-        )
+        header = checkpoint_directory.new_header(target, is_step=False)
         snapshot.fill(variables, taken, header)
         model_description.write(
             draft.directory,
@@ -520,9 +521,8 @@ def _write(
         model_description.read(draft.directory)
         checksummed_files.flush(draft.directory)
         draft.commit()
-    except BaseException:
-        draft.discard()
-        raise
+    finally:
+        draft.close()
 
 
 publish("unisono.saved_model", SaveOptions, save)

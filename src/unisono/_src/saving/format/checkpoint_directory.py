@@ -1,8 +1,9 @@
 """Directories of checkpoints: how one is committed, and which is the latest.
 
 A checkpoint is written to a hidden directory, which one rename makes visible. The
-writer holds a lock on the hidden directory for as long as it lives. A directory without
-a lock is therefore the leftover of a killed process and can be removed.
+writer holds a lock on the hidden directory for as long as it lives, and a reader holds
+one on what it reads. A hidden directory without a lock is therefore the leftover of a
+killed process, or a version that nobody reads any more, and can be removed.
 """
 
 from __future__ import annotations
@@ -18,34 +19,45 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import final
+from typing import ClassVar, final
 
 from unisono._src.foundation import errors
-from unisono._src.saving.format import checksummed_files, manifest
+from unisono._src.saving.format import checksummed_files, manifest, one_version
+from unisono._src.saving.format.one_version import HIDDEN_PREFIX as _HIDDEN_PREFIX
 
-_HIDDEN_PREFIX = ".unisono-"
 # A directory with one of these files is a checkpoint or an exported model.
 MARKER_FILES = (manifest.NAME, "saved_model.json")
 # Linux's constants for `renameat2`: exchange two names; paths relative to where we are.
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
+# How often `find_latest` lists a directory whose checkpoints are removed meanwhile.
+_MOST_LOOKS = 20
 
 
 @final
 class Draft:
     """A hidden directory in which a checkpoint is written.
 
-    End it with `commit` or `discard`.
+    Begin a `try` statement, call `open` in it, and `close` in its `finally` clause, so
+    that an interrupt at any moment leaves nothing behind.
 
     Args:
         target: the path under which the checkpoint will appear.
+
+    Attributes:
+        target: the path.
+        directory: the hidden directory; after `commit`, the version that was replaced.
     """
 
     def __init__(self, target: pathlib.Path) -> None:
         self.target = target
-        target.parent.mkdir(parents=True, exist_ok=True)
+        self.directory = _hidden_path(target)
+        self._lock = -1
+
+    def open(self) -> None:
+        """Makes the hidden directory."""
+        self.target.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            self.directory = _hidden_path(target)
             self.directory.mkdir()
             self._lock = os.open(self.directory, os.O_RDONLY)
             with contextlib.suppress(OSError):
@@ -55,7 +67,7 @@ class Draft:
             if self.directory.exists():
                 break
             # Another process swept it away between `mkdir` and the lock.
-            os.close(self._lock)
+            self._unlock()
 
     def commit(self) -> None:
         """Makes the checkpoint visible under its own name.
@@ -70,26 +82,37 @@ class Draft:
             self._replace()
         else:
             os.rename(self.directory, self.target)
+        # Readers wait for this lock, and what follows takes time.
+        self._unlock()
         checksummed_files.flush_one(self.target.parent)
-        os.close(self._lock)
 
     def _replace(self) -> None:
-        """Exchanges the draft and the older checkpoint, and removes the latter."""
+        """Exchanges the draft and the older checkpoint."""
         try:
             _exchange(self.directory, self.target)
-            old = self.directory
         except OSError:
-            # This file system cannot exchange two names in one step. Between the two
+            # This file system cannot exchange two names in one step. Between the
             # renames there is no checkpoint under the name; both copies are on disk.
-            old = _hidden_path(self.target)
-            os.rename(self.target, old)
+            aside = _hidden_path(self.target)
+            os.rename(self.target, aside)
             os.rename(self.directory, self.target)
-        remove(old)
+            os.rename(aside, self.directory)
 
-    def discard(self) -> None:
-        """Removes the hidden directory; the target stays as it was."""
-        os.close(self._lock)
-        shutil.rmtree(self.directory, ignore_errors=True)
+    def close(self) -> None:
+        """Removes what is in the hidden directory: the draft, or the older version."""
+        try:
+            self._unlock()
+            remove(self.directory)
+        except BaseException:
+            # Interrupted. The rest is removed as well, and then the program goes on
+            # with what interrupted it.
+            remove(self.directory)
+            raise
+
+    def _unlock(self) -> None:
+        handle, self._lock = self._lock, -1
+        if handle >= 0:
+            os.close(handle)
 
 
 def check_free(target: pathlib.Path) -> None:
@@ -139,13 +162,15 @@ def remove(path: pathlib.Path) -> None:
     """Removes a checkpoint; a warning says so if that is impossible.
 
     The checkpoint is renamed to a hidden name first, so that nobody ever finds half
-    of one.
+    of one. If it is being read, it stays there under that name until the next sweep.
     """
     hidden = path if path.name.startswith(_HIDDEN_PREFIX) else _hidden_path(path)
     try:
         if hidden != path:
             os.rename(path, hidden)
-        shutil.rmtree(hidden)
+        with _lock(hidden) as is_free:
+            if is_free:
+                shutil.rmtree(hidden)
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -154,8 +179,29 @@ def remove(path: pathlib.Path) -> None:
         )
 
 
+@contextlib.contextmanager
+def _lock(path: pathlib.Path) -> Iterator[bool]:
+    """Locks a directory during a block; yields whether nobody else had locked it.
+
+    Where the file system has no locks, it counts as free.
+
+    Raises:
+        OSError: there is no such directory.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_free = True
+        except OSError as error:
+            is_free = error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+        yield is_free
+    finally:
+        os.close(handle)
+
+
 def sweep(directory: pathlib.Path) -> None:
-    """Removes the hidden directories whose writers no longer live."""
+    """Removes the hidden directories that nobody writes or reads any more."""
     for path in directory.glob(f"{_HIDDEN_PREFIX}*"):
         try:
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -165,9 +211,61 @@ def sweep(directory: pathlib.Path) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path, ignore_errors=True)
         except OSError:
-            continue  # Its writer holds the lock, or the file system has no locks.
+            continue  # Somebody holds the lock, or the file system has no locks.
         finally:
             os.close(handle)
+
+
+@final
+class _ThisJob:
+    """The identity of this process among those that save, and what it knows.
+
+    Attributes:
+        name: a random name, which every checkpoint that this process saves has.
+        began: when the process began, in nanoseconds since 1970.
+        seen: for some directories, when the newest checkpoint had been saved that was
+            there when this process restored one of them.
+    """
+
+    name = secrets.token_hex(8)
+    began = time.time_ns()
+    seen: ClassVar[dict[pathlib.Path, int]] = {}
+
+
+def note_seen(directory: pathlib.Path) -> None:
+    """Records that this process goes on from what is in a directory now."""
+    _ThisJob.seen[directory] = _newest(directory)
+
+
+def check_alone(target: pathlib.Path) -> None:
+    """Raises if another job has saved next to a target while this one runs.
+
+    Such checkpoints have the target's name but for the number at its end.
+
+    Raises:
+        SaveError: another job has.
+    """
+    known = max(_ThisJob.began, _ThisJob.seen.get(target.parent, 0))
+    stem = target.name.rpartition("-")[0]
+    for path, header in _headers(target.parent, is_quiet=True):
+        is_alike = header.is_step and path.name.rpartition("-")[0] == stem
+        if is_alike and header.saved_at > known and header.job != _ThisJob.name:
+            raise errors.SaveError(
+                f"The checkpoint {target} was not written, because another job has "
+                f"saved {path} while this one runs. Give each job a directory of its "
+                "own. To go on from the other job's checkpoint, restore it first."
+            )
+
+
+def new_header(target: pathlib.Path, is_step: bool) -> manifest.Header:
+    """Returns the header of a checkpoint that this process saves now."""
+    number = target.name.rpartition("-")[2]
+    return manifest.Header(
+        _next_save_time(target.parent),
+        is_step,
+        int(number) if number.isdecimal() else None,
+        _ThisJob.name,
+    )
 
 
 def _headers(
@@ -185,7 +283,8 @@ def _headers(
         try:
             yield path, manifest.read_header(path)
         except (errors.DataLossError, OSError) as error:
-            if not is_quiet:
+            # One that is gone was removed since, by a manager for instance.
+            if not is_quiet and path.exists():
                 _warn_skipped(path, error)
 
 
@@ -204,7 +303,9 @@ def list_steps(directory: pathlib.Path) -> list[tuple[pathlib.Path, manifest.Hea
 
 
 def find_latest(
-    directory: pathlib.Path, is_wanted: Callable[[pathlib.Path], bool] | None = None
+    directory: pathlib.Path,
+    is_wanted: Callable[[pathlib.Path], bool] | None = None,
+    check: Callable[[pathlib.Path, manifest.Manifest], None] | None = None,
 ) -> pathlib.Path | None:
     """Returns the newest undamaged checkpoint of a directory, or None.
 
@@ -213,24 +314,41 @@ def find_latest(
     Args:
         directory: where to look.
         is_wanted: whether to consider a path; default every path.
+        check: raises DataLossError if a checkpoint cannot be used, though it is whole.
     """
-    for path, _ in reversed(list_steps(directory)):
-        if is_wanted is not None and not is_wanted(path):
-            continue
-        try:
-            checksummed_files.read_verified(path)
-        except (errors.DataLossError, errors.NotFoundError) as error:
-            _warn_skipped(path, error)
-            continue
-        return path
+    for _ in range(_MOST_LOOKS):
+        is_any_gone = False
+        for path, _header in reversed(list_steps(directory)):
+            if is_wanted is not None and not is_wanted(path):
+                continue
+            try:
+                found = one_version.read(path, checksummed_files.read_verified)
+                if check is not None:
+                    check(path, found)
+            except (errors.DataLossError, errors.NotFoundError) as error:
+                if path.exists():
+                    _warn_skipped(path, error)
+                is_any_gone = is_any_gone or not path.exists()
+                continue
+            return path
+        if not is_any_gone:
+            break
+        # A manager has removed it since, after it had saved a newer one.
     return None
 
 
-def next_save_time(directory: pathlib.Path) -> int:
+def _next_save_time(directory: pathlib.Path) -> int:
     """Returns the current time in nanoseconds, later than every checkpoint there.
 
     The clock may have been set back since the newest checkpoint was saved. The order
     of checkpoints must not change because of that.
     """
-    newest = max((h.saved_at for _, h in _headers(directory, True)), default=0)
-    return max(time.time_ns(), newest + 1)
+    return max(time.time_ns(), _newest(directory) + 1)
+
+
+def _newest(directory: pathlib.Path) -> int:
+    """Returns when the newest checkpoint of a directory was saved; 0 if there is none.
+
+    Headers are not verified.
+    """
+    return max((h.saved_at for _, h in _headers(directory, True)), default=0)

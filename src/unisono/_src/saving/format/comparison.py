@@ -8,7 +8,13 @@ from typing import final
 
 import numpy as np
 
-from unisono._src.saving.format import array_store, checksummed_files, manifest
+from unisono._src.saving.format import (
+    array_store,
+    checksummed_files,
+    manifest,
+    one_version,
+    packing,
+)
 from unisono._src.saving.format.manifest import Entry
 
 ADDED, REMOVED, CHANGED = "+", "-", "~"
@@ -43,8 +49,13 @@ def compare(a: pathlib.Path, b: pathlib.Path) -> list[Change]:
         DataLossError: a checkpoint is damaged.
         NotFoundError: a checkpoint does not exist.
     """
+    return one_version.read(a, lambda x: one_version.read(b, lambda y: _compare(x, y)))
+
+
+def _compare(a: pathlib.Path, b: pathlib.Path) -> list[Change]:
     old = checksummed_files.read_verified(a).entries
     new = checksummed_files.read_verified(b).entries
+    here, there = _Reader(a), _Reader(b)
     found = []
     for key in sorted(old.keys() | new.keys()):
         before, after = old.get(key), new.get(key)
@@ -53,24 +64,24 @@ def compare(a: pathlib.Path, b: pathlib.Path) -> list[Change]:
         elif after is None:
             found.append(Change(REMOVED, key, before, None))
         else:
-            detail = _difference(a, before, b, after)
+            detail = _difference(here, before, there, after)
             if detail is not None:
                 found.append(Change(CHANGED, key, before, after, detail))
     return found
 
 
 def _difference(
-    a: pathlib.Path, before: Entry, b: pathlib.Path, after: Entry
+    here: _Reader, before: Entry, there: _Reader, after: Entry
 ) -> str | None:
     """Returns how two values differ, in words if they are arrays; None if equal."""
     if not (before.has_array and after.has_array):
         return None if before == after else ""
-    # The file name is an accident of saving; kind, shape and type are not.
-    if dataclasses.replace(before, file="") != dataclasses.replace(after, file=""):
+    # The place is an accident of saving; kind, shape and type are not.
+    if _without_place(before) != _without_place(after):
         return ""
     if not before.file:
         return None
-    x, y = _read(a, before), _read(b, after)
+    x, y = here.read(before), there.read(after)
     # Bytes, because NaN differs from itself.
     if x.tobytes() == y.tobytes():
         return None
@@ -78,7 +89,32 @@ def _difference(
     return f"{count:,} of {x.size:,} elements differ"
 
 
-def _read(directory: pathlib.Path, entry: Entry) -> np.ndarray:
-    where = directory / manifest.ARRAYS
-    opened = array_store.open_all(where, {entry.file: entry})
-    return array_store.read_parts(where, opened, {entry.file: [()]})[entry.file][()]
+def _without_place(entry: Entry) -> Entry:
+    return dataclasses.replace(entry, file="", at=None, pack_bytes=0)
+
+
+@final
+class _Reader:
+    """Reads the arrays of a checkpoint one by one; holds one pack in memory.
+
+    Args:
+        directory: the checkpoint.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._where = directory / manifest.ARRAYS
+        self._pack = ("", np.zeros(0, np.uint8))
+
+    def read(self, entry: Entry) -> np.ndarray:
+        """Returns the array of an entry."""
+        if entry.at is None:
+            return self._read_stored(entry)
+        if self._pack[0] != entry.file:
+            whole = self._read_stored(packing.pack_entry(entry))
+            self._pack = (entry.file, whole)
+        return packing.take_out(entry, self._pack[1])
+
+    def _read_stored(self, entry: Entry) -> np.ndarray:
+        opened = array_store.open_all(self._where, {entry.file: entry})
+        wanted = {entry.file: [()]}
+        return array_store.read_parts(self._where, opened, wanted)[entry.file][()]

@@ -8,6 +8,7 @@ checked before it is used (docs/decisions/0011).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 from typing import Any, final
@@ -17,9 +18,18 @@ from unisono._src.saving.format import array_types, plain_data, signed_text
 
 NAME = "capsule.json"
 ARRAYS = "arrays"
-VERSION = 1
+# Version 1 had no packs.
+VERSION, READABLE_VERSIONS = 2, (1, 2)
 FORMAT = "unisono checkpoint"
 _MAX_HEADER_BYTES = 4096
+# Times are nanoseconds in 64 bits, which last until the year 2262.
+_MAX_TIME = 2**63
+
+# The exceptions of reading fields that are missing or of other types than expected.
+_MALFORMED = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError,
+    RecursionError,
+)  # fmt: skip
 
 # The kinds of values.
 VARIABLE, ARRAY, KEY = "variable", "array", "random key"
@@ -38,7 +48,10 @@ class Entry:
             object's `get_state`.
         shape: the shape of an array.
         dtype: the name of an array's element type.
-        file: the array's name among the stored arrays; empty if it has no elements.
+        file: the array's name among the stored arrays, or that of the pack which holds
+            it; empty if it has no elements.
+        at: where an array begins in its pack, in bytes; None if it has none.
+        pack_bytes: the size of that pack.
         impl: the name of a random key's generator.
         value: plain data or state, encoded.
         is_by_worker: whether `value` is a list with one value for each worker, because
@@ -52,13 +65,20 @@ class Entry:
     impl: str = ""
     value: Any = None
     is_by_worker: bool = False
+    at: int | None = None
+    pack_bytes: int = 0
+
+    @property
+    def place(self) -> str:
+        """A name for where the array is stored, which no other array has."""
+        return self.file if self.at is None else f"{self.file}@{self.at}"
 
     @property
     def has_array(self) -> bool:
         """Whether the value is stored as an array."""
         return self.kind in _ARRAY_KINDS
 
-    @property
+    @functools.cached_property
     def nbytes(self) -> int:
         """The size of the array, or of the data as JSON."""
         if not self.has_array:
@@ -104,11 +124,13 @@ class Header:
         is_step: whether `save` made the checkpoint, so that it can be the latest of
             its directory. A checkpoint from `write` cannot.
         number: the number at the end of its name, or None.
+        job: the name of the process that saved it; empty if it is not known.
     """
 
     saved_at: int
     is_step: bool
     number: int | None = None
+    job: str = ""
 
 
 @final
@@ -161,6 +183,8 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
         "dtype": entry.dtype,
         "file": entry.file,
     }
+    if entry.at is not None:
+        fields["at"] = entry.at
     return fields | ({"impl": entry.impl} if entry.impl else {})
 
 
@@ -173,18 +197,24 @@ def _parse_header(path: pathlib.Path, line: bytes) -> Header:
     found = signed_text.parse_json(path, line)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise signed_text.damage_error(path, "it is not a manifest")
-    if found.get("version") != VERSION:
+    version = found.get("version")
+    if type(version) is not int or version not in READABLE_VERSIONS:
         raise errors.DataLossError(
-            f"{path} has version {found.get('version')!r} of the format; this release "
-            f"of unisono reads version {VERSION}."
+            f"{path} has version {version!r} of the format; this release of unisono "
+            f"reads versions {READABLE_VERSIONS[0]} to {READABLE_VERSIONS[-1]}."
         )
-    saved_at, number = found.get("saved_at"), found.get("number")
-    is_numbered = number is None or type(number) is int
-    if not isinstance(saved_at, int) or type(found.get("is_step")) is not bool:
+    fields = Header(
+        found.get("saved_at"),  # type: ignore[arg-type]
+        found.get("is_step"),  # type: ignore[arg-type]
+        found.get("number"),
+        found.get("job", ""),
+    )
+    is_numbered = fields.number is None or type(fields.number) is int
+    is_dated = type(fields.saved_at) is int and 0 <= fields.saved_at < _MAX_TIME
+    is_flagged = type(fields.is_step) is bool and type(fields.job) is str
+    if not (is_numbered and is_dated and is_flagged):
         raise signed_text.damage_error(path, "its header is malformed")
-    if not is_numbered:
-        raise signed_text.damage_error(path, "its header is malformed")
-    return Header(saved_at, found["is_step"], number)
+    return fields
 
 
 def read_header(directory: pathlib.Path) -> Header:
@@ -218,7 +248,7 @@ def read(directory: pathlib.Path) -> Manifest:
         return _parse_body(_parse_header(path, header), fields, digest)
     except errors.DataLossError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except _MALFORMED as error:
         raise signed_text.damage_error(path, error or "it is malformed") from error
 
 
@@ -242,14 +272,12 @@ def _parse_body(header: Header, body: Any, digest: str) -> Manifest:
         for name, fields in body["files"].items()
     }
     entries = {k: _parse_entry(k, fields) for k, fields in body["entries"].items()}
-    stored = [e.file for e in entries.values() if e.file]
-    if len(set(stored)) != len(stored):
-        raise ValueError("two entries share one array")
+    entries = join_packs(entries)
     # Arrays are stored uncompressed. An array that is larger than all files together
     # is a forgery that would fill the memory.
     have = sum(f.size for f in files.values())
     for key, entry in entries.items():
-        if entry.has_array and entry.nbytes > have:
+        if entry.has_array and max(entry.nbytes, entry.pack_bytes) > have:
             raise ValueError(
                 f"{key} claims {entry.nbytes:,} bytes, all files together have {have:,}"
             )
@@ -257,6 +285,29 @@ def _parse_body(header: Header, body: Any, digest: str) -> Manifest:
     if not nodes or any(n.key is not None and n.key not in entries for n in nodes):
         raise ValueError("the object graph names entries that are not there")
     return Manifest(header, nodes, entries, files, digest)
+
+
+def join_packs(entries: dict[str, Entry]) -> dict[str, Entry]:
+    """Returns entries that know the sizes of their packs.
+
+    A pack ends where the last of its arrays ends.
+
+    Raises:
+        ValueError: two entries share an array, or bytes of a pack. A small file would
+            otherwise unfold into many arrays.
+    """
+    ends: dict[str, int] = {}
+    for entry in sorted(
+        (e for e in entries.values() if e.file), key=lambda e: (e.file, e.at or 0)
+    ):
+        start = 0 if entry.at is None else entry.at
+        if start < ends.get(entry.file, 0) or (entry.at is None and entry.file in ends):
+            raise ValueError("two entries share one array")
+        ends[entry.file] = start + entry.nbytes
+    return {
+        key: e if e.at is None else dataclasses.replace(e, pack_bytes=ends[e.file])
+        for key, e in entries.items()
+    }
 
 
 def _parse_counts(fields: Any) -> tuple[int, int]:
@@ -294,7 +345,10 @@ def _parse_entry(key: str, fields: dict[str, Any]) -> Entry:
         raise ValueError(f"{key} is stored under the odd name {file!r}")
     if not isinstance(impl, str) or bool(impl) != (kind == KEY):
         raise ValueError(f"{key} has the generator {impl!r}")
-    return Entry(kind, tuple(fields["shape"]), fields["dtype"], file, impl)
+    at = fields.get("at")
+    if at is not None and (type(at) is not int or at < 0 or not file):
+        raise ValueError(f"{key} begins at {at!r}")
+    return Entry(kind, tuple(fields["shape"]), fields["dtype"], file, impl, at=at)
 
 
 def _parse_node(fields: dict[str, Any], count: int) -> ObjectNode:

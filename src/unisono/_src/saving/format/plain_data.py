@@ -100,7 +100,7 @@ def _encode_leaf(value: Any, where: str) -> Any:
     )
 
 
-def decode(value: Any) -> Any:
+def decode(value: Any, _level: int = 0) -> Any:
     """Returns the data that `encode` was given.
 
     Raises:
@@ -109,22 +109,50 @@ def decode(value: Any) -> Any:
     >>> decode({"epoch": 3, "shape": {"$tuple": [2, 4]}})
     {'epoch': 3, 'shape': (2, 4)}
     """
+    if _level > _MAX_LEVELS + 1:
+        raise ValueError(f"data is nested more than {_MAX_LEVELS} levels deep")
     if isinstance(value, list):
-        return [decode(x) for x in value]
+        return [decode(x, _level + 1) for x in value]
     if not isinstance(value, dict):
         return value
     tag = next(iter(value), "")
     if not tag.startswith("$"):
-        return {k: decode(v) for k, v in value.items()}
+        return {k: decode(v, _level + 1) for k, v in value.items()}
     if len(value) != 1 or tag not in _DECODERS:
-        raise ValueError(f"unknown form of data {tag!r}")
+        raise ValueError(f"unknown form of data {tag[:80]!r}")
     try:
-        return _DECODERS[tag](value[tag])
-    except (TypeError, KeyError, binascii.Error) as error:
+        return _DECODERS[tag](value[tag], _level + 1)
+    except (TypeError, KeyError, IndexError, OverflowError, binascii.Error) as error:
         raise ValueError(f"malformed data under {tag!r}: {error}") from error
 
 
-def _decode_array(parts: Any) -> np.ndarray:
+def _decode_tuple(parts: Any, level: int) -> tuple[Any, ...]:
+    return tuple(decode(x, level) for x in _check_type(parts, list))
+
+
+def _decode_float(text: Any, _: int = 0) -> float:
+    return float(_check_type(text, str))
+
+
+def _decode_complex(parts: Any, _: int) -> complex:
+    real, imaginary = _check_type(parts, list)
+    return complex(_decode_float(real), _decode_float(imaginary))
+
+
+def _decode_scalar(parts: Any, level: int) -> Any:
+    found = _decode_array(parts, level)
+    if found.ndim:
+        raise ValueError(f"a number has the shape {found.shape}")
+    return found[()]
+
+
+def _check_type(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"expected {kind.__name__}, found {str(value)[:80]}")
+    return value
+
+
+def _decode_array(parts: Any, _: int) -> np.ndarray:
     name, shape, text = parts
     dtype = array_types.parse(name)
     data = base64.b64decode(text, validate=True)
@@ -135,22 +163,22 @@ def _decode_array(parts: Any) -> np.ndarray:
     return np.frombuffer(data, dtype).reshape(shape).copy()
 
 
-def _decode_dict(pairs: Any) -> dict[Any, Any]:
+def _decode_dict(pairs: Any, level: int) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
-    for key, value in pairs:
-        name = decode(key)
+    for key, value in _check_type(pairs, list):
+        name = decode(key, level)
         if name in found:
-            raise ValueError(f"the key {name!r} is there twice")
-        found[name] = decode(value)
+            raise ValueError(f"the key {str(name)[:80]!r} is there twice")
+        found[name] = decode(value, level)
     return found
 
 
-_DECODERS: dict[str, Callable[[Any], Any]] = {
-    "$tuple": lambda x: tuple(decode(i) for i in x),
+_DECODERS: dict[str, Callable[[Any, int], Any]] = {
+    "$tuple": _decode_tuple,
     "$items": _decode_dict,
-    "$float": float,
-    "$complex": lambda x: complex(float(x[0]), float(x[1])),
-    "$bytes": lambda x: base64.b64decode(x, validate=True),
+    "$float": _decode_float,
+    "$complex": _decode_complex,
+    "$bytes": lambda x, _: base64.b64decode(_check_type(x, str), validate=True),
     "$array": _decode_array,
-    "$scalar": lambda x: _decode_array(x)[()],
+    "$scalar": _decode_scalar,
 }

@@ -66,11 +66,11 @@ def parse_json(path: pathlib.Path, text: bytes) -> Any:
     """
 
     def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            names = [k for k, _ in pairs]
-            twice = next(k for k in names if names.count(k) > 1)
-            raise ValueError(f"the key {twice!r} is there twice")
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise ValueError(f"the key {key[:80]!r} is there twice")
+            found[key] = value
         return found
 
     def refuse_constant(constant: str) -> Any:
