@@ -681,6 +681,25 @@ def logical_devices(s, w):
     return losses, plain(v.read_value()), plain(count.read_value())
 
 
+def save_of_copies_that_differ(s, w, directory):
+    """Returns the error of a save after workers computed with different arrays."""
+    with s.scope():
+        same, other = tf.Variable(1.0, name="same"), tf.Variable(1.0, name="other")
+    checkpoint = tf.train.Checkpoint(same=same, other=other)
+    before = checkpoint.save(f"{directory}/before")
+    rate = jnp.full((2,), 0.1 + w)
+
+    @tf.function
+    def step():
+        same.assign_sub(0.5)
+        other.assign_sub(rate[0])
+
+    step()
+    told = attempt(lambda: checkpoint.save(f"{directory}/after"))
+    found = sorted(p.name for p in pathlib.Path(directory).iterdir())
+    return told, pathlib.Path(before).name in found, any("after" in n for n in found)
+
+
 def barrier_for_a_file(s, w, directory):
     """Returns whether a worker finds the file that the chief writes slowly."""
     path = pathlib.Path(directory, "written")

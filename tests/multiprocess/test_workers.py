@@ -299,3 +299,15 @@ def test_threads_of_workers_agree_without_the_main_threads(group):
         if w == 0:
             assert alone[0] == "WorkerStalledError"
             assert "Worker 1 has not said anything about late 20" in alone[1]
+
+
+def test_copies_that_differ_between_workers_are_not_saved(group, tmp_path):
+    for told, has_first, has_second in group.call(
+        "save_of_copies_that_differ", directory=str(tmp_path)
+    ):
+        assert told[0] == "WorkerMismatchError"
+        assert "copies of mirrored variables differ between workers 0 and 1" in told[1]
+        assert "other" in told[1]
+        assert "same" not in told[1]
+        assert has_first
+        assert not has_second

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -143,7 +144,7 @@ def test_a_program_in_which_workers_differed_does_not_end_well(
     pair, labels, code, monkeypatch, capsys
 ):
     ends = []
-    monkeypatch.setattr(watchdog.os, "_exit", ends.append)
+    monkeypatch.setattr(os, "_exit", ends.append)
     for g, each in zip(pair, labels):
         for label in each:
             g.enter(label)

@@ -30,6 +30,11 @@ class Held(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def strategy_variable(self) -> Any:
+        """The variable of a strategy that keeps the value; None outside strategies."""
+
+    @property
+    @abc.abstractmethod
     def name(self) -> str:
         """The name of the variable in messages."""
 

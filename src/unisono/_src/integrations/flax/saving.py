@@ -22,8 +22,7 @@ class _HeldFlaxVariable(library_hooks.Held):
     """An NNX variable as a checkpoint sees it, whether made in a scope or not."""
 
     @property
-    def _strategy_variable(self) -> Any:
-        """The variable of the strategy that keeps the value, or None."""
+    def strategy_variable(self) -> Any:
         return getattr(self.owner, "_unisono_variable", None)
 
     @property
@@ -39,7 +38,7 @@ class _HeldFlaxVariable(library_hooks.Held):
         return self.owner.get_raw_value().dtype
 
     def read(self, is_detached: bool) -> Any:
-        kept = self._strategy_variable
+        kept = self.strategy_variable
         if kept is not None:
             variables.check_not_split(self.owner)
             return assignment.read(kept)
@@ -48,7 +47,7 @@ class _HeldFlaxVariable(library_hooks.Held):
         return jnp.copy(value) if is_detached else value
 
     def assign(self, value: Any) -> None:
-        kept = self._strategy_variable
+        kept = self.strategy_variable
         if kept is not None:
             variables.check_not_split(self.owner)
             restore_values.assign(kept, value)

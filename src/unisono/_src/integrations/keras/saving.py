@@ -58,6 +58,10 @@ class _HeldKerasVariable(library_hooks.Held):
     """A Keras variable as a checkpoint sees it, whether made in a scope or not."""
 
     @property
+    def strategy_variable(self) -> Any:
+        return self.owner.__dict__.get("_kept")
+
+    @property
     def name(self) -> str:
         return self.owner.path
 
@@ -72,7 +76,7 @@ class _HeldKerasVariable(library_hooks.Held):
         return jnp.dtype(self.owner._dtype)  # noqa: SLF001
 
     def read(self, is_detached: bool) -> Any:
-        kept = self.owner.__dict__.get("_kept")
+        kept = self.strategy_variable
         if kept is not None:
             return assignment.read(kept)
         value = self.owner._value  # noqa: SLF001

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -114,6 +115,7 @@ def take(
                 if entry.file:
                     stored[name] = array
     if meeting is not None and meeting.is_joint:
+        _check_same_copies(found, entries, stored, meeting)
         marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
         entries |= _entries_by_worker(entries, marks, meeting)
     nodes = tuple(manifest.ObjectNode(item.children, item.key) for item in found)
@@ -137,6 +139,48 @@ def _check_same_objects(
                 "the checkpoint the same objects, in the same order, on every worker.",
                 worker,
             )
+
+
+def _check_same_copies(
+    found: list[graph.Found],
+    entries: dict[str, Entry],
+    stored: dict[str, Any],
+    meeting: worker_meeting.Meeting,
+) -> None:
+    """Raises unless the copies of mirrored variables are the same on all workers.
+
+    The chief writes its own copies. Others may differ if a worker has computed with
+    other constants or data than the rest, and the checkpoint would hide that.
+    """
+    own = {}
+    for item in found:
+        entry = entries.get(item.key or "")
+        if entry is not None and entry.file and _is_mirrored(item.obj):
+            bits = np.ascontiguousarray(stored[entry.file]).reshape(-1).view(np.uint8)
+            own[item.key] = zlib.crc32(bits.data)
+    texts = meeting.gather(json.dumps(own))
+    every = [json.loads(text) for text in texts] if len(set(texts)) > 1 else []
+    for worker, theirs in enumerate(every):
+        differing = {str(k) for k, mark in every[0].items() if theirs.get(k) != mark}
+        if differing:
+            raise errors.WorkerMismatchError(
+                "The copies of mirrored variables differ between workers 0 and "
+                f"{worker}: {_show_some(differing)}. Nothing is saved. A worker has "
+                "computed with other numbers than the rest: compare the constants, "
+                "the captured arrays and the versions of the program.",
+                worker,
+            )
+
+
+def _is_mirrored(obj: Any) -> bool:
+    """Whether an object is a variable of which every worker has a whole copy."""
+    if isinstance(obj, library_hooks.Held):
+        obj = obj.strategy_variable
+    if not isinstance(obj, Variable):
+        return False
+    cell = obj.state_cell
+    has_copies = cell.is_spread and cell.is_everywhere
+    return has_copies and not cell.is_stacked and cell.split is None
 
 
 def _show_some(keys: set[str]) -> str:
