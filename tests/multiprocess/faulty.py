@@ -120,7 +120,7 @@ def make_action(tf, strategy, v, step):
 
     @jax.jit
     def compute(x):
-        return jax.lax.fori_loop(0, 3_000_000, lambda i, y: jnp.sin(y) + i, x)
+        return jax.lax.fori_loop(0, 60_000_000, lambda i, y: jnp.sin(y) + i, x)
 
     actions = {
         "silent": lambda: step(one),
