@@ -601,11 +601,12 @@ def faulty_loop(s, w, fault, victim, at=5, steps=400):
     """Steps of which one goes wrong on one worker; tells what the others see."""
     with s.scope():
         v = tf.Variable(0.0)
+    rate = 2.0 if fault == "rate" and w == victim else 1.0
 
     @tf.function
     def step(x):
         def f(y):
-            return context().all_reduce("SUM", jnp.sum(y))
+            return context().all_reduce("SUM", jnp.sum(y * rate))
 
         n = s.num_replicas_in_sync
         v.assign_add(s.reduce("MEAN", s.run(f, args=(x,)), axis=None) / n)
@@ -625,8 +626,8 @@ def faulty_loop(s, w, fault, victim, at=5, steps=400):
     told, last, is_finished = ["none", None, ""], time.monotonic(), False
     try:
         for k, batch in enumerate(batches()):
-            is_other = fault == "functions" and k == at and w == victim
-            np.asarray((other if is_other else step)(batch))
+            for call in _order(step, other, fault, k == at and w == victim):
+                np.asarray(call(batch))
             last = time.monotonic()
             time.sleep(0.02)
     except tf.errors.WorkerError as error:
@@ -634,6 +635,13 @@ def faulty_loop(s, w, fault, victim, at=5, steps=400):
     finally:
         seconds, is_finished = time.monotonic() - last, True
     return [*told, seconds, is_finished, attempt(lambda: float(v.numpy()))]
+
+
+def _order(step, other, fault, is_odd):
+    """Returns the functions that a worker calls in one round, in their order."""
+    if fault == "order":
+        return [other, step] if is_odd else [step, other]
+    return [other if fault == "functions" and is_odd else step]
 
 
 def _go_wrong(fault):

@@ -24,6 +24,8 @@ FAULTS = [
     ("sleep", 1, "WorkerStalledError", 8.5, "is still at step"),
     ("shapes", 1, "WorkerMismatchError", 8.5, "The workers differ in step"),
     ("functions", 1, "WorkerMismatchError", 8.5, "The workers differ in step"),
+    ("order", 1, "WorkerMismatchError", 8.5, "differ in step 12. Worker 1: 'other["),
+    ("rate", 1, "WorkerMismatchError", 8.5, "differ in step 2. Worker 1: 'step["),
 ]
 
 
@@ -54,7 +56,7 @@ def test_a_fault_is_the_same_error_on_every_other_worker(
         if mode == "strict":
             # All agreed before each step, so the last one was never begun.
             assert value == ["ok", 5.0]
-        if fault in ("shapes", "functions"):
+        if fault in ("shapes", "functions", "order", "rate"):
             (other,) = group.collect(10.0, only={victim})
             assert other["result"][0] == error
     assert group.left_behind() == []

@@ -12,11 +12,11 @@ from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
 from unisono._src.state.frames import Policy
 from unisono._src.strategies import base, local, replicated
-from unisono._src.workers import process_group, watchdog
+from unisono._src.workers import process_group, worker_guard
 
 # As long as a worker may be behind the others if the program does not say so.
 _STALL_SECONDS = 30.0
-_check_mode = watchdog.check_mode
+_check_mode = worker_guard.check_mode
 
 
 class MultiWorkerMirroredStrategy(base.Strategy):

@@ -21,7 +21,12 @@ from jax._src.lib import _jax  # type: ignore[attr-defined]
 from unisono._src.cluster import launcher_news, launcher_progress
 from unisono._src.foundation import errors
 from unisono._src.machines import devices, topology
-from unisono._src.workers import coordination_service, credentials, watchdog
+from unisono._src.workers import (
+    coordination_service,
+    credentials,
+    watchdog,
+    worker_guard,
+)
 
 # Jobs whose tasks compute together, in the order in which their tasks are numbered.
 _COMPUTING = ("chief", "master", "worker")
@@ -148,7 +153,7 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
             )
         return
     limit = join_seconds()
-    if launcher_news.NEWS.listen() and mode != watchdog.OFF:
+    if launcher_news.NEWS.listen() and mode != worker_guard.OFF:
         launcher_progress.tell_state(launcher_progress.LISTENS)
     if not jax.distributed.is_initialized():
         _initialize(group, limit)
@@ -159,7 +164,7 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
             f"the cluster says {group.size} and {group.index}. Leave starting it to "
             "the strategy, or describe the same cluster."
         )
-    if mode == watchdog.OFF:
+    if mode == worker_guard.OFF:
         devices.start(has_peers=True, stall_seconds=stall_seconds)
         _started.group = group
         return
@@ -181,9 +186,9 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
 
 def _start_guard(
     group: ProcessGroup, mode: str, stall_seconds: float
-) -> watchdog.Guard:
+) -> worker_guard.Guard:
     client = distributed.global_state.client
-    made = watchdog.Guard(client, group.index, group.size, mode, stall_seconds)
+    made = worker_guard.Guard(client, group.index, group.size, mode, stall_seconds)
 
     def hear(ending: launcher_news.Ending) -> None:
         if (ending.job, ending.index) in group.tasks:

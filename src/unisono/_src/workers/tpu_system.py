@@ -17,7 +17,7 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.tpu.core_grid import TPUTopology
-from unisono._src.workers import process_group, watchdog
+from unisono._src.workers import process_group, worker_guard
 
 # How long a worker may be behind the others before the guard says so.
 _STALL_SECONDS = 30.0
@@ -73,7 +73,7 @@ def experimental_connect_to_cluster(
         devices.start()
         return
     group = process_group.group_of(cluster, *task)
-    process_group.start(group, watchdog.ASYNC, _STALL_SECONDS)
+    process_group.start(group, worker_guard.ASYNC, _STALL_SECONDS)
 
 
 def initialize_tpu_system(

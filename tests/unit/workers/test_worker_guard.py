@@ -13,7 +13,7 @@ import pytest
 
 import unisono
 from unisono._src.cluster import launcher_news
-from unisono._src.workers import watchdog, worker_records
+from unisono._src.workers import worker_guard, worker_records
 
 
 class Store:
@@ -42,15 +42,15 @@ class Store:
 @pytest.fixture
 def alone(monkeypatch):
     """Lets a guard take a step although the others do not take it at the same time."""
-    monkeypatch.setattr(watchdog.Guard, "_introduce", lambda self: None)
+    monkeypatch.setattr(worker_guard.Guard, "_introduce", lambda self: None)
 
 
 @pytest.fixture
 def pair(alone, monkeypatch):
     """Returns two guards that are not started: they look when they are told."""
-    monkeypatch.setattr(watchdog, "_HISTORY_SECONDS", 0.05)
+    monkeypatch.setattr(worker_guard, "_HISTORY_SECONDS", 0.05)
     store = Store()
-    made = [watchdog.Guard(store, i, 2, watchdog.ASYNC, 30.0) for i in range(2)]
+    made = [worker_guard.Guard(store, i, 2, worker_guard.ASYNC, 30.0) for i in range(2)]
     for g in made:
         g._publish()
     return made
@@ -93,7 +93,7 @@ def look_together(pair):
 
 @pytest.mark.parametrize("later", [0, 3, 500])
 def test_a_difference_of_long_ago_is_found_and_named(pair, later, monkeypatch):
-    monkeypatch.setattr(watchdog, "_HISTORY_SECONDS", 20.0)
+    monkeypatch.setattr(worker_guard, "_HISTORY_SECONDS", 20.0)
     for g, order in zip(pair, ("train evaluate", "evaluate train")):
         for label in ["begin", *order.split(), *["train"] * later]:
             g.enter(label)
@@ -162,13 +162,13 @@ def test_an_exception_reaches_the_other_with_its_traceback(pair):
     look(pair[0])
     assert isinstance(pair[0].verdict, unisono.errors.WorkerFailedError)
     assert "the culprit" in str(pair[0].verdict)
-    assert "test_watchdog.py" in str(pair[0].verdict)
+    assert "test_worker_guard.py" in str(pair[0].verdict)
 
 
 def test_the_worker_that_began_it_is_blamed():
     store = Store()
     watching, first, second = (
-        watchdog.Guard(store, i, 3, watchdog.ASYNC, 30.0) for i in range(3)
+        worker_guard.Guard(store, i, 3, worker_guard.ASYNC, 30.0) for i in range(3)
     )
     first.fail(unisono.errors.WorkerFailedError("worker 2 failed", 2))
     second.fail(ValueError("the origin"))
@@ -242,7 +242,9 @@ def test_what_has_nothing_to_do_with_workers_stays_as_it_is(pair):
 
 def test_strict_workers_find_a_difference_before_the_step():
     store = Store()
-    guards = [watchdog.Guard(store, i, 2, watchdog.STRICT, 30.0) for i in range(2)]
+    guards = [
+        worker_guard.Guard(store, i, 2, worker_guard.STRICT, 30.0) for i in range(2)
+    ]
     store.key_value_set("unisono/guard/step/1/1", worker_records.shorten("theirs"))
     with pytest.raises(unisono.errors.WorkerMismatchError, match="theirs"):
         guards[0].enter("mine")
@@ -257,7 +259,7 @@ def test_an_unknown_mode_is_refused():
 def three(alone):
     """Returns three guards of one group, which look when they are told."""
     store = Store()
-    made = [watchdog.Guard(store, i, 3, watchdog.ASYNC, 30.0) for i in range(3)]
+    made = [worker_guard.Guard(store, i, 3, worker_guard.ASYNC, 30.0) for i in range(3)]
     for g in made:
         g._publish()
     return made
@@ -400,7 +402,9 @@ def test_a_result_that_will_not_come_is_the_error_about_the_worker(pair):
 def enter_both(labels, seconds=30.0):
     """Returns what two workers get that take steps of these kinds at the same time."""
     store = Store()
-    guards = [watchdog.Guard(store, i, 2, watchdog.ASYNC, seconds) for i in range(2)]
+    guards = [
+        worker_guard.Guard(store, i, 2, worker_guard.ASYNC, seconds) for i in range(2)
+    ]
     for g in guards:
         g._publish()
 
@@ -435,10 +439,10 @@ def test_an_abort_in_native_code_says_which_worker_is_to_blame():
     program = """
 import os, resource
 import unisono
-from tests.unit.workers.test_watchdog import KILLED, Store
-from unisono._src.workers import watchdog
+from tests.unit.workers.test_worker_guard import KILLED, Store
+from unisono._src.workers import worker_guard
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-guard = watchdog.Guard(Store(), 0, 2, watchdog.ASYNC, 30.0)
+guard = worker_guard.Guard(Store(), 0, 2, worker_guard.ASYNC, 30.0)
 guard.start()
 guard.hear(1, KILLED)
 guard._exchange_records()
@@ -454,9 +458,9 @@ os.abort()
 
 def test_a_program_that_ends_in_order_has_no_last_words():
     program = """
-from tests.unit.workers.test_watchdog import Store
-from unisono._src.workers import watchdog
-watchdog.Guard(Store(), 0, 2, watchdog.ASYNC, 30.0).start()
+from tests.unit.workers.test_worker_guard import Store
+from unisono._src.workers import worker_guard
+worker_guard.Guard(Store(), 0, 2, worker_guard.ASYNC, 30.0).start()
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
