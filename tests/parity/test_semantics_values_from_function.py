@@ -42,7 +42,9 @@ def test_values_stay_what_they_are_and_are_always_wrapped():
     parts = make(lambda c: array[c.replica_id_in_sync_group])
     found = s.experimental_local_results(parts)
     assert found == (3.0, 2.0)
-    assert all(type(x) is np.float64 for x in found)
+    assert all(isinstance(x, np.float64) for x in found)
+    # As numbers of a tensor in TensorFlow, they have the method `numpy`.
+    assert [x.numpy() for x in found] == [3.0, 2.0]
     same = jnp.asarray(1.0)
     assert kind(make(lambda c: same)) == "PerReplica"
     assert s.experimental_local_results(make(lambda c: c.num_replicas_in_sync)) == (
