@@ -59,9 +59,18 @@ class StepHistory:
         """Returns the marks of all steps that are remembered, by number."""
         return {n: mark for n, mark, _ in self._steps.copy()}
 
-    def label_of(self, step: int) -> Any:
-        """Returns the label of a step; None if it is not remembered."""
-        return next((x for n, _, x in self._steps.copy() if n == step), None)
+    def find(self, step: int) -> tuple[int, Any] | None:
+        """Returns the mark and the label of a step; None if it is not remembered."""
+        # The numbers are consecutive. While a thread looks, the program may add a step
+        # and drop the oldest one, so that all move down by one.
+        for _ in range(3):
+            try:
+                number, mark, label = self._steps[step - self._steps[0][0]]
+            except IndexError:
+                return None
+            if number == step:
+                return mark, label
+        return None
 
     def write(self) -> str:
         """Returns the history as a text for other workers."""
@@ -97,4 +106,4 @@ def find_difference(own: StepHistory, told: str) -> tuple[int, Any, str] | None:
     if not differing or (differing[0] == shared[0] and shared[0] > 1):
         return None
     first = differing[0]
-    return first, own.label_of(first), theirs[first][1]
+    return first, (own.find(first) or (0, None))[1], theirs[first][1]

@@ -422,8 +422,7 @@ class Guard:
         return worker_judgement.Standpoint(
             self._worker,
             self.step,
-            self._history.marks(),
-            self._history.label_of,
+            self._history.find,
             self._stall,
             self._dead,
         )

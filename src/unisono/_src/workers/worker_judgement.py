@@ -20,16 +20,15 @@ class Standpoint:
     Attributes:
         worker: its number.
         step: the step that it is in.
-        marks: the marks of its last steps, by number; see `step_history`.
-        label_of: returns the label of one of them.
+        find: returns the mark and the label of one of its last steps, by number; see
+            `step_history`.
         stall: how long a worker may be behind it, in seconds.
         dead: how long a worker that it waits for may give no sign of life.
     """
 
     worker: int
     step: int
-    marks: dict[int, int]
-    label_of: Callable[[int], Any]
+    find: Callable[[int], tuple[int, Any] | None]
     stall: float
     dead: float
 
@@ -83,10 +82,9 @@ class Standpoint:
         """Returns the error about a step in which workers differ, if there is one."""
         for r in records:
             for step, mark in r.recent:
-                own = self.marks.get(step, mark)
+                own, label = self.find(step) or (mark, None)
                 if own != mark:
                     odd = self._find_odd(records, step, own, r.worker)
-                    label = self.label_of(step)
                     return worker_records.mismatch_error(odd, step, r, label)
         return None
 
