@@ -161,7 +161,7 @@ def test_what_cannot_work_is_refused_at_once(tmp_path):
         PreemptionCheckpointHandler(None, checkpoint)
     with pytest.raises(TypeError, match="received str"):
         PreemptionCheckpointHandler(None, "a path")
-    with pytest.raises(ValueError, match="at least 0"):
+    with pytest.raises(ValueError, match="a number of seconds >= 0"):
         TerminationConfig(grace_period=-1)
     spec = uni.train.ClusterSpec({"worker": ["localhost:1", "localhost:2"]})
     resolver = uni.distribute.cluster_resolver.SimpleClusterResolver(
