@@ -60,12 +60,10 @@ class Row:
 
 PHASES = ("import", "start", "compile", "step", "silent", "eager", "save", "restore")
 QUICK = {
-    ("import", "kill", 0),
     ("import", "exit", 1),
     ("start", "kill", 1),
     ("silent", "kill", 0),
     ("save", "kill", 1),
-    ("save", "raise", 0),
     ("restore", "exit", 1),
 }
 ROWS = [
@@ -78,7 +76,7 @@ ROWS = [
     Row("import", "port", 0, seconds=10.0, is_quick=True),
     Row("step", "terminate"),
     Row("step", "abort"),
-    Row("input", "kill", 1, is_quick=True),
+    Row("input", "kill", 1),
     Row("input", "raise", 0),
     Row("join", "kill", 1, is_quick=True),
     Row("join", "kill", 0),
@@ -92,7 +90,7 @@ ROWS = [
     Row("step", "stall", 1, seconds=9.0, workers=3),
     # Without our launcher silence tells, after 3.5 s.
     *(
-        Row(phase, "kill", victim, 8.0, launched=False, is_quick=(phase == "save"))
+        Row(phase, "kill", victim, 8.0, launched=False)
         for phase in ("start", "step", "silent", "save", "restore")
         for victim in (0, 1)
     ),

@@ -30,7 +30,7 @@ FAULTS = [
 
 
 # Those after which agreement before each step makes a difference.
-AGREED = [f for f in FAULTS if f[0] in ("stop", "sleep", "shapes", "functions")]
+AGREED = [f for f in FAULTS if f[0] in ("sleep", "functions")]
 AGREED.append(FAULTS[1])
 
 

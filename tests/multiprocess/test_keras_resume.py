@@ -24,7 +24,7 @@ keras = pytest.importorskip("keras")
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "multi_worker_keras.py"
 PROGRAM = pathlib.Path(__file__).with_name("keras_training.py")
-KILLS = int(os.environ.get("UNISONO_KILLS", "3"))
+KILLS = int(os.environ.get("UNISONO_KILLS", "2"))
 EPOCHS = 2 + KILLS // 3
 BATCHES = 12
 
@@ -71,7 +71,7 @@ def kill_after(process, steps, seconds):
 
 @pytest.mark.feature("V01")
 @pytest.mark.timeout(120 + 15 * KILLS)
-@pytest.mark.parametrize("how", ["arrays", "dataset"] if KILLS > 3 else ["arrays"])
+@pytest.mark.parametrize("how", ["arrays", "dataset"] if KILLS > 2 else ["arrays"])
 def test_a_fit_killed_at_random_moments_ends_where_a_calm_one_does(
     tmp_path, environment, how
 ):

@@ -18,7 +18,7 @@ import unisono as uni
 from unisono._src.saving.format import checksummed_files
 
 PROGRAM = pathlib.Path(__file__).with_name("training.py")
-KILLS = int(os.environ.get("UNISONO_KILLS", "3"))
+KILLS = int(os.environ.get("UNISONO_KILLS", "2"))
 STEPS = 40 + 6 * KILLS
 
 
