@@ -32,7 +32,8 @@ NEEDED = {
     "jax._src.interpreters.ad": (
         "LinearizeTrace", "LinearizeTracer", "ValAccum", "Zero", "backward_pass3",
     ),
-    "jax._src.interpreters.partial_eval": ("DynamicJaxprTrace",),
+    "jax._src.interpreters.partial_eval": ("DynamicJaxprTrace", "dce_jaxpr"),
+    "jax._src.interpreters.pxla": ("shard_arg_handlers", "shard_args"),
     "jax._src.ad_util": ("add_jaxvals_p",),
     "jax._src.api_util": ("debug_info",),
     "jax._src.source_info_util": ("current",),
@@ -81,6 +82,9 @@ _LinearizeTracer = _get(_AD, "LinearizeTracer")
 _ValAccum, _Zero = _get(_AD, "ValAccum"), _get(_AD, "Zero")
 _backward_pass = _get(_AD, "backward_pass3")
 _TangentTrace = _get("jax._src.interpreters.partial_eval", "DynamicJaxprTrace")
+_dce_jaxpr = _get("jax._src.interpreters.partial_eval", "dce_jaxpr")
+_shard_args = _get("jax._src.interpreters.pxla", "shard_args")
+_shard_arg_handlers = _get("jax._src.interpreters.pxla", "shard_arg_handlers")
 _add_p = _get("jax._src.ad_util", "add_jaxvals_p")
 _debug_info = _get("jax._src.api_util", "debug_info")
 _source_info = _get("jax._src.source_info_util", "current")
@@ -177,6 +181,15 @@ def is_traced(x: Any) -> bool:
     while isinstance(x, TapeTracer):
         x = x.primal
     return isinstance(x, jax.core.Tracer)
+
+
+def _place(xs: Sequence[Any], *where: Any) -> Any:
+    """Returns values on devices, for `jax.device_put` and arguments of programs."""
+    return _shard_args(*where, [lower(x) for x in xs])
+
+
+if not MISSING:
+    _shard_arg_handlers[TapeTracer] = _place
 
 
 def go_back(trace: Any) -> None:
@@ -459,12 +472,15 @@ class Recording:
             outs, self._info.with_unknown_names(), where
         )
         wanted = [t.val for t in sources]
+        # Without what the outputs do not need, also in the bodies of loops: JAX cannot
+        # transpose a loop that has outputs that nobody uses.
+        program, _ = _dce_jaxpr(program, [True] * len(outs), instantiate=True)
         own = set(self._tangents.frame.invars)
         inputs = [v for v in program.invars if v in own]
         # From JAX 0.11 on, residuals are the first inputs of a program; before, they
         # were its constants.
         leading = program.invars[: len(program.invars) - len(inputs)]
-        eqns, added = _cut(_live_equations(program), wanted, set(inputs))
+        eqns, added = _cut(program.eqns, wanted, set(inputs))
         every = [*leading, *inputs, *added.values()]
         program = program.replace(eqns=eqns, invars=every)
 
@@ -477,18 +493,6 @@ class Recording:
             return [None if type(g) is _Zero else g for g in found]
 
         return pull
-
-
-def _live_equations(program: Any) -> list[Any]:
-    """Returns the equations that the outputs of a program depend on."""
-    needed = {v for v in program.outvars if isinstance(v, _Var)}
-    live = []
-    for eqn in reversed(program.eqns):
-        if needed.isdisjoint(eqn.outvars):
-            continue
-        live.append(eqn)
-        needed.update(v for v in eqn.invars if isinstance(v, _Var))
-    return live[::-1]
 
 
 def _cut(
