@@ -10,6 +10,7 @@ import typing as _typing
 from unisono import compat, config, distribute, errors, metrics, nn, optimizers
 from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.execution.function import Function, function
+from unisono._src.execution.gradient_tape import GradientTape, UnconnectedGradients
 from unisono._src.execution.gradients import grad, value_and_grad
 from unisono._src.execution.specs import TensorSpec, TypeSpec
 from unisono._src.foundation import lazy_names as _lazy_names
@@ -87,11 +88,13 @@ __all__ = [
     "ConcreteFunction",
     "FailedPreconditionError",
     "Function",
+    "GradientTape",
     "IndexedSlices",
     "InvalidArgumentError",
     "Module",
     "TensorSpec",
     "TypeSpec",
+    "UnconnectedGradients",
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",

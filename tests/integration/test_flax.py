@@ -509,3 +509,52 @@ def test_replicas_reduce_plain_pytrees(compiled):
     run = uni.function(step) if compiled else step
     for part in run(per_replica(strategy, 1.0, 3.0)).values:
         assert (float(part.w), float(part.b)) == (4.0, 8.0)
+
+
+class Averaging(nnx.Module):
+    def __init__(self, rngs):
+        self.inner = nnx.Linear(5, 8, rngs=rngs)
+        self.norm = nnx.BatchNorm(8, rngs=rngs)
+        self.drop = nnx.Dropout(0.5, rngs=rngs)
+        self.outer = nnx.Linear(8, 3, rngs=rngs)
+
+    def __call__(self, x):
+        return self.outer(self.drop(nnx.relu(self.norm(self.inner(x)))))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_tape_follows_parameters(replicas, compiled):
+    strategy = mirrored(replicas)
+    x, y = examples(8)
+    parts = [per_replica(strategy, *np.split(np.asarray(a), replicas)) for a in (x, y)]
+
+    def train(by_tape):
+        with strategy.scope():
+            model = Averaging(nnx.Rngs(0))
+            found = [v for _, v in nnx.iter_graph(model) if isinstance(v, nnx.Param)]
+            optimizer = uni.optimizers.Optimizer(optax.sgd(0.1), found)
+
+        def loss_fn(x, y):
+            each = optax.softmax_cross_entropy_with_integer_labels(model(x), y)
+            return uni.nn.compute_average_loss(each, global_batch_size=8)
+
+        def replica_fn(x, y):
+            if by_tape:
+                with uni.GradientTape() as tape:
+                    loss = loss_fn(x, y)
+                gradients = tape.gradient(loss, found)
+            else:
+                loss, gradients = uni.value_and_grad(lambda: loss_fn(x, y), found)()
+            optimizer.apply_gradients(zip(gradients, found, strict=True))
+            return loss
+
+        def step(*parts):
+            losses = strategy.run(replica_fn, args=parts)
+            return strategy.reduce("SUM", losses, axis=None)
+
+        run = uni.function(step) if compiled else step
+        losses = [float(run(*parts)) for _ in range(3)]
+        return {"losses": losses, "weights": [np.asarray(v[...]) for v in found]}
+
+    assert difference(train(by_tape=False), train(by_tape=True)) < CLOSE

@@ -32,7 +32,15 @@ def silently(fn):
     return call
 
 
-def loop(strategy, make_optimizer, count=19, batch=8, compiled=True, built=True):
+def loop(
+    strategy,
+    make_optimizer,
+    count=19,
+    batch=8,
+    compiled=True,
+    built=True,
+    by_tape=False,
+):
     """Trains by a custom loop; returns what came out."""
     x, y = examples(count)
     with strategy.scope():
@@ -58,10 +66,15 @@ def loop(strategy, make_optimizer, count=19, batch=8, compiled=True, built=True)
             loss = uni.nn.compute_average_loss(losses, global_batch_size=batch)
             return optimizer.scale_loss(loss), loss
 
-        differentiated = uni.value_and_grad(
-            loss_fn, model.trainable_variables, has_aux=True
-        )
-        (_, loss), gradients = differentiated()
+        if by_tape:
+            with uni.GradientTape() as tape:
+                scaled, loss = loss_fn()
+            gradients = tape.gradient(scaled, model.trainable_variables)
+        else:
+            differentiated = uni.value_and_grad(
+                loss_fn, model.trainable_variables, has_aux=True
+            )
+            (_, loss), gradients = differentiated()
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return loss
 
@@ -104,6 +117,73 @@ def test_a_custom_loop_gives_one_device_s_numbers(name):
         # 11 examples by 8: the last batch is uneven, and one of 4 replicas gets none.
         found = loop(mirrored(replicas), OPTIMIZERS[name], count=11)
         assert difference(wanted, found) < CLOSE
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_custom_loop_with_a_tape_gives_one_device_s_numbers(name, compiled):
+    one = uni.distribute.OneDeviceStrategy(machine.name(0))
+    wanted = loop(one, OPTIMIZERS[name], count=11)
+    more = {"count": 11, "compiled": compiled, "by_tape": True}
+    assert difference(wanted, loop(one, OPTIMIZERS[name], **more)) < CLOSE
+    # The last batch is uneven, and one of 4 replicas gets none.
+    assert difference(wanted, loop(mirrored(4), OPTIMIZERS[name], **more)) < CLOSE
+
+
+def gradients_of_layers(strategy, compiled, by_tape):
+    """The gradients and the state of layers that keep averages, draw or loop."""
+    with strategy.scope():
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential(
+            [
+                layers.Input((6, 4)),
+                layers.LSTM(5, return_sequences=True),
+                layers.BatchNormalization(),
+                layers.Dropout(0.5),
+                layers.GRU(3),
+                layers.Dense(2),
+            ]
+        )
+    x = np.random.default_rng(0).normal(size=(8, 6, 4)).astype("f")
+
+    def loss_fn(x):
+        return jnp.mean(jnp.square(model(x, training=True)))
+
+    def replica_fn(x):
+        if not by_tape:
+            watched = model.trainable_variables
+            return uni.value_and_grad(lambda: loss_fn(x), watched)()
+        with uni.GradientTape() as tape:
+            loss = loss_fn(x)
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    def step(x):
+        return strategy.run(replica_fn, args=(x,))
+
+    count = strategy.num_replicas_in_sync
+    parts = per_replica(strategy, *np.split(x, count))
+    loss, gradients = (uni.function(step) if compiled else step)(parts)
+    every = [strategy.experimental_local_results(g) for g in (loss, *gradients)]
+    return {
+        "gradients": [np.asarray(part) for parts in every for part in parts],
+        "state": [np.array(v) for v in model.non_trainable_variables],
+    }
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_tape_follows_layers_that_average_draw_and_loop(replicas, compiled):
+    wanted = gradients_of_layers(mirrored(replicas), compiled, by_tape=False)
+    found = gradients_of_layers(mirrored(replicas), compiled, by_tape=True)
+    assert difference(wanted, found) < 1e-5
+
+
+def test_a_tape_names_a_model_that_it_cannot_follow():
+    model = keras.Sequential([layers.Input((2,)), layers.Dense(1)])
+    with uni.GradientTape() as tape:
+        loss = jnp.sum(model(jnp.ones((3, 2))))
+    with pytest.raises(TypeError, match=r"must be made\s+inside `with strategy.scope"):
+        tape.gradient(loss, model.trainable_variables)
 
 
 @pytest.mark.feature("V08")

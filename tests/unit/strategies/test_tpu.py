@@ -597,3 +597,32 @@ def test_a_checkpoint_moves_between_numbers_of_logical_devices(tmp_path):
     tf.train.Checkpoint(v=w).restore(path).assert_consumed()
     np.testing.assert_array_equal(w.numpy(), np.arange(8.0))
     assert w.state_cell.array.sharding == w.state_cell.sharding
+
+
+@pytest.mark.parametrize("logical", [1, 2, 4])
+def test_a_tape_gives_the_gradients_of_replicas_on_logical_devices(logical):
+    strategy = make(logical)
+    replicas = strategy.num_replicas_in_sync
+    start = np.random.default_rng(0).normal(size=(8, 8)).astype("f")
+    with strategy.scope():
+        w = tf.Variable(start)
+    x = np.random.default_rng(1).normal(size=(replicas, 4, 8)).astype("f")
+    parts = strategy.experimental_distribute_values_from_function(
+        lambda context: jnp.asarray(x[context.replica_id_in_sync_group])
+    )
+
+    def loss_fn(x, w):
+        return jnp.sum(jnp.tanh(x @ w) ** 2)
+
+    def replica_fn(x):
+        if logical > 1:
+            x = strategy.experimental_split_to_logical_devices(x, [1, logical])
+        with tf.GradientTape() as tape:
+            loss = loss_fn(x, w.value())
+        return tape.gradient(loss, w)
+
+    with strategy.scope():
+        found = tf.function(lambda a: strategy.run(replica_fn, args=(a,)))(parts)
+    for part, own in zip(x, found.values, strict=True):
+        wanted = jax.grad(loss_fn, 1)(part, start)
+        np.testing.assert_allclose(own, wanted, rtol=1e-5, atol=1e-5)

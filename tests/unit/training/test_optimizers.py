@@ -423,3 +423,29 @@ def test_a_custom_training_loop_with_everything_in_it(how):
     assert copies(w) == pytest.approx([2.058, 2.058], rel=1e-4)
     assert plain(metric.result()) == pytest.approx(sum(losses) / 6)
     assert local(s, moving) == pytest.approx([0.65625, -0.2734375])
+
+
+@pytest.mark.parametrize("how", EXECUTIONS)
+def test_minimize_takes_a_tape_or_a_function(how):
+    strategy = mirrored(2)
+    with strategy.scope():
+        w = unisono.Variable(3.0)
+        optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1), [w])
+
+    def with_tape():
+        with unisono.GradientTape() as tape:
+            loss = w * w
+        optimizer.minimize(loss, [w], tape=tape)
+
+    execute(how, strategy, with_tape)
+    assert float(w.numpy()) == pytest.approx(3.0 - 0.1 * 12.0)
+    w.assign(3.0)
+    execute(how, strategy, lambda: optimizer.minimize(lambda: w * w, lambda: [w]))
+    assert float(w.numpy()) == pytest.approx(3.0 - 0.1 * 12.0)
+
+
+def test_minimize_needs_a_tape_for_an_array():
+    w = unisono.Variable(3.0)
+    optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1), [w])
+    with pytest.raises(ValueError, match="`tape` is required when a `Tensor` loss"):
+        optimizer.minimize(w * w, [w])

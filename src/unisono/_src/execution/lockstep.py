@@ -16,10 +16,10 @@ from typing import Any, final
 from jax._src import config
 
 from unisono._src.execution import contexts
-from unisono._src.foundation import ambient, errors, library_hooks
+from unisono._src.foundation import ambient, errors, library_hooks, nest
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, trace_versions
-from unisono._src.values import ports
+from unisono._src.values import jax_tapes, ports
 
 _eager = trace_versions.EAGER
 
@@ -191,6 +191,10 @@ def _resume(replica: _Replica, common: _Surroundings, answer: tuple[Any, ...]) -
         _separate_versions(common)
         replica.frame = ambient.swap(outer)
     if replica.greenlet.dead:
+        if replica.frame.port.has_tapes:
+            # Values of its tapes, all of which have ended, are plain arrays again.
+            jax_tapes.go_back(replica.frame.port.level)
+            given = nest.map_structure(jax_tapes.lower, given)
         replica.result = given
     else:
         replica.request = given

@@ -35,6 +35,7 @@ class Frame(NamedTuple):
         outer_creators: how many of `creators` were given before the strategy's scope.
         host: the `function` that runs on the host and compiles its runs, or None.
         updating: in a program, the mirrored cell whose copies are updated as one.
+        tape: the `jax_tapes.Recording` of the innermost gradient tape, or None.
     """
 
     strategy: Any = None
@@ -49,6 +50,7 @@ class Frame(NamedTuple):
     outer_creators: int = 0
     host: Any = None
     updating: Any = None
+    tape: Any = None
 
 
 ROOT = Frame()

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation
-from unisono._src.state import assignment, variables
+from unisono._src.state import assignment, frames, variables
 from unisono._src.state.frames import Policy
 from unisono._src.values import jax_traces
 
@@ -35,6 +35,7 @@ def make(value: Any, **options: Any) -> variables.Variable:
         first = VariableAggregation.ONLY_FIRST_REPLICA
         given = options.get("aggregation", VariableAggregation.NONE)
         options["aggregation"] = first if given is VariableAggregation.NONE else given
+    value = frames.strip_gradient(value)
     with _leave_trace(value):
         return variables.Variable(value, **options)
 

@@ -20,7 +20,7 @@ from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
 from unisono._src.state import conversion, frames, mirroring
 from unisono._src.state.frames import Policy
-from unisono._src.values import collectives, distributed, jax_traces, ports
+from unisono._src.values import collectives, distributed, jax_tapes, jax_traces, ports
 from unisono._src.values.array_operators import StandsForArray, operand
 from unisono._src.workers import eager_exchange
 
@@ -71,6 +71,8 @@ def read(variable: Any) -> jax.Array:
     """
     cell = variable.state_cell
     frame = check_strategy(variable)
+    if frame.tape is not None:
+        return _read_for_tape(variable, frame.tape)
     source: frames.StateFrame = frame.state or frames.EAGER
     if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
         if cell.is_stacked:
@@ -94,6 +96,13 @@ def read(variable: Any) -> jax.Array:
         mirroring.verify(cell)
         return source.copy(cell, None)
     return source.whole(cell)
+
+
+def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
+    """Returns the value so that the open gradient tapes follow it."""
+    with ambient.push(tape=tape.outer):
+        value = read(variable)
+    return tape.follow(variable.state_cell, value, variable)  # type: ignore[no-any-return]
 
 
 def read_stored(variable: Any) -> jax.Array:
@@ -170,6 +179,9 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
         result = _write_copy(cell, op, convert(cell, value), frame.copy)
     else:
         result = write_aggregated(variable, op, value, frame)
+    if frame.tape is not None and isinstance(result, jax.Array):
+        # What follows is computed from the variable, and so is its gradient.
+        return read(variable) if read_value else None
     return result if read_value else None
 
 
@@ -325,6 +337,8 @@ def _move_to_cell(cell: frames.Cell, value: Any, frame: ambient.Frame) -> Any:
     if frame.state is not None or cell.sharding is None:
         return value
     value = operand(value)
+    if isinstance(value, jax.core.Tracer):
+        value = jax_tapes.lower(value)
     if cell.split is not None and isinstance(value, np.ndarray):
         is_like = value.shape == cell.shape and value.dtype == cell.dtype
         return partition.put(value, cell.sharding) if is_like else value

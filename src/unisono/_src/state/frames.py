@@ -24,7 +24,7 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.machines import partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state import trace_versions
-from unisono._src.values import collectives, jax_traces
+from unisono._src.values import collectives, jax_tapes, jax_traces
 from unisono._src.workers import eager_exchange
 
 
@@ -603,9 +603,10 @@ def peek(cell: Cell) -> Any:
 
 def strip_gradient(value: Any) -> Any:
     """Returns `value` without its gradient; assigned values carry none."""
-    if isinstance(value, jax.core.Tracer):
-        return jax.lax.stop_gradient(value)
-    return value
+    if not isinstance(value, jax.core.Tracer):
+        return value
+    value = jax_tapes.lower(value)
+    return jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
 
 
 def check_type(cell: Cell, value: Any) -> None:

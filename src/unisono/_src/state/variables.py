@@ -650,7 +650,7 @@ def _create(
             synchronization = VariableSynchronization.ON_WRITE
     known = name or "Variable", creation.find_origin()
     cell = frames.Cell(policy, value.shape, value.dtype, placement, *known)
-    frames.frame().create(cell, value)
+    frames.frame().create(cell, frames.strip_gradient(value))
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
     made: Variable = _KINDS[policy].assemble(

@@ -9,7 +9,7 @@ import jax
 
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
-from unisono._src.values import collectives, distributed
+from unisono._src.values import collectives, distributed, jax_tapes
 
 
 @final
@@ -81,6 +81,6 @@ def parse(where: Any, topology: Topology, is_central: bool) -> Target:
 
 def _device_of(array: Any) -> jax.Device | None:
     """Returns the first device of an array; None for one of a program."""
-    if isinstance(array, jax.core.Tracer):
+    if jax_tapes.is_traced(array):
         return None
     return min(array.sharding.device_set, key=lambda d: d.id)

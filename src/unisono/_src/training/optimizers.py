@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import jax
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.execution import function, sharded_update
+from unisono._src.execution.gradient_tape import GradientTape
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import (
     ReduceOp,
@@ -253,6 +254,55 @@ class Optimizer:
         """
         wanted = self._variables if trainable_variables is None else trainable_variables
         self.apply_gradients(zip(grads, wanted, strict=True))
+
+    def minimize(
+        self,
+        loss: jax.Array | Callable[[], jax.Array],
+        var_list: Sequence[Any] | Variable | Callable[[], Sequence[Any]],
+        grad_loss: jax.Array | None = None,
+        name: str | None = None,
+        tape: GradientTape | None = None,
+    ) -> None:
+        """Updates variables by the gradients of a loss; see `apply_gradients`.
+
+        Args:
+            loss: an array that was computed in the block of `tape`, or a function
+                without arguments that computes one.
+            var_list: the variables, or a function without arguments that returns them.
+            grad_loss: the gradient to begin with; the default is one.
+            name: for TensorFlow's signature; it has no effect.
+            tape: the tape that has recorded the loss. It may be left out for a
+                function.
+
+        Raises:
+            ValueError: `loss` is an array, and there is no tape; or `apply_gradients`
+                refuses the gradients.
+
+        >>> import optax, unisono
+        >>> weight = unisono.Variable(3.0)
+        >>> optimizer = Optimizer(optax.sgd(0.1), [weight])
+        >>> with unisono.GradientTape() as tape:
+        ...     loss = weight * weight
+        >>> optimizer.minimize(loss, [weight], tape=tape)
+        >>> round(float(weight.numpy()), 3)
+        2.4
+        >>> optimizer.minimize(lambda: weight * weight, [weight])
+        >>> round(float(weight.numpy()), 3)
+        1.92
+        """
+        if not callable(loss) and tape is None:
+            raise ValueError(
+                "`tape` is required when a `Tensor` loss is passed. Received: "
+                f"loss={loss}, tape={tape}. Compute the loss inside `with "
+                "unisono.GradientTape() as tape:`, or pass a function that computes it."
+            )
+        tape = GradientTape() if tape is None else tape
+        if callable(loss):
+            with tape:
+                loss = loss()
+        found = var_list() if callable(var_list) else var_list
+        wanted = [found] if isinstance(found, Variable) else list(found)
+        self.apply(tape.gradient(loss, wanted, grad_loss), wanted)
 
     def _collect(
         self, grads_and_vars: Iterable[tuple[Any, Variable]]

@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec
 from unisono._src.foundation import errors, nest
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import AXIS, Topology
-from unisono._src.values import indexed_slices
+from unisono._src.values import indexed_slices, jax_tapes
 from unisono._src.values.array_operators import operand
 from unisono._src.workers import eager_exchange
 
@@ -117,7 +117,9 @@ def release(x: Any) -> Any:
 def place(x: Any, device: jax.Device | None) -> Any:
     """Returns `x` on `device`; as it is if `device` is None or `x` is being traced."""
     if device is None or any(
-        isinstance(a, jax.core.Tracer) for a in jax.tree.leaves(x)
+        isinstance(a, jax.core.Tracer)
+        and isinstance(jax_tapes.lower(a), jax.core.Tracer)
+        for a in jax.tree.leaves(x)
     ):
         return x
     return jax.tree.map(release, jax.device_put(x, device))

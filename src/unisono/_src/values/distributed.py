@@ -15,7 +15,7 @@ from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import AXIS, Topology
-from unisono._src.values import collectives
+from unisono._src.values import collectives, jax_tapes
 from unisono._src.values.array_operators import (
     ArrayOperators,
     StandsForArray,
@@ -58,12 +58,16 @@ def copy_if_numpy(x: Any) -> Any:
 
 def is_traced(tree: Any) -> bool:
     """Whether any array in `tree` is a tracer: a value of a program being made."""
-    return any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(tree))
+    return any(
+        isinstance(x, jax.core.Tracer)
+        and isinstance(jax_tapes.lower(x), jax.core.Tracer)
+        for x in jax.tree.leaves(tree)
+    )
 
 
 def describe(x: Any) -> str:
     """Returns `x` as TensorFlow's `repr` of a distributed value shows it."""
-    if isinstance(x, jax.core.Tracer):
+    if jax_tapes.is_traced(x):
         return f"<tf.Tensor: shape={x.shape}, dtype={x.dtype}, traced>"
     if isinstance(x, jax.Array) and collectives.is_key(x):
         return f"<tf.Tensor: shape={x.shape}, dtype={x.dtype}, {x}>"
@@ -75,10 +79,10 @@ def describe(x: Any) -> str:
 
 def _describe_short(x: Any) -> str:
     """Returns `x` as TensorFlow's `str` of a distributed value shows it."""
-    is_concrete = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+    is_concrete = isinstance(x, jax.Array) and not jax_tapes.is_traced(x)
     if is_concrete and not collectives.is_key(x):
         return f"tf.Tensor({np.asarray(x)}, shape={x.shape}, dtype={x.dtype})"
-    return str(x) if not isinstance(x, jax.core.Tracer) else describe(x)
+    return str(x) if not jax_tapes.is_traced(x) else describe(x)
 
 
 def render(name: str, parts: Sequence[Any], one: Callable[[Any], str]) -> str:

@@ -11,8 +11,9 @@ import numpy as np
 from jax._src import core
 from jax._src.interpreters import ad
 
+from unisono._src.foundation import nest
 from unisono._src.machines.topology import Topology
-from unisono._src.values import jax_traces
+from unisono._src.values import jax_tapes, jax_traces
 from unisono._src.values.array_operators import StandsForArray
 
 
@@ -24,12 +25,14 @@ class Port(abc.ABC):
         here: how many of them are in this process.
         is_spmd: whether one program, traced once, stands for all replicas.
         has_merged: whether a merge_call has called a function of the user.
+        has_tapes: whether the replica has opened a gradient tape.
     """
 
     replicas: int
     here: int
     is_spmd = False
     has_merged = False
+    has_tapes = False
 
 
 @final
@@ -95,6 +98,9 @@ class LockstepPort(Port):
         suspend: pauses the replica with a request, and returns the answer.
         made: the variables that the replicas have made so far, each after the name
             that it was given; shared by all ports.
+
+    Attributes:
+        level: the trace of JAX in which the replicas were started.
     """
 
     def __init__(
@@ -112,7 +118,7 @@ class LockstepPort(Port):
         # The replica has asked for the first `taken` of the variables in `made`.
         self.made, self.taken = made, 0
         self._suspend = suspend
-        self._level = core.trace_ctx.trace
+        self.level = core.trace_ctx.trace
 
     def meet(
         self,
@@ -132,9 +138,11 @@ class LockstepPort(Port):
         Raises:
             RuntimeError: the running code is inside a body that JAX traces by itself.
         """
-        if core.trace_ctx.trace is self._level:
+        if self.has_tapes:
+            payload = nest.map_structure(jax_tapes.lower, payload)
+        if core.trace_ctx.trace is self.level:
             return self._suspend((combine, payload))
-        if jax_traces.base_trace() is not jax_traces.base_trace(self._level):
+        if jax_traces.base_trace() is not jax_traces.base_trace(self.level):
             raise RuntimeError(
                 "`merge_call` called while defining a new graph or tf.function: a "
                 "merge_call, all_reduce, all_gather or aggregating assign was reached "
@@ -146,14 +154,14 @@ class LockstepPort(Port):
         is_constant = all(x is y for x, y in zip(arrays, lowered, strict=True))
         if transpose is not None and not is_constant:
             return self._make_differentiable(combine, rest, transpose)(arrays)
-        with core.set_current_trace(self._level):
+        with core.set_current_trace(self.level):
             return self._suspend((combine, _join_arrays(lowered, rest)))
 
     def _strip_gradients(self, x: Any) -> Any:
         """Returns the value of `x` outside the gradients that the replica is in."""
         while isinstance(x, jax.core.Tracer):
             trace = x._trace  # noqa: SLF001
-            if trace is self._level:
+            if trace is self.level:
                 break
             if not isinstance(trace, (ad.JVPTrace, ad.LinearizeTrace)):
                 break

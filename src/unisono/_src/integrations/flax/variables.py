@@ -23,7 +23,7 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import kept_variables
 from unisono._src.state import assignment, frames, variables
-from unisono._src.values import jax_traces
+from unisono._src.values import jax_tapes, jax_traces
 
 # The slot itself, which the property of the subclass hides. For a variable made in a
 # scope it holds the `unisono.Variable`, or a `_Split` around it.
@@ -299,7 +299,7 @@ def _adopt(made: Any) -> None:
     """Move the value of a new variable into a variable of the current strategy."""
     if not _may_be_kept(made):
         return
-    value = made.get_raw_value()
+    value = jax_tapes.lower(made.get_raw_value())
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
         return
     options = _choose_options(made, value)

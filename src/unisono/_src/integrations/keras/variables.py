@@ -239,7 +239,7 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
 def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
     """Return the value as the running context sees it."""
     frame = ambient.current()
-    if frame.state is not None:
+    if frame.state is not None or frame.tape is not None:
         return assignment.read(kept)
     is_training = strategy_distribution.is_training()
     is_keras = is_training or stateless_scope.in_stateless_scope()

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, SupportsIndex, final
 
-import jax
 import numpy as np
 
 from unisono._src.execution import function
@@ -16,7 +15,7 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.training.tensorboard import events
-from unisono._src.values import array_operators
+from unisono._src.values import array_operators, jax_tapes
 from unisono._src.values.distributed import PerReplica
 from unisono._src.workers import process_group
 
@@ -250,7 +249,7 @@ def scalar(
 
 def _number(name: str, data: Any) -> float:
     """Returns the value of a summary, or raises if it is not one number."""
-    if function.is_compiling() or isinstance(data, jax.core.Tracer):
+    if function.is_compiling() or jax_tapes.is_traced(data):
         raise RuntimeError(
             f"The summary {name!r} was written while a function was being compiled, "
             "which happens once. Return the value from the function and write it "

@@ -1,0 +1,649 @@
+"""`GradientTape`: gradients of code that runs in a block, as in TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, final, overload
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src.foundation import ambient, nest
+from unisono._src.foundation.public_names import publish
+from unisono._src.state import assignment, frames, trace_versions, variables
+from unisono._src.values import array_operators, jax_tapes
+from unisono._src.values.jax_tapes import Recording
+
+_log = logging.getLogger("unisono")
+
+
+class UnconnectedGradients(enum.Enum):
+    """Says what the gradient is if the target does not depend on the source.
+
+    Attributes:
+        NONE: None.
+        ZERO: zeros, of the shape and type of the source.
+
+    >>> import unisono
+    >>> v, w = unisono.Variable(3.0), unisono.Variable(2.0)
+    >>> with unisono.GradientTape() as tape:
+    ...     y = v * v
+    >>> zero = unisono.UnconnectedGradients.ZERO
+    >>> float(tape.gradient(y, w, unconnected_gradients=zero))
+    0.0
+    """
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+@final
+class GradientTape:
+    """Records the operations of a ``with`` block, to differentiate them afterwards.
+
+    A tape follows the trainable variables that the block reads, and the arrays that it
+    is told to `watch`. It works eagerly, in `unisono.function`, and in the function
+    that `Strategy.run` calls, where each replica has a tape of its own. In replica
+    context gradients are the replica's own, not reduced.
+
+    Args:
+        persistent: whether `gradient` and `jacobian` can be called more than once.
+        watch_accessed_variables: whether trainable variables are followed when they are
+            read; if not, only what is watched is.
+
+    Raises:
+        NotImplementedError: this version of JAX lacks what a tape is made of.
+
+    >>> import unisono
+    >>> v = unisono.Variable(3.0)
+    >>> with unisono.GradientTape() as tape:
+    ...     y = v * v
+    >>> float(tape.gradient(y, v))
+    6.0
+
+    An array is followed from `watch` on:
+
+    >>> import jax.numpy as jnp
+    >>> x = jnp.asarray(3.0)
+    >>> with unisono.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = x * x
+    >>> float(y), float(tape.gradient(y, x))
+    (9.0, 6.0)
+
+    A tape inside another one gives second derivatives:
+
+    >>> with unisono.GradientTape() as outer:
+    ...     with unisono.GradientTape() as inner:
+    ...         y = v * v * v
+    ...     slope = inner.gradient(y, v)
+    >>> float(slope), float(outer.gradient(slope, v))
+    (27.0, 18.0)
+
+    A step on two replicas:
+
+    >>> import optax
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> with strategy.scope():
+    ...     w = unisono.Variable(1.0)
+    ...     optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1), [w])
+    >>> @unisono.function
+    ... def step(x):
+    ...     def replica_fn(x):
+    ...         with unisono.GradientTape() as tape:
+    ...             loss = w * x
+    ...         optimizer.apply_gradients([(tape.gradient(loss, w), w)])
+    ...         return loss
+    ...
+    ...     return strategy.run(replica_fn, args=(x,))
+    >>> losses = step(unisono.distribute.PerReplica([1.0, 3.0]))
+    >>> [float(x) for x in losses.values], round(float(w.numpy()), 3)
+    ([1.0, 3.0], 0.6)
+    """
+
+    def __init__(
+        self, persistent: bool = False, watch_accessed_variables: bool = True
+    ) -> None:
+        if jax_tapes.MISSING:
+            names = ", ".join(jax_tapes.MISSING)
+            raise NotImplementedError(
+                f"GradientTape needs {names}, which JAX {jax.__version__} "
+                "does not have. Use unisono.value_and_grad, or a version of JAX that "
+                "this version of unisono was tested with."
+            )
+        self._persistent = persistent
+        self._watch_accessed_variables = watch_accessed_variables
+        self._recording: Recording | None = None
+        self._is_open = False
+        # The frame of the code around the block, and the one that the block began with.
+        self._frames: tuple[ambient.Frame, ambient.Frame] | None = None
+        self._watched: tuple[variables.Variable, ...] = ()
+
+    # The block.
+
+    def __enter__(self) -> GradientTape:
+        """Begins to record, or goes on recording.
+
+        Raises:
+            ValueError: the tape is recording already.
+        """
+        if self._is_open:
+            raise ValueError(
+                "Tape is still recording, This can happen if you try to re-enter an "
+                "already-active tape."
+            )
+        outer = ambient.current()
+        if self._recording is None:
+            self._recording = Recording(outer.tape, self._watch_accessed_variables)
+        self._begin(self._recording, outer)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends the block."""
+        if self._is_open:
+            self._end()
+
+    def _begin(self, recording: Recording, outer: ambient.Frame) -> None:
+        """Make a recording current."""
+        recording.open()
+        inner = outer._replace(tape=recording)
+        self._frames = outer, inner
+        ambient.swap(inner)
+        if outer.port is not None:
+            outer.port.has_tapes = True
+        self._is_open = True
+        _separate_versions()
+
+    def _end(self) -> None:
+        """Make the code around the block current."""
+        assert self._recording is not None and self._frames is not None
+        self._recording.close()
+        self._is_open = False
+        outer, inner = self._frames
+        now = ambient.current()
+        # The frame itself if it can be: `function` recognizes the outermost one.
+        ambient.swap(outer if now is inner else now._replace(tape=outer.tape))
+        _separate_versions()
+
+    @contextlib.contextmanager
+    def stop_recording(self) -> Iterator[None]:
+        """Runs a block that the tape does not record.
+
+        Raises:
+            RuntimeError: the tape was never entered.
+            ValueError: the tape is not recording.
+
+        >>> import unisono
+        >>> v = unisono.Variable(3.0)
+        >>> with unisono.GradientTape() as tape:
+        ...     y = v * v
+        ...     with tape.stop_recording():
+        ...         factor = y + v
+        ...     z = y * factor
+        >>> float(tape.gradient(z, v))  # 2 * v * factor
+        72.0
+        """
+        if self._recording is None:
+            raise RuntimeError(
+                "Trying to stop recording a tape which is not recording."
+            )
+        recording = self._check_recording()
+        recording.pause()
+        _separate_versions()
+        try:
+            yield
+        finally:
+            # A tape that is not persistent ends with the first gradient.
+            if self._recording is recording:
+                recording.resume()
+            _separate_versions()
+
+    def reset(self) -> None:
+        """Forgets everything that was recorded; the block goes on.
+
+        Raises:
+            ValueError: the tape is not recording.
+
+        >>> import unisono
+        >>> v = unisono.Variable(3.0)
+        >>> with unisono.GradientTape() as tape:
+        ...     y = v * v
+        ...     tape.reset()
+        ...     z = v * 2.0
+        >>> float(tape.gradient(z, v))
+        2.0
+        """
+        old = self._check_recording()
+        self._end()
+        old.release()
+        self._recording = Recording(old.outer, self._watch_accessed_variables)
+        self._begin(self._recording, ambient.current())
+
+    def _check_recording(self) -> Recording:
+        """Return the recording, which must be on."""
+        if self._recording is None or not self._recording.is_recording:
+            raise ValueError("Tape is not recording.")
+        return self._recording
+
+    # What is followed.
+
+    def watch(self, tensor: object) -> None:
+        """Follows an array or a variable from here on.
+
+        Results that were computed from it before are not followed.
+
+        Args:
+            tensor: an array, a variable, or a nested structure of these.
+
+        Raises:
+            RuntimeError: the tape was never entered.
+            ValueError: something is no array: a number, or an array of NumPy.
+
+        >>> import unisono
+        >>> v = unisono.Variable(3.0, trainable=False)
+        >>> with unisono.GradientTape() as tape:
+        ...     tape.watch(v)
+        ...     y = v * v
+        >>> float(tape.gradient(y, v))
+        6.0
+        """
+        if self._recording is None:
+            raise RuntimeError(
+                "Trying to watch with a tape which is not recording. Call watch inside "
+                "`with unisono.GradientTape() as tape:`."
+            )
+        for x in nest.leaves(tensor):
+            self._watch(self._recording, array_operators.find_own_variable(x))
+
+    def _watch(self, recording: Recording, x: Any) -> None:
+        """Follow one array or variable."""
+        is_variable = isinstance(x, variables.Variable)
+        if not is_variable and not isinstance(x, jax.Array):
+            raise ValueError(
+                f"Passed in object {x} of type {type(x).__name__!r}, not tf.Tensor or "
+                "tf.Variable or ExtensionType. A tape follows an array by its "
+                "identity, which numbers and NumPy's arrays lose when they are used. "
+                "Write x = jnp.asarray(x), and use that array "
+                "in watch and in the computation."
+            )
+        if not jax_tapes.is_float(x):
+            _log.warning(
+                "The dtype of the watched tensor must be floating (e.g. tf.float32), "
+                "got %s: it has no gradient.",
+                x.dtype,
+            )
+        elif is_variable:
+            with ambient.push(tape=None):
+                like = assignment.read(x)
+            recording.add_key(x.state_cell, like, x)
+        else:
+            recording.watch(x)
+
+    def watched_variables(self) -> tuple[variables.Variable, ...]:
+        """Returns the variables that the tape follows, in the order of their first use.
+
+        >>> import unisono
+        >>> v = unisono.Variable(3.0, name="v")
+        >>> with unisono.GradientTape() as tape:
+        ...     y = v * v
+        >>> [x.name for x in tape.watched_variables()]
+        ['v:0']
+        """
+        if self._recording is not None:
+            return tuple(self._recording.owners.values())
+        return self._watched
+
+    # Gradients.
+
+    @overload
+    def gradient(
+        self,
+        target: object,
+        sources: jax.Array | variables.Variable,
+        output_gradients: object = None,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+    ) -> jax.Array | None: ...
+
+    @overload
+    def gradient(
+        self,
+        target: object,
+        sources: list[Any],
+        output_gradients: object = None,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+    ) -> list[jax.Array | None]: ...
+
+    @overload
+    def gradient(
+        self,
+        target: object,
+        sources: object,
+        output_gradients: object = None,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+    ) -> Any: ...
+
+    def gradient(
+        self,
+        target: object,
+        sources: Any,
+        output_gradients: object = None,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+    ) -> Any:
+        """Returns the gradient of the sum of all numbers of `target`.
+
+        Args:
+            target: an array or variable, or a nested structure of these.
+            sources: variables and arrays to differentiate with respect to, or a nested
+                structure of these. Variables are unisono's own, or those of a Keras or
+                Flax model made in a scope. An array is one that the tape watches, or
+                one that was computed in the block.
+            output_gradients: factors for the numbers of `target`, in the same
+                structure; None for ones.
+            unconnected_gradients: what to return for a source that `target` does not
+                depend on; the strings "none" and "zero" are accepted too.
+
+        Returns:
+            A gradient for each source, in the structure of `sources`: an array, or None
+            if `target` does not depend on the source.
+
+        Raises:
+            RuntimeError: a tape that is not persistent has given its gradient already;
+                or a persistent tape is still recording, or one inside it is.
+            TypeError: `target` or a source is no array or variable.
+            ValueError: `target` was computed from a source before it was watched, or
+                `unconnected_gradients` is unknown.
+
+        >>> import unisono
+        >>> v = unisono.Variable([1.0, 2.0])
+        >>> with unisono.GradientTape(persistent=True) as tape:
+        ...     y = v * v
+        ...     z = y * y
+        >>> tape.gradient(z, v).tolist(), tape.gradient(z, {"y": y})["y"].tolist()
+        ([4.0, 32.0], [2.0, 8.0])
+        >>> tape.gradient(y, v, output_gradients=jnp.array([1.0, 10.0])).tolist()
+        [2.0, 40.0]
+        """
+        recording = self._take_recording()
+        rule = _unconnected(unconnected_gradients)
+        if target is None:
+            raise TypeError(
+                "Argument `target` should be a list or nested structure of Tensors, "
+                "Variables or CompositeTensors to be differentiated, but received None."
+            )
+        targets = [_as_operand(x, "target") for x in nest.leaves(target)]
+        wanted = [_as_operand(x, "sources") for x in nest.leaves(sources)]
+        factors = _find_factors(targets, output_gradients)
+        pull, given = _differentiate(recording, targets, wanted)
+        found = pull([factors[i] for i in given])
+        _check_late(recording, wanted, found)
+        self._finish(recording)
+        return _rebuild(sources, _fill(found, wanted, rule))
+
+    @overload
+    def jacobian(
+        self,
+        target: object,
+        sources: jax.Array | variables.Variable,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> jax.Array | None: ...
+
+    @overload
+    def jacobian(
+        self,
+        target: object,
+        sources: list[Any],
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> list[jax.Array | None]: ...
+
+    @overload
+    def jacobian(
+        self,
+        target: object,
+        sources: object,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any: ...
+
+    def jacobian(
+        self,
+        target: object,
+        sources: Any,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """Returns the derivative of each number of `target`.
+
+        Args:
+            target: an array.
+            sources: as for `gradient`.
+            unconnected_gradients: as for `gradient`.
+            parallel_iterations: for TensorFlow's signature; it has no effect.
+            experimental_use_pfor: for TensorFlow's signature; it has no effect.
+
+        Returns:
+            For each source an array with the axes of `target` and then those of the
+            source, or None, in the structure of `sources`.
+
+        Raises:
+            RuntimeError: as for `gradient`; the same holds for `TypeError` and
+                `ValueError`.
+
+        >>> import unisono
+        >>> v = unisono.Variable([1.0, 2.0])
+        >>> with unisono.GradientTape() as tape:
+        ...     y = v * v
+        >>> tape.jacobian(y, v).tolist()
+        [[2.0, 0.0], [0.0, 4.0]]
+        """
+        recording = self._take_recording()
+        rule = _unconnected(unconnected_gradients)
+        whole = _value_of(_as_operand(target, "target"))
+        wanted = [_as_operand(x, "sources") for x in nest.leaves(sources)]
+        pull, given = _differentiate(recording, [_as_operand(target, "target")], wanted)
+        found: list[Any] = [None] * len(wanted)
+        if given:
+            rows = jnp.eye(whole.size, dtype=whole.dtype)
+            rows = rows.reshape(whole.size, *whole.shape)
+            found = jax.vmap(lambda row: pull([row]))(rows)
+        shaped = [
+            None if g is None else g.reshape(*whole.shape, *g.shape[1:]) for g in found
+        ]
+        _check_late(recording, wanted, shaped)
+        self._finish(recording)
+        return _rebuild(sources, _fill(shaped, wanted, rule, whole.shape))
+
+    def _take_recording(self) -> Recording:
+        """Return the recording, which must be complete."""
+        if self._recording is None:
+            raise RuntimeError(
+                "A non-persistent GradientTape can only be used to compute one set of "
+                "gradients (or jacobians)"
+            )
+        recording, inner = self._recording, ambient.current().tape
+        if _is_around(recording, inner) and inner.is_recording:
+            raise RuntimeError(
+                "The gradient of an outer GradientTape was asked for inside an inner "
+                "one, which could not follow it. Leave the inner block first, or "
+                "exchange the two tapes."
+            )
+        if self._is_open and recording.is_recording:
+            if self._persistent:
+                raise RuntimeError(
+                    "The gradient of a persistent GradientTape was asked for inside "
+                    "its own block, which cannot follow it. Leave the block first; for "
+                    "second derivatives put a tape inside another one."
+                )
+            recording.pause()
+        return recording
+
+    def _finish(self, recording: Recording) -> None:
+        """Free what the gradient needed, unless there may be another one."""
+        if self._persistent:
+            return
+        self._watched = self.watched_variables()
+        if self._is_open:
+            self._end()
+        self._recording = None
+        recording.release()
+
+
+def _separate_versions() -> None:
+    """Keep JAX from reusing traces of other code in the block (decision 0008)."""
+    state = frames.frame()
+    if state.is_compiled:
+        state.versions.advance()
+    else:
+        trace_versions.EAGER.note_change()
+
+
+def _is_around(recording: Recording, inner: Recording | None) -> bool:
+    """Whether `recording` is one of those around `inner`."""
+    while inner is not None:
+        inner = inner.outer
+        if inner is recording:
+            return True
+    return False
+
+
+def _unconnected(given: UnconnectedGradients | str) -> UnconnectedGradients:
+    """Return the member of the enum that an argument stands for."""
+    try:
+        return UnconnectedGradients(given)
+    except ValueError:
+        raise ValueError(
+            f"Unknown value for unconnected_gradients: {given!r}. Use "
+            "unisono.UnconnectedGradients.NONE or ZERO."
+        ) from None
+
+
+def _as_operand(x: Any, role: str) -> Any:
+    """Return an array, or the variable of ours that keeps another library's."""
+    found = array_operators.find_own_variable(x)
+    if isinstance(found, (jax.Array, variables.Variable)):
+        return found
+    raise TypeError(
+        f"Expected arrays and variables as `{role}`, received {type(x).__name__}: "
+        f"{x!r}. A number or an array of NumPy must be made an array first, with "
+        "jnp.asarray. A variable of Keras or Flax must be made "
+        "inside `with strategy.scope():`; the default strategy, "
+        "unisono.distribute.get_strategy(), has one too."
+    )
+
+
+def _value_of(x: Any) -> Any:
+    """Return an array, or the value of a variable."""
+    return x.value() if isinstance(x, variables.Variable) else x
+
+
+def _key_of(x: Any) -> Any:
+    """Return what a recording knows an operand by."""
+    return x.state_cell if isinstance(x, variables.Variable) else x
+
+
+def _find_factors(targets: Sequence[Any], given: Any) -> list[Any]:
+    """Return the gradient that each target starts with."""
+    factors = [None] * len(targets) if given is None else list(nest.leaves(given))
+    if len(factors) != len(targets):
+        raise ValueError(
+            f"Expected {len(targets)} output_gradients, one for each target, received "
+            f"{len(factors)}."
+        )
+    return [_factor(f, _value_of(t)) for f, t in zip(factors, targets, strict=True)]
+
+
+def _factor(factor: Any, target: Any) -> Any:
+    """Return the gradient that a target starts with; None for ones."""
+    if factor is None:
+        return jnp.ones(target.shape, target.dtype)
+    made = jnp.asarray(array_operators.operand(factor), target.dtype)
+    if made.shape != target.shape:
+        raise ValueError(
+            f"Incompatible shapes: an output gradient has shape {made.shape}, its "
+            f"target has {target.shape}."
+        )
+    return made
+
+
+def _differentiate(
+    recording: Recording, targets: Sequence[Any], wanted: Sequence[Any]
+) -> tuple[Callable[[Sequence[Any]], list[Any]], list[int]]:
+    """Return the pullback of some targets, and which of the targets it is for.
+
+    TensorFlow's gradients of complex numbers are the conjugates of JAX's.
+    """
+    tangents = [recording.find_tangent(_key_of(t)) for t in targets]
+    given = [i for i, t in enumerate(tangents) if t is not None]
+    sources = [recording.find_tangent(_key_of(x)) for x in wanted]
+    known = [i for i, t in enumerate(sources) if t is not None]
+    through = recording.make_pullback(
+        [tangents[i] for i in given], [sources[i] for i in known]
+    )
+
+    def pull(factors: Sequence[Any]) -> list[Any]:
+        found: list[Any] = [None] * len(wanted)
+        if given:
+            gradients = through([_conjugate(f) for f in factors])
+            for i, gradient in zip(known, gradients, strict=True):
+                found[i] = None if gradient is None else _conjugate(gradient)
+        return found
+
+    return pull, given
+
+
+def _conjugate(x: Any) -> Any:
+    return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
+
+
+def _check_late(
+    recording: Recording, wanted: Sequence[Any], found: Sequence[Any]
+) -> None:
+    """Raise if a source has no gradient and was used before it was watched."""
+    for x, gradient in zip(wanted, found, strict=True):
+        is_variable = isinstance(x, variables.Variable)
+        key = x.state_cell if is_variable else id(x)
+        if gradient is None and key in recording.late:
+            what = f"The variable '{x.name}'" if is_variable else "A source"
+            raise ValueError(
+                f"{what} was used in the tape's block before tape.watch was called "
+                "with it. Results computed before cannot be followed to it, and the "
+                "target depends on it in no other way. Call watch first."
+            )
+
+
+def _fill(
+    found: Sequence[Any],
+    wanted: Sequence[Any],
+    rule: UnconnectedGradients,
+    leading: tuple[int, ...] = (),
+) -> list[Any]:
+    """Return gradients with zeros for those that are None, if that is the rule."""
+    if rule is UnconnectedGradients.NONE:
+        return list(found)
+    return [
+        jnp.zeros((*leading, *x.shape), x.dtype) if gradient is None else gradient
+        for gradient, x in zip(found, wanted, strict=True)
+    ]
+
+
+def _rebuild(sources: Any, found: Sequence[Any]) -> Any:
+    """Return gradients in the structure of the sources."""
+    given = iter(found)
+    return nest.map_structure(lambda _: next(given), sources)
+
+
+publish("unisono", GradientTape, UnconnectedGradients)

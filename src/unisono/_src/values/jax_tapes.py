@@ -1,0 +1,518 @@
+"""Recordings: what a gradient tape needs of JAX's internals, all in this module.
+
+JAX differentiates functions, not blocks of code. But it linearizes a function by making
+an `ad.LinearizeTrace` current: operations then compute their values as usual, and write
+a program of their tangents. A recording makes such a trace current for a block. The
+gradient is the transpose of the tangent program. See docs/decisions/0024.
+
+A value that a recording follows is a `TapeTracer`. After the block it goes on as the
+array that it stands for: it has that array's methods, and every trace of JAX that meets
+it takes the array.
+"""
+
+from __future__ import annotations
+
+import importlib
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.values import jax_traces
+
+# Everything of JAX's internals that is used below.
+NEEDED = {
+    "jax._src.core": (
+        "Literal", "TraceTag", "Tracer", "Var", "full_lower",
+        "new_jaxpr_eqn", "no_effects", "set_current_trace", "trace_ctx",
+    ),
+    "jax._src.interpreters.ad": (
+        "LinearizeTrace", "LinearizeTracer", "ValAccum", "Zero", "backward_pass3",
+    ),
+    "jax._src.interpreters.partial_eval": ("DynamicJaxprTrace", "dce_jaxpr"),
+    "jax._src.interpreters.pxla": ("shard_arg_handlers", "shard_args"),
+    "jax._src.ad_util": ("add_jaxvals_p",),
+    "jax._src.api_util": ("debug_info",),
+    "jax._src.source_info_util": ("current",),
+}  # fmt: skip
+
+
+def find_missing() -> list[str]:
+    """Returns the names of `NEEDED` that the installed JAX does not have."""
+    missing = []
+    for module, names in NEEDED.items():
+        try:
+            found = importlib.import_module(module)
+        except ImportError:
+            missing.append(module)
+            continue
+        missing += [f"{module}.{n}" for n in names if not hasattr(found, n)]
+    return missing
+
+
+MISSING = find_missing()
+
+
+@final
+class _Absent:
+    """Stands for the classes of a JAX that has no such internals."""
+
+
+def _get(module: str, name: str) -> Any:
+    """Returns one of the names of `NEEDED`, or `_Absent`."""
+    assert name in NEEDED[module]
+    try:
+        return getattr(importlib.import_module(module), name, _Absent)
+    except ImportError:
+        return _Absent
+
+
+_CORE, _AD = "jax._src.core", "jax._src.interpreters.ad"
+_Tracer = _get(_CORE, "Tracer")
+_Literal, _Var = _get(_CORE, "Literal"), _get(_CORE, "Var")
+_TraceTag, _full_lower = _get(_CORE, "TraceTag"), _get(_CORE, "full_lower")
+_new_eqn, _no_effects = _get(_CORE, "new_jaxpr_eqn"), _get(_CORE, "no_effects")
+_set_current_trace = _get(_CORE, "set_current_trace")
+_trace_context = _get(_CORE, "trace_ctx")
+_LinearizeTrace = _get(_AD, "LinearizeTrace")
+_LinearizeTracer = _get(_AD, "LinearizeTracer")
+_ValAccum, _Zero = _get(_AD, "ValAccum"), _get(_AD, "Zero")
+_backward_pass = _get(_AD, "backward_pass3")
+_TangentTrace = _get("jax._src.interpreters.partial_eval", "DynamicJaxprTrace")
+_dce_jaxpr = _get("jax._src.interpreters.partial_eval", "dce_jaxpr")
+_shard_args = _get("jax._src.interpreters.pxla", "shard_args")
+_shard_arg_handlers = _get("jax._src.interpreters.pxla", "shard_arg_handlers")
+_add_p = _get("jax._src.ad_util", "add_jaxvals_p")
+_debug_info = _get("jax._src.api_util", "debug_info")
+_source_info = _get("jax._src.source_info_util", "current")
+
+
+# Values.
+
+
+@final
+class TapeTracer(_LinearizeTracer):  # type: ignore[misc, valid-type]
+    """A value that a recording follows: the array `primal`, and its `tangent`."""
+
+    __slots__ = ()
+
+    def full_lower(self) -> Any:
+        """Returns what an evaluating trace takes in place of this value."""
+        return self if self._trace.is_recording else _full_lower(self.primal)
+
+    @property
+    def dimension_as_value(self) -> Any:
+        """What JAX calls to get a value that it makes part of a program."""
+        return None if self._trace.is_recording else lambda: self.primal
+
+    # Python's protocols are looked up on the class, so each needs a method.
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return np.asarray(self.primal, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return repr(self.primal)
+
+    def __str__(self) -> str:
+        return str(self.primal)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.primal, spec)
+
+    def __float__(self) -> float:
+        return float(self.primal)
+
+    def __int__(self) -> int:
+        return int(self.primal)
+
+    def __bool__(self) -> bool:
+        return bool(self.primal)
+
+    def __complex__(self) -> complex:
+        return complex(self.primal)
+
+    def __index__(self) -> int:
+        return self.primal.__index__()  # type: ignore[no-any-return]
+
+    def __reduce__(self) -> Any:
+        return self.primal.__reduce__()
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.primal.__dlpack__(*args, **kwargs)
+
+
+# Attributes that an array has and a tracer refuses.
+_OF_ARRAYS = (
+    "addressable_data", "addressable_shards", "block_until_ready", "committed",
+    "copy_to_host_async", "delete", "device", "devices", "global_shards",
+    "is_deleted", "is_fully_addressable", "is_fully_replicated", "item", "nbytes",
+    "numpy", "on_device_size_in_bytes", "sharding", "tobytes", "tolist",
+    "unsafe_buffer_pointer",
+)  # fmt: skip
+
+
+def _forward(name: str) -> property:
+    return property(lambda self: getattr(self.primal, name))
+
+
+for _name in _OF_ARRAYS:
+    setattr(TapeTracer, _name, _forward(_name))
+del _name
+
+
+def lower(x: Any) -> Any:
+    """Returns the array that a value of a tape that has ended stands for.
+
+    Anything else is returned as it is.
+    """
+    while isinstance(x, TapeTracer) and not x._trace.is_recording:  # noqa: SLF001
+        x = x.primal
+    return x
+
+
+def is_traced(x: Any) -> bool:
+    """Whether the numbers of `x` are not known yet.
+
+    Those of a value that an eager tape follows are known.
+    """
+    while isinstance(x, TapeTracer):
+        x = x.primal
+    return isinstance(x, jax.core.Tracer)
+
+
+def _place(xs: Sequence[Any], *where: Any) -> Any:
+    """Returns values on devices, for `jax.device_put` and arguments of programs."""
+    return _shard_args(*where, [lower(x) for x in xs])
+
+
+if not MISSING:
+    _shard_arg_handlers[TapeTracer] = _place
+
+
+def go_back(trace: Any) -> None:
+    """Makes a trace current again, whatever was made current since."""
+    _trace_context.set_trace(trace)
+
+
+def is_float(x: Any) -> bool:
+    """Whether a value can have a gradient: its numbers are floats or complex."""
+    return bool(jnp.issubdtype(x.dtype, jnp.inexact))
+
+
+# Traces.
+
+
+@final
+class _TapeTrace(_LinearizeTrace):  # type: ignore[misc, valid-type]
+    """The trace that is current while a recording is open.
+
+    Attributes:
+        is_recording: whether operations are recorded; if not, they pass through.
+        watched: arrays that are followed, with their tangents, by their ids. The
+            arrays are kept so that the ids are not given to others.
+        used: weak references to values that operations took and that are not followed,
+            by their ids.
+    """
+
+    def __init__(self, parent: Any, tangents: Any) -> None:
+        super().__init__(parent, tangents, is_vjp=True)
+        self.is_recording = True
+        self.watched: dict[int, tuple[Any, Any]] = {}
+        self.used: dict[int, Any] = {}
+
+    def find_tangent(self, x: Any) -> Any:
+        """Returns the tangent of a value, recording or not; None if it has none."""
+        while isinstance(x, _LinearizeTracer) and x._trace is not self:  # noqa: SLF001
+            if not isinstance(x, TapeTracer):
+                return None
+            x = x.primal  # A value of an inner tape.
+        if isinstance(x, _LinearizeTracer):
+            return None if type(x.tangent) is _Zero else x.tangent
+        found = self.watched.get(id(x))
+        return None if found is None else found[1]
+
+    def to_primal_tangent_pair(self, val: Any) -> tuple[Any, Any]:
+        """Returns a value without and with its derivative, as JAX's rules need it."""
+        if isinstance(val, _LinearizeTracer) and val._trace is self:  # noqa: SLF001
+            if self.is_recording:
+                return val.primal, val.tangent
+            return val.primal, _zero_tangent(val.primal)
+        if self.is_recording:
+            found = self.watched.get(id(val))
+            if found is not None:
+                return found
+            _note(self.used, val)
+        return val, _zero_tangent(val)
+
+    def was_used(self, x: Any) -> bool:
+        """Whether an operation took `x` before it was followed."""
+        found = self.used.get(id(x))
+        return found is not None and found() is x
+
+    def keep(self, out: Any) -> Any:
+        """Returns the results of an operation with our own class of tracers."""
+        if isinstance(out, (list, tuple)):
+            return [self.keep(x) for x in out]
+        if type(out) is _LinearizeTracer and out._trace is self:  # noqa: SLF001
+            return TapeTracer(self, out.primal, out.tangent)
+        return out
+
+    def check_constants(self, params: dict[str, Any]) -> None:
+        """Raises if a watched array is a constant in the body of an operation."""
+        for program in _programs(params):
+            for constant in _constants(program):
+                if id(constant) in self.watched:
+                    raise ValueError(
+                        "An array that a GradientTape watches is used inside a "
+                        "function given to jax.jit, jax.checkpoint or the like, but is "
+                        "not an argument of it. There it is a constant, which has no "
+                        "gradient. Pass the array to that function as an argument. It "
+                        f"is {_describe(constant)}."
+                    )
+
+
+def _note(used: dict[int, Any], x: Any) -> None:
+    """Notes that an operation took `x`, without keeping it alive."""
+    try:
+        used[id(x)] = weakref.ref(x)
+    except TypeError:
+        return  # A Python or NumPy number, which cannot be watched anyway.
+
+
+def _zero_tangent(x: Any) -> Any:
+    return _Zero(jax.typeof(x).to_tangent_aval())
+
+
+def _programs(params: dict[str, Any]) -> list[Any]:
+    """Returns the programs among the parameters of an operation."""
+    found = []
+    for value in params.values():
+        several = value if isinstance(value, (list, tuple)) else (value,)
+        found += [v for v in several if hasattr(v, "eqns")]
+    return found
+
+
+def _constants(program: Any) -> list[Any]:
+    """Returns the constants of a program, and of the programs in it."""
+    found = list(getattr(program, "consts", ()))
+    for eqn in program.eqns:
+        found += [v.val for v in eqn.invars if isinstance(v, _Literal)]
+        for inner in _programs(eqn.params):
+            found += _constants(inner)
+    return found
+
+
+def _describe(x: Any) -> str:
+    return f"an array of shape {tuple(jnp.shape(x))} and type {x.dtype}"
+
+
+def _wrap_processing(name: str) -> Callable[..., Any]:
+    """Returns a method of the trace that gives results our own class of tracers."""
+    original = getattr(_LinearizeTrace, name)
+
+    def process(self: _TapeTrace, *args: Any, **kwargs: Any) -> Any:
+        if self.watched and args and isinstance(args[-1], dict):
+            self.check_constants(args[-1])
+        return self.keep(original(self, *args, **kwargs))
+
+    process.__name__ = name
+    return process
+
+
+# Also those that JAX adds to the class from other modules, such as `process_shard_map`.
+for _name in dir(_LinearizeTrace):
+    if _name.startswith("process_") or _name == "stage_value":
+        setattr(_TapeTrace, _name, _wrap_processing(_name))
+
+
+# Recordings.
+
+
+@final
+class Recording:
+    """Follows values through the operations of a block, and differentiates them.
+
+    Args:
+        outer: the recording around this one, or None.
+        follows_keys: whether to follow the value of a key when it is first read.
+
+    Attributes:
+        outer: the recording around this one, or None.
+        owners: the objects that the keys belong to that are followed.
+        late: keys, and ids of arrays, that were used before they were followed.
+        unfollowed: keys whose values were used and not followed.
+    """
+
+    def __init__(self, outer: Recording | None, follows_keys: bool) -> None:
+        self.outer = outer
+        self._follows_keys = follows_keys
+        self._info = _debug_info("gradient tape", lambda: None, (), {})
+        self._tangents = _TangentTrace(self._info, auto_dce=True)
+        self._tangents.tag = _TraceTag()
+        self._trace = _TapeTrace(jax_traces.current(), self._tangents)
+        self._block: Any = None
+        # The tangents of keys that are followed, such as the cells of variables.
+        self._keys: dict[Any, Any] = {}
+        self.owners: dict[Any, Any] = {}
+        self.late: set[Any] = set()
+        self.unfollowed: set[Any] = set()
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether operations are recorded."""
+        return bool(self._trace.is_recording)
+
+    def open(self) -> None:
+        """Makes the recording current.
+
+        Raises:
+            RuntimeError: the recording began in other surroundings.
+        """
+        if jax_traces.current() is not self._trace.parent_trace:
+            raise RuntimeError(
+                "A GradientTape can be entered again only where it was entered first, "
+                "not inside another tape, function or transformation of JAX."
+            )
+        self._block = _set_current_trace(self._trace)
+        self._block.__enter__()
+        self._trace.is_recording = True
+
+    def close(self) -> None:
+        """Ends the block; values that are followed go on as arrays."""
+        self._trace.is_recording = False
+        self._block.__exit__(None, None, None)
+        self._block = None
+
+    def pause(self) -> None:
+        """Lets operations pass without recording them."""
+        self._trace.is_recording = False
+
+    def resume(self) -> None:
+        """Records again after `pause`."""
+        self._trace.is_recording = True
+
+    def release(self) -> None:
+        """Frees the arrays that gradients would need; none can be asked for again."""
+        # Values that live on hold the tangent program, but not these arrays.
+        self._tangents.frame.constvar_to_val.clear()
+        self._trace.watched.clear()
+        self._trace.used.clear()
+        self._keys.clear()
+
+    # Following.
+
+    def watch(self, x: Any) -> None:
+        """Follows an array from here on, wherever this object is used."""
+        if self._trace.find_tangent(x) is not None:
+            return
+        if self._trace.was_used(x):
+            self.late.add(id(x))
+        self._trace.watched[id(x)] = (x, self._new_tangent(x))
+
+    def add_key(self, key: Any, like: Any, owner: Any) -> None:
+        """Follows the values of a key from here on; `like` is one of them."""
+        if key not in self._keys:
+            if key in self.unfollowed:
+                self.late.add(key)
+            self._keys[key] = self._new_tangent(like)
+            self.owners[key] = owner
+
+    def follow(self, key: Any, x: Any, owner: Any) -> Any:
+        """Returns a value of a key so that it is followed.
+
+        Args:
+            key: the key, such as the cell of a variable.
+            x: the value.
+            owner: the object that the key belongs to, which has an attribute
+                `trainable`: only then is a key followed that was not added before.
+        """
+        if not self._trace.is_recording or jax_traces.is_clean():
+            return x
+        if key not in self._keys:
+            if not (self._follows_keys and owner.trainable and is_float(x)):
+                self.unfollowed.add(key)
+                return x
+            self.add_key(key, x, owner)
+        return TapeTracer(self._trace, x, self._keys[key])
+
+    def _new_tangent(self, x: Any) -> Any:
+        aval = jax.typeof(x).to_tangent_aval()
+        return self._tangents.new_arg(aval, _source_info())
+
+    # Differentiating.
+
+    def find_tangent(self, x: Any) -> Any:
+        """Returns the tangent of a value or key; None if it has none."""
+        try:
+            if x in self._keys:
+                return self._keys[x]
+        except TypeError:
+            pass  # Tracers cannot be keys.
+        return self._trace.find_tangent(x)
+
+    def make_pullback(
+        self, targets: Sequence[Any], sources: Sequence[Any]
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        """Returns the function from gradients of targets to those of sources.
+
+        Args:
+            targets: tangents of the targets.
+            sources: tangents of the sources.
+
+        Returns:
+            A function of a list that returns one. A gradient is None if no target
+            depends on the source.
+        """
+        where = _source_info()
+        outs = [self._tangents.to_jaxpr_tracer(t, where) for t in targets]
+        program, residuals = self._tangents.to_jaxpr(
+            outs, self._info.with_unknown_names(), where
+        )
+        wanted = [t.val for t in sources]
+        # Without what the outputs do not need, also in the bodies of loops: JAX cannot
+        # transpose a loop that has outputs that nobody uses.
+        program, _ = _dce_jaxpr(program, [True] * len(outs), instantiate=True)
+        own = set(self._tangents.frame.invars)
+        inputs = [v for v in program.invars if v in own]
+        # From JAX 0.11 on, residuals are the first inputs of a program; before, they
+        # were its constants.
+        leading = program.invars[: len(program.invars) - len(inputs)]
+        eqns, added = _cut(program.eqns, wanted, set(inputs))
+        every = [*leading, *inputs, *added.values()]
+        program = program.replace(eqns=eqns, invars=every)
+
+        def pull(cotangents: Sequence[Any]) -> list[Any]:
+            sums = {v: _ValAccum(v.aval) for v in every[len(leading) :]}
+            given = [*residuals, *sums.values()] if leading else [*sums.values()]
+            consts = () if leading else residuals
+            _backward_pass(program, True, consts, given, list(cotangents))
+            found = [sums[added.get(v, v)].freeze() for v in wanted]
+            return [None if type(g) is _Zero else g for g in found]
+
+        return pull
+
+
+def _cut(
+    eqns: list[Any], wanted: Sequence[Any], inputs: set[Any]
+) -> tuple[list[Any], dict[Any, Any]]:
+    """Returns equations in which every wanted variable can be changed from outside.
+
+    To a variable that an equation computes, a new input is added.
+
+    Returns:
+        The equations, and the new input for each such variable.
+    """
+    added = {v: _Var(v.aval) for v in wanted if isinstance(v, _Var) and v not in inputs}
+    if not added:
+        return eqns, added
+    made: list[Any] = []
+    for eqn in eqns:
+        renamed = {v: _Var(v.aval) for v in eqn.outvars if v in added}
+        outvars = [renamed.get(v, v) for v in eqn.outvars]
+        made.append(eqn.replace(outvars=outvars) if renamed else eqn)
+        for v, computed in renamed.items():
+            made.append(_new_eqn([computed, added[v]], [v], _add_p, {}, _no_effects))
+    return made, added
