@@ -13,6 +13,7 @@ import jax
 from unisono._src.execution import (
     concrete_function,
     host_inputs,
+    kept_programs,
     programs,
     signature,
     traced_function,
@@ -111,6 +112,8 @@ class Function(Generic[_P, _R_co]):
         python_function: the function to compile.
         input_signature: `TensorSpec`s that arguments must match, or None.
         name: the name in programs and profiles; None for that of the function.
+        max_programs: how many compiled programs the function keeps at most; None for
+            all of them. See `unisono.function`.
 
     Attributes:
         python_function: the function that was given.
@@ -130,6 +133,7 @@ class Function(Generic[_P, _R_co]):
         python_function: Callable[_P, _R_co],
         input_signature: Sequence[Any] | None = None,
         name: str | None = None,
+        max_programs: int | None = None,
     ) -> None:
         self.python_function: Callable[_P, _R_co] = (
             python_function.python_function
@@ -139,16 +143,15 @@ class Function(Generic[_P, _R_co]):
         self.input_signature = input_signature
         # For methods: by id of the object, a weak reference to it and its function.
         self._bound: dict[int, tuple[Any, Function[..., Any]]] = {}
-        # By signature; several if the function does other things for other shapes.
-        self._programs: dict[Any, list[programs.Program]] = {}
+        self._kept = kept_programs.KeptPrograms(
+            kept_programs.Limit(self.python_function, max_programs)
+        )
         # The rest of the arguments of the last call, and its program: the next call is
         # most often like it, and then needs no more than a comparison.
         self._last: tuple[Any, programs.Program] | None = None
         self._by_strategy: weakref.WeakKeyDictionary[Any, Function[..., Any]] = (
             weakref.WeakKeyDictionary()
         )
-        # By signature, which iterators a call takes elements from, in order.
-        self._plans: dict[Any, list[Any]] = {}
         self._host_runs: dict[Any, Function[..., Any]] = {}
         self._concrete: dict[Any, ConcreteFunction] = {}
         # Whether the function runs on the host, because a trace has shown that it must.
@@ -212,20 +215,20 @@ class Function(Generic[_P, _R_co]):
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
         key = ((rest, more), owner, frame.mode)
         result = self._dispatch(key, leaves, mesh, args, kwargs)
-        known = self._programs.get(key, ())
+        only = self._kept.find_only(key)
         usual = not (kwargs or _Mode.is_eager) and self.input_signature is None
         usual = usual and ambient.is_root()
         # With several programs for one signature the shapes decide; then the short way
         # would have to look at them.
-        self._last = (rest, known[0]) if usual and len(known) == 1 else None
+        self._last = (rest, only) if usual and only is not None else None
         return result
 
     def _dispatch(
         self, key: Any, leaves: list[Any], mesh: Any, args: Any, kwargs: Any
     ) -> Any:
         """Run the program of a signature; trace it first if there is none."""
-        plan = self._plans.get(key)
-        program = None if plan else self._program_for(key, leaves)
+        plan = self._kept.plans.get(key)
+        program = None if plan else self._kept.find(key, leaves)
         if program is not None:
             return program.call(leaves)
         try:
@@ -235,12 +238,6 @@ class Function(Generic[_P, _R_co]):
         except host_inputs.SequenceEnd:
             raise host_inputs.EndOfSequenceError from None
         return self._run_on_host(args, kwargs)
-
-    def _program_for(self, key: Any, leaves: list[Any]) -> programs.Program | None:
-        """Return the program of a signature for these shapes, if there is one."""
-        found = self._programs.get(key, ())
-        shapes = programs.aval_key(leaves) if found else None
-        return next((p for p in found if p.serves(shapes)), None)
 
     @functools.cached_property
     def _parameters(self) -> inspect.Signature:
@@ -266,10 +263,10 @@ class Function(Generic[_P, _R_co]):
             program = None
             if plan:
                 fed_key = ((*key[0], *feeds.parts), *key[1:])
-                program = self._program_for(fed_key, [*leaves, *feeds.arrays])
+                program = self._kept.find(fed_key, [*leaves, *feeds.arrays])
             if program is None:
                 program = self._trace(key, leaves, mesh, feeds)
-                feeds.check_length(self._plans.setdefault(key, feeds.plan[:]))
+                feeds.check_length(self._kept.plans.setdefault(key, feeds.plan[:]))
             return program.call([*leaves, *feeds.arrays])
         except BaseException:
             feeds.put_back()
@@ -313,6 +310,7 @@ class Function(Generic[_P, _R_co]):
                 # The oldest one: dicts keep the order of insertion.
                 self._host_runs.pop(next(iter(self._host_runs)))
             made = self._host_runs[key] = Function(fn)
+            made._kept.limit = self._kept.limit
         return made
 
     # Tracing.
@@ -334,18 +332,9 @@ class Function(Generic[_P, _R_co]):
             found = traced_function.trace(fn, rest, leaves, mesh, False, feeds)
         self._has_created = True
         found.name = getattr(self, "__name__", found.name)
-        shapes = programs.aval_key(given)
         # Without elements this is `key`, by which `_call` looks for the program.
         key = ((*key[0], *feeds.parts), *key[1:])
-        known = self._programs.setdefault(key, [])
-        for program in known:
-            if program.fits(found):
-                program.add(shapes, found)
-                return program
-        program = programs.Program(found)
-        program.add(shapes, found)
-        known.append(program)
-        return program
+        return self._kept.add(key, programs.aval_key(given), found)
 
     def for_strategy(self, strategy: Any) -> Function[..., Any]:
         """Return the compiled function that runs this one on every replica.
@@ -374,6 +363,7 @@ class Function(Generic[_P, _R_co]):
 
             run.__name__ = f"run_{getattr(body, '__name__', 'function')}"
             made = Function(run)
+            made._kept.limit = self._kept.limit
             made._topology = getattr(strategy.extended, "_topology", None)
             if made._topology is not None and made._topology.is_one_device:
                 made._topology = None
@@ -426,7 +416,7 @@ class Function(Generic[_P, _R_co]):
         )
         owner = None if frame.strategy is None else weakref.ref(frame.strategy)
         key = (rest, owner, frame.mode)
-        program = self._program_for(key, leaves)
+        program = self._kept.find(key, leaves)
         if program is not None:
             return program, leaves
         feeds = host_inputs.Feeds(signature.find_iterators(key[0]), mesh)
@@ -528,16 +518,21 @@ class Function(Generic[_P, _R_co]):
             alive = weakref.ref(instance, lambda _: self._bound.pop(number, None))
         except TypeError:
             # The object allows no weak reference; its function is made at every call.
-            return Function(method.__get__(instance, owner), self.input_signature)
+            return self._like(method.__get__(instance, owner))
 
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             return method(alive(), *args, **kwargs)
 
         call.__signature__ = _signature_without_self(method)  # type: ignore[attr-defined]
-        made = Function(call, self.input_signature)
+        made = self._like(call)
         self._bound[number] = (alive, made)
         return made
+
+    def _like(self, method: Callable[..., Any]) -> Function[..., Any]:
+        """Return a function of a bound method, with the options of this one."""
+        limit = self._kept.limit.count
+        return Function(method, self.input_signature, max_programs=limit)
 
     def __repr__(self) -> str:
         name = getattr(self, "__name__", repr(self.python_function))
@@ -616,6 +611,8 @@ def function(
     experimental_relax_shapes: bool | None = None,
     experimental_compile: bool | None = None,
     experimental_follow_type_hints: bool | None = None,
+    *,
+    max_programs: int | None = None,
 ) -> Function[_P, _R]: ...
 
 
@@ -632,6 +629,8 @@ def function(
     experimental_relax_shapes: bool | None = None,
     experimental_compile: bool | None = None,
     experimental_follow_type_hints: bool | None = None,
+    *,
+    max_programs: int | None = None,
 ) -> Callable[[Callable[_P, _R]], Function[_P, _R]]: ...
 
 
@@ -647,6 +646,8 @@ def function(
     experimental_relax_shapes: bool | None = None,
     experimental_compile: bool | None = None,
     experimental_follow_type_hints: bool | None = None,
+    *,
+    max_programs: int | None = None,
 ) -> Function[..., Any] | Callable[[Callable[..., Any]], Function[..., Any]]:
     """Compile a Python function with the variables it uses; use as a decorator.
 
@@ -667,11 +668,18 @@ def function(
         experimental_relax_shapes: accepted, no effect.
         experimental_compile: accepted, no effect.
         experimental_follow_type_hints: accepted, no effect.
+        max_programs: how many compiled programs the function keeps at most, for each
+            object if it is a method; None for all of them. The program that was not
+            used for longest goes first. A call that needs it again traces and compiles
+            it again; variables keep their values. With a limit every call looks its
+            program up, which takes some microseconds more.
 
     Returns:
         A `Function`, or a decorator that makes one.
 
     Raises:
+        TypeError: `max_programs` is no whole number.
+        ValueError: `max_programs` is less than one.
         TypeError: when called: an argument does not match the `input_signature`.
         ValueError: when called: the function creates a variable on a later call.
 
@@ -688,10 +696,19 @@ def function(
     >>> square = unisono.function(lambda x: x * x, [unisono.TensorSpec(())])
     >>> float(square(2)), float(square(3)), square.experimental_get_tracing_count()
     (4.0, 9.0, 1)
+
+    With `max_programs` an endless variety of shapes does not fill the memory:
+
+    >>> import numpy as np
+    >>> total = unisono.function(lambda x: x.sum(), max_programs=1)
+    >>> [float(total(np.ones(size))) for size in (2, 3, 2)]
+    [2.0, 3.0, 2.0]
+    >>> total.experimental_get_tracing_count()
+    3
     """
     if func is None:
-        return lambda f: Function(f, input_signature)
-    return Function(func, input_signature)
+        return lambda f: Function(f, input_signature, max_programs=max_programs)
+    return Function(func, input_signature, max_programs=max_programs)
 
 
 publish("unisono", Function, function)

@@ -85,13 +85,14 @@ class Program:
         self._throttled = first.mesh is not None and first.mesh.needs_throttle
         self._may_raise = _has_callbacks(first.jaxpr)
         self.name = first.name
-        jitted = jax.jit(
+        jitted: Any = jax.jit(
             profile_names.give_name(self._evaluate, first.name),
             # A callback may fail while the program runs. The old arrays must then still
             # be there.
             donate_argnums=() if self._may_raise else 0,
             out_shardings=self._out_shardings(first),
         )
+        self._clear_cache = jitted.clear_cache
         self._captured = first.constants.captured
         self._spread = first.constants.spread
         self._jitted = self._with_spread(jitted)
@@ -136,6 +137,10 @@ class Program:
     def add(self, key: Any, found: TracedFunction) -> None:
         """Add a trace, so that the program serves calls with the shapes in `key`."""
         self._traces[key] = found
+
+    def release(self) -> None:
+        """Let go of what JAX has compiled; it is compiled again if it is called."""
+        self._clear_cache()
 
     def _with_spread(self, call: Callable[..., Any]) -> Any:
         """Return `call`, to which the captured arrays are passed too."""

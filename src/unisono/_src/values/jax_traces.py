@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 from jax._src import core
-from jax._src.interpreters import ad, batching
+from jax._src.interpreters import ad, batching, partial_eval
 
 
 def current() -> Any:
@@ -51,6 +51,16 @@ def is_for_jit(trace: Any) -> bool:
 # Returns whether JAX is neither making a program nor differentiating at this moment. It
 # is JAX's own function: a wrapper would cost a call at every eager read and write.
 is_clean = core.trace_ctx.is_top_level
+
+
+def forget_traced_functions() -> None:
+    """Makes JAX forget the traces of all its functions; compiled programs stay.
+
+    JAX remembers, without any limit, what every `jax.jit` does for each shape. Those
+    inside a program, such as `jnp.where`, outlive the program. It traces a function
+    again if it is asked for it again.
+    """
+    partial_eval.trace_to_jaxpr.cache_clear()
 
 
 def is_eager(trace: Any) -> bool:

@@ -1,0 +1,198 @@
+"""Which compiled programs a function keeps, and the warning when they get many."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from unisono._src.execution import programs, traced_function
+from unisono._src.foundation import whole_numbers
+from unisono._src.values import jax_traces
+
+_log = logging.getLogger("unisono")
+
+# After so many programs a function is named in the log.
+_MANY = 32
+
+# After so many programs that have gone, the traces of JAX's own functions go too. They
+# take about 1/30 of a program's memory.
+_GROUP = 256
+
+
+@final
+class _Gone:
+    """How many programs of the process have gone since JAX has forgotten its traces."""
+
+    count = 0
+
+
+@final
+class Limit:
+    """How many programs a function keeps, and which of them was used last.
+
+    The functions that are made of one function, for strategies or for what it runs on
+    the host, share its limit.
+
+    Args:
+        python_function: the function, which the log names.
+        count: how many programs are kept; None for all of them.
+
+    Attributes:
+        count: how many programs are kept; None for all of them.
+
+    Raises:
+        TypeError: the count is no whole number.
+        ValueError: the count is less than one.
+    """
+
+    def __init__(self, python_function: Callable[..., Any], count: int | None) -> None:
+        self.count = count
+        if count is not None:
+            self.count = whole_numbers.integer(count, "max_programs")
+            if isinstance(count, bool) or self.count < 1:
+                raise ValueError(
+                    "max_programs must be 1 or more, or None to keep every program, "
+                    f"received {count!r}."
+                )
+        self._function = python_function
+        self._traces = 0
+        # From the least to the most recently used, each with its place. It stays empty
+        # without a limit. A place is weak, so that a function can go with its strategy.
+        self._by_age: dict[programs.Program, tuple[weakref.ref[KeptPrograms], Any]] = {}
+        # Threads may call at once.
+        self._lock = threading.Lock()
+
+    def note_trace(self, shapes: Any) -> None:
+        """Count a trace; warn, once, when there are many.
+
+        Args:
+            shapes: the shapes and types of the trace's arguments (see `aval_key`).
+        """
+        self._traces += 1
+        if self.count is None and self._traces == _MANY:
+            _log.warning(
+                "The function %s was traced %d times, because the shapes of its arrays "
+                "or the values of its other arguments keep changing (the latest "
+                "shapes: %s). Every compiled program stays in memory. Give all batches "
+                "one shape (drop_remainder=True, or padding), and pass numbers that "
+                "change as arrays. An input_signature turns numbers into arrays, but a "
+                "size that it leaves open (None) is still compiled for each size. If "
+                "shapes must change, unisono.function(..., max_programs=16) keeps only "
+                "the 16 programs used last.",
+                _describe(self._function),
+                _MANY,
+                ", ".join(str(shape) for shape, *_ in shapes) or "none",
+            )
+
+    def use(self, program: programs.Program) -> None:
+        """Note that a program is the one used last."""
+        with self._lock:
+            place = self._by_age.pop(program, None)
+            if place is not None:
+                self._by_age[program] = place
+
+    def add(self, program: programs.Program, kept: KeptPrograms, key: Any) -> None:
+        """Note a new program, and let those go that were not used for longest.
+
+        Args:
+            program: the program.
+            kept: the programs of its function.
+            key: its signature there.
+        """
+        assert self.count is not None
+        gone = []
+        with self._lock:
+            self._by_age[program] = (weakref.ref(kept), key)
+            while len(self._by_age) > self.count:
+                oldest = next(iter(self._by_age))
+                gone.append((oldest, *self._by_age.pop(oldest)))
+        for oldest, alive, its_key in gone:
+            holder = alive()
+            if holder is not None:
+                holder.forget(its_key, oldest)
+            oldest.release()
+        _Gone.count += len(gone)
+        if _Gone.count >= _GROUP:
+            _Gone.count = 0
+            jax_traces.forget_traced_functions()
+
+
+@final
+class KeptPrograms:
+    """The programs of a function, by signature.
+
+    Args:
+        limit: how many there may be.
+
+    Attributes:
+        limit: how many there may be.
+        plans: by signature, which iterators a call takes elements from, in order.
+    """
+
+    def __init__(self, limit: Limit) -> None:
+        self.limit = limit
+        self.plans: dict[Any, list[Any]] = {}
+        # Several if the function does other things for other shapes.
+        self._programs: dict[Any, list[programs.Program]] = {}
+
+    def find(self, key: Any, leaves: Sequence[Any]) -> programs.Program | None:
+        """Return the program of a signature for these arrays, if there is one."""
+        known = self._programs.get(key, ())
+        shapes = programs.aval_key(leaves) if known else None
+        program = next((p for p in known if p.serves(shapes)), None)
+        if program is not None and self.limit.count is not None:
+            self.limit.use(program)
+        return program
+
+    def find_only(self, key: Any) -> programs.Program | None:
+        """Return the program that serves every call with a signature, if one does.
+
+        With a limit there is none: each call must tell which program it uses.
+        """
+        known = self._programs.get(key)
+        if not known or len(known) > 1 or self.limit.count is not None:
+            return None
+        return known[0]
+
+    def add(
+        self, key: Any, shapes: Any, found: traced_function.TracedFunction
+    ) -> programs.Program:
+        """Return the program that serves a new trace."""
+        self.limit.note_trace(shapes)
+        known = self._programs.setdefault(key, [])
+        # JAX drops all that it has compiled for a program, or nothing. So with a limit
+        # each trace has a program of its own.
+        is_limited = self.limit.count is not None
+        program = (
+            None if is_limited else next((p for p in known if p.fits(found)), None)
+        )
+        if program is None:
+            program = programs.Program(found)
+            known.append(program)
+        program.add(shapes, found)
+        if is_limited:
+            self.limit.add(program, self, key)
+        return program
+
+    def forget(self, key: Any, program: programs.Program) -> None:
+        """Drop a program of a signature."""
+        # A new list: another thread may be looking through the old one.
+        others = [p for p in self._programs.get(key, ()) if p is not program]
+        if others:
+            self._programs[key] = others
+        else:
+            self._programs.pop(key, None)
+            self.plans.pop(key, None)
+
+
+def _describe(function: Any) -> str:
+    """Return the name of a function, and the place of its code if that is known."""
+    plain = inspect.unwrap(getattr(function, "func", function))
+    name = getattr(plain, "__qualname__", repr(plain))
+    code = getattr(plain, "__code__", None)
+    place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+    return f"'{name}'{place}"
