@@ -8,6 +8,7 @@ import copy
 import hashlib
 import inspect
 import json
+import os
 import pathlib
 import shutil
 import tempfile
@@ -18,13 +19,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import unisono as uni
 from unisono._src.input.api import saved_dataset
 from unisono._src.input.stages import argument_table
 from unisono._src.machines import devices
+from unisono._src.workers import process_group
 from unisono.errors import DataLossError, NotFoundError
 
 D = uni.data.Dataset
@@ -200,6 +202,179 @@ def changes(draw):
         return tree
 
     return change
+
+
+# What schedulers tell.
+
+resolvers = uni.distribute.cluster_resolver
+# A variable of the environment has neither NUL nor half a character.
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+CONFIG = {
+    "cluster": {"chief": ["a:1"], "worker": ["b:2", "[::1]:3"], "ps": {"4": "d:5"}},
+    "task": {"type": "worker", "index": 1},
+    "rpc_layer": "grpc",
+    "session_master": "grpc://x:1",
+}
+NUMBER = st.one_of(
+    st.integers(-1, 5).map(str),
+    st.sampled_from(
+        ["", "65535", "65536", "9" * 30, "1.0", "+1", "\u0663", " 2", "2\n"]
+    ),
+    TEXT,
+)
+HOSTS = st.one_of(
+    st.sampled_from(
+        ["n[1-2]", "n[01-02],m5", "n1,n1", "n[2-1]", "n[1-99999999]", "n[1-9]" * 5,
+         "n[1-999]m[1-999]", "[[1]]", "n[", "n]", "n[1-]", "n[]", ",", "a" * 300, "]["]
+    ),
+    st.text("n[]-,019 m.", max_size=14),
+    TEXT,
+)  # fmt: skip
+COUNTS = st.one_of(
+    st.sampled_from(["2", "1(x2)", "2,1", "1(x0)", "0", "1(x999999999)", "1(x2", ",1"]),
+    st.text("0129(x),", max_size=10),
+    TEXT,
+)
+SLURM = {
+    "SLURM_PROCID": NUMBER,
+    "SLURM_STEP_NUM_TASKS": NUMBER,
+    "SLURM_STEP_NODELIST": HOSTS,
+    "SLURM_STEP_TASKS_PER_NODE": COUNTS,
+    "SLURM_NODEID": NUMBER,
+    "SLURM_LOCALID": NUMBER,
+    "SLURM_GPUS_PER_TASK": NUMBER,
+    "CUDA_VISIBLE_DEVICES": st.one_of(st.just(""), st.just("0,1,2,3"), NUMBER, TEXT),
+}
+STEP = {
+    "SLURM_PROCID": "1",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NODELIST": "n[1-2]",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
+LOCAL = (
+    "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"
+)  # fmt: skip
+
+
+def changed(valid, variables):
+    """Returns environments that differ from a valid one in a few variables."""
+    some = st.fixed_dictionaries({}, optional=variables)
+    without = st.sets(st.sampled_from(sorted(valid)), max_size=1)
+    return st.builds(
+        lambda new, less: {k: v for k, v in {**valid, **new}.items() if k not in less},
+        some,
+        without,
+    )
+
+
+def ask_resolver(make, environment):
+    """Asks a resolver all that a strategy asks; returns its error, or None."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("SLURM_", "OMPI_", "PMI_", "MV2_", "MPI_", "TF_CONF")):
+                patch.delenv(name)
+        # A GPU that is named here is not looked for; resolvers may change the variable.
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        try:
+            found = make()
+            cluster = found.cluster_spec()
+            task = found.task_type, found.task_id
+            assert all(n >= 0 for n in found.num_accelerators().values())
+            assert isinstance(found.master(), str)
+            assert found.rpc_layer is None or found.rpc_layer.isascii()
+            group = process_group.group_of(cluster.as_dict(), *task)
+        except (TypeError, ValueError, RuntimeError) as error:
+            return error
+        assert 0 <= group.index < group.size
+        return None
+
+
+@given(
+    st.one_of(
+        TEXT,
+        st.text('{}[]":,0123clusterwoktaskindyp ', max_size=40),
+        JSON.map(json.dumps),
+        changes().map(lambda change: json.dumps(change(copy.deepcopy(CONFIG)))),
+        st.sampled_from(["[" * 99_999, '{"a":' * 9_999, "NaN", "1" * 9999, "\ufeff{}"]),
+    )
+)
+def test_tf_config_is_read_or_refused_by_name(text):
+    error = ask_resolver(resolvers.TFConfigClusterResolver, {"TF_CONFIG": text})
+    if error is not None:
+        assert type(error) is ValueError
+        words = (
+            "TF_CONFIG",
+            "No task with",
+            "cannot run this strategy",
+            "This process",
+        )
+        assert any(word in str(error) for word in words), error
+
+
+@given(changed(STEP, SLURM))
+def test_a_slurm_step_is_read_or_refused_by_name(environment):
+    error = ask_resolver(resolvers.SlurmClusterResolver, environment)
+    if error is not None:
+        assert type(error) in (ValueError, RuntimeError)
+        words = ("SLURM_", "port_base", "tasks but only", "more GPUs per node")
+        assert any(word in str(error) for word in words), error
+
+
+@given(
+    st.integers(0, 2).flatmap(
+        lambda n: changed(
+            {RANKS[n]: "1", SIZES[n]: "2", LOCAL[n]: "2"},
+            dict.fromkeys((RANKS[n], SIZES[n], LOCAL[n], RANKS[0], SIZES[0]), NUMBER),
+        )
+    )
+)
+def test_ranks_of_mpi_are_read_or_refused_by_name(environment):
+    error = ask_resolver(resolvers.MPIClusterResolver, environment)
+    if error is not None:
+        assert type(error) in (ValueError, RuntimeError)
+        words = (*RANKS, *SIZES, *LOCAL, "hosts", "The port of rank")
+        assert any(word in str(error) for word in words), error
+
+
+WRONG = st.one_of(
+    WEIRD,
+    st.dictionaries(st.one_of(st.integers(0, 2), st.just("a")), WEIRD, max_size=2),
+)
+CONSTRUCTORS = [
+    *((resolvers.SlurmClusterResolver, name) for name in
+      ("jobs", "port_base", "gpus_per_node", "gpus_per_task", "tasks_per_node")),
+    *((resolvers.MPIClusterResolver, name) for name in ("hosts", "port_base")),
+    *((resolvers.TFConfigClusterResolver, name) for name in ("task_type", "task_id")),
+]  # fmt: skip
+
+
+@given(st.sampled_from(CONSTRUCTORS), WRONG)
+@example(CONSTRUCTORS[0], 1.5)
+@example(CONSTRUCTORS[0], {1: 1, "b": 1})
+@example(CONSTRUCTORS[0], {"a": -1, "b": 3})
+@example(CONSTRUCTORS[0], {"worker": 2.0})
+@example(CONSTRUCTORS[2], 2**70)
+@example(CONSTRUCTORS[4], {"n1": "x"})
+@example(CONSTRUCTORS[5], 7)
+@example(CONSTRUCTORS[6], None)
+@example(CONSTRUCTORS[8], float("inf"))
+def test_wrong_arguments_of_resolvers_are_named(where, value):
+    kind, argument = where
+    environment = {**STEP, RANKS[0]: "1", SIZES[0]: "2", LOCAL[0]: "2"}
+    environment["TF_CONFIG"] = json.dumps({k: CONFIG[k] for k in ("cluster", "task")})
+    error = ask_resolver(lambda: kind(**{argument: value}), environment)
+    if error is not None:
+        assert type(error) in (TypeError, ValueError, RuntimeError)
+        words = (
+            *(argument, "tasks but only", "SLURM_", "rank", "GPUs per node"),
+            *("No such job", "No task with", "This process", "cannot run this"),
+        )
+        assert any(word in str(error) for word in words), error
 
 
 def sign(path, rest):

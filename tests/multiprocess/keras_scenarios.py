@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 import warnings
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -181,6 +182,61 @@ def lose_one(s, w):
                 os._exit(3)
 
     model.fit(x, y, batch_size=8, epochs=50, verbose=0, callbacks=[Leaving()])
+
+
+def stop(s, w, who, at, how="arrays", count=64):
+    """Some workers stop `fit` at a batch, or an epoch; returns what all did."""
+    seen, asked = [], []
+    kind, number = at
+
+    class Stopping(keras.callbacks.Callback):
+        def ask(self):
+            if w in who and len([k for k, _ in seen if k == kind]) == number:
+                asked.append(time.monotonic())
+                self.model.stop_training = True
+
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append(["batch", batch])
+            self.ask()
+
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append(["epoch", epoch])
+            self.ask()
+
+    x, y = data(count)
+    model = model_of(s)
+    given = source(s, how, x, y, 8)
+    model.fit(
+        epochs=40,
+        verbose=0,
+        callbacks=[Stopping()],
+        validation_data=(x[:8], y[:8]),
+        **given,
+    )
+    seconds = time.monotonic() - asked[0] if asked else 0.0
+    stopped = int(model.optimizer.iterations)
+    has_stopped = model.stop_training
+    # The workers go on together after that.
+    again = model.fit(epochs=2, verbose=0, **given).history["loss"]
+    return plain(
+        {
+            "seconds": seconds,
+            "seen": seen,
+            "steps": stopped,
+            "has_stopped": has_stopped,
+            "again": again,
+            "weights": model.get_weights(),
+        }
+    )
+
+
+def early(s, w):
+    """Returns how many epochs `fit` takes with a callback that stops on all workers."""
+    x, y = data(16)
+    model = model_of(s)
+    stopping = keras.callbacks.EarlyStopping("loss", min_delta=100.0, patience=2)
+    fit = model.fit(x, y, batch_size=8, epochs=9, verbose=0, callbacks=[stopping])
+    return [len(fit.history["loss"]), stopping.stopped_epoch]
 
 
 class Stop(Exception):

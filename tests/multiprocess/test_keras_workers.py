@@ -81,6 +81,43 @@ def test_callbacks_run_on_every_worker_and_see_the_same(pair):
     assert first[-1][1] == ["accuracy", "loss", "val_accuracy", "val_loss"]
 
 
+# An epoch has 8 steps.
+@pytest.mark.parametrize(
+    ("who", "at", "how"),
+    [
+        ([1], ("batch", 3), "arrays"),
+        ([0], ("batch", 3), "dataset"),
+        ([1], ("batch", 8), "arrays"),
+        ([0], ("batch", 11), "distributed"),
+        ([1], ("epoch", 2), "arrays"),
+        ([0], ("epoch", 1), "distributed"),
+    ],
+)
+def test_when_one_worker_stops_all_stop_after_the_same_step(pair, who, at, how):
+    first, second = pair.call("keras_scenarios.stop", who=who, at=at, how=how)
+    (asker,) = (told for i, told in enumerate([first, second]) if i in who)
+    assert asker.pop("seconds") < 5.0
+    for told in (first, second):
+        told.pop("seconds", None)
+        assert told["has_stopped"]
+    assert first == second
+    batches = [b for kind, b in first["seen"] if kind == "batch"]
+    assert first["steps"] == len(batches)
+    # The epoch in which it stops ends as usual, and it is not followed by another.
+    assert first["seen"][-1][0] == "epoch"
+    wanted = at[1] if at[0] == "batch" else 8 * at[1]
+    # Another worker may have begun further steps of the epoch when it learns of it.
+    assert wanted <= len(batches) <= -(-wanted // 8) * 8
+    if wanted % 8 == 0:
+        assert len(batches) == wanted
+
+
+def test_workers_that_all_stop_after_a_step_take_no_other(pair):
+    told = pair.call("keras_scenarios.stop", who=[0, 1], at=("batch", 3))
+    assert [t["steps"] for t in told] == [3, 3]
+    assert pair.call("keras_scenarios.early") == [[3, 2], [3, 2]]
+
+
 @pytest.mark.feature("S06")
 def test_files_of_keras_and_checkpoints_on_every_worker(pair, tmp_path):
     first, second = pair.call("keras_scenarios.files", directory=str(tmp_path))

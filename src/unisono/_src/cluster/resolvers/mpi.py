@@ -51,6 +51,7 @@ class MPIClusterResolver(base.ClusterResolver):
     Raises:
         RuntimeError: this process was not started by MPI, or nothing says which hosts
             take part.
+        TypeError: `hosts` is not a sequence of names.
         ValueError: a variable of MPI's is malformed, or `hosts` has another length.
     """
 
@@ -67,7 +68,7 @@ class MPIClusterResolver(base.ClusterResolver):
             rank, size, local = comm.Get_rank(), comm.Get_size(), None
             self._source = "the communicator"
         if hosts is not None:
-            names = list(hosts)
+            names = _check_hosts(hosts)
         elif comm is None and local == size:
             names = ["localhost"] * size
         else:
@@ -77,7 +78,8 @@ class MPIClusterResolver(base.ClusterResolver):
                 f"MPI has {size} ranks, but {len(names)} hosts are named; name one "
                 "host for each rank, in order, also where ranks share a host."
             )
-        self._addresses = _make_addresses(names, port_base)
+        first = untrusted.port("port_base", port_base)
+        self._addresses = _make_addresses(names, first)
         self._task_type, self._task_id = "worker", rank
         self._rpc_layer = rpc_layer
 
@@ -105,6 +107,19 @@ class MPIClusterResolver(base.ClusterResolver):
 
     def _sources(self) -> dict[str, str]:
         return {"": self._source, "rpc_layer": base.CONSTRUCTOR}
+
+
+def _check_hosts(hosts: Any) -> list[str]:
+    try:
+        # Iterated, one name would be a list of letters.
+        if not isinstance(hosts, str | bytes):
+            return list(hosts)
+    except TypeError:
+        pass  # An object that cannot be iterated, such as an array without axes.
+    raise TypeError(
+        "hosts must be a list with the host of each rank, such as ['a', 'b']; received "
+        f"{untrusted.excerpt(hosts)}."
+    )
 
 
 def _find_world() -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import os
 
 from unisono._src.cluster import accelerators, cluster_tasks, untrusted
@@ -53,7 +55,8 @@ class SlurmClusterResolver(base.ClusterResolver):
     Raises:
         RuntimeError: this is no Slurm step, `jobs` has another number of tasks than it,
             or more GPUs are asked for than a node has.
-        ValueError: a variable of Slurm's is malformed.
+        TypeError: `jobs` is not a dictionary from names.
+        ValueError: a variable of Slurm's, or an argument, is malformed.
     """
 
     def __init__(
@@ -70,7 +73,8 @@ class SlurmClusterResolver(base.ClusterResolver):
         count = sum(self._nodes.values())
         top = untrusted.MAX_TASKS - 1
         rank = untrusted.whole_number(RANK, _read_variable(RANK), 0, top)
-        self._jobs = dict(sorted((jobs or {"worker": _step_size(count)}).items()))
+        given = _check_jobs({} if jobs is None else jobs)
+        self._jobs = given or {"worker": _step_size(count)}
         if sum(self._jobs.values()) != count:
             raise RuntimeError(
                 f"Requested {sum(self._jobs.values())} tasks but only {count} were "
@@ -95,6 +99,10 @@ class SlurmClusterResolver(base.ClusterResolver):
             self._check_place()
 
     def _set_gpus(self, per_node: int | None, per_task: int | None) -> None:
+        if per_node is not None:
+            per_node = _check_count("gpus_per_node", per_node, 0)
+        if per_task is not None:
+            per_task = _check_count("gpus_per_task", per_task, 0)
         most = max(self._nodes.values())
         self._visible = accelerators.visible_gpus() if per_node is None else None
         bound = os.environ.get(GPUS_PER_TASK) if per_task is None else None
@@ -202,13 +210,37 @@ def _step_size(count: int) -> int:
     return untrusted.whole_number(TASKS, os.environ[TASKS], 1, untrusted.MAX_TASKS)
 
 
+def _check_jobs(jobs: object) -> dict[str, int]:
+    if not isinstance(jobs, dict) or not all(isinstance(job, str) for job in jobs):
+        raise TypeError(
+            "jobs must be a dictionary from names of jobs to numbers of tasks, such as "
+            f"{{'worker': 2}}; received {untrusted.excerpt(jobs)}."
+        )
+    return {
+        job: _check_count(f"jobs[{untrusted.excerpt(job)}]", jobs[job], 0)
+        for job in sorted(jobs)
+    }
+
+
+def _check_count(name: str, given: object, least: int) -> int:
+    # Integers of NumPy count as well.
+    with contextlib.suppress(TypeError):
+        given = operator.index(given)  # type: ignore[arg-type]
+    return untrusted.whole_number(name, given, least, untrusted.MAX_TASKS)
+
+
 def _tasks_by_node(given: int | dict[str, int] | None) -> dict[str, int]:
     if isinstance(given, dict):
-        if not given or any(count < 1 for count in given.values()):
+        if not given:
             raise ValueError(
                 f"tasks_per_node must give each host at least one task, got {given!r}."
             )
-        return {untrusted.host("tasks_per_node", h): n for h, n in given.items()}
+        return {
+            untrusted.host("tasks_per_node", host): _check_count(
+                f"tasks_per_node[{untrusted.excerpt(host)}]", n, 1
+            )
+            for host, n in given.items()
+        }
     hosts = hostlist.expand_hosts(NODES, _read_variable(NODES))
     if given is not None:
         each = untrusted.whole_number("tasks_per_node", given, 1, untrusted.MAX_TASKS)

@@ -57,7 +57,7 @@ class TFConfigClusterResolver(base.ClusterResolver):
         ValueError: the variable is malformed; raised by every method and property. It
             is malformed if it is not a JSON object, has a key twice, a job without
             tasks, an address without a usable port, two tasks at one address, or a
-            task outside the cluster.
+            task outside the cluster. Or `task_id` is not a number.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TFConfigClusterResolver(base.ClusterResolver):
             return getattr(read(), what)
         if what == "rpc_layer":
             return own
-        return int(own) if what == "task_id" else str(own)
+        return _read_task_id(own) if what == "task_id" else str(own)
 
     @property
     def environment(self) -> str | None:
@@ -116,6 +116,15 @@ class TFConfigClusterResolver(base.ClusterResolver):
     def _sources(self) -> dict[str, str]:
         there = VARIABLE if VARIABLE in os.environ else f"{VARIABLE} is not set"
         return {"": there, **self._sources_if_set(base.PROGRAM, "environment")}
+
+
+def _read_task_id(given: Any) -> int:
+    try:
+        return int(given)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"task_id must be a whole number, received {untrusted.excerpt(given)}."
+        ) from None
 
 
 def read() -> TFConfig:

@@ -8,6 +8,7 @@ from typing import Any, final
 import keras
 from keras.src import backend
 from keras.src.backend.jax import trainer
+from keras.src.callbacks import callback_list
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.random import seed_generator
 
@@ -18,6 +19,7 @@ from unisono._src.integrations.keras import (
     optimizers,
     positions,
     random,
+    stops,
     strategy_distribution,
     training,
     variables,
@@ -45,6 +47,12 @@ def _patches() -> attribute_patches.Patches:
                 "_enumerate_iterator",
                 positions.wrap_enumerate,
             ),
+            (
+                callback_list.CallbackList,
+                "on_train_batch_end",
+                stops.wrap_batch_end,
+            ),
+            (callback_list.CallbackList, "on_epoch_end", stops.wrap_epoch_end),
             (base_optimizer.BaseOptimizer, "apply", optimizers.wrap_apply),
             (
                 loss_scale_optimizer.LossScaleOptimizer,

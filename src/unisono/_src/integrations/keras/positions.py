@@ -18,7 +18,7 @@ from typing import Any, final
 import numpy as np
 from keras.src.trainers.data_adapters import data_adapter
 
-from unisono._src.integrations.keras import inputs
+from unisono._src.integrations.keras import inputs, stops
 from unisono._src.saving.checkpoint import worker_meeting
 
 # How many of the latest positions are kept. `StrategyDistribution.batches` reads a
@@ -63,15 +63,15 @@ class PositionedAdapter(data_adapter.DataAdapter):
 
     Args:
         inner: the adapter that reads the batches.
-        is_together: whether other workers read the same batches.
+        agreement: with other workers, which read the same batches, how they stop.
 
     Attributes:
         done: how many steps of the next epoch were done before the program stopped.
     """
 
-    def __init__(self, inner: Any, is_together: bool = False) -> None:
+    def __init__(self, inner: Any, agreement: stops.Agreement | None = None) -> None:
         self._inner = inner
-        self._is_together = is_together
+        self._agreement = agreement
         self._is_ours = isinstance(inner, inputs.DatasetAdapter)
         self._epochs: Any = None
         # The number of batches that were read in this pass, and the random state in
@@ -162,6 +162,10 @@ class PositionedAdapter(data_adapter.DataAdapter):
             epochs._steps_seen = self._resumed["taken"] - done  # noqa: SLF001
         return done
 
+    def begin_step(self) -> bool:
+        """Return whether `fit` takes another step, on which all workers agree."""
+        return self._agreement is None or self._agreement.begin_step()
+
     def get_jax_iterator(self) -> Iterator[Any]:
         """Return an iterator over the batches of one pass."""
         opened, self._opened = self._opened, None
@@ -171,7 +175,7 @@ class PositionedAdapter(data_adapter.DataAdapter):
         """Yield the batches of a pass, from the position that was set, if any."""
         resumed, self._resumed = self._resumed, None
         self._before.clear()
-        if self._is_together and resumed is None:
+        if self._agreement is not None and resumed is None:
             _share_randomness()
         if self._is_ours:
             yield from self._read_dataset(resumed)
@@ -263,10 +267,17 @@ def wrap_enumerate(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def enumerate_steps(self: Any) -> Iterator[Any]:
-        adapter, done = self.data_adapter, 0
-        if isinstance(adapter, PositionedAdapter):
-            done = adapter.enter_epoch(self)
-        for step in original(self):
+        adapter, steps = self.data_adapter, original(self)
+        if not isinstance(adapter, PositionedAdapter):
+            yield from steps
+            return
+        done = adapter.enter_epoch(self)
+        # Keras counts a step when it is asked for one, so it is asked only for those
+        # that are taken.
+        while adapter.begin_step():
+            step = next(steps, None)
+            if step is None:
+                return
             if step[0] >= done:
                 yield step
 

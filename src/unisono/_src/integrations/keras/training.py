@@ -135,9 +135,11 @@ def wrap_loop(original: Callable[..., Any]) -> Callable[..., Any]:
         found = inputs.bind_arguments(original, args, kwargs)
         if found is None:
             return original(self, *args, **kwargs)
+        agreement = None
         if strategy is not None:
-            workers.prepare(strategy, original, found.arguments)
-        return original(self, *found.args[1:], **found.kwargs)
+            agreement = workers.prepare(strategy, original, found.arguments)
+        with contextlib.nullcontext() if agreement is None else agreement.hold(self):
+            return original(self, *found.args[1:], **found.kwargs)
 
     return method
 

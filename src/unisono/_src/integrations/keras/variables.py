@@ -279,11 +279,12 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
             return aside
         if variable.is_lost():
             return assignment.read(kept)  # This raises, and says what is lost.
+        if cell.policy is Policy.ON_READ and cell.copies > 1:
+            # Before `unescape`, which may replace the array that `_store` has stored.
+            return _combine(variable, kept)
         # An array that somebody else has read is copied, so that donating ours leaves
         # theirs as it is.
         mirroring.unescape([cell])
-        if cell.policy is Policy.ON_READ and cell.copies > 1:
-            return _combine(variable, kept)
         if cell.policy is Policy.CENTRAL:
             return jax.device_put(cell.array, cell.topology.replicated_sharding)
         return cell.array
@@ -309,7 +310,9 @@ def _store(variable: StrategyVariable, kept: variables.Variable, value: Any) -> 
     """Store the whole value that a step of Keras has returned."""
     cell = kept.state_cell
     if cell.is_stacked and cell.is_spread:
-        whole = cell.topology.spread(jnp.asarray(value, cell.dtype))
+        if getattr(value, "is_fully_addressable", True):
+            value = jnp.array(value, cell.dtype)  # A copy, which a step may donate.
+        whole = cell.topology.spread(value)
         cell.store(_split_into_rows(kept, whole), is_fresh=True)
         # Until the cell has another array, `_combine` returns this value.
         variable.__dict__["_stored"] = (cell.array, whole)

@@ -9,7 +9,7 @@ import jax
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import array_slicing
 
-from unisono._src.integrations.keras import positions
+from unisono._src.integrations.keras import positions, stops
 from unisono._src.machines.topology import Topology
 from unisono._src.values import collectives
 from unisono._src.workers import watchdog
@@ -18,7 +18,9 @@ from unisono._src.workers import watchdog
 _INPUT = ("x", "y", "sample_weight", "batch_size", "steps_per_epoch", "class_weight")
 
 
-def prepare(strategy: Any, method: Any, given: dict[str, Any]) -> None:
+def prepare(
+    strategy: Any, method: Any, given: dict[str, Any]
+) -> stops.Agreement | None:
     """Change the arguments of a loop of Keras for several workers, and for backups.
 
     Only the chief prints its progress. With several workers, or with a callback that
@@ -28,6 +30,9 @@ def prepare(strategy: Any, method: Any, given: dict[str, Any]) -> None:
         strategy: the strategy of the model.
         method: the loop, such as `fit`.
         given: the arguments of the loop by name; they are changed in place.
+
+    Returns:
+        How the workers agree to stop, or None if this is not `fit` on several workers.
     """
     topology = strategy.extended._placement.topology  # noqa: SLF001
     if (
@@ -37,13 +42,15 @@ def prepare(strategy: Any, method: Any, given: dict[str, Any]) -> None:
     ):
         given["verbose"] = 0
     if method.__name__ != "fit":
-        return
+        return None
     takers = [c for c in _as_list(given.get("callbacks")) if hasattr(c, "_take_input")]
-    if topology.is_spread or takers:
-        adapter = _position_input(given, topology.is_spread)
+    agreement = stops.Agreement(topology) if topology.is_spread else None
+    if agreement is not None or takers:
+        adapter = _position_input(given, agreement)
         for callback in takers:
             # Private, because users see the callback's class, and it is not for them.
             callback._take_input(adapter)  # noqa: SLF001
+    return agreement
 
 
 def _as_list(callbacks: Any) -> list[Any]:
@@ -53,13 +60,13 @@ def _as_list(callbacks: Any) -> list[Any]:
 
 
 def _position_input(
-    given: dict[str, Any], is_together: bool
+    given: dict[str, Any], agreement: stops.Agreement | None
 ) -> positions.PositionedAdapter:
     """Replace the input of `fit` by an adapter that knows its position.
 
     Args:
         given: the arguments of `fit`; they are changed in place.
-        is_together: whether other workers read the same batches.
+        agreement: with other workers, which read the same batches, how they stop.
     """
     # Keras splits arrays only, so the validation data are taken off first.
     part = given.pop("validation_split", 0.0)
@@ -71,7 +78,7 @@ def _position_input(
         )
     wanted = {name: given.get(name) for name in _INPUT}
     inner = data_adapters.get_data_adapter(shuffle=given.get("shuffle", True), **wanted)
-    made = positions.PositionedAdapter(inner, is_together)
+    made = positions.PositionedAdapter(inner, agreement)
     for name in ("y", "sample_weight", "class_weight"):
         given.pop(name, None)
     given["x"] = made
