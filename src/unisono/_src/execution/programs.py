@@ -242,10 +242,12 @@ class Program:
         Raises:
             Miss: the program is not traced for the shapes.
         """
-        if self._may_raise:
-            found = self._traces.get(aval_key(leaves))
-            if found is None:
-                raise Miss
+        found = self._traces.get(aval_key(leaves))
+        if found is None:
+            raise Miss
+        if found.has_worker_parts:
+            mark = "of this worker"
+        elif self._may_raise:
             mark = program_digest.digest_jaxpr(found.jaxpr)
         else:
             mark = program_digest.digest_lowered(self.lower(leaves))

@@ -49,6 +49,7 @@ class TracedFunction:
         name: the name of the function.
         needs_all_workers: whether all workers must call it together.
         gathered: the split cells that it may use only as a whole.
+        has_worker_parts: whether the program differs between workers, by design.
     """
 
     jaxpr: Any
@@ -61,6 +62,7 @@ class TracedFunction:
     name: str
     needs_all_workers: bool
     gathered: frozenset[Cell]
+    has_worker_parts: bool
 
     def result_avals(self) -> list[Any]:
         """Return the shapes and types of the arrays of the result."""
@@ -212,6 +214,7 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
         seen["name"],
         mesh is not None and mesh.is_spread and _must_meet(jaxpr, read, seen),
         frozenset(c for c in split if partitioner_limits.must_gather(jaxpr, c.split)),
+        frame.has_worker_parts,
     )
 
 

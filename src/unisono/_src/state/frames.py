@@ -317,11 +317,13 @@ class StateFrame(abc.ABC):
     Attributes:
         traces: JAX's traces whose values may be written here, innermost first.
         is_compiled: whether a program is being made.
+        has_worker_parts: whether that program differs between workers, by design.
         versions: the versions under which JAX caches bodies that read variables.
     """
 
     traces: tuple[Any, ...] = ()
     is_compiled = False
+    has_worker_parts = False
     versions = trace_versions.NONE
 
     @abc.abstractmethod
@@ -572,6 +574,14 @@ class FunctionFrame(StateFrame):
 def frame() -> StateFrame:
     """Returns the frame that reads and writes go through now."""
     return ambient.current().state or EAGER
+
+
+def note_worker_parts() -> None:
+    """Notes that the program being traced differs between workers, by design."""
+    source: Any = frame()
+    while source is not None:
+        source.has_worker_parts = True
+        source = getattr(source, "parent", None)
 
 
 def has_value(cell: Cell) -> bool:

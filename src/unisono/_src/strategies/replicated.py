@@ -263,12 +263,13 @@ class Replicated(local.LocalExtended, abc.ABC):
         topology = self._topology
         if op is options.ReduceOp.SUM and topology.copies > 1:
             return base.reduce_plain(op, value, topology.replicas)
-        value = collectives.as_array(base.read_plain(value))
+        value = base.read_plain(value)
         if not frames.frame().is_compiled:
             point = f"reduce {op.value} of a plain value"
-            every = self._all_parts([value], point)
+            every = self._all_parts([collectives.as_array(value)], point)
             return collectives.reduce_parts(op, every, self._home())
         frames.frame().note_topology(topology)
+        # Before it is an array of the program, which would have the number built in.
         value = collectives.as_input(value)
         combine = functools.partial(collectives.reduce_local, op)
         count = topology.replicas

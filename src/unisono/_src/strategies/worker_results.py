@@ -38,6 +38,13 @@ def _own_parts(x: Any, topology: Topology) -> tuple[Any, ...]:
             return worker_rows.own_rows(x.stacked(topology), topology)
     parts = tuple(x.values)
     is_whole = len(parts) == topology.replicas
+    if isinstance(x, distributed.PerReplica):
+        if is_whole and distributed.is_traced(parts):
+            stacked = x.stacked(topology)
+            if stacked is not None:
+                return worker_rows.own_rows(stacked, topology)
+        # Parts of different shapes cannot be rows.
+        frames.note_worker_parts()
     return (
         parts[topology.first : topology.first + topology.copies] if is_whole else parts
     )
