@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 import warnings
 from typing import Any
@@ -278,6 +279,8 @@ def ask_resolver(make, environment):
                 patch.delenv(name)
         # A GPU that is named here is not looked for; resolvers may change the variable.
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        # MPI itself would end the process over variables that are not its own.
+        patch.setitem(sys.modules, "mpi4py", None)
         for name, value in environment.items():
             patch.setenv(name, value)
         try:

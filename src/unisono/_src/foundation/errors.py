@@ -113,7 +113,7 @@ class SaveError(OSError):
     ...         unisono.train.Checkpoint().save(os.path.join(file.name, "ckpt"))
     ...     except unisono.errors.SaveError as error:
     ...         print(error)
-    The checkpoint ...ckpt-1 could not be written: File exists ...
+    The checkpoint ...ckpt-1 could not be written: ... is not a directory. ...
     """
 
 

@@ -388,7 +388,8 @@ def to_save_error(target: pathlib.Path, error: Exception) -> errors.SaveError:
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror} ({error.filename or target.parent})"
     elif not target.parent.is_dir():
-        text = f"the directory {target.parent} is gone"
+        why = "is not a directory" if target.parent.exists() else "is gone"
+        text = f"{target.parent} {why}"
     # Messages of TensorStore can be pages long.
     text = " ".join(text.split())[:300].rstrip(".")
     made = errors.SaveError(
