@@ -12,8 +12,10 @@ import sys
 import threading
 import time
 
-PHASE, FAULT, VICTIM, HERE = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-CONFIG = json.loads(os.environ["TF_CONFIG"])
+# A collector of doctests imports this module without arguments.
+PHASE, FAULT, NUMBER, HERE = (sys.argv[1:] + [""] * 4)[:4]
+VICTIM = int(NUMBER) if NUMBER.isdigit() else -1
+CONFIG = json.loads(os.environ.get("TF_CONFIG", '{"task": {"index": 0}}'))
 INDEX = CONFIG["task"]["index"]
 DIRECTORY = pathlib.Path(HERE)
 STEPS = 100_000
