@@ -61,10 +61,8 @@ class Row:
 PHASES = ("import", "start", "compile", "step", "silent", "eager", "save", "restore")
 QUICK = {
     ("import", "exit", 1),
-    ("start", "kill", 1),
     ("silent", "kill", 0),
     ("save", "kill", 1),
-    ("restore", "exit", 1),
 }
 ROWS = [
     *(
@@ -78,7 +76,7 @@ ROWS = [
     Row("step", "abort"),
     Row("input", "kill", 1),
     Row("input", "raise", 0),
-    Row("join", "kill", 1, is_quick=True),
+    Row("join", "kill", 1),
     Row("join", "kill", 0),
     # These raise when they come back from native code.
     Row("compute", "kill", 1, seconds=15.0),

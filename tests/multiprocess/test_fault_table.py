@@ -1,7 +1,7 @@
 """A fault in any phase is the same error on every other worker, in time.
 
 `UNISONO_TEST_FAULTS=all` tries the whole table, which takes about half an hour;
-otherwise ten rows are tried.
+otherwise seven rows are tried.
 """
 
 import os
