@@ -1,5 +1,6 @@
 """Exported models of Keras and Flax, loaded by a process that has neither."""
 
+import os
 import subprocess
 import sys
 
@@ -38,6 +39,7 @@ def serve_elsewhere(path, *inputs, function="serving_default"):
     np.savez(f"{path}.npz", *inputs)
     done = subprocess.run(
         [sys.executable, "-c", LOADER, str(path), function],
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
         timeout=300,

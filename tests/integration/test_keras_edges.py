@@ -415,6 +415,7 @@ def test_a_distribution_of_keras_is_refused_with_the_cure(when):
     assert not uni.distribute.has_strategy()
 
 
+@pytest.mark.needs_devices(2)
 def test_the_default_strategy_leaves_a_distribution_of_keras_in_force():
     with data_parallel():
         with uni.distribute.get_strategy().scope():

@@ -9,6 +9,8 @@ import pytest
 
 import unisono as tf
 
+pytestmark = pytest.mark.needs_devices(2)
+
 D = tf.distribute
 NAMES = ["CPU:0", "CPU:1"]
 OPS = [

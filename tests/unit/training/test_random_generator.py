@@ -51,6 +51,7 @@ def test_seeds_of_any_size_are_tensorflow_s(seed, expected):
     np.testing.assert_allclose(g.normal([2]), expected, rtol=2e-6)
 
 
+@pytest.mark.needs_devices(2)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("kind", ["mirrored", "tpu", "central"])
 def test_replicas_have_streams_of_their_own_and_they_are_tensorflow_s(kind, compiled):

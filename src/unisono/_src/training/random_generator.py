@@ -546,7 +546,7 @@ _INTEGERS = (np.int32, np.uint32, np.int64, np.uint64)
 
 
 def _float_type(dtype: Any) -> np.dtype[Any]:
-    if np.dtype(dtype) not in map(np.dtype, _FLOATS):
+    if np.dtype(dtype) not in [np.dtype(x) for x in _FLOATS]:
         raise TypeError(f"Expected a type of floats, received {np.dtype(dtype)}.")
     found: np.dtype[Any] = np.dtype(jax_types.usable(np.dtype(dtype)))
     return found

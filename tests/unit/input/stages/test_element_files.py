@@ -173,7 +173,7 @@ def test_a_strangers_index_is_refused(tmp_path, shards):
 
 @pytest.mark.parametrize("compression", [None, "GZIP"])
 def test_arrays_of_every_kind_come_back_and_can_be_changed(tmp_path, compression):
-    given = (
+    given: tuple[np.ndarray, ...] = (
         np.arange(6, dtype=np.int8).reshape(2, 3),
         np.zeros((0, 4), np.float64),
         np.ones(3, ml_dtypes.bfloat16),
