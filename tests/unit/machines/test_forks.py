@@ -100,6 +100,23 @@ def test_a_loader_of_pytorch_that_forks_works_beside_a_strategy(strategy):
     assert [b.tolist() for b in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+def test_what_the_child_loads_first_is_refused_too():
+    program = """
+import os
+import unisono
+v = unisono.Variable(1.0)
+if os.fork() == 0:
+    try:
+        unisono.train.Checkpoint(v=v).save("never")
+    except RuntimeError as error:
+        os._exit(3 if "Checkpoint.save cannot work" in str(error) else 4)
+    os._exit(5)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 3
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    subprocess.run(command, check=True, timeout=60)
+
+
 def test_a_process_that_forks_before_jax_starts_may_use_it():
     program = """
 import multiprocessing, sys

@@ -34,6 +34,9 @@ def refuse(kind: type, *names: str) -> None:
         *names: the names of the methods.
     """
     _refused.methods.append((kind, names))
+    if _refused.is_forked:
+        # The class is loaded on first use, which may be in the child.
+        _replace(kind, names)
 
 
 def check(name: str) -> None:
@@ -71,9 +74,13 @@ def _mark_child() -> None:
         return
     _refused.is_forked = True
     for kind, names in _refused.methods:
-        for name in names:
-            shown = kind.__name__ if name == "__call__" else f"{kind.__name__}.{name}"
-            setattr(kind, name, _make_refusal(shown))
+        _replace(kind, names)
+
+
+def _replace(kind: type, names: tuple[str, ...]) -> None:
+    for name in names:
+        shown = kind.__name__ if name == "__call__" else f"{kind.__name__}.{name}"
+        setattr(kind, name, _make_refusal(shown))
 
 
 if hasattr(os, "register_at_fork"):
