@@ -25,20 +25,20 @@ demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
 	@$(RUN) examples/digits.py
 
 # Tests with several processes wait more than they compute. They run beside the others,
-# and so do those of integrations; what both print comes last. A shell has its background
-# jobs ignore interrupts, and some of these tests send them.
-BESIDE := tests/multiprocess tests/integration
-START  := import signal, sys, pytest; \
+# and so do those of integrations and the doctests, so that all three take about as long;
+# what these two print comes last. A shell has its background jobs ignore interrupts, and
+# some of these tests send them.
+BESIDE := import signal, sys, pytest; \
   signal.signal(signal.SIGINT, signal.default_int_handler); \
   sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
 test: $(TEST) ## Run every test and doctest
-	@logs=$$(mktemp -d); started=; \
-	for part in $(BESIDE); do \
-	  $(RUN) -c '$(START)' $$part > $$logs/$$(basename $$part) 2>&1 & \
-	  started="$$started $$!"; \
-	done; \
-	$(RUN) -m pytest $(BESIDE:%=--ignore=%); failed=$$?; \
-	for part in $$started; do wait $$part || failed=1; done; \
+	@logs=$$(mktemp -d); \
+	$(RUN) -c '$(BESIDE)' tests/multiprocess > $$logs/1 2>&1 & first=$$!; \
+	$(RUN) -c '$(BESIDE)' tests/integration src > $$logs/2 2>&1 & second=$$!; \
+	$(RUN) -m pytest --ignore=src --ignore=tests/multiprocess --ignore=tests/integration; \
+	failed=$$?; \
+	wait $$first || failed=1; \
+	wait $$second || failed=1; \
 	cat $$logs/*; rm -rf $$logs; \
 	exit $$failed
 

@@ -556,7 +556,7 @@ def same(a, b):
 
 
 @given(PLAIN)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_plain_data_survives_json_exactly(data):
     encoded = json.loads(json.dumps(plain_data.encode(data, "x"), allow_nan=False))
     assert same(plain_data.decode(encoded), data)
