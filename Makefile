@@ -35,7 +35,7 @@ test: $(TEST) ## Run every test and doctest
 	@logs=$$(mktemp -d); \
 	$(RUN) -c '$(BESIDE)' tests/multiprocess > $$logs/1 2>&1 & first=$$!; \
 	$(RUN) -c '$(BESIDE)' tests/integration src > $$logs/2 2>&1 & second=$$!; \
-	$(RUN) -m pytest --ignore=src --ignore=tests/multiprocess --ignore=tests/integration; \
+	$(RUN) -m pytest tests --ignore=tests/multiprocess --ignore=tests/integration; \
 	failed=$$?; \
 	wait $$first || failed=1; \
 	wait $$second || failed=1; \
