@@ -32,6 +32,15 @@ from unisono.errors import DataLossError, NotFoundError
 
 D = uni.data.Dataset
 
+
+@pytest.fixture(scope="module", autouse=True)
+def elsewhere(tmp_path_factory):
+    """Lets made-up names of files and folders land in a temporary folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("fuzzed"))
+        yield
+
+
 # Numbers, texts, structures and objects that no argument expects.
 WEIRD = st.one_of(
     st.none(),
