@@ -627,6 +627,9 @@ class Interrupted(BaseException):
     """What a handler of a signal raises."""
 
 
+# An interrupt between opening a file and entering its `with` block leaves the closing
+# of that file to Python's collector, which warns.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_save_that_is_interrupted_at_any_moment_leaves_nothing_behind(tmp_path):
     checkpoint = Checkpoint(v=uni.Variable(jnp.ones((50, 50))), w=uni.Variable(1.0))
     checkpoint.save(tmp_path / "c")
@@ -634,28 +637,34 @@ def test_a_save_that_is_interrupted_at_any_moment_leaves_nothing_behind(tmp_path
     checkpoint.save(tmp_path / "c")
     took = time.perf_counter() - began
     is_saving = False
+    interrupts = 0
 
     def interrupt(*_):
+        nonlocal interrupts
         if is_saving:
+            interrupts += 1
             raise Interrupted
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    count = 0
     try:
         for i in range(20):
+            seen = interrupts
             signal.setitimer(signal.ITIMER_REAL, max(took * i / 20, 1e-4))
             try:
                 is_saving = True
                 checkpoint.save(tmp_path / "c")
                 is_saving = False
-            except Interrupted:
+            except BaseException:
                 is_saving = False
-                count += 1
+                # JAX's caches turn an exception raised while they compare two keys
+                # into a ValueError, so the interrupt may arrive in that form.
+                if interrupts == seen:
+                    raise
             signal.setitimer(signal.ITIMER_REAL, 0)
             assert not list(tmp_path.glob(".unisono-*")), f"interrupt {i}"
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert count, "expected some of the saves to be interrupted"
+    assert interrupts, "expected some of the saves to be interrupted"
     checkpoint.save(tmp_path / "c")
     checkpoint.restore(uni.train.latest_checkpoint(tmp_path)).assert_consumed()
 
