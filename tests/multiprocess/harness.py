@@ -111,7 +111,12 @@ class Group:
         }
         return {
             "TF_CONFIG": json.dumps(config),
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={self.devices}",
+            "XLA_FLAGS": " ".join(
+                [
+                    os.environ.get("XLA_FLAGS", ""),
+                    f"--xla_force_host_platform_device_count={self.devices}",
+                ]
+            ),
             "PYTHONPATH": str(ROOT / "src"),
         }
 
