@@ -37,10 +37,18 @@ def test_a_path_without_ending_is_a_directory_that_can_be_loaded(tmp_path, save)
         tf.keras.models.save_model(model, path)
     else:
         model.save(path, **({"save_format": "tf"} if save == "tf" else {}))
-    assert path.is_dir()
+    assert [p.name for p in tmp_path.iterdir()] == ["model"] and path.is_dir()
+    model.save(path)  # It replaces the model.
     loaded = tf.keras.models.load_model(path, options=object())
     x = np.ones((3, 2), np.float32)
     assert np.array_equal(loaded(x), model(x))
+
+
+def test_a_directory_with_something_else_is_not_replaced(tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(ValueError, match="something else"):
+        make_model().save(tmp_path)
+    assert (tmp_path / "notes").read_text() == "mine"
 
 
 def test_an_unknown_ending_is_refused_by_keras(tmp_path):

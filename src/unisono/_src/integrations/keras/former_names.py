@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import keras
 from keras.src.optimizers import base_optimizer
+from keras.src.utils import io_utils
 
 from unisono._src.execution import gradient_tape
 from unisono._src.foundation.public_names import publish
@@ -118,13 +120,46 @@ def _wrap_save(original: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         kind = kwargs.get("save_format")
         is_bare = not os.path.splitext(os.fspath(filepath))[1]
-        if is_bare and zipped is None and kind in (None, "tf"):
-            zipped = False
-            for name in ("save_format", "options", "signatures", "save_traces"):
-                kwargs.pop(name, None)  # They were about TensorFlow's format.
-        original(self, filepath, overwrite, zipped, **kwargs)
+        if not is_bare or zipped is not None or kind not in (None, "tf"):
+            original(self, filepath, overwrite, zipped, **kwargs)
+            return
+        for name in ("save_format", "options", "signatures", "save_traces"):
+            kwargs.pop(name, None)  # They were about TensorFlow's format.
+        target = os.path.abspath(filepath)
+        if _may_replace(target, overwrite):
+            _save_directory(
+                lambda path: original(self, path, True, False, **kwargs), target
+            )
 
     return save
+
+
+def _may_replace(target: str, overwrite: bool) -> bool:
+    """Return whether a directory may be written; ask if `overwrite` is False."""
+    if not os.path.exists(target):
+        return True
+    is_model = os.path.exists(os.path.join(target, "config.json"))
+    if not is_model and (os.path.isfile(target) or os.listdir(target)):
+        raise ValueError(
+            f"A model is to be saved as the directory {target}, where there is "
+            "something else. Remove it, or save to another path."
+        )
+    return overwrite or io_utils.ask_to_proceed_with_overwrite(target)
+
+
+def _save_directory(save: Callable[[str], None], target: str) -> None:
+    """Save a model as a directory beside the target, and put it in its place.
+
+    Keras itself cannot write to a directory that it has written before.
+    """
+    parent = os.path.dirname(target)
+    os.makedirs(parent, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".saving-", dir=parent) as folder:
+        made = os.path.join(folder, "new")
+        save(made)
+        if os.path.isdir(target):
+            os.replace(target, os.path.join(folder, "old"))
+        os.replace(made, target)
 
 
 def _reset_states(self: Any) -> None:
