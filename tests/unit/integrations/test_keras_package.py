@@ -95,7 +95,7 @@ def test_a_name_that_is_nowhere_is_told_with_what_to_write(path):
     with pytest.raises(AttributeError) as error:
         getattr(module, name)
     assert str(error.value) == told
-    with pytest.raises(ImportError, match="^tf[.]keras[.]"):
+    with pytest.raises(ImportError, match=r"^tf\.keras\."):
         exec(f"from {module.__name__} import {name}")
 
 
