@@ -140,6 +140,8 @@ class Companion:
             the strategy that it is called with.
         introduction: a context manager that, once entered, has made the library
             recognize datasets and metrics of unisono. It is entered again and again.
+        tape: a context manager that is entered with every gradient tape. It lets the
+            tape follow the library's variables that were made outside every scope.
     """
 
     module: str
@@ -148,6 +150,7 @@ class Companion:
     keeper: Keeper | None = None
     adopt: Callable[[Any, Any], None] | None = None
     introduction: contextlib.AbstractContextManager[Any] | None = None
+    tape: contextlib.AbstractContextManager[Any] | None = None
 
 
 _log = logging.getLogger("unisono")
@@ -215,6 +218,21 @@ def join_open_scopes(module: str) -> None:
         if companion not in entered:
             stack.enter_context(companion.scope)
             entered.append(companion)
+
+
+def enter_tapes() -> contextlib.ExitStack | None:
+    """Let a gradient tape follow variables of loaded libraries.
+
+    Returns:
+        What ends it when it is closed; None if no library is loaded.
+    """
+    if sys.modules.keys().isdisjoint(known):
+        return None
+    with contextlib.ExitStack() as stack:
+        for companion in loaded_companions():
+            if companion.tape is not None:
+                stack.enter_context(companion.tape)
+        return stack.pop_all()
 
 
 def check_known(before: list[Companion]) -> None:
