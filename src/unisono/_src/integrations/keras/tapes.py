@@ -37,12 +37,18 @@ def wrap_value(original: property) -> property:
 
 
 def wrap_assign(original: Callable[..., None]) -> Callable[..., None]:
-    """Return a `_direct_assign` that stores values without their gradients."""
+    """Return a `_direct_assign` that stores no gradient, and no value of a trace."""
 
     @functools.wraps(original)
     def assign(self: Any, value: Any) -> None:
-        if ambient.current().tape is not None and adoption.is_plain(self):
-            value = frames.strip_gradient(value)
-        original(self, value)
+        if not adoption.is_plain(self) or stateless_scope.in_stateless_scope():
+            original(self, value)
+        elif frames.frame().is_compiled and self.__dict__.get("_value") is not None:
+            adoption.bring_into_program(self)
+            self._direct_assign(value)  # It is another class's now.
+        elif ambient.current().tape is not None:
+            original(self, frames.strip_gradient(value))
+        else:
+            original(self, value)
 
     return assign
