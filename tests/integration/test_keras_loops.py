@@ -178,14 +178,6 @@ def test_a_tape_follows_layers_that_average_draw_and_loop(replicas, compiled):
     assert difference(wanted, found) < 1e-5
 
 
-def test_a_tape_names_a_model_that_it_cannot_follow():
-    model = keras.Sequential([layers.Input((2,)), layers.Dense(1)])
-    with uni.GradientTape() as tape:
-        loss = jnp.sum(model(jnp.ones((3, 2))))
-    with pytest.raises(TypeError, match=r"must be made\s+inside `with strategy.scope"):
-        tape.gradient(loss, model.trainable_variables)
-
-
 @pytest.mark.feature("V08")
 def test_eager_loops_and_central_storage_give_the_same_numbers():
     adam = OPTIMIZERS["adam"]
