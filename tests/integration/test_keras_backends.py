@@ -76,12 +76,28 @@ print(keras.backend.backend(), os.environ.get("KERAS_BACKEND") or "unset")
 """
 
 
+FIRST_USE = """
+import sys
+import unisono as tf, unisono.keras
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope(), strategy.scope():
+    assert "keras" not in sys.modules
+    model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+print(model.weights[0].distribute_strategy is strategy)
+print(tf.keras.layers.Dense(1).build((None, 1)) is None)
+print(tf.keras.distribution.distribution())
+print(tf.keras.backend.backend())
+"""
+
+
 def test_keras_runs_on_jax_where_nothing_is_chosen(tmp_path):
     assert output_of(BACKUP, tmp_path) == ["jax jax"]
     # Keras has written its default into a new file; that is no choice either.
     written = json.loads((tmp_path / ".keras" / "keras.json").read_text())
     assert written["backend"] == "tensorflow"
-    assert output_of(BACKUP, tmp_path, KERAS_BACKEND="") == ["jax jax"]
+    # Used first in a scope, it takes part in it.
+    found = output_of(FIRST_USE, tmp_path, KERAS_BACKEND="")
+    assert found == ["True", "True", "None", "jax"]
 
 
 def test_another_backend_in_the_environment_is_refused_with_the_cure(tmp_path):

@@ -467,7 +467,7 @@ def gradients(s, w):
 
 
 def train(s, w, steps=5, accumulate=1, compiled=True):
-    """A small network with Adam and metrics, on given global batches."""
+    """A small network with a tape, Adam and metrics, on given global batches."""
     rng = np.random.default_rng(0)
     n = s.num_replicas_in_sync
     xs = rng.normal(size=(steps, n, 4, 3)).astype(np.float32)
@@ -481,12 +481,10 @@ def train(s, w, steps=5, accumulate=1, compiled=True):
         mean = tf.metrics.Mean()
 
     def replica_step(x, y):
-        def loss():
+        with tf.GradientTape() as tape:
             out = jnp.tanh(x @ a) @ b
-            return jnp.sum((out - y) ** 2) / (4 * n)
-
-        value, grads = tf.value_and_grad(loss, [a, b])()
-        optimizer.apply_gradients(zip(grads, [a, b]))
+            value = jnp.sum((out - y) ** 2) / (4 * n)
+        optimizer.apply_gradients(zip(tape.gradient(value, [a, b]), [a, b]))
         mean.update_state(value)
         return value
 

@@ -1,17 +1,16 @@
-"""Callbacks for Keras' `fit` under a strategy; they need Keras on the JAX backend."""
+"""Callbacks for Keras' `fit`: those of Keras, and some of unisono's own."""
 
 import typing as _typing
 
-from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.integrations import keras_package as _keras_package
 
 if _typing.TYPE_CHECKING:
     from unisono._src.integrations.keras.backup import BackupAndRestore
+    from unisono._src.integrations.keras.tensorboard import TensorBoard
 
-# Loaded on first use: it imports Keras.
-if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
-    __getattr__, __dir__ = _lazy_names.names(
-        "unisono.keras.callbacks",
-        {"BackupAndRestore": "unisono._src.integrations.keras.backup"},
-    )
+# Loaded on first use: all of them import Keras.
+_names = _keras_package.Names("unisono.keras.callbacks")
+__getattr__ = _names.find
+__dir__ = _names.list
 
-__all__ = ["BackupAndRestore"]
+__all__ = ["BackupAndRestore", "TensorBoard"]

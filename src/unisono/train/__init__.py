@@ -1,6 +1,6 @@
 """Checkpoints, the global step, cluster specs and progress: names of ``tf.train``.
 
-`Progress` and `StepTimes` are not in TensorFlow.
+`CheckpointReader`, `Progress` and `StepTimes` are not in TensorFlow.
 """
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
@@ -11,8 +11,10 @@ from unisono._src.estimator.variable_store import (
 from unisono._src.saving.checkpoint.checkpoint import Checkpoint, CheckpointOptions
 from unisono._src.saving.checkpoint.manager import CheckpointManager
 from unisono._src.saving.checkpoint.reading import (
+    CheckpointReader,
     latest_checkpoint,
     list_variables,
+    load_checkpoint,
     load_variable,
 )
 from unisono._src.training.moving_average import ExponentialMovingAverage
@@ -22,6 +24,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointManager",
     "CheckpointOptions",
+    "CheckpointReader",
     "ClusterSpec",
     "ExponentialMovingAverage",
     "Progress",
@@ -30,5 +33,6 @@ __all__ = [
     "get_or_create_global_step",
     "latest_checkpoint",
     "list_variables",
+    "load_checkpoint",
     "load_variable",
 ]

@@ -12,13 +12,15 @@ from typing import Any, final, overload
 import jax
 import jax.numpy as jnp
 
-from unisono._src.foundation import ambient, nest
+from unisono._src.foundation import ambient, library_hooks, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import assignment, frames, trace_versions, variables
 from unisono._src.values import array_operators, jax_tapes
 from unisono._src.values.jax_tapes import Recording
 
 _log = logging.getLogger("unisono")
+# Our variables, and what stands for one of another library, made outside every scope.
+_VARIABLES = (variables.Variable, library_hooks.Held)
 
 
 class UnconnectedGradients(enum.Enum):
@@ -121,7 +123,8 @@ class GradientTape:
         self._is_open = False
         # The frame of the code around the block, and the one that the block began with.
         self._frames: tuple[ambient.Frame, ambient.Frame] | None = None
-        self._watched: tuple[variables.Variable, ...] = ()
+        self._watched: tuple[Any, ...] = ()
+        self._libraries: contextlib.ExitStack | None = None
 
     # The block.
 
@@ -155,6 +158,7 @@ class GradientTape:
     def _begin(self, recording: Recording, outer: ambient.Frame) -> None:
         """Make a recording current."""
         recording.open()
+        self._libraries = library_hooks.enter_tapes()
         inner = outer._replace(tape=recording)
         self._frames = outer, inner
         ambient.swap(inner)
@@ -168,6 +172,8 @@ class GradientTape:
         assert self._recording is not None and self._frames is not None
         self._recording.close()
         self._is_open = False
+        if self._libraries is not None:
+            self._libraries.close()
         outer, inner = self._frames
         now = ambient.current()
         # The frame itself if it can be: `function` recognizes the outermost one.
@@ -262,11 +268,11 @@ class GradientTape:
                 "`with unisono.GradientTape() as tape:`."
             )
         for x in nest.leaves(tensor):
-            self._watch(self._recording, array_operators.find_own_variable(x))
+            self._watch(self._recording, _find_variable(x))
 
     def _watch(self, recording: Recording, x: Any) -> None:
         """Follow one array or variable."""
-        is_variable = isinstance(x, variables.Variable)
+        is_variable = isinstance(x, _VARIABLES)
         if not is_variable and not isinstance(x, jax.Array):
             raise ValueError(
                 f"Passed in object {x} of type {type(x).__name__!r}, not tf.Tensor or "
@@ -283,13 +289,16 @@ class GradientTape:
             )
         elif is_variable:
             with ambient.push(tape=None):
-                like = assignment.read(x)
-            recording.add_key(x.state_cell, like, x)
+                like = _read(x)
+            owner = x.owner if isinstance(x, library_hooks.Held) else x
+            recording.add_key(_key_of(x), like, owner)
         else:
             recording.watch(x)
 
-    def watched_variables(self) -> tuple[variables.Variable, ...]:
+    def watched_variables(self) -> tuple[Any, ...]:
         """Returns the variables that the tape follows, in the order of their first use.
+
+        They are unisono's own, and those of Keras and Flax.
 
         >>> import unisono
         >>> v = unisono.Variable(3.0, name="v")
@@ -299,7 +308,8 @@ class GradientTape:
         ['v:0']
         """
         if self._recording is not None:
-            return tuple(self._recording.owners.values())
+            owners = self._recording.owners.values()
+            return tuple(map(array_operators.find_library_variable, owners))
         return self._watched
 
     # Gradients.
@@ -343,9 +353,9 @@ class GradientTape:
         Args:
             target: an array or variable, or a nested structure of these.
             sources: variables and arrays to differentiate with respect to, or a nested
-                structure of these. Variables are unisono's own, or those of a Keras or
-                Flax model made in a scope. An array is one that the tape watches, or
-                one that was computed in the block.
+                structure of these. Variables are unisono's own, or those of Keras and
+                Flax. An array is one that the tape watches, or one that was computed
+                in the block.
             output_gradients: factors for the numbers of `target`, in the same
                 structure; None for ones.
             unconnected_gradients: what to return for a source that `target` does not
@@ -532,22 +542,38 @@ def _unconnected(given: UnconnectedGradients | str) -> UnconnectedGradients:
 
 
 def _as_operand(x: Any, role: str) -> Any:
-    """Return an array, or the variable of ours that keeps another library's."""
-    found = array_operators.find_own_variable(x)
-    if isinstance(found, (jax.Array, variables.Variable)):
+    """Return an array or a variable, as `_find_variable` does."""
+    found = _find_variable(x)
+    if isinstance(found, (jax.Array, *_VARIABLES)):
         return found
     raise TypeError(
         f"Expected arrays and variables as `{role}`, received {type(x).__name__}: "
         f"{x!r}. A number or an array of NumPy must be made an array first, with "
-        "jnp.asarray. A variable of Keras or Flax must be made "
-        "inside `with strategy.scope():`; the default strategy, "
-        "unisono.distribute.get_strategy(), has one too."
+        "jnp.asarray."
     )
+
+
+def _find_variable(x: Any) -> Any:
+    """Return what stands for a variable of another library; else `x` itself.
+
+    It is the variable of ours that keeps the value, or a `Held` if there is none.
+    """
+    found = array_operators.find_own_variable(x)
+    if isinstance(found, (jax.Array, variables.Variable)):
+        return found
+    held = library_hooks.find_state(found)
+    return held if isinstance(held, library_hooks.Held) else found
+
+
+def _read(x: Any) -> Any:
+    """Return the value of a variable."""
+    held = isinstance(x, library_hooks.Held)
+    return x.read(is_detached=False) if held else assignment.read(x)
 
 
 def _value_of(x: Any) -> Any:
     """Return an array, or the value of a variable."""
-    return x.value() if isinstance(x, variables.Variable) else x
+    return _read(x) if isinstance(x, _VARIABLES) else x
 
 
 def _key_of(x: Any) -> Any:
@@ -614,8 +640,8 @@ def _check_late(
 ) -> None:
     """Raise if a source has no gradient and was used before it was watched."""
     for x, gradient in zip(wanted, found, strict=True):
-        is_variable = isinstance(x, variables.Variable)
-        key = x.state_cell if is_variable else id(x)
+        is_variable = isinstance(x, _VARIABLES)
+        key = _key_of(x) if is_variable else id(x)
         if gradient is None and key in recording.late:
             what = f"The variable '{x.name}'" if is_variable else "A source"
             raise ValueError(

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, cast, final
 
@@ -139,6 +140,8 @@ class Companion:
             the strategy that it is called with.
         introduction: a context manager that, once entered, has made the library
             recognize datasets and metrics of unisono. It is entered again and again.
+        tape: a context manager that is entered with every gradient tape. It lets the
+            tape follow the library's variables that were made outside every scope.
     """
 
     module: str
@@ -147,6 +150,7 @@ class Companion:
     keeper: Keeper | None = None
     adopt: Callable[[Any, Any], None] | None = None
     introduction: contextlib.AbstractContextManager[Any] | None = None
+    tape: contextlib.AbstractContextManager[Any] | None = None
 
 
 _log = logging.getLogger("unisono")
@@ -176,13 +180,59 @@ def introduce() -> None:
                 stack.enter_context(companion.introduction)
 
 
+# The blocks of `enter_scopes` that are open in each thread, by its id, from the outside
+# in: how to leave each, and the companions entered. No lock: a thread reads and writes
+# its own entry only.
+_open: dict[int, list[tuple[contextlib.ExitStack, list[Companion]]]] = {}
+
+
 @contextlib.contextmanager
-def enter_scopes() -> Iterator[None]:
-    """Run a block in which loaded libraries' objects belong to the current strategy."""
+def enter_scopes() -> Iterator[list[Companion]]:
+    """Run a block in which loaded libraries' objects belong to the current strategy.
+
+    Gives the companions that were entered; `join_open_scopes` may add more.
+    """
+    thread = threading.get_ident()
+    with contextlib.ExitStack() as stack:
+        entered = loaded_companions()
+        for companion in entered:
+            stack.enter_context(companion.scope)
+        blocks = _open.setdefault(thread, [])
+        blocks.append((stack, entered))
+        try:
+            yield entered
+        finally:
+            blocks.pop()
+            if not blocks:
+                _open.pop(thread, None)
+
+
+def join_open_scopes(module: str) -> None:
+    """Enter the scopes that are open in this thread with a library loaded just now.
+
+    Args:
+        module: the library's module.
+    """
+    companion = known[module]
+    for stack, entered in _open.get(threading.get_ident(), ()):
+        if companion not in entered:
+            stack.enter_context(companion.scope)
+            entered.append(companion)
+
+
+def enter_tapes() -> contextlib.ExitStack | None:
+    """Let a gradient tape follow variables of loaded libraries.
+
+    Returns:
+        What ends it when it is closed; None if no library is loaded.
+    """
+    if sys.modules.keys().isdisjoint(known):
+        return None
     with contextlib.ExitStack() as stack:
         for companion in loaded_companions():
-            stack.enter_context(companion.scope)
-        yield
+            if companion.tape is not None:
+                stack.enter_context(companion.tape)
+        return stack.pop_all()
 
 
 def check_known(before: list[Companion]) -> None:

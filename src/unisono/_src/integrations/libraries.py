@@ -86,10 +86,14 @@ def install() -> None:
             _LazyKeeper("keras.saving"),
             _adopt_keras,
             _LazyScope("keras.scope", "INTRODUCTION"),
+            _LazyScope("keras.scope", "TAPE"),
         )
     )
     library_hooks.register(
         library_hooks.Companion(
-            "flax.nnx", _LazyScope("flax.scope"), keeper=_LazyKeeper("flax.saving")
+            "flax.nnx",
+            _LazyScope("flax.scope"),
+            keeper=_LazyKeeper("flax.saving"),
+            tape=_LazyScope("flax.scope", "TAPE"),
         )
     )

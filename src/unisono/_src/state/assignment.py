@@ -102,7 +102,9 @@ def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
     """Returns the value so that the open gradient tapes follow it."""
     with ambient.push(tape=tape.outer):
         value = read(variable)
-    return tape.follow(variable.state_cell, value, variable)  # type: ignore[no-any-return]
+    return tape.follow(  # type: ignore[no-any-return]
+        variable.state_cell, value, variable, variable.trainable
+    )
 
 
 def read_stored(variable: Any) -> jax.Array:

@@ -134,10 +134,9 @@ class _Scope(Generic[_Strategy]):
         check_scope(self._strategy)
         with contextlib.ExitStack() as stack:
             stack.enter_context(extended_lib.scope_of(self._strategy))
-            stack.enter_context(library_hooks.enter_scopes())
+            self._loaded = stack.enter_context(library_hooks.enter_scopes())
             # Both were entered without an error: from now on `__exit__` leaves them.
             self._open.append((stack.pop_all(), ambient.current()))
-        self._loaded = library_hooks.loaded_companions()
         return self._strategy
 
     def __exit__(self, *exc: Any) -> None:

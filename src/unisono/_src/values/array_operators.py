@@ -35,6 +35,13 @@ def find_own_variable(x: Any) -> Any:
     return getattr(x, "_unisono_variable", x)
 
 
+def find_library_variable(x: Any) -> Any:
+    """Returns the variable of Keras whose value a `Variable` keeps; else `x` itself."""
+    reference = getattr(x, "_library_variable", None)
+    found = None if reference is None else reference()
+    return x if found is None else found
+
+
 class StandsForArray:
     """Base class of objects that give an array when JAX calls `__jax_array__`."""
 

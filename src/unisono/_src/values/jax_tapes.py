@@ -173,6 +173,13 @@ def lower(x: Any) -> Any:
     return x
 
 
+def below_tapes(trace: Any) -> Any:
+    """Returns the trace that is below the recordings of `trace`."""
+    while isinstance(trace, _TapeTrace):
+        trace = trace.parent_trace
+    return trace
+
+
 def is_traced(x: Any) -> bool:
     """Whether the numbers of `x` are not known yet.
 
@@ -420,19 +427,19 @@ class Recording:
             self._keys[key] = self._new_tangent(like)
             self.owners[key] = owner
 
-    def follow(self, key: Any, x: Any, owner: Any) -> Any:
+    def follow(self, key: Any, x: Any, owner: Any, is_trainable: bool) -> Any:
         """Returns a value of a key so that it is followed.
 
         Args:
             key: the key, such as the cell of a variable.
             x: the value.
-            owner: the object that the key belongs to, which has an attribute
-                `trainable`: only then is a key followed that was not added before.
+            owner: the object that the key belongs to.
+            is_trainable: whether a key is followed that was not added before.
         """
         if not self._trace.is_recording or jax_traces.is_clean():
             return x
         if key not in self._keys:
-            if not (self._follows_keys and owner.trainable and is_float(x)):
+            if not (self._follows_keys and is_trainable and is_float(x)):
                 self.unfollowed.add(key)
                 return x
             self.add_key(key, x, owner)

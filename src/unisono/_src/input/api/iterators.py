@@ -282,5 +282,22 @@ class NumpyIterator:
         return elements.map_leaves(elements.to_plain, next(self._iterator))
 
 
+def make_one_shot_iterator(dataset: Iterable[Any]) -> DatasetIterator:
+    """Returns an iterator over a dataset; this is TensorFlow 1's ``iter(dataset)``.
+
+    Args:
+        dataset: the dataset.
+
+    >>> import unisono
+    >>> dataset = unisono.data.Dataset.range(3)
+    >>> iterator = unisono.compat.v1.data.make_one_shot_iterator(dataset)
+    >>> [int(iterator.get_next()) for _ in range(3)]
+    [0, 1, 2]
+    """
+    made: DatasetIterator = iter(dataset)  # type: ignore[assignment]
+    return made
+
+
+publish("unisono.compat.v1.data", make_one_shot_iterator)
 publish("unisono.data", NumpyIterator, Iterator=DatasetIterator)
 publish("unisono.experimental", Optional)

@@ -10,7 +10,7 @@ from flax import nnx
 from flax.nnx import tracers
 
 from unisono._src.integrations import attribute_patches, replica_draws
-from unisono._src.integrations.flax import training, variables
+from unisono._src.integrations.flax import tapes, training, variables
 
 # The first version of Flax whose variables can be patched.
 _OLDEST = (0, 12)
@@ -47,3 +47,26 @@ class _FlaxScope:
 
 
 SCOPE = _FlaxScope()
+
+
+@functools.cache
+def _tape_patches() -> attribute_patches.Patches:
+    return attribute_patches.Patches(
+        [(nnx.Variable, "_raw_value", tapes.wrap_raw_value)]
+    )
+
+
+@final
+class _FlaxTape:
+    """A context manager that lets gradient tapes follow variables made outside."""
+
+    def __enter__(self) -> None:
+        _patches().__enter__()
+        _tape_patches().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        _tape_patches().__exit__(*exc)
+        _patches().__exit__(*exc)
+
+
+TAPE = _FlaxTape()

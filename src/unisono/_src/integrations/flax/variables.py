@@ -263,14 +263,17 @@ def wrap_current_trace(original: Callable[[], Any]) -> Callable[[], Any]:
 
     NNX refuses to change what another trace has made, because a traced value would
     leak. The values of variables made in a scope do not: the state frame returns them
-    from the program. Inside gradients and other transformations NNX's rule stands.
+    from the program. Neither do those that are assigned in the block of a gradient
+    tape. Inside gradients and other transformations NNX's rule stands.
     """
 
     @functools.wraps(original)
     def current() -> Any:
-        if not any(jax_traces.current() is t for t in frames.frame().traces):
-            return original()
-        with jax_traces.compute_at_once():  # Here JAX is outside every trace.
+        trace = jax_tapes.below_tapes(jax_traces.current())
+        if any(trace is t for t in frames.frame().traces):
+            with jax_traces.compute_at_once():  # Here JAX is outside every trace.
+                return original()
+        with jax_traces.enter(trace):
             return original()
 
     return current

@@ -275,10 +275,10 @@ def wrap_value(original: property) -> property:
             is_compiled = frames.frame().is_compiled
             if is_compiled or ambient.current().strategy is not None:
                 _look_for_owner(self)
+                if is_compiled:
+                    bring_into_program(self)
                 if not is_plain(self):
                     return self.value
-            if is_compiled:
-                _refuse_in_program(self)
         return get(self)  # type: ignore[misc]
 
     return property(value)
@@ -298,14 +298,25 @@ def _look_for_owner(variable: Any) -> None:
         variable.__dict__["_unisono_unowned"] = True
 
 
-def _refuse_in_program(variable: Any) -> None:
-    """Raise, because a program would keep the value of a variable of no strategy."""
+def bring_into_program(variable: Any) -> None:
+    """Let a program that is being traced have a variable made outside every scope.
+
+    A program of no strategy makes it a variable of the default strategy.
+
+    Raises:
+        RuntimeError: the program is one of a strategy's, which would keep the value
+            that the variable has now.
+    """
+    if not is_plain(variable):
+        return
+    if ambient.current().strategy is None:
+        _convert([variable], default.instance())
+        return
     raise RuntimeError(
         f"The Keras variable '{variable.path}' was made outside every scope, so a "
         "compiled function would keep its value of this moment for ever. Make the "
         "model, optimizer or metric inside `with strategy.scope():`, or bring it in "
-        "with strategy.adopt(model); the default strategy, "
-        "unisono.distribute.get_strategy(), has both, too."
+        "with strategy.adopt(model)."
     )
 
 

@@ -9,6 +9,7 @@ import keras
 from keras.src import backend
 from keras.src.backend.jax import trainer
 from keras.src.callbacks import callback_list
+from keras.src.layers.rnn import rnn
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.random import seed_generator
 
@@ -21,9 +22,14 @@ from unisono._src.integrations.keras import (
     random,
     stops,
     strategy_distribution,
+    tapes,
     training,
     variables,
 )
+
+
+def _wrap_value(original: property) -> property:
+    return tapes.wrap_value(adoption.wrap_value(original))
 
 
 @functools.cache
@@ -32,7 +38,8 @@ def _patches() -> attribute_patches.Patches:
     return attribute_patches.Patches(
         [
             (backend.Variable, "__init__", variables.wrap_init),
-            (backend.Variable, "value", adoption.wrap_value),
+            (backend.Variable, "value", _wrap_value),
+            (backend.Variable, "_direct_assign", tapes.wrap_assign),
             (trainer.JAXTrainer, "__init__", training.wrap_init),
             (trainer.JAXTrainer, "_make_function", training.wrap_make_function),
             (trainer.JAXTrainer, "jax_state_sync", training.wrap_state_sync),
@@ -61,6 +68,7 @@ def _patches() -> attribute_patches.Patches:
             ),
             (seed_generator.SeedGenerator, "next", replica_draws.wrap_next_key),
             (seed_generator, "global_seed_generator", random.wrap_global_generator),
+            (rnn.RNN, "call", random.wrap_recurrent_call),
         ]
     )
 
@@ -104,3 +112,21 @@ class _PatchedKerasScope:
 
 
 SCOPE = _PatchedKerasScope()
+
+
+@final
+class _PatchedTape:
+    """A context manager that lets gradient tapes follow variables made outside scopes.
+
+    The patches are those of scopes, counted together: two sets of patches of the same
+    attributes, in several threads, would undo each other.
+    """
+
+    def __enter__(self) -> None:
+        _patches().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        _patches().__exit__(*exc)
+
+
+TAPE = _PatchedTape()

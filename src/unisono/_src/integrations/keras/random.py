@@ -1,4 +1,4 @@
-"""The global seed generator, which all of Keras' random functions share."""
+"""Random state that Keras keeps beside its variables."""
 
 from __future__ import annotations
 
@@ -29,3 +29,21 @@ def wrap_global_generator(original: Callable[[], Any]) -> Callable[[], Any]:
             keras.distribution.set_distribution(scope)
 
     return find
+
+
+def wrap_recurrent_call(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `call` of recurrent layers that forgets dropout masks when it fails.
+
+    Such a layer keeps its masks during a call, and forgets them at the end. A trace
+    that is given up, to be repeated, would leave its masks to the next one.
+    """
+
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException:  # A trace is given up by a signal, which is no error.
+            self._maybe_reset_dropout_masks(self.cell)
+            raise
+
+    return call

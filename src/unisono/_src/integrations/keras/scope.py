@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 from collections.abc import Callable
@@ -123,3 +124,22 @@ class _Introduction:
 
 
 INTRODUCTION = _Introduction()
+
+
+@final
+class _KerasTape:
+    """A context manager for gradient tapes; without effect if Keras has no JAX."""
+
+    def _choose(self) -> Any:
+        if not attribute_patches.is_new_enough(keras, _OLDEST) or obstacle():
+            return contextlib.nullcontext()
+        return importlib.import_module(f"{_HERE}.patches").TAPE
+
+    def __enter__(self) -> None:
+        self._choose().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        self._choose().__exit__(*exc)
+
+
+TAPE = _KerasTape()

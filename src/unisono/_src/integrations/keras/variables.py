@@ -10,6 +10,7 @@ frame, as everything does that a strategy runs. See docs/decisions/0014.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any, final
 
@@ -198,13 +199,16 @@ def _make(variable: Any, value: Any) -> variables.Variable:
     aggregation = _AGGREGATIONS[variable.aggregation]
     if aggregation is VariableAggregation.NONE and not variable.trainable:
         aggregation = kept_variables.aggregation_of_state(jnp.dtype(variable.dtype))
-    return kept_variables.make(
+    made: Any = kept_variables.make(
         value,
         trainable=variable.trainable,
         name=variable.path,
         synchronization=synchronization,
         aggregation=aggregation,
     )
+    # Gradient tapes tell which variables they follow. Weak, because that one has this.
+    made._library_variable = weakref.ref(variable)  # noqa: SLF001
+    return made
 
 
 def wrap_init(original: Callable[..., None]) -> Callable[..., None]:

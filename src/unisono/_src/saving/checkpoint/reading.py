@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any
+from typing import Any, final
 
-from unisono._src.foundation import errors
+import jax
+import numpy as np
+
+from unisono._src.foundation import dtypes, errors
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import array_io, graph, restore_values, snapshot
 from unisono._src.saving.format import (
+    array_types,
     checkpoint_directory,
     manifest,
     one_version,
@@ -125,4 +129,85 @@ def _load_entry(path: pathlib.Path, entry: manifest.Entry) -> Any:
     return restore_values.to_array(entry, read.get(entry.place))
 
 
-publish("unisono.train", latest_checkpoint, list_variables, load_variable)
+@final
+class CheckpointReader:
+    """Reads the values of a checkpoint by their keys; `load_checkpoint` makes one.
+
+    Args:
+        path: a checkpoint, or a directory, whose latest checkpoint is used.
+
+    >>> import tempfile, unisono
+    >>> checkpoint = unisono.train.Checkpoint(v=unisono.Variable([1.0, 2.0]))
+    >>> reader = unisono.train.load_checkpoint(
+    ...     checkpoint.save(tempfile.mkdtemp() + "/c")
+    ... )
+    >>> key = "v/.ATTRIBUTES/VARIABLE_VALUE"
+    >>> reader.has_tensor(key), reader.get_tensor(key)
+    (True, array([1., 2.], dtype=float32))
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self._path = _find_checkpoint(path)
+        self._entries = one_version.read(self._path, manifest.read).entries
+
+    def has_tensor(self, tensor_str: str) -> bool:
+        """Whether the checkpoint has a value of this key."""
+        return tensor_str == graph.OBJECT_GRAPH or tensor_str in self._entries
+
+    def get_tensor(self, tensor_str: str) -> np.ndarray | jax.Array:
+        """Returns the value of a key as an array; a random key is one of JAX's.
+
+        Raises:
+            NotFoundError: there is no such key.
+            DataLossError: the checkpoint is damaged.
+        """
+        found = load_variable(self._path, tensor_str)
+        return found if isinstance(found, jax.Array) else np.asarray(found)
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Returns the shape of every value, by its key."""
+        return dict(list_variables(self._path))
+
+    def get_variable_to_dtype_map(self) -> dict[str, Any]:
+        """Returns the element type of every array, by its key; `string` for others."""
+        found = {
+            key: array_types.parse(entry.dtype) if entry.has_array else dtypes.string
+            for key, entry in self._entries.items()
+        }
+        return {graph.OBJECT_GRAPH: dtypes.string, **found}
+
+    def debug_string(self) -> bytes:
+        """Returns a line for every value: its key, element type and shape."""
+        kinds = self.get_variable_to_dtype_map()
+        shapes = self.get_variable_to_shape_map()
+        lines = [f"{key} ({kinds[key]}) {shapes[key]}\n" for key in sorted(kinds)]
+        return "".join(lines).encode()
+
+
+def load_checkpoint(ckpt_dir_or_file: PathLike) -> CheckpointReader:
+    """Returns a reader of the values in a checkpoint.
+
+    Args:
+        ckpt_dir_or_file: a checkpoint, or a directory, whose latest checkpoint is used.
+
+    Raises:
+        NotFoundError: there is no checkpoint.
+        DataLossError: the checkpoint is damaged.
+
+    >>> import tempfile, unisono
+    >>> path = unisono.train.Checkpoint(epoch=3).save(tempfile.mkdtemp() + "/c")
+    >>> reader = unisono.train.load_checkpoint(path)
+    >>> sorted(reader.get_variable_to_shape_map())[1:]
+    ['epoch/.ATTRIBUTES/PYTHON_VALUE', 'save_counter/.ATTRIBUTES/VARIABLE_VALUE']
+    """
+    return CheckpointReader(ckpt_dir_or_file)
+
+
+publish(
+    "unisono.train",
+    CheckpointReader,
+    latest_checkpoint,
+    list_variables,
+    load_checkpoint,
+    load_variable,
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import os
 import pathlib
 import re
@@ -149,6 +150,41 @@ class LoadedFunction:
         return f"<loaded function {self.__name__}({', '.join(self._saved.arguments)})>"
 
 
+@dataclasses.dataclass(frozen=True)
+class LoadOptions:
+    """Options of `saved_model.load`, for TensorFlow's signature.
+
+    Args:
+        allow_partial_checkpoint: accepted, no effect; a model has all its values.
+        experimental_io_device: accepted, no effect.
+        experimental_skip_checkpoint: accepted if False; values are always loaded.
+        experimental_variable_policy: accepted, no effect; the scope in which the model
+            is loaded says where its variables are.
+
+    Raises:
+        ValueError: `experimental_skip_checkpoint` is set.
+
+    >>> import tempfile, unisono
+    >>> path = tempfile.mkdtemp() + "/v"
+    >>> unisono.saved_model.save(unisono.Variable(3.0), path)
+    >>> options = LoadOptions(experimental_io_device="/job:localhost")
+    >>> float(unisono.saved_model.load(path, options=options).numpy())
+    3.0
+    """
+
+    allow_partial_checkpoint: bool = False
+    experimental_io_device: str | None = None
+    experimental_skip_checkpoint: bool = False
+    experimental_variable_policy: object = None
+
+    def __post_init__(self) -> None:
+        if self.experimental_skip_checkpoint:
+            raise ValueError(
+                "experimental_skip_checkpoint=True would give variables without "
+                "values. Leave it out, and restore a checkpoint afterwards."
+            )
+
+
 def load(
     export_dir: str | os.PathLike[str], tags: object = None, options: object = None
 ) -> LoadedObject | Any:
@@ -159,7 +195,7 @@ def load(
     Args:
         export_dir: the directory given to `save`.
         tags: accepted, no effect.
-        options: accepted, no effect.
+        options: a `LoadOptions`; accepted, no effect.
 
     Returns:
         An object with the attributes and functions of the saved one; a variable if a
@@ -362,4 +398,4 @@ class _Builder:
         return made
 
 
-publish("unisono.saved_model", load)
+publish("unisono.saved_model", LoadOptions, load)

@@ -42,6 +42,10 @@ class SaveOptions:
     Args:
         platforms: the kinds of devices that the functions can run on: some of cpu,
             cuda, rocm, tpu. Default: all of them.
+        experimental_io_device: accepted, no effect; as are the next two.
+        experimental_custom_gradients: accepted; a loaded function has no gradient rule
+            but that of its operations.
+        save_debug_info: accepted.
 
     >>> import tempfile, unisono
     >>> model = unisono.Module()
@@ -55,6 +59,10 @@ class SaveOptions:
     """
 
     platforms: Sequence[str] = PLATFORMS
+    _: dataclasses.KW_ONLY
+    experimental_io_device: str | None = None
+    experimental_custom_gradients: bool = True
+    save_debug_info: bool = False
 
 
 def save(

@@ -1,0 +1,221 @@
+"""Names and methods of ``tf.keras`` that Keras 3 has renamed or changed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import keras
+from keras.src.optimizers import base_optimizer
+from keras.src.utils import io_utils
+
+from unisono._src.execution import gradient_tape
+from unisono._src.foundation.public_names import publish
+from unisono._src.saving.export import model_description
+
+
+@final
+class Reduction:
+    """The ways in which a loss combines the examples of a batch.
+
+    Keras 3 takes them as strings, which these are.
+
+    Attributes:
+        AUTO: the same as `SUM_OVER_BATCH_SIZE`.
+        NONE: one number for each example.
+        SUM: the sum of the examples.
+        SUM_OVER_BATCH_SIZE: the mean of the examples.
+
+    >>> from unisono import keras
+    >>> loss = keras.losses.MeanSquaredError(reduction=keras.losses.Reduction.NONE)
+    >>> [float(x) for x in loss([[0.0], [0.0]], [[1.0], [2.0]])]
+    [1.0, 4.0]
+    """
+
+    AUTO = "sum_over_batch_size"
+    NONE = "none"
+    SUM = "sum"
+    SUM_OVER_BATCH_SIZE = "sum_over_batch_size"
+
+
+def load_model(
+    filepath: str | os.PathLike[str],
+    custom_objects: dict[str, Any] | None = None,
+    compile: bool = True,
+    safe_mode: bool = True,
+    options: object = None,
+) -> Any:
+    """Loads a model that Keras has saved, as a file or as a directory.
+
+    Args:
+        filepath: the path given to `save`.
+        custom_objects: the program's own classes and functions, by name.
+        compile: whether to compile the model as it was.
+        safe_mode: whether to refuse code in the file.
+        options: TensorFlow's `LoadOptions`; accepted, no effect.
+
+    Raises:
+        ValueError: there is no model of Keras at this path.
+
+    >>> import os, tempfile
+    >>> from unisono import keras
+    >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    >>> path = os.path.join(tempfile.mkdtemp(), "model")
+    >>> model.save(path)
+    >>> loaded = keras.models.load_model(path)
+    >>> bool(loaded.weights[0].numpy() == model.weights[0].numpy())
+    True
+    """
+    if os.path.exists(os.path.join(filepath, model_description.NAME)):
+        raise ValueError(
+            f"The model in {os.fspath(filepath)} was exported by "
+            "unisono.saved_model.save, without its Python code. Load it with "
+            "unisono.saved_model.load."
+        )
+    return keras.saving.load_model(filepath, custom_objects, compile, safe_mode)
+
+
+def save_model(
+    model: Any,
+    filepath: str | os.PathLike[str],
+    overwrite: bool = True,
+    **kwargs: Any,
+) -> None:
+    """Saves a model of Keras, as ``model.save(filepath)`` does.
+
+    Args:
+        model: the model.
+        filepath: a path that ends in ``.keras`` or ``.h5`` for a file. A path without
+            an ending is a directory of the same contents.
+        overwrite: whether an older model is replaced without a question.
+        **kwargs: further arguments of `keras.saving.save_model`.
+
+    >>> import os, tempfile
+    >>> from unisono import keras
+    >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    >>> path = os.path.join(tempfile.mkdtemp(), "model")
+    >>> keras.models.save_model(model, path)
+    >>> os.path.isdir(path)
+    True
+    """
+    model.save(filepath, overwrite, **kwargs)
+
+
+def _wrap_save(original: Callable[..., None]) -> Callable[..., None]:
+    """Return a `Model.save` that saves a directory if the path has no ending.
+
+    Keras raises there, and asks for a path with an ending.
+    """
+
+    @functools.wraps(original)
+    def save(
+        self: Any,
+        filepath: Any,
+        overwrite: bool = True,
+        zipped: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kind = kwargs.get("save_format")
+        is_bare = not os.path.splitext(os.fspath(filepath))[1]
+        if not is_bare or zipped is not None or kind not in (None, "tf"):
+            original(self, filepath, overwrite, zipped, **kwargs)
+            return
+        for name in ("save_format", "options", "signatures", "save_traces"):
+            kwargs.pop(name, None)  # They were about TensorFlow's format.
+        target = os.path.abspath(filepath)
+        if _may_replace(target, overwrite):
+            _save_directory(
+                lambda path: original(self, path, True, False, **kwargs), target
+            )
+
+    return save
+
+
+def _may_replace(target: str, overwrite: bool) -> bool:
+    """Return whether a directory may be written; ask if `overwrite` is False."""
+    if not os.path.exists(target):
+        return True
+    is_model = os.path.exists(os.path.join(target, "config.json"))
+    if not is_model and (os.path.isfile(target) or os.listdir(target)):
+        raise ValueError(
+            f"A model is to be saved as the directory {target}, where there is "
+            "something else. Remove it, or save to another path."
+        )
+    return overwrite or io_utils.ask_to_proceed_with_overwrite(target)
+
+
+def _save_directory(save: Callable[[str], None], target: str) -> None:
+    """Save a model as a directory beside the target, and put it in its place.
+
+    Keras itself cannot write to a directory that it has written before.
+    """
+    parent = os.path.dirname(target)
+    os.makedirs(parent, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".saving-", dir=parent) as folder:
+        made = os.path.join(folder, "new")
+        save(made)
+        if os.path.isdir(target):
+            os.replace(target, os.path.join(folder, "old"))
+        os.replace(made, target)
+
+
+def _reset_states(self: Any) -> None:
+    """Resets the metric; this is the old name of `reset_state`."""
+    self.reset_state()
+
+
+def _minimize(
+    self: Any,
+    loss: Any,
+    var_list: Sequence[Any] | Callable[[], Sequence[Any]],
+    tape: gradient_tape.GradientTape | None = None,
+) -> Any:
+    """Updates variables so that a loss gets smaller, by the gradient of a tape.
+
+    The loss is a number that `tape` has recorded, or a function that returns it.
+    """
+    if tape is None and not callable(loss):
+        raise ValueError(
+            "`tape` is required when a `Tensor` loss is passed. Received: "
+            f"loss={loss}, tape={tape}."
+        )
+    tape = tape or gradient_tape.GradientTape()
+    if callable(loss):
+        with tape:
+            loss = loss()
+    variables = list(var_list() if callable(var_list) else var_list)
+    found = tape.gradient(loss, variables)
+    return self.apply_gradients(zip(found, variables, strict=True))
+
+
+def _get_rate(self: Any) -> Any:
+    """The learning rate; this is the old name of `learning_rate`."""
+    return self.learning_rate
+
+
+def _set_rate(self: Any, value: Any) -> None:
+    self.learning_rate = value
+
+
+@functools.cache
+def install() -> None:
+    """Give classes of Keras the methods that they had in ``tf.keras``.
+
+    Objects come from Keras, so no namespace of ours can do this.
+    """
+    metric, optimizer = keras.metrics.Metric, base_optimizer.BaseOptimizer
+    for owner, name, value in [
+        (metric, "reset_states", _reset_states),
+        (optimizer, "minimize", _minimize),
+        (optimizer, "lr", property(_get_rate, _set_rate)),
+    ]:
+        if not hasattr(owner, name):
+            setattr(owner, name, value)
+    keras.Model.save = _wrap_save(keras.Model.save)
+
+
+publish("unisono.keras.losses", Reduction)
+publish("unisono.keras.models", load_model, save_model)

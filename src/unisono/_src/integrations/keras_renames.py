@@ -1,0 +1,82 @@
+"""What became of names of ``tf.keras`` that Keras 3 does not have, as data.
+
+All paths are without ``tf.keras.``. Keras itself is not imported here.
+"""
+
+from __future__ import annotations
+
+_OWN = "unisono._src.integrations.keras"
+
+# Names that are unisono's own: the module that defines each of them.
+OWN = {
+    "callbacks.BackupAndRestore": f"{_OWN}.backup",
+    "callbacks.TensorBoard": f"{_OWN}.tensorboard",
+    "losses.Reduction": f"{_OWN}.former_names",
+    "models.load_model": f"{_OWN}.former_names",
+    "models.save_model": f"{_OWN}.former_names",
+    "saving.load_model": f"{_OWN}.former_names",
+    "saving.save_model": f"{_OWN}.former_names",
+}
+
+# Namespaces of TensorFlow whose names Keras 3 has elsewhere.
+MOVED = {
+    "experimental": "optimizers.schedules",
+    "layers.experimental": "layers",
+    "layers.experimental.preprocessing": "layers",
+    "optimizers.experimental": "optimizers",
+    "optimizers.legacy": "optimizers",
+}
+
+# Functions of `tf.keras.backend` that `keras.ops` has under the same name, with the
+# same arguments in the same places and the same results.
+OPERATIONS = frozenset(
+    (
+        "abs", "all", "any", "cast", "clip", "cos", "equal", "exp", "greater",
+        "greater_equal", "less", "less_equal", "log", "max", "maximum", "mean", "min",
+        "minimum", "not_equal", "one_hot", "ones_like", "prod", "reshape", "round",
+        "sigmoid", "sign", "sin", "softmax", "softplus", "softsign", "sqrt", "square",
+        "squeeze", "stack", "std", "stop_gradient", "sum", "tanh", "tile",
+        "transpose", "var", "zeros_like",
+    )
+)  # fmt: skip
+
+_STRINGS = (
+    "Keras computes it with TensorFlow, because JAX has no strings. Look words up in "
+    "the input pipeline: dataset.map(lambda word: numbers[word]), where numbers is a "
+    "dict."
+)
+
+_PHASE = "Pass training=True or False when you call the model."
+
+# Names that are nowhere, and what to write instead.
+TOLD = {
+    "__internal__": "It is no public name. Use the public names of unisono.keras.",
+    "backend.function": "Call the model, or put unisono.function on a Python function.",
+    "backend.get_session": "There are no sessions. Call functions instead.",
+    "backend.get_value": "Write x.numpy().",
+    "backend.gradients": "Use unisono.GradientTape.",
+    "backend.int_shape": "Write x.shape.",
+    "backend.learning_phase": _PHASE,
+    "backend.ndim": "Write x.ndim.",
+    "backend.ones": "Write unisono.Variable(jnp.ones(shape)).",
+    "backend.set_learning_phase": _PHASE,
+    "backend.set_session": "There are no sessions. Call functions instead.",
+    "backend.set_value": "Write x.assign(value).",
+    "backend.variable": "Write unisono.Variable(value).",
+    "backend.zeros": "Write unisono.Variable(jnp.zeros(shape)).",
+    "estimator": "Write a model_fn for unisono.estimator.Estimator, or use model.fit.",
+    "experimental.LinearModel": "Use Sequential([layers.Dense(units)]).",
+    "experimental.SidecarEvaluator": "Evaluate in a loop over the checkpoints: "
+    "unisono.train.latest_checkpoint.",
+    "experimental.WideDeepModel": "Build both parts with layers, and add them.",
+    "layers.DenseFeatures": "Use layers.Normalization, Discretization and Embedding.",
+    "layers.StringLookup": _STRINGS,
+    "layers.TextVectorization": _STRINGS,
+    "premade": "Build the model with layers.",
+    "utils.experimental": "Its DatasetCreator was for parameter servers. Pass a "
+    "unisono.data.Dataset to model.fit.",
+    "wrappers.scikit_learn": "Use SKLearnClassifier and SKLearnRegressor of wrappers.",
+}  # fmt: skip
+
+# Those of the names above that work as soon as TensorFlow is installed.
+NEEDS_TENSORFLOW = frozenset({"layers.StringLookup", "layers.TextVectorization"})

@@ -1,0 +1,5 @@
+from typing import Any
+
+from keras.preprocessing import *
+
+def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,97 @@
+"""Gradient tapes follow Keras variables that were made outside every scope."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import unisono as tf
+
+keras = pytest.importorskip("keras")
+
+X = np.linspace(-1.0, 1.0, 12, dtype=np.float32).reshape(4, 3)
+
+
+def make_model():
+    keras.utils.set_random_seed(0)
+    return keras.Sequential(
+        [
+            keras.Input((3,)),
+            keras.layers.Dense(4, activation="tanh"),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dense(1),
+        ]
+    )
+
+
+def test_gradients_are_those_of_jax_and_state_carries_none():
+    model = make_model()
+    trained = [v.value for v in model.trainable_variables]
+    others = [v.value for v in model.non_trainable_variables]
+
+    def loss_fn(trained):
+        out, after = model.stateless_call(trained, others, X, training=True)
+        return jnp.mean(out**2), after
+
+    expected, after = jax.grad(loss_fn, has_aux=True)(trained)
+    with tf.GradientTape() as tape:
+        loss = jnp.mean(model(X, training=True) ** 2)
+    watched = tape.watched_variables()
+    assert all(a is b for a, b in zip(watched, model.trainable_variables, strict=True))
+    found = tape.gradient(loss, model.trainable_variables)
+    for one, other in zip(found, expected, strict=True):
+        assert np.allclose(one, other, atol=1e-6)
+    for variable, value in zip(model.non_trainable_variables, after, strict=True):
+        assert not isinstance(variable.value, jax.core.Tracer)
+        assert np.allclose(variable.value, value, atol=1e-6)
+
+
+def test_a_model_that_is_built_in_the_block_is_followed():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    with tf.GradientTape() as tape:
+        loss = jnp.sum(model(X))
+    kernel, bias = tape.gradient(loss, model.trainable_variables)
+    assert np.allclose(kernel[:, 0], X.sum(0), atol=1e-6) and bias == 4
+
+
+def test_second_derivatives_watching_and_mixed_precision():
+    v = keras.Variable(3.0)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            y = v * v * v
+        slope = inner.gradient(y, v)
+    assert float(outer.gradient(slope, v)) == 18
+    fixed = keras.Variable(2.0, trainable=False)
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch(fixed)
+        y = fixed * v
+    assert float(tape.gradient(y, fixed)) == 3 and tape.gradient(y, v) is None
+    assert tape.watched_variables() == (fixed,)
+    layer = keras.layers.Dense(1, dtype="mixed_float16")
+    with tf.GradientTape() as tape:
+        y = jnp.sum(layer(X))
+    assert tape.gradient(y, layer.kernel).dtype == jnp.float32
+
+
+def test_an_optimizer_takes_the_gradients_outside_every_scope():
+    v, optimizer = keras.Variable([1.0, 2.0]), keras.optimizers.SGD(0.5)
+    for _ in range(2):
+        with tf.GradientTape() as tape:
+            loss = jnp.sum(v * v) / 2
+        optimizer.apply_gradients([(tape.gradient(loss, v), v)])
+    assert v.numpy().tolist() == [0.25, 0.5]
+
+
+def test_a_tape_names_the_keras_variables_of_a_scope():
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    with strategy.scope():
+        v, w = keras.Variable(1.0), keras.Variable(1.0, trainable=False)
+
+    def step():
+        with tf.GradientTape() as tape:
+            loss = v * w
+        (only,) = tape.watched_variables()
+        assert only is v
+        assert float(tape.gradient(loss, only)) == 1
+
+    strategy.run(step)
