@@ -1,6 +1,13 @@
 """Names of ``tf.compat.v1`` that programs with strategies use."""
 
+import typing as _typing
+
 from unisono import distribute
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.state.variables import Variable, get_variable
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.compat.v1", {})
 
 __all__ = ["Variable", "distribute", "get_variable"]
