@@ -45,6 +45,16 @@ def without_v2(path: str) -> str:
     return path.removeprefix("compat.v2.")
 
 
+def paths_of(what: str, name: str) -> list[str]:
+    """Returns the paths of all names of a kind that end in `name`.
+
+    >>> paths_of("class", "MirroredStrategy")
+    ['distribute.MirroredStrategy']
+    """
+    kinds, _ = _read()
+    return [p for p, k in kinds.items() if k == what and p.rpartition(".")[2] == name]
+
+
 @functools.cache
 def _read() -> tuple[dict[str, str], tuple[str, ...]]:
     """Returns what each name is, and the modules below which nothing is listed."""
