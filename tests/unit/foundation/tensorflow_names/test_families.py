@@ -1,5 +1,16 @@
 """Each part of TensorFlow that is not here has a row that says what to use."""
 
+import functools
+import importlib
+import re
+
+import jax.experimental.checkify
+import jax.experimental.sparse
+import jax.ffi
+import jax.scipy.linalg
+import jax.scipy.signal  # noqa: F401
+
+import unisono
 from unisono._src.foundation.tensorflow_names import families, listing
 
 
@@ -13,6 +24,21 @@ def test_every_module_of_tensorflow_has_a_row():
     kinds, _ = listing._read()
     modules = [path for path, kind in kinds.items() if kind == "module"]
     assert not [path for path in modules if not families.find(path).path]
+
+
+def test_what_a_row_says_to_use_exists():
+    absent = []
+    for row in families.ROWS:
+        for path in re.findall(r"\b(?:unisono|jax|optax)(?:\.\w+)+", row.instead):
+            package, *names = path.split(".")
+            if not path.startswith("unisono.keras"):  # That needs Keras.
+                try:
+                    functools.reduce(getattr, names, importlib.import_module(package))
+                except AttributeError:
+                    absent.append((row.path, path))
+        methods = re.findall(r"\bDataset\.(\w+)", row.instead)
+        absent += [m for m in methods if not hasattr(unisono.data.Dataset, m)]
+    assert not absent
 
 
 def test_rows_say_what_to_do_in_a_sentence():

@@ -48,6 +48,8 @@ DIFFERENCES = {
     "keras.callbacks.BackupAndRestore": (
         "It goes on within an epoch; it has no save_before_preemption."
     ),
+    "metrics.Mean": "It is unisono's own; Keras' is tf.keras.metrics.Mean.",
+    "optimizers.Optimizer": "It takes an Optax transformation and the variables.",
     "random.Generator.make_seeds": "The halves of TensorFlow's seeds are given.",
     "random.Generator.uniform_full_int": "It gives uint32 if JAX has no 64-bit types.",
     "saved_model.load": _SAVED,

@@ -64,14 +64,14 @@ ROWS = tuple(
         (
             "RegisterGradient",
             "gradients",
-            "Use unisono.custom_gradient or jax.custom_vjp.",
+            "Use jax.custom_vjp.",
         ),
         ("SparseTensor", "sparse tensors", _SPARSE),
         ("SparseTensorSpec", "sparse tensors", _SPARSE),
         (
             "TensorArray",
             "arrays that grow in a loop",
-            "Use a Python list and unisono.stack, or the outputs of jax.lax.scan.",
+            "Use a Python list and jax.numpy.stack, or the outputs of jax.lax.scan.",
         ),
         ("as_string", "text", "Use str or f-strings outside compiled functions."),
         ("audio", "sound files", "Use Python's wave module in Dataset.map."),
@@ -79,7 +79,7 @@ ROWS = tuple(
         (
             "autograph",
             "turning Python into graphs",
-            "Use unisono.cond, unisono.while_loop or jax.lax where a value decides.",
+            "Use jax.lax.cond or jax.lax.while_loop where an array decides.",
         ),
         ("batch_to_space", "images", "Use reshape and transpose."),
         ("bitwise", "bits", "Use jax.numpy.bitwise_and and its like."),
@@ -180,7 +180,7 @@ ROWS = tuple(
         (
             "debugging.set_log_device_placement",
             "devices",
-            "Look at array.sharding, or call strategy.explain().",
+            "Look at array.sharding, or call strategy.describe(variables).",
         ),
         ("debugging.experimental", "dumps", "Use jax.profiler or jax.debug.print."),
         ("distribute", "distribution", "Use a strategy of unisono.distribute."),
@@ -268,7 +268,7 @@ ROWS = tuple(
         (
             "image.convert_image_dtype",
             "images",
-            "Use unisono.cast(image, unisono.float32) / 255.",
+            "Write image.astype(numpy.float32) / 255.",
         ),
         (
             "image.rgb_to_grayscale",
@@ -297,7 +297,7 @@ ROWS = tuple(
         (
             "io.parse_example",
             "records",
-            "Use Dataset.map with unisono.io.parse_single_example, before batch.",
+            "Read each with a protocol buffer class for Example in Dataset.map.",
         ),
         (
             "io.parse_single_example",
@@ -358,10 +358,10 @@ ROWS = tuple(
             "neural networks",
             "Use the whole softmax, optax.softmax_cross_entropy_with_integer_labels.",
         ),
-        ("no_gradient", "gradients", "Use unisono.stop_gradient."),
+        ("no_gradient", "gradients", "Use jax.lax.stop_gradient."),
         ("numpy_function", "calls of Python in a compiled function", _CALLBACK),
         ("optimizers", "optimizers", "Use unisono.keras.optimizers or optax."),
-        ("parallel_stack", "arrays", "Use unisono.stack."),
+        ("parallel_stack", "arrays", "Use jax.numpy.stack."),
         ("profiler", "profiles", "Use unisono.profiler.experimental or jax.profiler."),
         ("py_function", "calls of Python in a compiled function", _CALLBACK),
         ("quantization", "quantized numbers", "Use qwix, aqt or keras' quantize."),

@@ -10,11 +10,11 @@ PAGE = "docs/from-tensorflow.md"
 
 # Where JAX may have a function of the same name, in the order of looking.
 _JAX = {
-    "": ("jax.numpy", "jax.lax"),
+    "": ("jax.numpy",),
     "bitwise": ("jax.numpy",),
     "image": ("jax.image",),
     "linalg": ("jax.numpy.linalg", "jax.scipy.linalg"),
-    "math": ("jax.numpy", "jax.scipy.special", "jax.lax"),
+    "math": ("jax.numpy", "jax.scipy.special"),
     "nn": ("jax.nn",),
     "signal": ("jax.numpy.fft", "jax.scipy.signal"),
 }
