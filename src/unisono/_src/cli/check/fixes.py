@@ -6,11 +6,13 @@ import ast
 import dataclasses
 import difflib
 from collections.abc import Iterator, Sequence
+from typing import final
 
 from unisono._src.cli.check.program_text import Part, Program
 from unisono._src.cli.check.verdicts import RENAMED, Verdict
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class _Edit:
     """Holds new text for a place in one line; columns count bytes, as Python's do."""

@@ -14,6 +14,7 @@ from typing import final
 _ROOTS = ("keras", "keras._tf_keras.keras")
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Definition:
     """Holds where Keras defines a class or function, and the syntax of it."""
@@ -22,6 +23,7 @@ class Definition:
     node: ast.ClassDef | ast.FunctionDef
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Members:
     """Holds what a class has.

@@ -11,7 +11,7 @@ import re
 import tokenize
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 _SUFFIXES = (".py", ".ipynb")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -22,10 +22,12 @@ _PYTHON_CELL = re.compile(r"%%(time|timeit|capture|prun|writefile\b.*\.py\s*\n)"
 _ASSIGNED_MAGIC = re.compile(r"^(\s*[\w, ]+=\s*)[!%].*")
 
 
+@final
 class BadFileError(Exception):
     """A file cannot be read as Python; the message says why."""
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Part:
     """Holds a piece of Python: a file, or one cell of a notebook.
@@ -41,6 +43,7 @@ class Part:
     tree: ast.Module
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Program:
     """Holds one file.

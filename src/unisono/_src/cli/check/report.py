@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 from unisono._src.cli.check.program_text import Program
 from unisono._src.cli.check.verdicts import (
@@ -29,6 +29,7 @@ WORDS = {
 }
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Checked:
     """Holds one file with what became of its uses, for each of its parts."""

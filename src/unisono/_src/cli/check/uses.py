@@ -10,104 +10,25 @@ from __future__ import annotations
 
 import ast
 import builtins
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import final
 
-from unisono._src.cli.check import rows
+from unisono._src.cli.check import rows, use
+from unisono._src.cli.check.scopes import (
+    NONE,
+    Place,
+    Scope,
+    Value,
+    Values,
+    all_arguments,
+    attributes_of,
+    instances,
+)
+from unisono._src.cli.check.use import Call, Use
 from unisono._src.foundation.tensorflow_names import listing
-
-
-@dataclasses.dataclass(frozen=True)
-class Value:
-    """Holds what an expression stands for.
-
-    Attributes:
-        path: TensorFlow's path, without ``tf.``; of an object, that of its class.
-        kind: ``"path"``, ``"object"``, or ``"method"`` of an object; ``"derived"`` for
-            a class of the program with this base, ``"local"`` for its functions.
-        own: the members that a derived class defines itself.
-    """
-
-    path: str
-    kind: str = "path"
-    own: frozenset[str] = frozenset()
-
-
-Values = frozenset[Value]
-_NONE: Values = frozenset()
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-    """Holds the arguments of a call.
-
-    Attributes:
-        positional: how many have no name; None if that is open.
-        keywords: the names of the others that are written out.
-    """
-
-    positional: int | None
-    keywords: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Use:
-    """Holds one place where a program uses TensorFlow.
-
-    Attributes:
-        node: the expression or statement, for its place.
-        written: what the program says there, such as ``tf.nn.relu``.
-        path: TensorFlow's path; for the other kinds, what is used.
-        kind: ``"path"``; ``"object"`` for a member of an object; ``"import"`` for a
-            name that is imported; ``"control"`` for a statement on an array;
-            ``"package"`` for another package; ``"unknown"`` if it cannot be told.
-        call: the arguments, if it is called.
-        told: for an unknown use, why it is one.
-    """
-
-    node: ast.AST
-    written: str
-    path: str
-    kind: str
-    call: Call | None = None
-    told: str = ""
-
 
 # Returns the path of the class of what a path gives, called (True) or not, or None.
 Typing = Callable[[str, bool], str | None]
-
-
-@final
-class _Scope:
-    def __init__(self, above: _Scope | None, is_class: bool = False) -> None:
-        self.names: dict[str, Values] = {}
-        self.above, self.is_class = above, is_class
-
-    def find(self, name: str) -> Values | None:
-        scope: _Scope | None = self
-        while scope is not None:
-            if name in scope.names and (scope is self or not scope.is_class):
-                return scope.names[name]
-            scope = scope.above
-        return None
-
-
-@dataclasses.dataclass
-class _Place:
-    """Holds what is known about the statements that are being read.
-
-    Attributes:
-        scope: the names.
-        me: the class around a method, as a scope of the attributes of `self`.
-        compiled: whether they are in a function that is compiled.
-        branches: in how many branches and loops they are.
-    """
-
-    scope: _Scope
-    me: _Scope | None = None
-    compiled: bool = False
-    branches: int = 0
 
 
 def find_uses(trees: Iterable[ast.Module], typing: Typing) -> list[list[Use]]:
@@ -130,15 +51,15 @@ class _Reader:
     def __init__(self, typing: Typing, returned: dict[str, Values]) -> None:
         self._typing, self._returned = typing, returned
         self._uses: list[Use] = []
-        self._later: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, _Place]] = []
-        self._module = _Scope(None)
-        self._place = _Place(self._module)
+        self._later: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Place]] = []
+        self._module = Scope(None)
+        self._place = Place(self._module)
         self._has_star = False
         self._function = ""
 
     def read(self, tree: ast.Module) -> list[Use]:
         self._uses = []
-        self._place = _Place(self._module)
+        self._place = Place(self._module)
         self._run(tree.body)
         while self._later:
             function, place = self._later.pop(0)
@@ -146,7 +67,7 @@ class _Reader:
             self._function = _key(function)
             self._run(function.body)
         self._function = ""
-        return sorted(self._uses, key=lambda use: (_line(use.node), _column(use.node)))
+        return sorted(self._uses, key=lambda use: _place(use.node))
 
     # Statements.
 
@@ -187,7 +108,7 @@ class _Reader:
 
     def _For(self, node: ast.For | ast.AsyncFor) -> None:
         self._tell_control("for", node, node.iter)
-        self._bind(node.target, _NONE)
+        self._bind(node.target, NONE)
         self._branch(node)
 
     _AsyncFor = _For
@@ -205,7 +126,7 @@ class _Reader:
         if node.value is not None:
             values = self._eval(node.value)
             found = frozenset(v for v in values if v.kind == "object")
-            before = self._returned.get(self._function, _NONE)
+            before = self._returned.get(self._function, NONE)
             self._returned[self._function] = before | found
 
     def _With(self, node: ast.With | ast.AsyncWith) -> None:
@@ -230,7 +151,7 @@ class _Reader:
 
     def _AnnAssign(self, node: ast.AnnAssign) -> None:
         self._eval(node.annotation)
-        values = self._eval(node.value) if node.value else _NONE
+        values = self._eval(node.value) if node.value else NONE
         self._bind(node.target, values)
 
     def _quietly(self, node: ast.expr) -> Values:
@@ -244,18 +165,18 @@ class _Reader:
             self._set(self._place.scope, target.id, values)
         elif isinstance(target, ast.Tuple | ast.List):
             for each in target.elts:
-                self._bind(each, _NONE)
+                self._bind(each, NONE)
         elif isinstance(target, ast.Starred):
-            self._bind(target.value, _NONE)
+            self._bind(target.value, NONE)
         elif isinstance(target, ast.Attribute) and self._is_me(target.value):
             assert self._place.me is not None
             self._set(self._place.me, target.attr, values)
         else:
             self._eval(target)
 
-    def _set(self, scope: _Scope, name: str, values: Values) -> None:
+    def _set(self, scope: Scope, name: str, values: Values) -> None:
         if self._place.branches:
-            values = values | scope.names.get(name, _NONE)
+            values = values | scope.names.get(name, NONE)
         scope.names[name] = values
 
     def _is_me(self, node: ast.expr) -> bool:
@@ -271,7 +192,7 @@ class _Reader:
                 self._tell_package(alias, package, alias.name)
             if package not in ("tensorflow", "unisono"):
                 self._set(
-                    self._place.scope, (alias.asname or alias.name).split(".")[0], _NONE
+                    self._place.scope, (alias.asname or alias.name).split(".")[0], NONE
                 )
                 continue
             if path and path != "compat.v2":
@@ -287,7 +208,7 @@ class _Reader:
             self._tell_package(node, package, node.module or "")
         if node.level or package not in ("tensorflow", "unisono"):
             for alias in node.names:
-                self._set(self._place.scope, alias.asname or alias.name, _NONE)
+                self._set(self._place.scope, alias.asname or alias.name, NONE)
             return
         for alias in node.names:
             self._import_name(alias, path)
@@ -304,7 +225,7 @@ class _Reader:
             self._uses.append(Use(alias, alias.name, whole, "import"))
         bound = alias.asname or alias.name
         is_public = not whole.startswith("python.") and whole != "python"
-        values = frozenset({Value(whole)}) if is_public else _NONE
+        values = frozenset({Value(whole)}) if is_public else NONE
         self._set(self._place.scope, bound, values)
 
     def _tell_package(self, node: ast.AST, package: str, written: str) -> None:
@@ -318,27 +239,27 @@ class _Reader:
             bare = decorator.func if isinstance(decorator, ast.Call) else decorator
             compiled |= Value("function") in self._quietly(bare)
             self._eval(decorator)
-        inner = _Scope(self._place.scope)
+        inner = Scope(self._place.scope)
         arguments = node.args
         for default in (*arguments.defaults, *filter(None, arguments.kw_defaults)):
             self._eval(default)
-        for argument in _all_arguments(arguments):
+        for argument in all_arguments(arguments):
             inner.names[argument.arg] = self._annotation(argument.annotation)
         self._annotation(node.returns)
         local = frozenset({Value(_key(node), "local")})
         self._set(self._place.scope, node.name, local)
         me = self._place.scope if self._place.scope.is_class else self._place.me
-        self._later.append((node, _Place(inner, me, compiled)))
+        self._later.append((node, Place(inner, me, compiled)))
 
     _AsyncFunctionDef = _FunctionDef
 
     def _annotation(self, node: ast.expr | None) -> Values:
         if node is None:
-            return _NONE
-        return _instances(self._eval(node))
+            return NONE
+        return instances(self._eval(node))
 
     def _ClassDef(self, node: ast.ClassDef) -> None:
-        bases: Values = _NONE
+        bases: Values = NONE
         for base in (*node.decorator_list, *node.bases):
             values = self._eval(base)
             if base in node.bases:
@@ -346,12 +267,12 @@ class _Reader:
         for keyword in node.keywords:
             self._eval(keyword.value)
         outer, me = self._place.scope, self._place.me
-        self._place.scope = _Scope(outer, is_class=True)
+        self._place.scope = Scope(outer, is_class=True)
         # What `self` is, besides the attributes that the class gives it.
-        self._place.scope.names["self"] = _instances(bases)
-        own = _attributes_of(node)
+        self._place.scope.names["self"] = instances(bases)
+        own = attributes_of(node)
         for name in own:
-            self._place.scope.names[name] = _NONE
+            self._place.scope.names[name] = NONE
         self._run(node.body)
         self._place.scope, self._place.me = outer, me
         derived = [
@@ -370,18 +291,18 @@ class _Reader:
             values: Values = getattr(self, method)(node)
             return values
         self._look_into(node)
-        return _NONE
+        return NONE
 
     def _name(self, node: ast.Name) -> Values:
         if not isinstance(node.ctx, ast.Load):
-            return _NONE
+            return NONE
         values = self._place.scope.find(node.id)
         if values is None:
             is_ours = self._has_star and not hasattr(builtins, node.id)
             if is_ours and listing.kind(node.id):
                 told = "It may come from the star import."
                 self._uses.append(Use(node, node.id, node.id, "unknown", told=told))
-            return _NONE
+            return NONE
         self._record_paths(node, values, node.id, None)
         return values
 
@@ -419,17 +340,17 @@ class _Reader:
         self._record_paths(node, values, written, call)
         return values
 
-    def _me(self) -> _Scope:
+    def _me(self) -> Scope:
         assert self._place.me is not None
         return self._place.me
 
     def _root(self, root: ast.Name, links: list[ast.Attribute]) -> Values:
         if self._is_me(root):
-            return self._me().names.get("self", _NONE)
+            return self._me().names.get("self", NONE)
         found = self._place.scope.find(root.id)
         if found is None:
             self._name(root)
-        return found or _NONE
+        return found or NONE
 
     def _step(
         self, link: ast.Attribute, values: Values, written: str, call: Call | None
@@ -449,14 +370,14 @@ class _Reader:
         return frozenset(made)
 
     def _call(self, node: ast.Call) -> Values:
-        call = _arguments(node)
+        call = use.arguments(node)
         asked = self._asked_attribute(node)
         if asked is not None:
             return asked
         if isinstance(node.func, ast.Attribute):
             values = self._attribute(node.func, call)
         elif isinstance(node.func, ast.Name):
-            values = self._place.scope.find(node.func.id) or _NONE
+            values = self._place.scope.find(node.func.id) or NONE
             self._record_paths(node.func, values, node.func.id, call)
             if self._place.scope.find(node.func.id) is None:
                 self._name(node.func)
@@ -468,10 +389,10 @@ class _Reader:
 
     def _results(self, values: Values, call: Call) -> Values:
         """Returns what a call of values gives."""
-        made = set(_instances(frozenset(v for v in values if v.kind == "derived")))
+        made = set(instances(frozenset(v for v in values if v.kind == "derived")))
         for value in values:
             if value.kind == "local":
-                made |= self._returned.get(value.path, _NONE)
+                made |= self._returned.get(value.path, NONE)
             elif value.kind in ("path", "method"):
                 of = self._typing(value.path, True)
                 # What a checkpoint is made of are its attributes.
@@ -502,11 +423,11 @@ class _Reader:
         told = "The name is made when the program runs."
         path = min(v.path for v in values)
         self._uses.append(Use(node, "getattr(…)", path, "unknown", told=told))
-        return _NONE
+        return NONE
 
     def _operation(self, node: ast.expr) -> Values:
         """Returns an array if one of the operands is one."""
-        found: Values = _NONE
+        found: Values = NONE
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 found |= self._eval(child)
@@ -515,7 +436,7 @@ class _Reader:
     def _compare(self, node: ast.Compare) -> Values:
         found = self._operation(node)
         identity = ast.Is | ast.IsNot | ast.In | ast.NotIn
-        return _NONE if any(isinstance(op, identity) for op in node.ops) else found
+        return NONE if any(isinstance(op, identity) for op in node.ops) else found
 
     def _choice(self, node: ast.IfExp) -> Values:
         self._eval(node.test)
@@ -530,26 +451,26 @@ class _Reader:
         outer = self._place.scope
         for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
             self._eval(default)
-        self._place.scope = _Scope(outer)
-        for argument in _all_arguments(node.args):
-            self._place.scope.names[argument.arg] = _NONE
+        self._place.scope = Scope(outer)
+        for argument in all_arguments(node.args):
+            self._place.scope.names[argument.arg] = NONE
         self._eval(node.body)
         self._place.scope = outer
-        return _NONE
+        return NONE
 
     def _comprehension(self, node: ast.expr) -> Values:
         outer = self._place.scope
-        self._place.scope = _Scope(outer)
+        self._place.scope = Scope(outer)
         for made in getattr(node, "generators", ()):
             self._eval(made.iter)
-            self._bind(made.target, _NONE)
+            self._bind(made.target, NONE)
             for test in made.ifs:
                 self._eval(test)
         for part in ("key", "value", "elt"):
             if hasattr(node, part):
                 self._eval(getattr(node, part))
         self._place.scope = outer
-        return _NONE
+        return NONE
 
 
 # The methods that read expressions of a kind.
@@ -572,45 +493,10 @@ _EXPRESSIONS: dict[type[ast.AST], str] = {
 }
 
 
-def _arguments(node: ast.Call) -> Call:
-    is_open = any(isinstance(a, ast.Starred) for a in node.args)
-    keywords = tuple(k.arg for k in node.keywords if k.arg is not None)
-    return Call(None if is_open else len(node.args), keywords)
-
-
-def _all_arguments(arguments: ast.arguments) -> list[ast.arg]:
-    found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return found + [a for a in (arguments.vararg, arguments.kwarg) if a]
-
-
 def _key(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """Returns what stands for a function of the program."""
     return f"{function.name} {id(function)}"
 
 
-def _instances(classes: Values) -> Values:
-    """Returns objects of classes."""
-    return frozenset(
-        Value(value.path, "object", value.own)
-        for value in classes
-        if value.kind in ("path", "derived")
-    )
-
-
-def _attributes_of(cls: ast.ClassDef) -> frozenset[str]:
-    """Returns the attributes that a class defines in its body or sets on `self`."""
-    names = set()
-    for node in ast.walk(cls):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            names.add(node.attr)
-    return frozenset(names)
-
-
-def _line(node: ast.AST) -> int:
-    return getattr(node, "lineno", 1)
-
-
-def _column(node: ast.AST) -> int:
-    return getattr(node, "end_col_offset", 0)
+def _place(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 1), getattr(node, "end_col_offset", 0)

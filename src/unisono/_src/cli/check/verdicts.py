@@ -7,10 +7,10 @@ import dataclasses
 import functools
 import importlib.util
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, final
 
 from unisono._src.cli.check import keras_names, package_names, rows
-from unisono._src.cli.check.uses import Call, Use
+from unisono._src.cli.check.use import Call, Use
 from unisono._src.foundation.tensorflow_names import families, listing, missing
 
 SAME, DIFFERS, RENAMED, UNKNOWN, MISSING = (
@@ -20,6 +20,7 @@ SAME, DIFFERS, RENAMED, UNKNOWN, MISSING = (
 ORDER = (SAME, DIFFERS, RENAMED, UNKNOWN, MISSING)
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     """Holds what becomes of one use.

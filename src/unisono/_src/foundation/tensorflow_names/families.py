@@ -7,8 +7,10 @@ table in ``docs/from-tensorflow.md``.
 from __future__ import annotations
 
 import dataclasses
+from typing import final
 
 
+@final
 @dataclasses.dataclass(frozen=True)
 class Family:
     """Holds what a part of TensorFlow is for, and what to use instead of it.
