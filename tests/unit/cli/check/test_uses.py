@@ -139,13 +139,14 @@ def test_a_name_with_two_meanings_has_both():
 def test_control_on_arrays_is_seen_in_compiled_functions_only():
     program = """
         import tensorflow as tf
+        v = tf.Variable(0)
         {decorator}
         def step(x, training):
             loss = tf.nn.compute_average_loss(x)
             if training: pass
             if loss is None: pass
             if loss > 3: pass
-            while loss: pass
+            while v < 3: pass
             assert not loss
         """
     seen = found(program.format(decorator="@tf.function(jit_compile=True)"))

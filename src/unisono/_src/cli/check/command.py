@@ -8,9 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from unisono._src.cli.check import fixes, program_text, report, uses, verdicts
+from unisono._src.cli.check import fixes, program_text, report, rows, uses, verdicts
 from unisono._src.cli.check.program_text import BadFileError
 from unisono._src.cli.check.report import Checked
+
+# A program that names none of them has nothing to be told.
+_PACKAGES = ("tensorflow", "unisono", *rows.OTHER_PACKAGES)
 
 _COLOURS = {
     "differs": "yellow",
@@ -86,6 +89,8 @@ def check_files(
 
 def _check(path: pathlib.Path) -> Checked:
     program = program_text.read(path)
+    if not any(package in program.text for package in _PACKAGES):
+        return Checked(program, [[] for _ in program.parts])
     trees = [part.tree for part in program.parts]
     try:
         found = uses.find_uses(trees, verdicts.result)

@@ -104,6 +104,33 @@ class Keras:
                 methods = {**above.methods, **methods}
         return Members(frozenset(names), frozenset(classes), methods)
 
+    def accepted(self, definition: Definition) -> frozenset[str] | None:
+        """Returns the arguments that a class or function takes; None if any.
+
+        A class whose `__init__` passes further ones to `super` takes those of its base.
+        """
+        node, module = definition.node, definition.module
+        function = node
+        if isinstance(node, ast.ClassDef):
+            own = [n for n in node.body if isinstance(n, ast.FunctionDef)]
+            made = [n for n in own if n.name == "__init__"]
+            if not made:
+                return self._accepted_by_base(node, module)
+            function = made[0]
+        assert isinstance(function, ast.FunctionDef)
+        names, passed = takes(function)
+        if set(passed) == {"super().__init__"} and isinstance(node, ast.ClassDef):
+            above = self._accepted_by_base(node, module)
+            return None if above is None else names | above
+        return None if passed else names
+
+    def _accepted_by_base(
+        self, node: ast.ClassDef, module: str
+    ) -> frozenset[str] | None:
+        found = (self._find_base(module, base) for base in node.bases)
+        bases = [base for base in found if base is not None]
+        return self.accepted(bases[0]) if bases else None
+
     def _find_base(self, module: str, base: ast.expr) -> Definition | None:
         holder, _, name = ast.unparse(base).rpartition(".")
         if holder:
@@ -135,11 +162,26 @@ class Keras:
         return names
 
 
-def takes(function: ast.FunctionDef) -> tuple[frozenset[str], bool]:
-    """Returns the names of a function's arguments, and whether it takes any others."""
+def takes(function: ast.FunctionDef) -> tuple[frozenset[str], list[str]]:
+    """Returns the names that a function takes, and what it passes all others on to.
+
+    The names are those of the arguments, and of ``kwargs.pop("name")`` in the body.
+    """
     args = function.args
-    names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
-    return frozenset(names), args.kwarg is not None
+    names = {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
+    passed: list[str] = []
+    if args.kwarg is None:
+        return frozenset(names), passed
+    others = args.kwarg.arg
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        if called in (f"{others}.pop", f"{others}.get") and node.args:
+            names.add(getattr(node.args[0], "value", ""))
+        if any(k.arg is None and ast.unparse(k.value) == others for k in node.keywords):
+            passed.append(called)
+    return frozenset(names), passed
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -383,8 +383,9 @@ class _Reader:
                 self._name(node.func)
         else:
             values = self._eval(node.func)
-        for argument in (*node.args, *(k.value for k in node.keywords)):
-            self._eval(argument)
+        given = [self._eval(a) for a in (*node.args, *(k.value for k in node.keywords))]
+        if isinstance(node.func, ast.Name) and node.func.id == "iter" and given:
+            return self._results(_iterators(given[0]), call)
         return self._results(values, call)
 
     def _results(self, values: Values, call: Call) -> Values:
@@ -431,7 +432,8 @@ class _Reader:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 found |= self._eval(child)
-        return found & {Value("Tensor", "object")}
+        arrays = {Value("Tensor", "object"), Value("Variable", "object")}
+        return frozenset({Value("Tensor", "object")}) if found & arrays else NONE
 
     def _compare(self, node: ast.Compare) -> Values:
         found = self._operation(node)
@@ -496,6 +498,12 @@ _EXPRESSIONS: dict[type[ast.AST], str] = {
 def _key(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """Returns what stands for a function of the program."""
     return f"{function.name} {id(function)}"
+
+
+def _iterators(values: Values) -> Values:
+    """Returns the methods that `iter` calls."""
+    objects = (value for value in values if value.kind == "object")
+    return frozenset(Value(f"{v.path}.__iter__", "method") for v in objects)
 
 
 def _place(node: ast.AST) -> tuple[int, int]:

@@ -163,6 +163,8 @@ def _judge_keras(path: str, is_member: bool, call: Call | None) -> tuple[str, st
         if refused:
             return MISSING, refused
     difference = rows.DIFFERENCES.get(path, "")
+    if call is not None and ".optimizers." in path and "decay" in call.keywords:
+        difference = f"`decay` is ignored. {rows.KERAS_ARGUMENTS['decay']}"
     return (DIFFERS, difference) if difference else (SAME, "")
 
 
@@ -187,7 +189,10 @@ def _judge_keras_member(
             return DIFFERS, rows.KERAS_KEPT[f"{cls}.{name}"]
     if name in members.names:
         method = members.methods.get(name)
-        told = _refused_by(method, call) if method and call else None
+        if method is None or call is None:
+            return SAME, ""
+        names, passed = keras_names.takes(method)
+        told = None if passed else _refused_by(names, call)
         return (MISSING, told) if told else (SAME, "")
     for cls in sorted(members.classes):
         if f"{cls}.{name}" in rows.KERAS_GONE:
@@ -227,25 +232,18 @@ def _refused(
     keras: keras_names.Keras, definition: keras_names.Definition, call: Call
 ) -> str | None:
     """Returns why Keras does not take an argument, or None."""
-    node: ast.stmt | None = definition.node
-    if isinstance(node, ast.ClassDef):
-        if node.name == "LegacyOptimizerWarning":
-            return "Keras 3 has no legacy optimizers. Leave out `legacy.`."
-        node = keras.members(definition).methods.get("__init__")
-    return _refused_by(node, call) if isinstance(node, ast.FunctionDef) else None
+    if definition.node.name == "LegacyOptimizerWarning":
+        return "Keras 3 has no legacy optimizers. Leave out `legacy.`."
+    names = keras.accepted(definition)
+    return None if names is None else _refused_by(names, call)
 
 
-def _refused_by(function: ast.FunctionDef, call: Call) -> str | None:
-    names, takes_more = keras_names.takes(function)
+def _refused_by(names: frozenset[str], call: Call) -> str | None:
     for name in call.keywords:
-        if name not in names and (not takes_more or name in _REFUSED_ANYWAY):
+        if name not in names:
             told = rows.KERAS_ARGUMENTS.get(name, "Leave it out.")
             return f"Keras 3 does not take the argument `{name}`. {told}"
     return None
-
-
-# Keras takes any argument in these classes, and raises for some.
-_REFUSED_ANYWAY = frozenset({"decay", "lr"})
 
 
 def result(path: str, is_call: bool) -> str | None:
