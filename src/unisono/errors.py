@@ -1,5 +1,8 @@
 """The exceptions that this package raises, under ``tf.errors``' names where it can."""
 
+import typing as _typing
+
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.errors import (
     DataLossError,
     FailedPreconditionError,
@@ -14,6 +17,10 @@ from unisono._src.foundation.errors import (
     WorkerMismatchError,
     WorkerStalledError,
 )
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.errors", {})
 
 __all__ = [
     "DataLossError",

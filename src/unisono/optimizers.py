@@ -1,5 +1,12 @@
 """`Optimizer`, which applies an Optax transformation to variables."""
 
+import typing as _typing
+
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.training.optimizers import Optimizer
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.optimizers", {})
 
 __all__ = ["Optimizer"]

@@ -19,13 +19,14 @@ PROVEN, FAILED, UNPROVEN, UNCLAIMED = "proven", "FAILED", "not run", "no test"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Holds one row of the feature table."""
+    """Holds one row of the feature table, and how unisono differs from it."""
 
     id: str
     area: str
     capability: str
     expected: str
     check: str
+    difference: str = ""
 
 
 def read_table(path=TABLE):

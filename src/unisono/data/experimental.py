@@ -1,5 +1,8 @@
 """More functions and options of datasets, as in ``tf.data.experimental``."""
 
+import typing as _typing
+
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.input.api.dataset import (
     AUTOTUNE,
     INFINITE_CARDINALITY,
@@ -37,6 +40,10 @@ from unisono._src.input.stages.dataset_options import (
     ThreadingOptions,
 )
 from unisono._src.input.stages.selecting import SHARD_HINT
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.data.experimental", {})
 
 __all__ = [
     "AUTOTUNE",

@@ -1,5 +1,7 @@
 """Resolvers, which find the processes of a job and say which of them this one is."""
 
+import typing as _typing
+
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.cluster.explanation import Explanation
 from unisono._src.cluster.resolvers.base import ClusterResolver
@@ -18,6 +20,11 @@ from unisono._src.cluster.resolvers.simple import UnionClusterResolver as UnionR
 from unisono._src.cluster.resolvers.slurm import SlurmClusterResolver
 from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
+from unisono._src.foundation import lazy_names as _lazy_names
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.distribute.cluster_resolver", {})
 
 __all__ = [
     "ClusterResolver",

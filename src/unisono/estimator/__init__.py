@@ -1,5 +1,7 @@
 """`Estimator`, its specs, hooks and exporters, under the names of ``tf.estimator``."""
 
+import typing as _typing
+
 from unisono._src.estimator.config import RunConfig
 from unisono._src.estimator.estimator import Estimator
 from unisono._src.estimator.estimator_spec import EstimatorSpec, ModeKeys, minimize
@@ -20,7 +22,12 @@ from unisono._src.estimator.training import (
     TrainSpec,
     train_and_evaluate,
 )
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono.estimator import export
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.estimator", {})
 
 __all__ = [
     "CheckpointSaverListener",

@@ -1,5 +1,8 @@
 """Random numbers: TensorFlow's ``tf.random.Generator`` and its state."""
 
+import typing as _typing
+
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.training.random_generator import (
     Algorithm,
     Generator,
@@ -8,6 +11,10 @@ from unisono._src.training.random_generator import (
     set_global_generator,
 )
 from unisono.random import experimental
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.random", {})
 
 __all__ = [
     "Algorithm",

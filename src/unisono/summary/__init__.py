@@ -1,5 +1,8 @@
 """Functions that write scalars for TensorBoard, under the names of ``tf.summary``."""
 
+import typing as _typing
+
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.training.tensorboard.summary import (
     SummaryWriter,
     create_file_writer,
@@ -10,6 +13,10 @@ from unisono._src.training.tensorboard.summary import (
     should_record_summaries,
 )
 from unisono.summary import experimental
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.summary", {})
 
 __all__ = [
     "SummaryWriter",

@@ -11,6 +11,7 @@ import typer.main
 
 # Each module has a function `app` that returns a `typer.Typer`.
 _COMMANDS = {
+    "check": "unisono._src.cli.check.command",
     "checkpoint": "unisono._src.cli.checkpoint_command",
     "launch": "unisono._src.cli.launch.command",
 }

@@ -1,16 +1,27 @@
-"""Names of a public module that are imported on first use."""
+"""Names of a public module that load on first use, and errors for those it lacks."""
 
 from __future__ import annotations
 
+import dis
 import importlib
+import inspect
 import sys
+import types
 from collections.abc import Callable, Mapping
+
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
+
+# Loaded when a name is missing, and not before: it reads a list of many names.
+_MISSING = "unisono._src.foundation.tensorflow_names.missing"
 
 
 def names(
     module: str, table: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Returns the functions `__getattr__` and `__dir__` of a module with lazy names.
+
+    A name that the module does not have but TensorFlow does is an error that says what
+    to write instead.
 
     Args:
         module: the name of the module that has the names.
@@ -24,7 +35,8 @@ def names(
 
     def find(name: str) -> object:
         if name not in table:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            frame = inspect.currentframe()
+            raise _missing(module, name, frame.f_back if frame else None)
         if table[name] == module:
             return importlib.import_module(f"{module}.{name}")
         where, _, there = table[name].partition(":")
@@ -34,3 +46,26 @@ def names(
         return sorted({*vars(sys.modules[module]), *table})
 
     return find, list_names
+
+
+def _missing(module: str, name: str, asker: types.FrameType | None) -> Exception:
+    """Returns the error for a name that a module does not have.
+
+    Args:
+        module: the module's name.
+        name: the name that it does not have.
+        asker: the frame that asks for it. Python drops the text of an `AttributeError`
+            if that is a ``from module import name``, but not that of an `ImportError`.
+    """
+    said = f"module {module!r} has no attribute {name!r}"
+    if name.startswith("_"):  # What copy, inspect, doctest and the like ask for.
+        return AttributeError(said)
+    missing = importlib.import_module(_MISSING)
+    told = missing.explain(f"{module}.{name}".removeprefix("unisono."))
+    if told is None:
+        return AttributeError(said)
+    more = f"{told} See {missing.PAGE}."
+    if asker and asker.f_code.co_code[asker.f_lasti] == _IMPORT_FROM:
+        return ImportError(f"cannot import name {name!r} from {module!r}: {more}")
+    # With an object Python would add the nearest name that the module has.
+    return AttributeError(f"{said}: {more}", name=name, obj=None)

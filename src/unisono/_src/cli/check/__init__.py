@@ -1,0 +1,1 @@
+"""`unisono check`: what a TensorFlow program has to change to run here."""

@@ -1,0 +1,188 @@
+"""The names of the package itself, found by asking it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+from jax._src.array import ArrayImpl
+
+from unisono._src.foundation.tensorflow_names import listing
+
+NOTHING = object()
+
+
+@functools.cache
+def find(path: str) -> Any:
+    """Returns what the package has at TensorFlow's path, or `NOTHING`.
+
+    Args:
+        path: the dotted path without ``tf.``; below a class, one of its members. What
+            TensorFlow's tensors have is looked for in JAX's arrays.
+    """
+    above, _, name = path.rpartition(".")
+    if above == "Tensor":
+        holders: list[Any] = [ArrayImpl, jax.Array]
+    elif not path:
+        return importlib.import_module("unisono")
+    else:
+        holders = [find(above)]
+    for holder in holders:
+        found = _member(holder, name)
+        if found is not NOTHING:
+            return found
+    return NOTHING
+
+
+def _member(holder: Any, name: str) -> Any:
+    if holder is NOTHING:
+        return NOTHING
+    if inspect.isclass(holder):
+        if name in _annotated(holder):
+            return getattr(holder, name, None)
+        static = inspect.getattr_static(holder, name, NOTHING)
+        if isinstance(static, property | functools.cached_property):
+            return static
+    try:
+        return getattr(holder, name)
+    except AttributeError:
+        return NOTHING
+    except ImportError:  # A package that is not installed.
+        return NOTHING
+
+
+def _annotated(cls: type) -> set[str]:
+    """Returns the attributes that a class and its bases declare for instances."""
+    return {
+        name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())
+    }
+
+
+def public_paths(path: str) -> Iterator[str]:
+    """Yields a path, and those that a member has in the classes above its own.
+
+    >>> list(public_paths("data.TFRecordDataset.map"))[-1]
+    'data.Dataset.map'
+    """
+    yield path
+    above, _, name = path.rpartition(".")
+    holder = find(above)
+    if inspect.isclass(holder):
+        for base in holder.__mro__[1:]:
+            if base.__module__.startswith("unisono") and "_src" not in base.__module__:
+                module = base.__module__.removeprefix("unisono").removeprefix(".")
+                yield ".".join(filter(None, (module, base.__qualname__, name)))
+
+
+@functools.cache
+def result(path: str, is_call: bool) -> str | None:
+    """Returns the path of the class of what a call or an attribute gives, if known.
+
+    Args:
+        path: the class, function, method or property.
+        is_call: whether it is called; if not, only a property gives something else.
+    """
+    found = find(path)
+    if not is_call:
+        if isinstance(found, functools.cached_property):
+            found = found.func
+        elif isinstance(found, property):
+            found = found.fget
+        else:
+            return None
+    elif inspect.isclass(found):
+        return path
+    written = getattr(found, "__annotations__", {}).get("return")
+    if not isinstance(written, str):
+        return None
+    parts = [p.strip() for p in written.split("|") if p.strip() != "None"]
+    if len(parts) != 1 or not parts[0].replace(".", "").replace("_", "").isalnum():
+        return None
+    name = parts[0].rpartition(".")[2].lstrip("_")
+    if name == "Self":
+        return path.rpartition(".")[0]
+    return "Tensor" if name == "Array" else _class_path(name)
+
+
+@functools.cache
+def _class_path(name: str) -> str | None:
+    """Returns the shortest path of TensorFlow's class of a name that is here, too."""
+    paths = sorted(listing.paths_of("class", name), key=lambda p: p.count("."))
+    return next((p for p in paths if inspect.isclass(find(p))), None)
+
+
+def refused(
+    path: str, is_member: bool, positional: int | None, keywords: tuple[str, ...]
+) -> str | None:
+    """Returns how a call does not fit what is here, or None if it does.
+
+    Args:
+        path: what is called.
+        is_member: whether it is called on an instance.
+        positional: the number of arguments without names; None if that is open.
+        keywords: the names of the other arguments.
+    """
+    found = find(path)
+    signature = _signature(found)
+    if signature is None:
+        return None
+    parameters = list(signature.parameters.values())
+    if is_member and _is_method(path):
+        parameters = parameters[1:]
+    kinds = [p.kind for p in parameters]
+    named = {p.name for p in parameters if p.kind not in (p.POSITIONAL_ONLY,)}
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        unknown = [f"`{k}`" for k in keywords if k not in named]
+        if unknown:
+            return f"It does not take the argument {' and '.join(unknown)} here."
+    places = [p for p in parameters if p.kind in (0, 1)]
+    is_open = inspect.Parameter.VAR_POSITIONAL in kinds
+    if positional is not None and not is_open and positional > len(places):
+        return f"It takes {len(places)} arguments without names here."
+    return None
+
+
+def _is_method(path: str) -> bool:
+    above, _, name = path.rpartition(".")
+    holder = ArrayImpl if above == "Tensor" else find(above)
+    static = inspect.getattr_static(holder, name, None)
+    return isinstance(static, types.FunctionType | Callable) and not isinstance(
+        static, classmethod | staticmethod
+    )
+
+
+@functools.cache
+def _signature_of(found: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(found)
+    except (TypeError, ValueError):
+        return None
+
+
+def _signature(found: Any) -> inspect.Signature | None:
+    if not callable(found) or found is NOTHING:
+        return None
+    try:
+        return _signature_of(found)
+    except TypeError:  # It cannot be a key.
+        return None
+
+
+def table_difference(path: str) -> str:
+    """Returns how an everyday name differs, from the table of `ops`."""
+    return getattr(_everyday_names().get(path), "difference", "")
+
+
+@functools.cache
+def _everyday_names() -> dict[str, Any]:
+    try:
+        table = importlib.import_module("unisono._src.ops.table")
+    except ModuleNotFoundError:
+        return {}
+    names: dict[str, Any] = table.NAMES
+    return names

@@ -1,0 +1,200 @@
+"""The files that a check reads: Python files, notebooks, and folders of them."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import io
+import json
+import pathlib
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+_SUFFIXES = (".py", ".ipynb")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+# A line of a notebook that is for the shell or for IPython, not for Python.
+_MAGIC = re.compile(r"^\s*(?:[!%?]|[\w.\[\]]+\?{1,2}\s*$)")
+# Cells for IPython that hold Python: those that are timed, and files that are written.
+_PYTHON_CELL = re.compile(r"%%(time|timeit|capture|prun|writefile\b.*\.py\s*\n)")
+_ASSIGNED_MAGIC = re.compile(r"^(\s*[\w, ]+=\s*)[!%].*")
+
+
+@final
+class BadFileError(Exception):
+    """A file cannot be read as Python; the message says why."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Holds a piece of Python: a file, or one cell of a notebook.
+
+    Attributes:
+        cell: the number of the cell in its notebook, from 1; None for a file.
+        lines: its lines, with their ends.
+        tree: its syntax tree. Lines for IPython are left out.
+    """
+
+    cell: int | None
+    lines: Sequence[str]
+    tree: ast.Module
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """Holds one file.
+
+    Attributes:
+        path: where it is.
+        text: all of its text.
+        encoding: the encoding of the text.
+        parts: its pieces of Python.
+    """
+
+    path: pathlib.Path
+    text: str
+    encoding: str
+    parts: Sequence[Part]
+
+    def with_parts(self, texts: Sequence[str]) -> str:
+        """Returns the file's text with other pieces of Python, one for each part."""
+        if self.path.suffix != ".ipynb":
+            return texts[0]
+        if [*texts] == ["".join(part.lines) for part in self.parts]:
+            return self.text
+        notebook = json.loads(self.text)
+        for part, text in zip(self.parts, texts, strict=True):
+            assert part.cell is not None
+            cell = _cells(notebook)[part.cell - 1]
+            whole = isinstance(cell["source"], str)
+            cell["source"] = text if whole else _split(text)
+        indent = re.search(r"\n(\s+)", self.text)
+        made = json.dumps(
+            notebook, indent=len(indent[1]) if indent else None, ensure_ascii=False
+        )
+        return made + "\n" * self.text.endswith("\n")
+
+
+def find_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
+    """Yields the files that are named, and the Python files of named folders.
+
+    Raises:
+        BadFileError: a path does not exist, or a folder has no Python file.
+    """
+    for path in paths:
+        if path.is_dir():
+            found = [p for p in sorted(path.rglob("*")) if _is_program(p, path)]
+            if not found:
+                raise BadFileError(f"{path} has no Python files and no notebooks.")
+            yield from found
+        elif path.exists():
+            yield path
+        else:
+            raise BadFileError(f"{path} does not exist.")
+
+
+def read(path: pathlib.Path) -> Program:
+    """Returns a file with the syntax trees of its parts.
+
+    Raises:
+        BadFileError: it is not Python, or not a notebook, or cannot be read.
+    """
+    try:
+        contents = path.read_bytes()
+        if path.suffix == ".ipynb":
+            text, encoding = contents.decode("utf-8"), "utf-8"
+            return Program(path, text, encoding, _notebook_parts(text))
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(contents).readline)
+        text = contents.decode(encoding)
+        return Program(path, text, encoding, [_part(None, text)])
+    except OSError as error:
+        raise BadFileError(f"it cannot be read: {error.strerror}.") from None
+    except (UnicodeDecodeError, LookupError) as error:
+        raise BadFileError(f"it is not text: {error}.") from None
+    except SyntaxError as error:
+        line = f" (line {error.lineno})" if error.lineno else ""
+        raise BadFileError(f"it is not Python: {error.msg}{line}.") from None
+    except (RecursionError, MemoryError):
+        raise BadFileError("it is nested too deeply.") from None
+    except ValueError as error:  # Zero bytes, or JSON that is none.
+        raise BadFileError(f"it is not a Python program: {error}.") from None
+
+
+def _is_program(path: pathlib.Path, folder: pathlib.Path) -> bool:
+    within = path.relative_to(folder).parts
+    hidden = any(p.startswith(".") or p == "__pycache__" for p in within)
+    return path.suffix in _SUFFIXES and not hidden and path.is_file()
+
+
+def _notebook_parts(text: str) -> list[Part]:
+    parts = []
+    for number, cell in enumerate(_cells(json.loads(text)), start=1):
+        if cell.get("cell_type") == "code":
+            source = cell.get("source", "")
+            joined = source if isinstance(source, str) else "".join(source)
+            if not joined.startswith("%%") or _PYTHON_CELL.match(joined):
+                parts.append(_part(number, joined))
+    return parts
+
+
+def _cells(notebook: Any) -> list[dict[str, Any]]:
+    """Returns the cells of a notebook of version 4 or 3."""
+    try:
+        if "worksheets" in notebook:
+            raise ValueError("it is a notebook of version 3; open and save it anew")
+        cells = list(notebook["cells"])
+    except (KeyError, TypeError):
+        raise ValueError("it has no list of cells") from None
+    if not all(isinstance(c, dict) and _is_source(c.get("source", "")) for c in cells):
+        raise ValueError("one of its cells is not a cell")
+    return cells
+
+
+def _is_source(source: object) -> bool:
+    lines = [source] if isinstance(source, str) else source
+    return isinstance(lines, list) and all(isinstance(line, str) for line in lines)
+
+
+def _part(cell: int | None, text: str) -> Part:
+    lines = _split(text)
+    if cell is None:
+        return Part(cell, lines, _parse(text))
+    try:
+        # As it is, if that is Python: a line may well begin with the operator %.
+        return Part(cell, lines, _parse(text))
+    except SyntaxError:
+        pass
+    try:
+        return Part(cell, lines, _parse("".join(_without_magic(lines))))
+    except SyntaxError as error:
+        error.msg = f"{error.msg}, in cell {cell}"
+        raise
+
+
+def _parse(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Those of the program, not of the check.
+        return ast.parse(text)
+
+
+def _without_magic(lines: Sequence[str]) -> Iterator[str]:
+    """Yields the lines of a notebook with `pass` for those that are not Python."""
+    goes_on = False
+    for line in lines:
+        if goes_on:
+            yield "\n"
+        elif _MAGIC.match(line):
+            goes_on = True
+            yield line[: len(line) - len(line.lstrip())] + "pass\n"
+        else:
+            yield _ASSIGNED_MAGIC.sub(r"\1None", line)
+        goes_on = goes_on and line.rstrip("\r\n").endswith("\\")
+
+
+def _split(text: str) -> list[str]:
+    """Returns the lines of a text as Python counts them, with their ends."""
+    return _LINE.findall(text)

@@ -1,0 +1,239 @@
+"""The rows that say how names that are here differ from TensorFlow's, and who moved.
+
+They are for ``unisono check`` and for the tables in ``docs/from-tensorflow.md``. Names
+that are not here have their rows in `families`, and the everyday names of mathematics
+theirs in the table of `ops`.
+"""
+
+from __future__ import annotations
+
+_NUMPY = "The function runs in Python, on NumPy arrays."
+_ORDER = "The order for a seed is another one than TensorFlow's."
+_FORMAT = "The format is unisono's own; TensorFlow's files cannot be read."
+_SAVED = (
+    "StableHLO programs of functions with an input_signature are stored; TensorFlow "
+    "and its Serving cannot read them."
+)
+_XLA = "XLA chooses the algorithm; the numbers are the same."
+_TPU = "It runs on any devices; without a TPU they are laid out as one."
+
+# Dotted path without ``tf.`` -> how the name here differs, a sentence.
+DIFFERENCES = {
+    "Tensor.device": "It is JAX's device object, not a string.",
+    "Tensor.dtype": "It is NumPy's dtype.",
+    "Tensor.shape": "It is a tuple of ints.",
+    "Variable.initial_value": "It raises, as TensorFlow's does outside graphs.",
+    "__version__": "It is the version of unisono.",
+    "data.Dataset.cache": f"With a filename: {_FORMAT}",
+    "data.Dataset.filter": _NUMPY,
+    "data.Dataset.flat_map": _NUMPY,
+    "data.Dataset.interleave": _NUMPY,
+    "data.Dataset.load": _FORMAT,
+    "data.Dataset.map": _NUMPY,
+    "data.Dataset.save": _FORMAT,
+    "data.Dataset.scan": _NUMPY,
+    "data.Dataset.shuffle": _ORDER,
+    "data.experimental.load": _FORMAT,
+    "data.experimental.save": _FORMAT,
+    "distribute.HierarchicalCopyAllReduce": _XLA,
+    "distribute.NcclAllReduce": _XLA,
+    "distribute.ReductionToOneDevice": _XLA,
+    "distribute.TPUStrategy": _TPU,
+    "distribute.cluster_resolver.TPUClusterResolver": _TPU,
+    "distribute.experimental.PreemptionCheckpointHandler": (
+        "Runs are counted in a plain number, and it exits with 42 on every platform."
+    ),
+    "distribute.experimental.TPUStrategy": _TPU,
+    "estimator.EstimatorSpec": "train_op is unisono.estimator.minimize or a function.",
+    "keras.callbacks.BackupAndRestore": (
+        "It goes on within an epoch; it has no save_before_preemption."
+    ),
+    "metrics.Mean": "It is unisono's own; Keras' is tf.keras.metrics.Mean.",
+    "optimizers.Optimizer": "It takes an Optax transformation and the variables.",
+    "random.Generator.make_seeds": "The halves of TensorFlow's seeds are given.",
+    "random.Generator.uniform_full_int": "It gives uint32 if JAX has no 64-bit types.",
+    "saved_model.load": _SAVED,
+    "saved_model.save": _SAVED,
+    "summary.scalar": "It cannot be called inside a compiled function.",
+    "tpu.experimental.initialize_tpu_system": _TPU,
+    "train.Checkpoint.read": _FORMAT,
+    "train.Checkpoint.restore": _FORMAT,
+    "train.ExponentialMovingAverage": "It needs a list of variables.",
+    "train.latest_checkpoint": "Damaged checkpoints are passed over with a warning.",
+    "train.load_checkpoint": _FORMAT,
+}
+
+# What Python does with values in a `function`: the form -> how it differs.
+CONTROL = {
+    "if": (
+        "`if` on an array in a function is an error, because Python is not rewritten. "
+        "Write tf.cond(test, then, otherwise) or tf.where."
+    ),
+    "while": (
+        "`while` on an array in a function is an error, because Python is not "
+        "rewritten. Write tf.while_loop(test, body, values)."
+    ),
+    "for": (
+        "`for` over an array in a function is unrolled when it is compiled. Write "
+        "tf.while_loop or jax.lax.scan for a long one."
+    ),
+    "assert": (
+        "`assert` on an array in a function is an error. Check it outside, or with "
+        "tf.debugging."
+    ),
+}
+
+# Names of earlier versions of TensorFlow -> the names that they have in TensorFlow 2.
+RENAMED = {
+    "arg_max": "argmax",
+    "arg_min": "argmin",
+    "ceil": "math.ceil",
+    "config.experimental.get_visible_devices": "config.get_visible_devices",
+    "config.experimental.list_logical_devices": "config.list_logical_devices",
+    "config.experimental.list_physical_devices": "config.list_physical_devices",
+    "config.experimental.set_visible_devices": "config.set_visible_devices",
+    "contrib.distribute.MirroredStrategy": "distribute.MirroredStrategy",
+    "contrib.distribute.OneDeviceStrategy": "distribute.OneDeviceStrategy",
+    "diag": "linalg.diag",
+    "div": "math.divide",
+    "erf": "math.erf",
+    "floordiv": "math.floordiv",
+    "global_norm": "linalg.global_norm",
+    "is_finite": "math.is_finite",
+    "is_inf": "math.is_inf",
+    "is_nan": "math.is_nan",
+    "keras.experimental.CosineDecay": "keras.optimizers.schedules.CosineDecay",
+    "log": "math.log",
+    "log1p": "math.log1p",
+    "log_sigmoid": "math.log_sigmoid",
+    "matrix_inverse": "linalg.inv",
+    "matrix_transpose": "linalg.matrix_transpose",
+    "mod": "math.floormod",
+    "python_io.TFRecordWriter": "io.TFRecordWriter",
+    "random_normal": "random.normal",
+    "random_shuffle": "random.shuffle",
+    "random_uniform": "random.uniform",
+    "rsqrt": "math.rsqrt",
+    "segment_sum": "math.segment_sum",
+    "set_random_seed": "random.set_seed",
+    "squared_difference": "math.squared_difference",
+    "trace": "linalg.trace",
+    "truncated_normal": "random.truncated_normal",
+    "unsorted_segment_sum": "math.unsorted_segment_sum",
+    "xlogy": "math.xlogy",
+}
+
+# Members of classes that are here without them -> what to write.
+MEMBERS_GONE = {
+    "Tensor.backing_device": "Use `sharding`.",
+    "Tensor.consumers": "There are no graphs.",
+    "Tensor.cpu": "Use jax.device_put.",
+    "Tensor.eval": "Write x.numpy().",
+    "Tensor.experimental_ref": "Use id(x).",
+    "Tensor.get_shape": "Write x.shape.",
+    "Tensor.gpu": "Use jax.device_put.",
+    "Tensor.graph": "There are no graphs.",
+    "Tensor.name": "Arrays have no names.",
+    "Tensor.op": "There are no graphs.",
+    "Tensor.ref": "Use id(x).",
+    "Tensor.set_shape": "Leave it out: shapes are always known.",
+    "Variable.batch_scatter_update": "Use `scatter_nd_update`.",
+    "Variable.count_up_to": "Count in Python.",
+    "Variable.eval": "Write v.numpy().",
+    "Variable.from_proto": "Use train.Checkpoint.",
+    "Variable.to_proto": "Use train.Checkpoint.",
+    "data.Dataset.snapshot": "Use cache(filename), or save and load.",
+    "data.Dataset.sparse_batch": "Sparse tensors are not here; use padded_batch.",
+    "data.Dataset.ragged_batch": "Ragged tensors are not here; use padded_batch.",
+}
+
+# Members of Keras 2's objects that Keras 3 has not -> what to write.
+KERAS_GONE = {
+    "Layer.add_metric": "Call a metric's update_state in train_step, and list it in "
+    "the model's `metrics`.",
+    "Layer.add_update": "Assign the variable.",
+    "Layer.get_losses_for": "Use `losses`.",
+    "Layer.get_updates_for": "Assign the variables in `call`.",
+    "Layer.inbound_nodes": "Use `input` and `output`.",
+    "Layer.updates": "Assign the variables in `call`.",
+    "Model.compiled_loss": "Write self.compute_loss(x, y, y_pred).",
+    "Model.compiled_metrics": "Write `for m in self.metrics: m.update_state(...)`.",
+    "Model.evaluate_generator": "Write model.evaluate(generator).",
+    "Model.fit_generator": "Write model.fit(generator).",
+    "Model.make_train_function": "Write train_step; fit compiles it.",
+    "Model.predict_classes": "Write model.predict(x).argmax(-1).",
+    "Model.predict_generator": "Write model.predict(generator).",
+    "Model.predict_proba": "Write model.predict(x).",
+    "Model.reset_states": "Call reset_state of the layers that have one.",
+    "Model.run_eagerly": "Pass run_eagerly=True to compile.",
+    "Model.save_spec": "Use `inputs`.",
+    "Model.state_updates": "Assign the variables in `call`.",
+    "Optimizer.get_config_from": "Use `from_config`.",
+    "Optimizer.get_gradients": "Use tape.gradient.",
+    "Optimizer.get_updates": "Use apply_gradients.",
+    "Optimizer.get_weights": "Write [v.numpy() for v in optimizer.variables].",
+    "Optimizer.set_weights": "Assign optimizer.variables one by one.",
+    "Optimizer.weights": "Use `variables`.",
+}
+
+# Functions of Keras that return a model.
+KERAS_MODELS = frozenset(
+    {
+        "keras.models.clone_model",
+        "keras.models.load_model",
+        "keras.models.model_from_json",
+        "keras.saving.load_model",
+    }
+)
+
+# Members that are Keras 2's, and work here because unisono adds them -> a sentence.
+KERAS_KEPT = {
+    "Metric.reset_states": "Keras 3 calls it reset_state; the old name works, too.",
+    "Optimizer.lr": "Keras 3 calls it learning_rate; the old name works, too.",
+    "Optimizer.minimize": "Keras 3 has none; unisono adds it.",
+}
+
+# Arguments of Keras 2 that Keras 3's classes do not take -> what to write.
+KERAS_ARGUMENTS = {
+    "lr": "Write learning_rate=.",
+    "decay": "Use a schedule: keras.optimizers.schedules.InverseTimeDecay.",
+    "period": 'Use save_freq="epoch".',
+    "epsilon": "Write min_delta=.",
+    "embeddings_regularizer_rate": "Write embeddings_regularizer=.",
+    "batch_input_shape": "Write keras.Input(batch_shape=...) as the first layer.",
+    "experimental_run_tf_function": "Leave it out.",
+    "experimental_steps_per_execution": "Write steps_per_execution=.",
+    "workers": "Pass it to the keras.utils.PyDataset.",
+    "use_multiprocessing": "Pass it to the keras.utils.PyDataset.",
+    "max_queue_size": "Pass it to the keras.utils.PyDataset.",
+    "save_format": 'Give the path the ending ".keras".',
+    "options": "Leave it out.",
+    "signatures": "Use unisono.saved_model.save.",
+    "sample_weight_mode": "Leave it out.",
+    "interpolation_order": "Use interpolation=.",
+    "implementation": "Leave it out.",
+    "time_major": "Transpose the first two axes.",
+    "normalize": "Leave it out.",
+}
+
+# Packages beside TensorFlow -> what to know about them.
+OTHER_PACKAGES = {
+    "tensorflow_addons": "It needs TensorFlow. Keras 3 and optax have most of it.",
+    "tensorflow_datasets": (
+        "tfds.load needs TensorFlow. Write tfds.data_source(name, split=...), whose "
+        "elements are NumPy arrays, and unisono.data.Dataset.from_generator."
+    ),
+    "tensorflow_hub": "It needs TensorFlow. Use keras_hub or flax models.",
+    "tensorflow_probability": (
+        "Write tensorflow_probability.substrates.jax, which needs no TensorFlow."
+    ),
+    "tensorflow_text": "It needs TensorFlow. Use keras_hub's tokenizers on the host.",
+    "tensorflow_io": "It needs TensorFlow. Use the formats' own packages.",
+    "tensorflow_model_optimization": "It needs TensorFlow. Use qwix.",
+    "tensorflow_estimator": "Write unisono.estimator.",
+    "tensorflow_federated": "It needs TensorFlow.",
+    "tensorflow_transform": "It needs TensorFlow.",
+    "tensorflow_recommenders": "It needs TensorFlow. Use keras_rs.",
+    "tf_keras": "It is Keras 2, and needs TensorFlow. Use unisono.keras.",
+    "tf_slim": "It needs TensorFlow. Use Keras.",
+}

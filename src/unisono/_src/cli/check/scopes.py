@@ -1,0 +1,95 @@
+"""What names of a program stand for, as far as its syntax tells."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from typing import final
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """Holds what an expression stands for.
+
+    Attributes:
+        path: TensorFlow's path, without ``tf.``; of an object, that of its class.
+        kind: ``"path"``, ``"object"``, or ``"method"`` of an object; ``"derived"`` for
+            a class of the program with this base, ``"local"`` for its functions.
+        own: the members that a derived class defines itself.
+    """
+
+    path: str
+    kind: str = "path"
+    own: frozenset[str] = frozenset()
+
+
+Values = frozenset[Value]
+NONE: Values = frozenset()
+
+
+@final
+class Scope:
+    """Holds the names of a module, function or class, and what is around it.
+
+    Args:
+        above: the scope around it, if there is one.
+        is_class: whether it is that of a class, which functions in it do not see.
+    """
+
+    def __init__(self, above: Scope | None, is_class: bool = False) -> None:
+        self.names: dict[str, Values] = {}
+        self.above, self.is_class = above, is_class
+
+    def find(self, name: str) -> Values | None:
+        """Returns what a name stands for, or None if it is not bound."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names and (scope is self or not scope.is_class):
+                return scope.names[name]
+            scope = scope.above
+        return None
+
+
+@final
+@dataclasses.dataclass
+class Place:
+    """Holds what is known about the statements that are being read.
+
+    Attributes:
+        scope: the names.
+        me: the class around a method, as a scope of the attributes of `self`.
+        compiled: whether they are in a function that is compiled.
+        branches: in how many branches and loops they are.
+    """
+
+    scope: Scope
+    me: Scope | None = None
+    compiled: bool = False
+    branches: int = 0
+
+
+def instances(classes: Values) -> Values:
+    """Returns objects of classes."""
+    return frozenset(
+        Value(value.path, "object", value.own)
+        for value in classes
+        if value.kind in ("path", "derived")
+    )
+
+
+def all_arguments(arguments: ast.arguments) -> list[ast.arg]:
+    """Returns the arguments of a function, in no order."""
+    found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return found + [a for a in (arguments.vararg, arguments.kwarg) if a]
+
+
+def attributes_of(cls: ast.ClassDef) -> frozenset[str]:
+    """Returns the attributes that a class defines in its body or sets on `self`."""
+    names = set()
+    for node in ast.walk(cls):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+    return frozenset(names)

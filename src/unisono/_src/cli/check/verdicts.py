@@ -1,0 +1,265 @@
+"""What becomes of a use of TensorFlow: the same, a difference, or another name."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import importlib.util
+from collections.abc import Iterable
+from typing import Any, final
+
+from unisono._src.cli.check import keras_names, package_names, rows
+from unisono._src.cli.check.use import Call, Use
+from unisono._src.foundation.tensorflow_names import families, listing, missing
+
+SAME, DIFFERS, RENAMED, UNKNOWN, MISSING = (
+    "same", "differs", "renamed", "unknown", "missing",
+)  # fmt: skip
+# From the best to the worst.
+ORDER = (SAME, DIFFERS, RENAMED, UNKNOWN, MISSING)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Holds what becomes of one use.
+
+    Attributes:
+        use: the use.
+        status: one of `ORDER`.
+        told: how it differs, or what to write; empty if it is the same.
+        new: the path that it has here, if that is another one.
+    """
+
+    use: Use
+    status: str
+    told: str = ""
+    new: str = ""
+
+
+def judge_all(uses: Iterable[Use]) -> list[Verdict]:
+    """Returns one verdict for each place: the worst, if it may be several things."""
+    worst: dict[int, Verdict] = {}
+    for use in uses:
+        made = judge(use)
+        is_set = isinstance(getattr(use.node, "ctx", None), ast.Store)
+        if made.status == UNKNOWN and is_set:
+            continue  # An attribute of the program's own.
+        before = worst.get(id(use.node))
+        if before is None or ORDER.index(made.status) > ORDER.index(before.status):
+            worst[id(use.node)] = made
+    return list(worst.values())
+
+
+def judge(use: Use) -> Verdict:
+    """Returns what becomes of a use."""
+    if use.kind == "unknown":
+        return Verdict(use, UNKNOWN, use.told)
+    if use.kind == "control":
+        is_error = use.path != "for"
+        return Verdict(use, MISSING if is_error else DIFFERS, rows.CONTROL[use.path])
+    if use.kind == "package":
+        return Verdict(use, MISSING, rows.OTHER_PACKAGES[use.path])
+    status, told, new = _judge_path(use.path, use.kind == "object", use.call)
+    return Verdict(use, status, told, new)
+
+
+@functools.cache
+def _judge_path(path: str, is_member: bool, call: Call | None) -> tuple[str, str, str]:
+    if path == "python" or path.startswith("python."):
+        told = "It is private to TensorFlow. Use the public name of the same purpose."
+        return MISSING, told, ""
+    if path == "keras" or path.startswith("keras."):
+        status, told = _judge_keras(path, is_member, call)
+        return status, told, ""
+    if package_names.find(path) is package_names.NOTHING:
+        return _judge_missing(path, is_member)
+    if call is not None:
+        refused = package_names.refused(path, is_member, call.positional, call.keywords)
+        if refused:
+            return MISSING, refused, ""
+    for each in package_names.public_paths(path):
+        told = rows.DIFFERENCES.get(each) or package_names.table_difference(each)
+        if told:
+            return DIFFERS, told, ""
+    return SAME, "", ""
+
+
+def _judge_missing(path: str, is_member: bool) -> tuple[str, str, str]:
+    if is_member:
+        return _judge_missing_member(path)
+    shorter = path.removeprefix("compat.v1.")
+    new = rows.RENAMED.get(shorter, "")
+    if path.startswith("compat.v2."):
+        new = listing.without_v2(path)
+    if new and package_names.find(new) is not package_names.NOTHING:
+        return RENAMED, f"Write tf.{new}.", new
+    if shorter != path and package_names.find(shorter) is not package_names.NOTHING:
+        return MISSING, f"Write tf.{shorter}, which is that of TensorFlow 2.", ""
+    if listing.kind(path) is None:
+        holder = _class_above(path)
+        if holder is not None:
+            return _judge_missing_member(path)
+        return MISSING, _tell_neither(path), ""
+    if listing.kind(path) == "member":
+        return _judge_missing_member(path)
+    return MISSING, missing.advise(path), ""
+
+
+def _tell_neither(path: str) -> str:
+    """Returns what to say about a name that TensorFlow 2 does not have either."""
+    v1 = f"compat.v1.{path}"
+    row = families.find(v1)
+    told = f" {row.instead}" if row.path == v1 else ""
+    return f"Neither TensorFlow 2 nor unisono has this name.{told}"
+
+
+def _class_above(path: str) -> Any:
+    found = package_names.find(path.rpartition(".")[0])
+    return found if isinstance(found, type) else None
+
+
+def _judge_missing_member(path: str) -> tuple[str, str, str]:
+    for each in package_names.public_paths(path):
+        if each in rows.MEMBERS_GONE:
+            return MISSING, rows.MEMBERS_GONE[each], ""
+        if listing.kind(each) == "member":
+            name = each.rpartition(".")[2]
+            return MISSING, f"The class is here, without `{name}`. Leave it out.", ""
+    return UNKNOWN, "TensorFlow's class has no such member; it may be your own.", ""
+
+
+# Keras.
+
+
+@functools.cache
+def _keras() -> keras_names.Keras | None:
+    return keras_names.Keras.installed()
+
+
+@functools.cache
+def keras_changes() -> Any:
+    """Returns the module of names that `unisono.keras` maps, or None."""
+    name = "unisono._src.integrations.keras_renames"
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+
+def _judge_keras(path: str, is_member: bool, call: Call | None) -> tuple[str, str]:
+    keras = _keras()
+    if keras is None:
+        return UNKNOWN, "Keras is not installed here: pip install 'unisono[keras]'."
+    if is_member:
+        return _judge_keras_member(keras, path, call)
+    told = _told_by_changes(path)
+    if told is not None:
+        return told
+    moved = _moved(path)
+    if not keras.has(moved):
+        return _judge_keras_below(keras, moved)
+    definition = keras.find(moved)
+    if definition is not None and call is not None:
+        refused = _refused(keras, definition, call)
+        if refused:
+            return MISSING, refused
+    difference = rows.DIFFERENCES.get(path, "")
+    if call is not None and ".optimizers." in path and "decay" in call.keywords:
+        difference = f"`decay` is ignored. {rows.KERAS_ARGUMENTS['decay']}"
+    return (DIFFERS, difference) if difference else (SAME, "")
+
+
+def _judge_keras_below(keras: keras_names.Keras, path: str) -> tuple[str, str]:
+    """Returns the verdict on a path that no module has: it may be a class' member."""
+    definition = keras.find(path.rpartition(".")[0])
+    if definition is not None and isinstance(definition.node, ast.ClassDef):
+        return _judge_keras_member(keras, path, None)
+    return MISSING, "Keras 3 has no such name."
+
+
+def _judge_keras_member(
+    keras: keras_names.Keras, path: str, call: Call | None
+) -> tuple[str, str]:
+    above, _, name = path.rpartition(".")
+    definition = keras.find(_moved(above))
+    if definition is None or not isinstance(definition.node, ast.ClassDef):
+        return UNKNOWN, "The source does not tell what the object is."
+    members = keras.members(definition)
+    for cls in sorted(members.classes):
+        if f"{cls}.{name}" in rows.KERAS_KEPT:
+            return DIFFERS, rows.KERAS_KEPT[f"{cls}.{name}"]
+    if name in members.names:
+        method = members.methods.get(name)
+        if method is None or call is None:
+            return SAME, ""
+        names, passed = keras_names.takes(method)
+        told = None if passed else _refused_by(names, call)
+        return (MISSING, told) if told else (SAME, "")
+    for cls in sorted(members.classes):
+        if f"{cls}.{name}" in rows.KERAS_GONE:
+            return MISSING, rows.KERAS_GONE[f"{cls}.{name}"]
+    return UNKNOWN, "Keras' class has no such member; it may be your own."
+
+
+def _told_by_changes(path: str) -> tuple[str, str] | None:
+    """Returns what `unisono.keras` itself does with a name, or None."""
+    changes, below = keras_changes(), path.removeprefix("keras.")
+    if changes is None:
+        return None
+    parts = below.split(".")
+    for end in range(1, len(parts) + 1):
+        known = ".".join(parts[:end])
+        if known in changes.TOLD:
+            return MISSING, changes.TOLD[known]
+        if known in changes.OWN:
+            difference = rows.DIFFERENCES.get(path, "")
+            return (DIFFERS, difference) if difference else (SAME, "")
+    above, _, name = below.rpartition(".")
+    if above == "backend" and name in changes.OPERATIONS:
+        return SAME, ""
+    return (SAME, "") if below in changes.MOVED else None
+
+
+def _moved(path: str) -> str:
+    """Returns the path at which Keras 3 has a name of a namespace that has moved."""
+    changes = keras_changes()
+    above, _, name = path.removeprefix("keras.").rpartition(".")
+    if changes is None or above not in changes.MOVED:
+        return path
+    return f"keras.{changes.MOVED[above]}.{name}"
+
+
+def _refused(
+    keras: keras_names.Keras, definition: keras_names.Definition, call: Call
+) -> str | None:
+    """Returns why Keras does not take an argument, or None."""
+    if definition.node.name == "LegacyOptimizerWarning":
+        return "Keras 3 has no legacy optimizers. Leave out `legacy.`."
+    names = keras.accepted(definition)
+    return None if names is None else _refused_by(names, call)
+
+
+def _refused_by(names: frozenset[str], call: Call) -> str | None:
+    for name in call.keywords:
+        if name not in names:
+            told = rows.KERAS_ARGUMENTS.get(name, "Leave it out.")
+            return f"Keras 3 does not take the argument `{name}`. {told}"
+    return None
+
+
+def result(path: str, is_call: bool) -> str | None:
+    """Returns the path of the class of what a name gives, or None if it is not told.
+
+    Args:
+        path: the path of a class, function or member.
+        is_call: whether it is called; if not, it is an attribute of an object.
+    """
+    if not path.startswith("keras."):
+        return package_names.result(path, is_call)
+    keras = _keras()
+    if keras is None or not is_call:
+        return None
+    if path in rows.KERAS_MODELS or path.startswith("keras.applications."):
+        return "keras.Model"
+    definition = keras.find(_moved(path))
+    is_class = definition is not None and isinstance(definition.node, ast.ClassDef)
+    return path if is_class else None

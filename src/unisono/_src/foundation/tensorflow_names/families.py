@@ -1,0 +1,443 @@
+"""The rows that say, for parts of TensorFlow that are not here, what to use.
+
+They are for the errors that a missing name raises, for ``unisono check``, and for the
+table in ``docs/from-tensorflow.md``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import final
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """Holds what a part of TensorFlow is for, and what to use instead of it.
+
+    Attributes:
+        path: a dotted path without ``tf.``; the row is for all that is below it, too.
+        purpose: what the part is for, to go on from "a function for".
+        instead: a sentence that says what to write.
+    """
+
+    path: str
+    purpose: str
+    instead: str
+
+
+_PARAMETER_SERVERS = (
+    "Use unisono.distribute.MultiWorkerMirroredStrategy: all workers compute, and "
+    "large variables can be split over them (docs/sharded-state.md)."
+)
+_GRAPHS = "There are no graphs: decorate the function with unisono.function."
+_RAGGED = "Pad the rows to one length (Dataset.padded_batch), and keep their lengths."
+_SPARSE = (
+    "Use a dense array, jax.experimental.sparse.BCOO, or indices with jax.numpy.take."
+)
+_PIL = (
+    "Read the file in Dataset.map with PIL.Image.open or keras.utils.load_img, and "
+    "take numpy.asarray of it."
+)
+_IMAGES = (
+    "Use jax.image, keras.ops.image, or keras.layers such as RandomFlip, in "
+    "Dataset.map or in the model."
+)
+_CALLBACK = (
+    "Use jax.pure_callback(function, jax.ShapeDtypeStruct(shape, dtype), *args)."
+)
+_FILES = "Use open, pathlib or glob; for cloud storage, fsspec or etils.epath."
+_V1 = "Write the name of TensorFlow 2 for it; there are no sessions, graphs or feeds."
+_KERAS = "Install Keras with pip install 'unisono[keras]'."
+_SPEECH = "Use jax.numpy.fft, jax.scipy.signal or keras.ops.stft."
+_SERVICE = "Use grain for input workers, or Dataset.shard and Dataset.interleave."
+
+# More names before fewer: the longest path that fits is taken.
+ROWS = tuple(
+    Family(*row)
+    for row in (
+        ("", "tensors", "Use jax.numpy, jax.lax or keras.ops."),
+        ("AggregationMethod", "gradients", "Leave it out: XLA adds gradients."),
+        ("CriticalSection", "locks", "Use threading.Lock outside compiled functions."),
+        ("Graph", "graphs", _GRAPHS),
+        ("Operation", "graphs", _GRAPHS),
+        ("RaggedTensor", "rows of different lengths", _RAGGED),
+        ("RaggedTensorSpec", "rows of different lengths", _RAGGED),
+        (
+            "RegisterGradient",
+            "gradients",
+            "Use jax.custom_vjp.",
+        ),
+        ("SparseTensor", "sparse tensors", _SPARSE),
+        ("SparseTensorSpec", "sparse tensors", _SPARSE),
+        (
+            "TensorArray",
+            "arrays that grow in a loop",
+            "Use a Python list and jax.numpy.stack, or the outputs of jax.lax.scan.",
+        ),
+        ("as_string", "text", "Use str or f-strings outside compiled functions."),
+        ("audio", "sound files", "Use Python's wave module in Dataset.map."),
+        ("autodiff", "derivatives", "Use unisono.GradientTape, jax.jvp or jax.jacfwd."),
+        (
+            "autograph",
+            "turning Python into graphs",
+            "Use jax.lax.cond or jax.lax.while_loop where an array decides.",
+        ),
+        ("batch_to_space", "images", "Use reshape and transpose."),
+        ("bitwise", "bits", "Use jax.numpy.bitwise_and and its like."),
+        ("case", "choices", "Use jax.lax.switch."),
+        ("compat", "older programs", "Use Python 3's str and bytes."),
+        ("compat.v1", "programs of TensorFlow 1", _V1),
+        ("compat.v1.Session", "programs of TensorFlow 1", "Call the function itself."),
+        (
+            "compat.v1.disable_eager_execution",
+            "programs of TensorFlow 1",
+            "Leave it out; decorate what shall be compiled with unisono.function.",
+        ),
+        (
+            "compat.v1.placeholder",
+            "programs of TensorFlow 1",
+            "Make it an argument of a unisono.function.",
+        ),
+        ("config", "devices and settings", "Use unisono.config or jax.config.update."),
+        (
+            "config.experimental.set_memory_growth",
+            "the memory of GPUs",
+            "Set XLA_PYTHON_CLIENT_PREALLOCATE=false in the environment.",
+        ),
+        (
+            "config.experimental.enable_op_determinism",
+            "the same numbers in every run",
+            "Set XLA_FLAGS=--xla_gpu_deterministic_ops=true in the environment.",
+        ),
+        (
+            "config.experimental.get_memory_info",
+            "the memory of devices",
+            "Use jax.local_devices()[0].memory_stats().",
+        ),
+        (
+            "config.experimental.enable_tensor_float_32_execution",
+            "the precision of products",
+            'Use jax.config.update("jax_default_matmul_precision", "tensorfloat32").',
+        ),
+        ("config.optimizer", "the compiler", "Leave it out: XLA compiles everything."),
+        ("config.optimizer.set_jit", "the compiler", "Leave it out: it is always on."),
+        ("config.threading", "threads", "Set XLA_FLAGS or OMP_NUM_THREADS."),
+        ("contrib", "programs of TensorFlow 1", _V1),
+        ("data", "input", "Use the methods of unisono.data.Dataset."),
+        ("data.experimental", "input", "Use the methods of unisono.data.Dataset."),
+        (
+            "data.experimental.CsvDataset",
+            "files of commas",
+            "Use unisono.data.TextLineDataset and Dataset.map, or "
+            "Dataset.from_tensor_slices of what numpy or pandas has read.",
+        ),
+        (
+            "data.experimental.make_csv_dataset",
+            "files of commas",
+            "Use Dataset.from_tensor_slices(dict(pandas.read_csv(path))).batch(n).",
+        ),
+        (
+            "data.experimental.map_and_batch",
+            "input",
+            "Use dataset.map(function).batch(n).",
+        ),
+        (
+            "data.experimental.shuffle_and_repeat",
+            "input",
+            "Use dataset.shuffle(n).repeat().",
+        ),
+        (
+            "data.experimental.copy_to_device",
+            "input",
+            "Use strategy.experimental_distribute_dataset: it puts batches on devices.",
+        ),
+        (
+            "data.experimental.prefetch_to_device",
+            "input",
+            "Use strategy.experimental_distribute_dataset: it puts batches on devices.",
+        ),
+        ("data.experimental.service", "input on other machines", _SERVICE),
+        ("data.experimental.SqlDataset", "databases", "Use Dataset.from_generator."),
+        (
+            "data.experimental.snapshot",
+            "kept input",
+            "Use Dataset.cache(filename), or Dataset.save and Dataset.load.",
+        ),
+        (
+            "data.experimental.parallel_interleave",
+            "input",
+            "Use Dataset.interleave(..., num_parallel_calls=unisono.data.AUTOTUNE).",
+        ),
+        (
+            "debugging",
+            "checks",
+            "Use assert outside compiled functions, or jax.experimental.checkify.",
+        ),
+        (
+            "debugging.enable_check_numerics",
+            "finding what is not a number",
+            'Use jax.config.update("jax_debug_nans", True).',
+        ),
+        (
+            "debugging.set_log_device_placement",
+            "devices",
+            "Look at array.sharding, or call strategy.describe(variables).",
+        ),
+        ("debugging.experimental", "dumps", "Use jax.profiler or jax.debug.print."),
+        ("distribute", "distribution", "Use a strategy of unisono.distribute."),
+        ("distribute.ParameterServerStrategy", "parameter servers", _PARAMETER_SERVERS),
+        (
+            "distribute.experimental.ParameterServerStrategy",
+            "parameter servers",
+            _PARAMETER_SERVERS,
+        ),
+        ("distribute.coordinator", "parameter servers", _PARAMETER_SERVERS),
+        (
+            "distribute.experimental.coordinator",
+            "parameter servers",
+            _PARAMETER_SERVERS,
+        ),
+        (
+            "distribute.experimental.partitioners",
+            "parts of variables",
+            "Leave it out: large variables are split by size (docs/sharded-state.md).",
+        ),
+        (
+            "distribute.experimental.PreemptionWatcher",
+            "preemption",
+            "Use unisono.distribute.experimental.PreemptionCheckpointHandler.",
+        ),
+        ("distribute.experimental.rpc", "remote calls", "Use Python's xmlrpc or grpc."),
+        (
+            "distribute.Server",
+            "servers",
+            "Start the workers with unisono launch, which sets TF_CONFIG.",
+        ),
+        ("dtypes", "types of numbers", "Use unisono's types, or numpy.dtype."),
+        (
+            "dynamic_partition",
+            "parts of arrays",
+            "Use boolean masks: [x[p == i] for i in range(n)], outside functions.",
+        ),
+        ("edit_distance", "text", "Compute it in Python on the host."),
+        ("errors", "errors", "Catch Python's exceptions, or those of unisono.errors."),
+        (
+            "estimator",
+            "estimators",
+            "Use unisono.estimator.Estimator with a model function, or Keras.",
+        ),
+        (
+            "executing_eagerly",
+            "eager mode",
+            "Leave it out: it is True outside functions.",
+        ),
+        ("experimental", "trials", "Use jax or keras.ops."),
+        ("experimental.dlpack", "sharing arrays", "Use jax.dlpack."),
+        (
+            "experimental.dtensor",
+            "arrays that are split over devices (DTensor)",
+            "Use jax.sharding with jax.make_mesh, or TPUStrategy's logical devices.",
+        ),
+        ("experimental.numpy", "NumPy's functions", "Use jax.numpy."),
+        (
+            "experimental.ExtensionType",
+            "classes of tensors",
+            "Use a dataclass with jax.tree_util.register_dataclass.",
+        ),
+        (
+            "feature_column",
+            "columns of tables",
+            "Use keras.layers such as CategoryEncoding, Hashing or Normalization.",
+        ),
+        ("foldl", "loops", "Use jax.lax.scan or jax.lax.fori_loop."),
+        ("foldr", "loops", "Use jax.lax.scan(..., reverse=True)."),
+        ("gradients", "gradients", "Use unisono.GradientTape or unisono.grad."),
+        ("graph_util", "graphs", _GRAPHS),
+        ("hessians", "second derivatives", "Use jax.hessian."),
+        ("image", "images", _IMAGES),
+        ("image.decode_image", "images", _PIL),
+        ("image.decode_jpeg", "images", _PIL),
+        ("image.decode_png", "images", _PIL),
+        (
+            "image.resize",
+            "images",
+            'Use jax.image.resize(image, shape, "bilinear"); shape has all axes.',
+        ),
+        ("image.flip_left_right", "images", "Use jax.numpy.flip(image, -2)."),
+        ("image.flip_up_down", "images", "Use jax.numpy.flip(image, -3)."),
+        ("image.rot90", "images", "Use jax.numpy.rot90(image, axes=(-3, -2))."),
+        (
+            "image.convert_image_dtype",
+            "images",
+            "Write image.astype(numpy.float32) / 255.",
+        ),
+        (
+            "image.rgb_to_grayscale",
+            "images",
+            "Use keras.ops.image.rgb_to_grayscale.",
+        ),
+        (
+            "image.per_image_standardization",
+            "images",
+            "Write (image - image.mean()) / image.std().",
+        ),
+        ("import_graph_def", "graphs", _GRAPHS),
+        ("init_scope", "graphs", "Leave it out; make variables outside functions."),
+        ("initializers", "first values", "Use unisono.keras.initializers."),
+        ("inside_function", "graphs", "Leave it out."),
+        ("io", "files and records", "Use Python's own modules in Dataset.map."),
+        ("io.gfile", "files", _FILES),
+        ("io.read_file", "files", 'Use open(path, "rb").read() in Dataset.map.'),
+        ("io.write_file", "files", 'Use open(path, "wb").write(contents).'),
+        ("io.matching_files", "files", "Use glob.glob."),
+        ("io.decode_image", "images", _PIL),
+        ("io.decode_jpeg", "images", _PIL),
+        ("io.decode_png", "images", _PIL),
+        ("io.decode_raw", "bytes", "Use numpy.frombuffer(contents, dtype)."),
+        ("io.decode_csv", "files of commas", "Use csv.reader or str.split."),
+        (
+            "io.parse_example",
+            "records",
+            "Read each with a protocol buffer class for Example in Dataset.map.",
+        ),
+        (
+            "io.parse_single_example",
+            "records",
+            "Read it with a protocol buffer class for Example in Dataset.map.",
+        ),
+        ("io.serialize_tensor", "bytes", "Use numpy.save into an io.BytesIO."),
+        ("io.parse_tensor", "bytes", "Use numpy.load(io.BytesIO(contents))."),
+        ("keras", "Keras", _KERAS),
+        ("linalg", "linear algebra", "Use jax.numpy.linalg or jax.scipy.linalg."),
+        (
+            "lite",
+            "small devices (LiteRT)",
+            "Export with unisono.saved_model.save, or convert with ai-edge-torch or "
+            "jax2tf elsewhere.",
+        ),
+        ("load_library", "kernels", "Use jax.ffi."),
+        ("load_op_library", "kernels", "Use jax.ffi."),
+        (
+            "lookup",
+            "tables of words",
+            "Use a Python dict in Dataset.map, or keras.layers.StringLookup.",
+        ),
+        ("losses", "losses", "Use unisono.keras.losses."),
+        ("make_ndarray", "protocol buffers", "Use numpy.asarray."),
+        ("make_tensor_proto", "protocol buffers", "Use numpy.save."),
+        ("math", "mathematics", "Use jax.numpy, jax.scipy.special or jax.lax."),
+        ("metrics", "metrics", "Use unisono.keras.metrics."),
+        ("mlir", "the compiler", "Use jax.jit(function).lower(*args).as_text()."),
+        ("nest", "nested structures", "Use jax.tree."),
+        ("nn", "neural networks", "Use jax.nn, jax.lax, optax or keras.ops."),
+        (
+            "nn.ctc_loss",
+            "neural networks",
+            "Use optax.ctc_loss(logits, logit_paddings, labels, label_paddings).",
+        ),
+        (
+            "nn.ctc_greedy_decoder",
+            "neural networks",
+            'Use keras.ops.ctc_decode(..., strategy="greedy").',
+        ),
+        (
+            "nn.ctc_beam_search_decoder",
+            "neural networks",
+            'Use keras.ops.ctc_decode(..., strategy="beam_search").',
+        ),
+        (
+            "nn.batch_normalization",
+            "neural networks",
+            "Use keras.ops.batch_normalization.",
+        ),
+        ("nn.depthwise_conv2d", "neural networks", "Use keras.ops.depthwise_conv."),
+        ("nn.separable_conv2d", "neural networks", "Use keras.ops.separable_conv."),
+        ("nn.conv2d_transpose", "neural networks", "Use keras.ops.conv_transpose."),
+        ("nn.embedding_lookup_sparse", "sparse tensors", _SPARSE),
+        (
+            "nn.sampled_softmax_loss",
+            "neural networks",
+            "Use the whole softmax, optax.softmax_cross_entropy_with_integer_labels.",
+        ),
+        ("no_gradient", "gradients", "Use jax.lax.stop_gradient."),
+        ("numpy_function", "calls of Python in a compiled function", _CALLBACK),
+        ("optimizers", "optimizers", "Use unisono.keras.optimizers or optax."),
+        ("parallel_stack", "arrays", "Use jax.numpy.stack."),
+        ("profiler", "profiles", "Use unisono.profiler.experimental or jax.profiler."),
+        ("py_function", "calls of Python in a compiled function", _CALLBACK),
+        ("quantization", "quantized numbers", "Use qwix, aqt or keras' quantize."),
+        ("queue", "queues", "Use Python's queue outside compiled functions."),
+        ("ragged", "rows of different lengths", _RAGGED),
+        ("random", "random numbers", "Use jax.random or unisono.random.Generator."),
+        (
+            "raw_ops",
+            "single operations of its graphs",
+            "Write the function of the same purpose: tf.raw_ops.MatMul is matmul.",
+        ),
+        ("recompute_grad", "saving memory", "Use jax.checkpoint."),
+        (
+            "register_tensor_conversion_function",
+            "classes of tensors",
+            "Give the class a method __jax_array__.",
+        ),
+        ("resource", "handles", "Leave it out: variables are objects."),
+        (
+            "saved_model",
+            "exported models",
+            "Use unisono.saved_model.save and load, which store StableHLO programs.",
+        ),
+        ("sets", "sets", "Use jax.numpy.intersect1d and its like on the host."),
+        ("signal", "signals", _SPEECH),
+        ("sparse", "sparse tensors", _SPARSE),
+        (
+            "strings",
+            "text",
+            "Use the methods of Python's strings, re, or numpy.strings in Dataset.map.",
+        ),
+        ("summary", "TensorBoard", "Use unisono.summary.scalar."),
+        (
+            "summary.image",
+            "TensorBoard",
+            "Use tensorboardX's SummaryWriter, which writes images without TensorFlow.",
+        ),
+        ("summary.histogram", "TensorBoard", "Use tensorboardX's SummaryWriter."),
+        ("summary.text", "TensorBoard", "Use tensorboardX's SummaryWriter."),
+        ("summary.trace_on", "TensorBoard", "Use unisono.profiler.experimental.start."),
+        ("summary.graph", "TensorBoard", _GRAPHS),
+        ("switch_case", "choices", "Use jax.lax.switch(index, functions)."),
+        ("sysconfig", "building kernels", "Use jax.ffi."),
+        ("test", "tests", "Use pytest and numpy.testing.assert_allclose."),
+        ("timestamp", "time", "Use time.time() outside compiled functions."),
+        ("tpu", "TPUs", "Use unisono.distribute.TPUStrategy."),
+        (
+            "tpu.experimental.embedding",
+            "tables of embeddings on TPUs",
+            "Use keras.layers.Embedding with sharded state (docs/sharded-state.md).",
+        ),
+        ("train", "training", "Use unisono.train.Checkpoint, Keras or optax."),
+        ("train.Coordinator", "threads", "Use concurrent.futures."),
+        (
+            "train.Example",
+            "records",
+            "Use the protocol buffers of a package such as tfrecord.",
+        ),
+        ("types", "types", "Use jax.typing.ArrayLike or jax.Array."),
+        ("variant", "handles", "Leave it out."),
+        ("vectorized_map", "loops", "Use jax.vmap."),
+        ("version", "its version", "Use unisono.__version__ or jax.__version__."),
+        ("xla", "the compiler", "Leave it out: XLA compiles every unisono.function."),
+    )
+)
+_BY_PATH = {row.path: row for row in ROWS}
+
+
+def find(path: str) -> Family:
+    """Returns the row for a name: the one with the longest path that begins its own.
+
+    >>> find("strings.unicode.split").purpose
+    'text'
+    """
+    while path not in _BY_PATH:
+        path = path.rpartition(".")[0]
+    return _BY_PATH[path]

@@ -1,0 +1,47 @@
+"""Each part of TensorFlow that is not here has a row that says what to use."""
+
+import functools
+import importlib
+import re
+
+import jax.experimental.checkify
+import jax.experimental.sparse
+import jax.ffi
+import jax.scipy.linalg
+import jax.scipy.signal  # noqa: F401
+
+import unisono
+from unisono._src.foundation.tensorflow_names import families, listing
+
+
+def test_every_row_is_for_a_name_that_tensorflow_has():
+    unknown = [r.path for r in families.ROWS if r.path and not listing.kind(r.path)]
+    assert not unknown
+    assert len({row.path for row in families.ROWS}) == len(families.ROWS)
+
+
+def test_every_module_of_tensorflow_has_a_row():
+    kinds, _ = listing._read()
+    modules = [path for path, kind in kinds.items() if kind == "module"]
+    assert not [path for path in modules if not families.find(path).path]
+
+
+def test_what_a_row_says_to_use_exists():
+    absent = []
+    for row in families.ROWS:
+        for path in re.findall(r"\b(?:unisono|jax|optax)(?:\.\w+)+", row.instead):
+            package, *names = path.split(".")
+            if not path.startswith("unisono.keras"):  # That needs Keras.
+                try:
+                    functools.reduce(getattr, names, importlib.import_module(package))
+                except AttributeError:
+                    absent.append((row.path, path))
+        methods = re.findall(r"\bDataset\.(\w+)", row.instead)
+        absent += [m for m in methods if not hasattr(unisono.data.Dataset, m)]
+    assert not absent
+
+
+def test_rows_say_what_to_do_in_a_sentence():
+    for row in families.ROWS:
+        assert row.instead.endswith("."), row
+        assert not row.purpose.endswith("."), row

@@ -1,0 +1,75 @@
+"""A public module says what to write for TensorFlow's names that it does not have."""
+
+import inspect
+
+import pytest
+
+import unisono
+from tests.architecture import snapshot
+from unisono._src.foundation.tensorflow_names import listing
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "said"),
+    [
+        ("unisono", "strings", "module for text, which .* Use the methods of Python's"),
+        ("unisono", "raw_ops", "single operations"),
+        (
+            "unisono.nn",
+            "ctc_loss",
+            "function for neural.* Use optax.ctc_loss",
+        ),
+        ("unisono.data.experimental", "CsvDataset", "TextLineDataset"),
+        ("unisono.compat.v1", "Session", "programs of TensorFlow 1"),
+        ("unisono.compat.v2", "strings", "for text"),
+        ("unisono.experimental", "dtensor", "Use jax.sharding"),
+    ],
+)
+def test_a_name_of_tensorflow_answers_with_what_to_write(module, name, said):
+    holder = snapshot.public_modules()[module]
+    with pytest.raises(AttributeError, match=said) as caught:
+        getattr(holder, name)
+    assert str(caught.value).startswith(f"module {module!r} has no attribute {name!r}")
+    assert str(caught.value).endswith("See docs/from-tensorflow.md.")
+
+
+def test_importing_a_name_of_tensorflow_says_the_same():
+    with pytest.raises(ImportError, match=r"tf.strings is .* for text.*Python's"):
+        exec("from unisono import strings")
+    with pytest.raises(ImportError, match=r"Use optax.ctc_loss"):
+        exec("from unisono.nn import ctc_loss")
+
+
+def test_a_name_that_tensorflow_lacks_too_gets_the_ordinary_error():
+    with pytest.raises(AttributeError) as caught:
+        getattr(unisono, "functon")  # noqa: B009
+    assert str(caught.value) == "module 'unisono' has no attribute 'functon'"
+    # From these Python finds the name to suggest.
+    assert (caught.value.name, caught.value.obj) == ("functon", unisono)
+    with pytest.raises(ImportError, match="cannot import name 'functon' from 'unis"):
+        exec("from unisono import functon")
+
+
+def test_what_python_asks_a_module_for_is_answered_without_the_list():
+    read = listing._read.cache_info().misses
+    for name in ("__wrapped__", "__test__", "_repr_html_", "__deepcopy__"):
+        assert not hasattr(unisono, name)
+    assert inspect.unwrap(unisono) is unisono
+    assert listing._read.cache_info().misses == read
+
+
+def test_missing_names_are_not_listed():
+    for module in snapshot.public_modules().values():
+        unknown = [n for n in dir(module) if not hasattr(module, n)]
+        assert not unknown
+    assert "raw_ops" not in dir(unisono)
+
+
+def test_every_public_module_answers_for_tensorflows_names():
+    silent = [
+        name
+        for name, module in snapshot.public_modules().items()
+        if not hasattr(module, "__getattr__")
+        and name not in ("unisono.keras", "unisono.__main__")
+    ]
+    assert not silent, f"expected `__getattr__` from lazy_names.names in {silent}."
