@@ -34,3 +34,21 @@ def names(
         return sorted({*vars(sys.modules[module]), *table})
 
     return find, list_names
+
+
+def spread(names_of: Mapping[str, str]) -> dict[str, str]:
+    """Returns the table of `names` from a list of names for each module.
+
+    Args:
+        names_of: for each module its names, with spaces between them. A name that is
+            another one in that module is followed by ``=`` and the other one.
+
+    >>> spread({"math": "pi root=sqrt"})
+    {'pi': 'math:pi', 'root': 'math:sqrt'}
+    """
+    found = {}
+    for module, text in names_of.items():
+        for entry in text.split():
+            name, _, there = entry.partition("=")
+            found[name] = f"{module}:{there or name}"
+    return found
