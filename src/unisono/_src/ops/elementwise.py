@@ -12,6 +12,7 @@ import numpy as np
 from unisono._src.foundation import dtypes, errors
 from unisono._src.ops import kinds, tensors
 from unisono._src.values import jax_tapes
+from unisono._src.values.indexed_slices import IndexedSlices
 
 _Function = Callable[..., jax.Array]
 
@@ -88,8 +89,14 @@ def as_bools(name: str, x: Any) -> jax.Array:
     return tensors.tensor(x, dtypes.bool)
 
 
-def divide(name: str, x: Any, y: Any) -> jax.Array:
+def divide(name: str, x: Any, y: Any, fn: _Function = jnp.true_divide) -> jax.Array:
     """Returns the quotient; that of integers is a float.
+
+    Args:
+        name: the name that the program calls.
+        x: array-like.
+        y: array-like.
+        fn: the function of JAX that divides floats.
 
     Raises:
         TypeError: the arrays are of different types.
@@ -106,7 +113,7 @@ def divide(name: str, x: Any, y: Any) -> jax.Array:
         )
         x, y = x.astype(wide), y.astype(wide)
     check_shapes(name, x, y)
-    return jnp.true_divide(x, y)
+    return fn(x, y)
 
 
 def whole_division(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
@@ -173,7 +180,7 @@ def add_n(name: str, inputs: Sequence[Any]) -> jax.Array:
         ValueError: there are none.
         InvalidArgumentError: their shapes or types differ.
     """
-    values = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    values = list(inputs)
     if not values:
         raise ValueError(
             "Inputs must be an iterable of at least one Tensor/IndexedSlices with the "
@@ -205,7 +212,7 @@ def scalar_mul(scalar: Any, x: Any) -> jax.Array:
             "The input scalar must be a 0-D value. Received shape "
             f"{tuple(factor.shape)}."
         )
-    return x * factor
+    return jnp.multiply(x, factor)
 
 
 def multiply_no_nan(x: Any, y: Any) -> jax.Array:
@@ -273,7 +280,7 @@ def _rows(x: Any) -> jax.Array:
 
 
 def _is_sparse(x: Any) -> bool:
-    return isinstance(x, tensors.IndexedSlices)
+    return isinstance(x, IndexedSlices)
 
 
 def clip_by_global_norm(
@@ -298,7 +305,7 @@ def _scaled(x: Any, scale: jax.Array) -> Any:
         return None
     if _is_sparse(x):
         values = tensors.tensor(x.values) * scale
-        return tensors.IndexedSlices(values, x.indices, x.dense_shape)
+        return IndexedSlices(values, x.indices, x.dense_shape)
     x = tensors.tensor(x)
     return x * scale.astype(x.dtype)
 
@@ -318,7 +325,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any) -> Any:
     norm = jnp.where(is_positive, jnp.sqrt(safe), total)
     clipped = (values * limit) / jnp.maximum(norm, limit)
     if _is_sparse(t):
-        return tensors.IndexedSlices(clipped, t.indices, t.dense_shape)
+        return IndexedSlices(clipped, t.indices, t.dense_shape)
     return clipped
 
 

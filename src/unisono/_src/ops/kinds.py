@@ -12,9 +12,16 @@ from unisono._src.foundation import errors
 # A kind is a letter, and each includes the numbers of those before it.
 _KINDS = "bifc"
 _CLASSES = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
-_NAMES = {"b": "bool", "i": "integers", "f": "floats", "c": "complex numbers"}
+_NAMES = {
+    "s": "signed numbers",
+    "b": "bool",
+    "i": "integers",
+    "f": "floats",
+    "c": "complex numbers",
+}
 
 ALL = "bifc"
+SIGNED = "sifc"
 NUMBERS = "ifc"
 REAL = "if"
 FLOAT = "f"
@@ -58,9 +65,14 @@ def check(name: str, dtype: Any, allowed: str) -> None:
     Raises:
         InvalidArgumentError: it does not take them.
     """
-    if kind(dtype) not in allowed or not kind(dtype):
+    is_unsigned = jnp.issubdtype(dtype, jnp.unsignedinteger)
+    if (
+        kind(dtype) not in allowed
+        or not kind(dtype)
+        or ("s" in allowed and is_unsigned)
+    ):
         names = " and ".join(_NAMES[letter] for letter in allowed)
-        wanted = {"b": "bool", "i": "int32"}.get(allowed[0], "float32")
+        wanted = {"b": "bool", "i": "int32", "s": "int32"}.get(allowed[0], "float32")
         raise errors.InvalidArgumentError(
             f"{name} takes {names}, received an array of type {dtype}. Convert it "
             f"first, as in unisono.cast(x, unisono.{wanted})."

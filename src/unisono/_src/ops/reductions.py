@@ -25,13 +25,12 @@ def find_axes(name: str, axis: Any, rank: int) -> tuple[int, ...] | None:
         return None
     found = tensors.sizes(name, "axis", axis)
     for i in found:
-        if not -rank <= i < max(rank, 1):
+        if not -rank <= i < rank:
             raise errors.InvalidArgumentError(
                 f"Invalid reduction dimension: {name} of an array with {rank} axes "
                 f"received axis {i}."
             )
-    # A scalar has an axis 0 in TensorFlow, and it changes nothing.
-    return tuple(i % rank for i in found) if rank else ()
+    return tuple(i % rank for i in found)
 
 
 def reduce(
@@ -80,8 +79,10 @@ def mean(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
         return jnp.mean(x, axis, keepdims=keepdims)
     axes = range(x.ndim) if axis is None else axis
     count = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
-    total = add_up(x, axis, keepdims)
-    return jax.lax.div(total, jnp.full_like(total, count)) if count else total
+    wide = jnp.promote_types(x.dtype, jnp.int32) if x.dtype.itemsize < 4 else x.dtype
+    total = add_up(x.astype(wide), axis, keepdims)
+    found = jax.lax.div(total, jnp.full_like(total, count)) if count else total
+    return found.astype(x.dtype)
 
 
 def largest(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
@@ -173,7 +174,7 @@ def cumulate(
         back: whether to begin at the end.
     """
     x = tensors.tensor(x)
-    kinds.check(name, x.dtype, kinds.NUMBERS)
+    kinds.check(name, x.dtype, kinds.FLOAT if np.isinf(start) else kinds.NUMBERS)
     along = tensors.static(name, "axis", axis)
     if not -x.ndim <= along < x.ndim:
         raise errors.InvalidArgumentError(

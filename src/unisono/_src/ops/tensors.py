@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from unisono._src.foundation import dtypes, errors, jax_types
+from unisono._src.input.plan import elements
 from unisono._src.ops import kinds
-from unisono._src.values import array_operators, jax_tapes
+from unisono._src.values import array_operators, jax_tapes, jax_traces
 from unisono._src.values.array_operators import StandsForArray
 from unisono._src.values.indexed_slices import IndexedSlices
 
@@ -21,6 +22,8 @@ TensorLike: TypeAlias = ArrayLike | StandsForArray | IndexedSlices | Sequence[An
 # A size, a shape, or one or more axes.
 Sizes: TypeAlias = int | Sequence[Any] | np.ndarray | jax.Array
 DType: TypeAlias = Any
+
+_R = TypeVar("_R")
 
 _NUMBERS = (bool, int, float, complex)
 _DEFAULTS = {"b": dtypes.bool, "i": dtypes.int32, "f": dtypes.float32}
@@ -67,7 +70,12 @@ def tensor(x: Any, dtype: DType = None) -> jax.Array:
         return x
     if has_arrays(x):
         return _stack(x, dtype)
-    return jnp.asarray(host(x, dtype))
+    found = host(x, dtype)
+    if jax_traces.is_clean():
+        return jnp.asarray(found)
+    # Numbers that are known stay known in a program, so that they can be sizes.
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(found)
 
 
 def has_arrays(x: Any) -> bool:
@@ -239,7 +247,7 @@ def canonical(dtype: DType) -> Any:
     return jax.dtypes.canonicalize_dtype(np.dtype(dtype))
 
 
-def call(name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call(name: str, fn: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
     """Returns ``fn(*args, **kwargs)``; what it refuses is TensorFlow's kind of error.
 
     Args:
@@ -293,3 +301,43 @@ def sizes(name: str, what: str, x: Any) -> tuple[Any, ...]:
     """Returns a shape or axes that must be known when a program is compiled."""
     found = static(name, what, x)
     return found if isinstance(found, tuple) else (found,)
+
+
+def fold(fn: Callable[..., _R], *args: Any) -> _R:
+    """Returns ``fn(*args)``; while a program is made, sizes stay known numbers.
+
+    `unisono.shape` gives NumPy's numbers there. What is computed from them with the
+    functions that use `fold` can be a shape again.
+
+    Args:
+        fn: a function.
+        *args: its arguments.
+    """
+    if jax_traces.is_clean() or not all(map(_is_known, args)):
+        return fn(*args)
+    with jax.ensure_compile_time_eval():
+        found: Any = fn(*args)
+    if found.dtype == dtypes.int32:
+        found = known(np.asarray(found))
+    result: _R = found
+    return result
+
+
+def known(x: np.ndarray) -> Any:
+    """Returns numbers that a program may use as sizes, with the method `numpy`."""
+    return elements.present(x)
+
+
+def _is_known(x: Any) -> bool:
+    """Returns whether a value, or all in nested lists, is not of JAX."""
+    if isinstance(x, (list, tuple)):
+        return all(map(_is_known, x))
+    hosts = (np.ndarray, np.generic, *_NUMBERS, str, np.dtype, type(None))
+    return isinstance(x, hosts) or callable(x)
+
+
+def is_traced_tree(x: Any) -> bool:
+    """Returns whether a number, or one in nested lists, is not known yet."""
+    if isinstance(x, (list, tuple)):
+        return any(map(is_traced_tree, x))
+    return jax_tapes.is_traced(plain(x))

@@ -8,6 +8,24 @@ import typing as _typing
 from unisono._src.foundation import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
+    from unisono._src.ops.names.indexing import (
+        bincount,
+        confusion_matrix,
+        in_top_k,
+        invert_permutation,
+        segment_max,
+        segment_mean,
+        segment_min,
+        segment_prod,
+        segment_sum,
+        top_k,
+        unsorted_segment_max,
+        unsorted_segment_mean,
+        unsorted_segment_min,
+        unsorted_segment_prod,
+        unsorted_segment_sqrt_n,
+        unsorted_segment_sum,
+    )
     from unisono._src.ops.names.maths import (
         abs,
         accumulate_n,
@@ -111,6 +129,12 @@ if _typing.TYPE_CHECKING:
 
 PLACES = _lazy_names.spread(
     {
+        "unisono._src.ops.names.indexing": (
+            "bincount confusion_matrix in_top_k invert_permutation segment_max "
+            "segment_mean segment_min segment_prod segment_sum top_k "
+            "unsorted_segment_max unsorted_segment_mean unsorted_segment_min "
+            "unsorted_segment_prod unsorted_segment_sqrt_n unsorted_segment_sum"
+        ),
         "unisono._src.ops.names.maths": (
             "abs accumulate_n acos acosh add add_n angle asin asinh atan atan2 atanh "
             "ceil conj cos cosh digamma divide divide_no_nan equal erf erfc erfinv "
@@ -144,7 +168,9 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bincount",
     "ceil",
+    "confusion_matrix",
     "conj",
     "cos",
     "cosh",
@@ -167,6 +193,8 @@ __all__ = [
     "greater",
     "greater_equal",
     "imag",
+    "in_top_k",
+    "invert_permutation",
     "is_finite",
     "is_inf",
     "is_nan",
@@ -210,6 +238,11 @@ __all__ = [
     "round",
     "rsqrt",
     "scalar_mul",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
     "sigmoid",
     "sign",
     "sin",
@@ -220,7 +253,14 @@ __all__ = [
     "subtract",
     "tan",
     "tanh",
+    "top_k",
     "truediv",
+    "unsorted_segment_max",
+    "unsorted_segment_mean",
+    "unsorted_segment_min",
+    "unsorted_segment_prod",
+    "unsorted_segment_sqrt_n",
+    "unsorted_segment_sum",
     "xdivy",
     "xlog1py",
     "xlogy",

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation.public_names import publish
-from unisono._src.ops import elementwise, kinds
+from unisono._src.ops import elementwise, kinds, tensors
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 
 
@@ -22,7 +22,7 @@ def add(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
     >>> add([1, 2], 3).tolist()
     [4, 5]
     """
-    return elementwise.binary("add", jnp.add, x, y, kinds.NUMBERS)
+    return tensors.fold(elementwise.binary, "add", jnp.add, x, y, kinds.NUMBERS)
 
 
 def subtract(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -30,7 +30,9 @@ def subtract(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array
 
     The arguments are those of TensorFlow's ``tf.subtract``; `name` has no effect.
     """
-    return elementwise.binary("subtract", jnp.subtract, x, y, kinds.NUMBERS)
+    return tensors.fold(
+        elementwise.binary, "subtract", jnp.subtract, x, y, kinds.NUMBERS
+    )
 
 
 def multiply(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -38,7 +40,9 @@ def multiply(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array
 
     The arguments are those of TensorFlow's ``tf.multiply``; `name` has no effect.
     """
-    return elementwise.binary("multiply", jnp.multiply, x, y, kinds.NUMBERS)
+    return tensors.fold(
+        elementwise.binary, "multiply", jnp.multiply, x, y, kinds.NUMBERS
+    )
 
 
 def divide(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -71,7 +75,9 @@ def realdiv(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.realdiv``; `name` has no effect.
     """
-    return elementwise.binary("realdiv", jnp.true_divide, x, y, kinds.INEXACT)
+    return tensors.fold(
+        elementwise.binary, "realdiv", jnp.true_divide, x, y, kinds.INEXACT
+    )
 
 
 def floordiv(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -82,7 +88,7 @@ def floordiv(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array
     In a compiled function the division of integers by zero gives a number, as
     everywhere in XLA; eagerly it is an error, as in TensorFlow.
     """
-    return elementwise.whole_division("floordiv", jnp.floor_divide, x, y)
+    return tensors.fold(elementwise.whole_division, "floordiv", jnp.floor_divide, x, y)
 
 
 def floormod(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -93,7 +99,9 @@ def floormod(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array
     In a compiled function the division of integers by zero gives a number, as
     everywhere in XLA; eagerly it is an error, as in TensorFlow.
     """
-    return elementwise.whole_division("floormod", elementwise.floor_mod, x, y)
+    return tensors.fold(
+        elementwise.whole_division, "floormod", elementwise.floor_mod, x, y
+    )
 
 
 def truncatediv(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -104,8 +112,8 @@ def truncatediv(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Ar
     In a compiled function the division of integers by zero gives a number, as
     everywhere in XLA; eagerly it is an error, as in TensorFlow.
     """
-    return elementwise.whole_division(
-        "truncatediv", elementwise.truncate_division, x, y
+    return tensors.fold(
+        elementwise.whole_division, "truncatediv", elementwise.truncate_division, x, y
     )
 
 
@@ -117,7 +125,7 @@ def truncatemod(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Ar
     In a compiled function the division of integers by zero gives a number, as
     everywhere in XLA; eagerly it is an error, as in TensorFlow.
     """
-    return elementwise.whole_division("truncatemod", jnp.fmod, x, y)
+    return tensors.fold(elementwise.whole_division, "truncatemod", jnp.fmod, x, y)
 
 
 def pow(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -139,7 +147,7 @@ def maximum(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.maximum``; `name` has no effect.
     """
-    return elementwise.binary("maximum", jnp.maximum, x, y, kinds.REAL)
+    return tensors.fold(elementwise.binary, "maximum", jnp.maximum, x, y, kinds.REAL)
 
 
 def minimum(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -147,7 +155,7 @@ def minimum(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.minimum``; `name` has no effect.
     """
-    return elementwise.binary("minimum", jnp.minimum, x, y, kinds.REAL)
+    return tensors.fold(elementwise.binary, "minimum", jnp.minimum, x, y, kinds.REAL)
 
 
 def squared_difference(
@@ -158,8 +166,13 @@ def squared_difference(
     The arguments are those of TensorFlow's ``tf.math.squared_difference``; `name` has
     no effect.
     """
-    return elementwise.binary(
-        "squared_difference", elementwise.squared_difference, x, y, kinds.NUMBERS
+    return tensors.fold(
+        elementwise.binary,
+        "squared_difference",
+        elementwise.squared_difference,
+        x,
+        y,
+        kinds.NUMBERS,
     )
 
 
@@ -168,10 +181,11 @@ def divide_no_nan(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.
 
     The arguments are those of TensorFlow's ``tf.math.divide_no_nan``; `name` has no
     effect.
+
+    The quotient of integers of 32 or 64 bits is float32 unless JAX has 64-bit types; in
+    TensorFlow it is float64.
     """
-    return elementwise.binary(
-        "divide_no_nan", elementwise.divide_no_nan, x, y, kinds.INEXACT
-    )
+    return elementwise.divide("divide_no_nan", x, y, elementwise.divide_no_nan)
 
 
 def multiply_no_nan(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -180,8 +194,13 @@ def multiply_no_nan(x: TensorLike, y: TensorLike, name: str | None = None) -> ja
     The arguments are those of TensorFlow's ``tf.math.multiply_no_nan``; `name` has no
     effect.
     """
-    return elementwise.binary(
-        "multiply_no_nan", elementwise.multiply_no_nan, x, y, kinds.INEXACT
+    return tensors.fold(
+        elementwise.binary,
+        "multiply_no_nan",
+        elementwise.multiply_no_nan,
+        x,
+        y,
+        kinds.INEXACT,
     )
 
 
@@ -190,8 +209,13 @@ def xdivy(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.xdivy``; `name` has no effect.
     """
-    return elementwise.binary(
-        "xdivy", elementwise.times_unless_zero(jnp.reciprocal), x, y, kinds.INEXACT
+    return tensors.fold(
+        elementwise.binary,
+        "xdivy",
+        elementwise.times_unless_zero(jnp.reciprocal),
+        x,
+        y,
+        kinds.INEXACT,
     )
 
 
@@ -200,8 +224,13 @@ def xlogy(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.xlogy``; `name` has no effect.
     """
-    return elementwise.binary(
-        "xlogy", elementwise.times_unless_zero(jnp.log), x, y, kinds.INEXACT
+    return tensors.fold(
+        elementwise.binary,
+        "xlogy",
+        elementwise.times_unless_zero(jnp.log),
+        x,
+        y,
+        kinds.INEXACT,
     )
 
 
@@ -210,8 +239,13 @@ def xlog1py(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.xlog1py``; `name` has no effect.
     """
-    return elementwise.binary(
-        "xlog1py", elementwise.times_unless_zero(jnp.log1p), x, y, kinds.INEXACT
+    return tensors.fold(
+        elementwise.binary,
+        "xlog1py",
+        elementwise.times_unless_zero(jnp.log1p),
+        x,
+        y,
+        kinds.INEXACT,
     )
 
 
@@ -220,7 +254,7 @@ def atan2(y: TensorLike, x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.atan2``; `name` has no effect.
     """
-    return elementwise.binary("atan2", jnp.arctan2, y, x, kinds.FLOAT)
+    return tensors.fold(elementwise.binary, "atan2", jnp.arctan2, y, x, kinds.FLOAT)
 
 
 def nextafter(x1: TensorLike, x2: TensorLike, name: str | None = None) -> jax.Array:
@@ -228,7 +262,9 @@ def nextafter(x1: TensorLike, x2: TensorLike, name: str | None = None) -> jax.Ar
 
     The arguments are those of TensorFlow's ``tf.math.nextafter``; `name` has no effect.
     """
-    return elementwise.binary("nextafter", jnp.nextafter, x1, x2, kinds.FLOAT)
+    return tensors.fold(
+        elementwise.binary, "nextafter", jnp.nextafter, x1, x2, kinds.FLOAT
+    )
 
 
 def scalar_mul(scalar: TensorLike, x: TensorLike, name: str | None = None) -> jax.Array:
@@ -294,7 +330,7 @@ def clip_by_norm(
     clip_norm: TensorLike,
     axes: Sizes | None = None,
     name: str | None = None,
-) -> jax.Array:
+) -> Any:
     """Returns an array scaled down to a norm.
 
     The arguments are those of TensorFlow's ``tf.clip_by_norm``; `name` has no effect.
@@ -332,7 +368,7 @@ def abs(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.abs``; `name` has no effect.
     """
-    return elementwise.unary("abs", jnp.abs, x, kinds.NUMBERS)
+    return elementwise.unary("abs", jnp.abs, x, kinds.SIGNED)
 
 
 def negative(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -340,7 +376,7 @@ def negative(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.negative``; `name` has no effect.
     """
-    return elementwise.unary("negative", jnp.negative, x, kinds.NUMBERS)
+    return elementwise.unary("negative", jnp.negative, x, kinds.SIGNED)
 
 
 def sign(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -348,7 +384,7 @@ def sign(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.sign``; `name` has no effect.
     """
-    return elementwise.unary("sign", jnp.sign, x, kinds.NUMBERS)
+    return elementwise.unary("sign", jnp.sign, x, kinds.SIGNED)
 
 
 def square(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -463,7 +499,7 @@ def round(x: TensorLike, name: str | None = None) -> jax.Array:
     >>> round([0.5, 1.5, 2.4]).tolist()
     [0.0, 2.0, 2.0]
     """
-    return elementwise.unary("round", elementwise.rounded, x, kinds.NUMBERS)
+    return elementwise.unary("round", elementwise.rounded, x, kinds.REAL)
 
 
 def rint(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -671,7 +707,7 @@ def imag(input: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.imag``; `name` has no effect.
     """
-    return elementwise.unary("imag", jnp.imag, input, kinds.NUMBERS)
+    return elementwise.unary("imag", jnp.imag, input, kinds.ALL)
 
 
 def angle(input: TensorLike, name: str | None = None) -> jax.Array:
@@ -724,7 +760,7 @@ def less(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.less``; `name` has no effect.
     """
-    return elementwise.binary("less", jnp.less, x, y, kinds.REAL)
+    return tensors.fold(elementwise.binary, "less", jnp.less, x, y, kinds.REAL)
 
 
 def less_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -732,7 +768,9 @@ def less_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Arr
 
     The arguments are those of TensorFlow's ``tf.less_equal``; `name` has no effect.
     """
-    return elementwise.binary("less_equal", jnp.less_equal, x, y, kinds.REAL)
+    return tensors.fold(
+        elementwise.binary, "less_equal", jnp.less_equal, x, y, kinds.REAL
+    )
 
 
 def greater(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -740,7 +778,7 @@ def greater(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.greater``; `name` has no effect.
     """
-    return elementwise.binary("greater", jnp.greater, x, y, kinds.REAL)
+    return tensors.fold(elementwise.binary, "greater", jnp.greater, x, y, kinds.REAL)
 
 
 def greater_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -748,7 +786,9 @@ def greater_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.
 
     The arguments are those of TensorFlow's ``tf.greater_equal``; `name` has no effect.
     """
-    return elementwise.binary("greater_equal", jnp.greater_equal, x, y, kinds.REAL)
+    return tensors.fold(
+        elementwise.binary, "greater_equal", jnp.greater_equal, x, y, kinds.REAL
+    )
 
 
 def logical_and(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import dtypes
 from unisono._src.foundation.public_names import publish
-from unisono._src.ops import kinds, reductions
+from unisono._src.ops import kinds, reductions, tensors
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 
 
@@ -25,8 +25,14 @@ def reduce_sum(
     >>> reduce_sum([[1, 2], [3, 4]], axis=0).tolist()
     [4, 6]
     """
-    return reductions.reduce(
-        "reduce_sum", reductions.add_up, input_tensor, axis, keepdims, kinds.NUMBERS
+    return tensors.fold(
+        reductions.reduce,
+        "reduce_sum",
+        reductions.add_up,
+        input_tensor,
+        axis,
+        keepdims,
+        kinds.NUMBERS,
     )
 
 
@@ -43,8 +49,14 @@ def reduce_mean(
     >>> reduce_mean([1, 2]).item()
     1
     """
-    return reductions.reduce(
-        "reduce_mean", reductions.mean, input_tensor, axis, keepdims, kinds.NUMBERS
+    return tensors.fold(
+        reductions.reduce,
+        "reduce_mean",
+        reductions.mean,
+        input_tensor,
+        axis,
+        keepdims,
+        kinds.NUMBERS,
     )
 
 
@@ -58,8 +70,14 @@ def reduce_prod(
 
     The arguments are those of TensorFlow's ``tf.reduce_prod``; `name` has no effect.
     """
-    return reductions.reduce(
-        "reduce_prod", reductions.product, input_tensor, axis, keepdims, kinds.NUMBERS
+    return tensors.fold(
+        reductions.reduce,
+        "reduce_prod",
+        reductions.product,
+        input_tensor,
+        axis,
+        keepdims,
+        kinds.NUMBERS,
     )
 
 
@@ -73,8 +91,14 @@ def reduce_max(
 
     The arguments are those of TensorFlow's ``tf.reduce_max``; `name` has no effect.
     """
-    return reductions.reduce(
-        "reduce_max", reductions.largest, input_tensor, axis, keepdims, kinds.REAL
+    return tensors.fold(
+        reductions.reduce,
+        "reduce_max",
+        reductions.largest,
+        input_tensor,
+        axis,
+        keepdims,
+        kinds.REAL,
     )
 
 
@@ -88,8 +112,14 @@ def reduce_min(
 
     The arguments are those of TensorFlow's ``tf.reduce_min``; `name` has no effect.
     """
-    return reductions.reduce(
-        "reduce_min", reductions.smallest, input_tensor, axis, keepdims, kinds.REAL
+    return tensors.fold(
+        reductions.reduce,
+        "reduce_min",
+        reductions.smallest,
+        input_tensor,
+        axis,
+        keepdims,
+        kinds.REAL,
     )
 
 
@@ -103,8 +133,14 @@ def reduce_any(
 
     The arguments are those of TensorFlow's ``tf.reduce_any``; `name` has no effect.
     """
-    return reductions.reduce(
-        "reduce_any", jnp.any, input_tensor, axis, keepdims, kinds.BOOL
+    return tensors.fold(
+        reductions.reduce,
+        "reduce_any",
+        jnp.any,
+        input_tensor,
+        axis,
+        keepdims,
+        kinds.BOOL,
     )
 
 
@@ -118,8 +154,14 @@ def reduce_all(
 
     The arguments are those of TensorFlow's ``tf.reduce_all``; `name` has no effect.
     """
-    return reductions.reduce(
-        "reduce_all", jnp.all, input_tensor, axis, keepdims, kinds.BOOL
+    return tensors.fold(
+        reductions.reduce,
+        "reduce_all",
+        jnp.all,
+        input_tensor,
+        axis,
+        keepdims,
+        kinds.BOOL,
     )
 
 
@@ -134,8 +176,14 @@ def reduce_logsumexp(
     The arguments are those of TensorFlow's ``tf.reduce_logsumexp``; `name` has no
     effect.
     """
-    return reductions.reduce(
-        "reduce_logsumexp", jax.nn.logsumexp, input_tensor, axis, keepdims, kinds.FLOAT
+    return tensors.fold(
+        reductions.reduce,
+        "reduce_logsumexp",
+        jax.nn.logsumexp,
+        input_tensor,
+        axis,
+        keepdims,
+        kinds.FLOAT,
     )
 
 
@@ -150,7 +198,8 @@ def reduce_euclidean_norm(
     The arguments are those of TensorFlow's ``tf.math.reduce_euclidean_norm``; `name`
     has no effect.
     """
-    return reductions.reduce(
+    return tensors.fold(
+        reductions.reduce,
         "reduce_euclidean_norm",
         reductions.euclidean_norm,
         input_tensor,

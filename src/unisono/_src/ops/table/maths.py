@@ -38,9 +38,9 @@ def _two(
     """Returns the row of a function of two arrays of one type."""
     name = path.rpartition(".")[2]
     x, y = (part.partition(":")[0].strip() for part in signature.split(",")[:2])
-    call = f'elementwise.binary("{name}", {fn}, {x}, {y}, kinds.{allowed})'
+    call = f'elementwise.binary, "{name}", {fn}, {x}, {y}, kinds.{allowed}'
     return Name(
-        path, summary, signature, call, also=also, example=example,
+        path, summary, signature, f"tensors.fold({call})", also=also, example=example,
         difference=difference,
     )  # fmt: skip
 
@@ -52,7 +52,7 @@ def _whole(path: str, summary: str, fn: str, also: tuple[str, ...] = ()) -> Name
         path,
         summary,
         _XY,
-        f'elementwise.whole_division("{name}", {fn}, x, y)',
+        f'tensors.fold(elementwise.whole_division, "{name}", {fn}, x, y)',
         also=also,
         difference="In a compiled function the division of integers by zero gives a "
         "number, as everywhere in XLA; eagerly it is an error, as in TensorFlow.",
@@ -102,8 +102,9 @@ ARITHMETIC = (
          also=_math("minimum")),
     _two("math.squared_difference", "Returns the squares of the differences.",
          "elementwise.squared_difference"),
-    _two("math.divide_no_nan", "Returns the quotient, which is 0 where `y` is 0.",
-         "elementwise.divide_no_nan", "INEXACT"),
+    Name("math.divide_no_nan", "Returns the quotient, which is 0 where `y` is 0.", _XY,
+         'elementwise.divide("divide_no_nan", x, y, elementwise.divide_no_nan)',
+         difference=_FLOAT64),
     _two("math.multiply_no_nan", "Returns the product, which is 0 where `y` is 0.",
          "elementwise.multiply_no_nan", "INEXACT"),
     _two("math.xdivy", "Returns the quotient, which is 0 where `x` is 0.",
@@ -139,7 +140,7 @@ ARITHMETIC = (
          example=">>> clip_by_value([-1.0, 0.5, 3.0], 0, 1).tolist()\n[0.0, 0.5, 1.0]"),
     Name("clip_by_norm", "Returns an array scaled down to a norm.",
          "t: TensorLike, clip_norm: TensorLike, axes: Sizes | None = None, "
-         "name: str | None = None",
+         "name: str | None = None -> Any",
          "elementwise.clip_by_norm(t, clip_norm, axes)"),
     Name("clip_by_global_norm", "Returns arrays scaled down together, and their norm.",
          "t_list: Sequence[TensorLike | None], clip_norm: TensorLike, "
@@ -152,11 +153,11 @@ ARITHMETIC = (
 )  # fmt: skip
 
 ELEMENTS = (
-    _one("abs", "Returns absolute values.", "jnp.abs", also=_math("abs")),
+    _one("abs", "Returns absolute values.", "jnp.abs", "SIGNED", also=_math("abs")),
     _one("negative", "Returns the elements with the opposite sign.", "jnp.negative",
-         also=_math("negative")),
+         "SIGNED", also=_math("negative")),
     _one("sign", "Returns -1, 0 or 1 for the sign of each element.", "jnp.sign",
-         also=_math("sign")),
+         "SIGNED", also=_math("sign")),
     _one("square", "Returns the squares.", "jnp.square", also=_math("square")),
     _one("sqrt", "Returns the square roots.", "jnp.sqrt", "INEXACT", also=_math("sqrt"),
          example=">>> sqrt([1.0, 4.0]).tolist()\n[1.0, 2.0]"),
@@ -178,7 +179,7 @@ ELEMENTS = (
          also=_math("floor")),
     _one("math.ceil", "Returns the elements rounded up.", "jnp.ceil", "FLOAT"),
     _one("round", "Returns the nearest whole numbers, halves to even ones.",
-         "elementwise.rounded", also=_math("round"),
+         "elementwise.rounded", "REAL", also=_math("round"),
          example=">>> round([0.5, 1.5, 2.4]).tolist()\n[0.0, 2.0, 2.0]"),
     _one("math.rint", "Returns the nearest whole numbers, halves to even ones.",
          "jnp.rint", "FLOAT"),
@@ -224,7 +225,7 @@ ELEMENTS = (
     _one("math.conj", "Returns the complex conjugates.", "jnp.conj"),
     _one("math.real", "Returns the real parts.", "jnp.real",
          signature="input: TensorLike, name: str | None = None"),
-    _one("math.imag", "Returns the imaginary parts.", "jnp.imag",
+    _one("math.imag", "Returns the imaginary parts.", "jnp.imag", "ALL",
          signature="input: TensorLike, name: str | None = None"),
     _one("math.angle", "Returns the angles of complex numbers.", "jnp.angle",
          "INEXACT", signature="input: TensorLike, name: str | None = None"),

@@ -25,8 +25,8 @@ def _reduced(
 ) -> Name:
     """Returns the row of a reduction."""
     call = (
-        f'reductions.reduce("{name}", {fn}, input_tensor, axis, keepdims, '
-        f"kinds.{allowed})"
+        f'tensors.fold(reductions.reduce, "{name}", {fn}, input_tensor, axis, '
+        f"keepdims, kinds.{allowed})"
     )
     path = f"math.{name}" if only_math else name
     also = () if only_math else (f"math.{name}",)
