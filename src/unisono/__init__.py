@@ -2,7 +2,8 @@
 
 Write a training program once and run it on one device, eight, or a cluster. Public
 names live at TensorFlow's dotted paths, so ``import unisono as tf`` runs the
-distribution part of a TensorFlow program; mathematics is `jax.numpy`.
+distribution part of a TensorFlow program, and its everyday names for arrays,
+mathematics and neural networks; arrays are JAX's, so `jax.numpy` takes them too.
 """
 
 import typing as _typing
@@ -36,6 +37,7 @@ from unisono._src.foundation.errors import FailedPreconditionError, InvalidArgum
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import jax_arrays as _jax_arrays
 from unisono._src.integrations import libraries as _libraries
+from unisono._src.ops.facades import root as _everyday
 from unisono._src.state.creation import variable_creator_scope
 from unisono._src.state.variables import Variable
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -47,6 +49,8 @@ if _typing.TYPE_CHECKING:
         experimental,
         io,
         keras,
+        linalg,
+        math,
         profiler,
         random,
         saved_model,
@@ -55,16 +59,18 @@ if _typing.TYPE_CHECKING:
         train,
     )
     from unisono._src.cli.launch.calls import launch
+    from unisono._src.ops.facades.root import *  # noqa: F403
     from unisono._src.saving.checkpoint.module import Module
 
 _libraries.install()
 _jax_arrays.install()
 
-# Loaded on first use: not every program reads, saves or launches.
+# Loaded on first use: not every program reads, saves, launches or computes with these.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
     __getattr__, __dir__ = _lazy_names.names(
         "unisono",
         {
+            **_everyday.PLACES,
             "Module": "unisono._src.saving.checkpoint.module",
             "data": "unisono",
             "estimator": "unisono",
@@ -72,6 +78,8 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "io": "unisono",
             "keras": "unisono",
             "launch": "unisono._src.cli.launch.calls",
+            "linalg": "unisono",
+            "math": "unisono",
             "profiler": "unisono",
             "random": "unisono",
             "saved_model": "unisono",
@@ -121,6 +129,8 @@ __all__ = [
     "io",
     "keras",
     "launch",
+    "linalg",
+    "math",
     "metrics",
     "nn",
     "optimizers",
@@ -137,4 +147,5 @@ __all__ = [
     "uint64",
     "value_and_grad",
     "variable_creator_scope",
+    *_everyday.__all__,
 ]

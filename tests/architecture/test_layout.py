@@ -50,6 +50,7 @@ WHOLE_ROOMS = frozenset(
         "cluster/resolvers/test_cloud.py",
         "cluster/resolvers/test_mpi_and_ray.py",
         "input/api/test_failures.py",
+        "ops/test_recorded.py",
         "saving/format/test_format.py",
         "strategies/test_tpu_state.py",
     }

@@ -69,3 +69,21 @@ def _missing(module: str, name: str, asker: types.FrameType | None) -> Exception
         return ImportError(f"cannot import name {name!r} from {module!r}: {more}")
     # With an object Python would add the nearest name that the module has.
     return AttributeError(f"{said}: {more}", name=name, obj=None)
+
+
+def spread(names_of: Mapping[str, str]) -> dict[str, str]:
+    """Returns the table of `names` from a list of names for each module.
+
+    Args:
+        names_of: for each module its names, with spaces between them. A name that is
+            another one in that module is followed by ``=`` and the other one.
+
+    >>> spread({"math": "pi root=sqrt"})
+    {'pi': 'math:pi', 'root': 'math:sqrt'}
+    """
+    found = {}
+    for module, text in names_of.items():
+        for entry in text.split():
+            name, _, there = entry.partition("=")
+            found[name] = f"{module}:{there or name}"
+    return found

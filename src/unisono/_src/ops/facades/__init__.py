@@ -1,0 +1,1 @@
+"""The everyday names of each public module, written from their table."""

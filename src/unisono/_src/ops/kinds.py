@@ -1,0 +1,88 @@
+"""The kinds of element types: which of them a function of TensorFlow takes."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax.numpy as jnp
+
+from unisono._src.foundation import errors
+
+# A kind is a letter, and each includes the numbers of those before it.
+_KINDS = "bifc"
+_CLASSES = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+_NAMES = {
+    "s": "signed numbers",
+    "b": "bool",
+    "i": "integers",
+    "f": "floats",
+    "c": "complex numbers",
+}
+
+ALL = "bifc"
+SIGNED = "sifc"
+NUMBERS = "ifc"
+REAL = "if"
+FLOAT = "f"
+INEXACT = "fc"
+BOOL = "b"
+INTEGER = "i"
+
+
+@functools.cache
+def kind(dtype: Any) -> str:
+    """Returns the letter of an element type; "" for random keys and strings.
+
+    >>> kind(jnp.dtype("int32")), kind(jnp.dtype("float32"))
+    ('i', 'f')
+    """
+    for letter, cls in zip(_KINDS, _CLASSES, strict=True):
+        if jnp.issubdtype(dtype, cls):
+            return letter
+    return ""
+
+
+def holds(wanted: Any, given: Any) -> bool:
+    """Returns whether numbers of one type keep their meaning in another type.
+
+    >>> holds(jnp.dtype("float32"), jnp.dtype("int32"))
+    True
+    >>> holds(jnp.dtype("int32"), jnp.dtype("float32"))
+    False
+    """
+    return 0 <= _KINDS.find(kind(given) or "?") <= _KINDS.find(kind(wanted) or "?")
+
+
+def check(name: str, dtype: Any, allowed: str) -> None:
+    """Raises unless a function takes elements of a type.
+
+    Args:
+        name: the name of the function.
+        dtype: the type.
+        allowed: the letters of the kinds that it takes.
+
+    Raises:
+        InvalidArgumentError: it does not take them.
+    """
+    is_unsigned = jnp.issubdtype(dtype, jnp.unsignedinteger)
+    if (
+        kind(dtype) not in allowed
+        or not kind(dtype)
+        or ("s" in allowed and is_unsigned)
+    ):
+        names = " and ".join(_NAMES[letter] for letter in allowed)
+        wanted = {"b": "bool", "i": "int32", "s": "int32"}.get(allowed[0], "float32")
+        raise errors.InvalidArgumentError(
+            f"{name} takes {names}, received an array of type {dtype}. Convert it "
+            f"first, as in unisono.cast(x, unisono.{wanted})."
+        )
+
+
+def require_float(name: str, dtype: Any) -> None:
+    """Raises `TypeError` unless `dtype` is a type of real or complex numbers."""
+    if kind(dtype) not in ("f", "c"):
+        raise TypeError(
+            f"Input must be either real or complex. Received integer type {dtype}, in "
+            f"{name}. Convert it first, as in unisono.cast(x, unisono.float32)."
+        )

@@ -1,0 +1,207 @@
+"""Functions along axes: sums and other reductions, running sums, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.foundation import dtypes, errors
+from unisono._src.ops import elementwise, kinds, tensors
+
+_Function = Callable[..., jax.Array]
+
+
+def find_axes(name: str, axis: Any, rank: int) -> tuple[int, ...] | None:
+    """Returns the axes of a reduction as positive numbers; None for all of them.
+
+    Raises:
+        InvalidArgumentError: there is no such axis.
+    """
+    if axis is None:
+        return None
+    found = tensors.sizes(name, "axis", axis)
+    for i in found:
+        if not -rank <= i < rank:
+            raise errors.InvalidArgumentError(
+                f"Invalid reduction dimension: {name} of an array with {rank} axes "
+                f"received axis {i}."
+            )
+    return tuple(i % rank for i in found)
+
+
+def reduce(
+    name: str,
+    fn: _Function,
+    x: Any,
+    axis: Any,
+    keepdims: Any,
+    allowed: str = kinds.NUMBERS,
+) -> jax.Array:
+    """Returns a reduction over axes.
+
+    Args:
+        name: the name that the program calls.
+        fn: the function of JAX, with the arguments `axis` and `keepdims`.
+        x: array-like.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
+        allowed: the kinds of elements that it takes.
+
+    Raises:
+        InvalidArgumentError: the elements are of another kind, or there is no such
+            axis.
+    """
+    if allowed == kinds.BOOL:
+        x = elementwise.as_bools(name, x)
+    x = tensors.tensor(x)
+    kinds.check(name, x.dtype, allowed)
+    axes = find_axes(name, axis, x.ndim)
+    return fn(x, axis=axes, keepdims=bool(keepdims))
+
+
+def add_up(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+    """Returns the sum, of the type of the elements."""
+    return jnp.sum(x, axis, x.dtype, keepdims=keepdims)
+
+
+def product(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+    """Returns the product, of the type of the elements."""
+    return jnp.prod(x, axis, x.dtype, keepdims=keepdims)
+
+
+def mean(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+    """Returns the mean, of the type of the elements; that of integers is cut off."""
+    if kinds.kind(x.dtype) != "i":
+        return jnp.mean(x, axis, keepdims=keepdims)
+    axes = range(x.ndim) if axis is None else axis
+    count = int(np.prod([x.shape[i] for i in axes], dtype=np.int64))
+    wide = jnp.promote_types(x.dtype, jnp.int32) if x.dtype.itemsize < 4 else x.dtype
+    total = add_up(x.astype(wide), axis, keepdims)
+    found = jax.lax.div(total, jnp.full_like(total, count)) if count else total
+    return found.astype(x.dtype)
+
+
+def largest(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+    """Returns the largest element; the smallest number of the type if there is none."""
+    return jnp.max(x, axis, keepdims=keepdims, initial=_bound(x.dtype, -1))
+
+
+def smallest(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+    """Returns the smallest element; the largest number of the type if there is none."""
+    return jnp.min(x, axis, keepdims=keepdims, initial=_bound(x.dtype, 1))
+
+
+def _bound(dtype: Any, sign: int) -> Any:
+    if kinds.kind(dtype) == "f":
+        return np.asarray(sign * np.inf, dtype)
+    limits = np.iinfo(dtype)
+    return np.asarray(limits.max if sign > 0 else limits.min, dtype)
+
+
+def variance(name: str, x: Any, axis: Any, keepdims: Any) -> jax.Array:
+    """Returns the mean squared distance from the mean.
+
+    Raises:
+        TypeError: the elements are integers.
+    """
+    x = tensors.tensor(x)
+    kinds.require_float(name, x.dtype)
+    axes = find_axes(name, axis, x.ndim)
+    return jnp.var(x, axes, keepdims=bool(keepdims))
+
+
+def deviation(name: str, x: Any, axis: Any, keepdims: Any) -> jax.Array:
+    """Returns the square root of the variance."""
+    return jnp.sqrt(variance(name, x, axis, keepdims))
+
+
+def euclidean_norm(x: jax.Array, axis: Any, keepdims: bool) -> jax.Array:
+    """Returns the square root of the sum of squares, of the type of the elements."""
+    if kinds.kind(x.dtype) == "i":
+        wide = add_up(x * x, axis, keepdims).astype(jnp.float32)
+        return jnp.sqrt(wide).astype(x.dtype)
+    return jnp.sqrt(jnp.sum(jnp.square(jnp.abs(x)), axis, keepdims=keepdims)).astype(
+        x.dtype
+    )
+
+
+def count_nonzero(x: Any, axis: Any, keepdims: Any, dtype: Any) -> jax.Array:
+    """Returns how many elements are not zero."""
+    x = tensors.tensor(x)
+    axes = find_axes("count_nonzero", axis, x.ndim)
+    found = jnp.sum(x != 0, axes, jnp.int32, keepdims=bool(keepdims))
+    return found.astype(tensors.canonical(dtype))
+
+
+def position(name: str, fn: _Function, x: Any, axis: Any, dtype: Any) -> jax.Array:
+    """Returns where the largest or the smallest elements are along an axis.
+
+    Raises:
+        InvalidArgumentError: there is no such axis, or it is empty.
+    """
+    x = tensors.tensor(x)
+    along = 0 if axis is None else tensors.static(name, "axis", axis)
+    if not -x.ndim <= along < x.ndim:
+        raise errors.InvalidArgumentError(
+            f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {along} "
+            f"in {name}."
+        )
+    if x.shape[along] == 0:
+        raise errors.InvalidArgumentError(
+            f"Reduction axis {along} is empty in shape {list(x.shape)} in {name}."
+        )
+    if x.dtype == dtypes.bool:
+        x = x.astype(jnp.int32)
+    return fn(x, along).astype(tensors.canonical(dtype))
+
+
+def cumulate(
+    name: str, fn: _Function, start: float, x: Any, axis: Any, exclusive: Any, back: Any
+) -> jax.Array:
+    """Returns running sums, products or the like along an axis.
+
+    Args:
+        name: the name that the program calls.
+        fn: the function of JAX, of an array and an axis.
+        start: what an exclusive one begins with.
+        x: array-like.
+        axis: the axis.
+        exclusive: whether an element does not count for its own place.
+        back: whether to begin at the end.
+    """
+    x = tensors.tensor(x)
+    kinds.check(name, x.dtype, kinds.FLOAT if np.isinf(start) else kinds.NUMBERS)
+    along = tensors.static(name, "axis", axis)
+    if not -x.ndim <= along < x.ndim:
+        raise errors.InvalidArgumentError(
+            f"{name}: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got "
+            f"{along}."
+        )
+    x = jnp.flip(x, along) if back else x
+    found = fn(x, along)
+    if exclusive and x.shape[along]:
+        shape = [*x.shape]
+        shape[along] = 1
+        first = jnp.full(shape, start, x.dtype)
+        kept = jax.lax.slice_in_dim(found, 0, x.shape[along] - 1, axis=along % x.ndim)
+        found = jnp.concatenate([first, kept], along)
+    return jnp.flip(found, along) if back else found
+
+
+def running_sum(x: jax.Array, axis: int) -> jax.Array:
+    """Returns running sums, of the type of the elements."""
+    return jnp.cumsum(x, axis, x.dtype)
+
+
+def running_product(x: jax.Array, axis: int) -> jax.Array:
+    """Returns running products, of the type of the elements."""
+    return jnp.cumprod(x, axis, x.dtype)
+
+
+def running_logsumexp(x: jax.Array, axis: int) -> jax.Array:
+    """Returns the logarithms of running sums of exponentials."""
+    return jax.lax.cumlogsumexp(x, axis % x.ndim)

@@ -1,0 +1,21 @@
+"""The table of TensorFlow's everyday names, from which functions and pages are made."""
+
+from __future__ import annotations
+
+from unisono._src.ops.table import arrays, indexing, maths, reductions
+from unisono._src.ops.table.name import Name
+
+# The areas of the table. The functions of each are written to a module of its name.
+AREAS: dict[str, tuple[Name, ...]] = {
+    "arrays": arrays.ROWS,
+    "indexing": indexing.ROWS,
+    "maths": maths.ROWS,
+    "reductions": reductions.ROWS,
+}
+
+NAMES: dict[str, Name] = {
+    path: row
+    for rows in AREAS.values()
+    for row in rows
+    for path in (row.path, *row.also)
+}

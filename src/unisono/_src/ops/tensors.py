@@ -1,0 +1,343 @@
+"""Turns what TensorFlow's functions take into arrays, with TensorFlow's types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from unisono._src.foundation import dtypes, errors, jax_types
+from unisono._src.input.plan import elements
+from unisono._src.ops import kinds
+from unisono._src.values import array_operators, jax_tapes, jax_traces
+from unisono._src.values.array_operators import StandsForArray
+from unisono._src.values.indexed_slices import IndexedSlices
+
+# What TensorFlow converts to a tensor. Variables of Keras and Flax have no types.
+TensorLike: TypeAlias = ArrayLike | StandsForArray | IndexedSlices | Sequence[Any]
+# A size, a shape, or one or more axes.
+Sizes: TypeAlias = int | Sequence[Any] | np.ndarray | jax.Array
+DType: TypeAlias = Any
+
+_R = TypeVar("_R")
+
+_NUMBERS = (bool, int, float, complex)
+_DEFAULTS = {"b": dtypes.bool, "i": dtypes.int32, "f": dtypes.float32}
+
+
+def plain(x: Any) -> Any:
+    """Returns the array that an object stands for, and anything else as it is.
+
+    Variables, values of the current replica, `IndexedSlices` and objects of other
+    libraries stand for an array.
+    """
+    x = array_operators.find_own_variable(x)
+    if isinstance(x, (jax.Array, np.ndarray, np.generic, *_NUMBERS, list, tuple)):
+        return x
+    if isinstance(x, IndexedSlices):
+        return x.to_dense()
+    if hasattr(x, "__jax_array__"):
+        return jnp.asarray(x.__jax_array__())
+    return np.asarray(x) if hasattr(x, "__array__") else x
+
+
+def tensor(x: Any, dtype: DType = None) -> jax.Array:
+    """Returns the array of a value.
+
+    Args:
+        x: an array, a variable, a number, or nested lists of these.
+        dtype: the type of the array. By default that of TensorFlow: int32 for Python's
+            integers, float32 for its floats, and the array's own type.
+
+    Raises:
+        TypeError: a number does not fit `dtype`.
+        ValueError: an array is of another type, or the value is none of these.
+
+    >>> tensor([1, 2]).dtype.name, tensor(1.5).dtype.name
+    ('int32', 'float32')
+    """
+    x = plain(x)
+    if isinstance(x, jax.Array):
+        if dtype is not None and x.dtype != dtype:
+            raise ValueError(
+                f"Tensor conversion requested dtype {np.dtype(dtype)} for Tensor with "
+                f"dtype {x.dtype}; convert it with unisono.cast."
+            )
+        return x
+    if has_arrays(x):
+        return _stack(x, dtype)
+    found = host(x, dtype)
+    if jax_traces.is_clean():
+        return jnp.asarray(found)
+    # Numbers that are known stay known in a program, so that they can be sizes.
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(found)
+
+
+def has_arrays(x: Any) -> bool:
+    """Returns whether nested lists have JAX arrays, or objects that stand for them."""
+    return isinstance(x, (list, tuple)) and any(
+        isinstance(plain(leaf), jax.Array) for leaf in _leaves(x)
+    )
+
+
+def _leaves(x: Any) -> Iterator[Any]:
+    for part in x:
+        if isinstance(part, (list, tuple)):
+            yield from _leaves(part)
+        else:
+            yield part
+
+
+def _stack(parts: Any, dtype: DType) -> jax.Array:
+    """Returns the array of nested lists in which some leaves are arrays."""
+    if dtype is None:
+        found = (plain(leaf) for leaf in _leaves(parts))
+        dtype = next(x.dtype for x in found if isinstance(x, jax.Array))
+    made = [_as(part, dtype, "stack") for part in parts]
+    return call("stack", jnp.stack, made)
+
+
+def host(x: Any, dtype: DType = None) -> np.ndarray:
+    """Returns numbers of Python or NumPy as a NumPy array of TensorFlow's type.
+
+    Raises:
+        TypeError: a Python number does not fit `dtype`.
+        ValueError: the value has no numbers, or lists of different lengths.
+    """
+    if isinstance(x, (np.ndarray, np.generic)):
+        found = np.array(x)
+        if found.dtype.kind in "OSU":
+            raise _no_numbers(x)
+        wanted = found.dtype if dtype is None else dtype
+        return found.astype(jax.dtypes.canonicalize_dtype(wanted))
+    found = _read(x)
+    natural = _natural_type(x, found)
+    if dtype is not None and not kinds.holds(dtype, natural):
+        raise TypeError(
+            f"Cannot convert {x!r} to EagerTensor of dtype {np.dtype(dtype)}."
+        )
+    wanted = jax.dtypes.canonicalize_dtype(natural if dtype is None else dtype)
+    _check_range(found, wanted)
+    return found.astype(wanted)
+
+
+def _read(x: Any) -> np.ndarray:
+    """Returns numbers, or nested lists of numbers, as NumPy reads them."""
+    try:
+        found = np.asarray(x)
+    except ValueError as error:
+        raise ValueError(
+            f"Can't convert non-rectangular Python sequence to Tensor: received {x!r}."
+        ) from error
+    if found.dtype.kind not in "biufc" and found.dtype != dtypes.bfloat16:
+        raise _no_numbers(x)
+    is_list = isinstance(x, (list, tuple)) and found.dtype.kind != "b"
+    # NumPy would take True for 1.
+    if is_list and any(isinstance(leaf, (bool, np.bool_)) for leaf in _leaves(x)):
+        raise ValueError(
+            f"Can't convert Python sequence with mixed types to Tensor: received {x!r}."
+        )
+    return found
+
+
+def _no_numbers(x: Any) -> Exception:
+    if isinstance(x, (str, bytes)) or np.asarray(x, object).dtype.kind in "SU":
+        return TypeError(f"An array cannot have strings here; received {x!r}.")
+    return ValueError(
+        f"Attempt to convert a value ({x!r}) with an unsupported type ({type(x)}) to a "
+        "Tensor."
+    )
+
+
+def _natural_type(x: Any, found: np.ndarray) -> Any:
+    """Returns TensorFlow's type for numbers that are not an array of NumPy's."""
+    if found.size == 0 and found.dtype == np.float64:
+        return dtypes.float32
+    letter = kinds.kind(found.dtype)
+    leaves = list(_leaves(x)) if isinstance(x, (list, tuple)) else [x]
+    numpy = [leaf for leaf in leaves if isinstance(leaf, (np.ndarray, np.generic))]
+    if letter != "i" and numpy:
+        return np.result_type(*numpy) if len(numpy) == len(leaves) else found.dtype
+    if letter == "i" and not _fits(found, dtypes.int32):
+        return found.dtype
+    return _DEFAULTS.get(letter, dtypes.complex128)
+
+
+def _fits(found: np.ndarray, dtype: Any) -> bool:
+    """Returns whether integers are in the range of a type of integers."""
+    limits = np.iinfo(dtype)
+    return not found.size or bool(
+        found.min() >= limits.min and found.max() <= limits.max
+    )
+
+
+def _check_range(found: np.ndarray, wanted: Any) -> None:
+    """Raises `OverflowError` if integers do not fit the type that JAX has for them."""
+    integers = found.dtype.kind in "iu" and wanted.kind in "iu"
+    if integers and not _fits(found, wanted):
+        raise OverflowError(
+            f"The integers from {found.min()} to {found.max()} do not fit {wanted}. "
+            "Numbers of 64 bits need JAX's option jax_enable_x64."
+        )
+
+
+def _as(x: Any, dtype: DType, name: str) -> Any:
+    """Returns a value as an array of a type, for a function that takes several.
+
+    Raises:
+        InvalidArgumentError: it is an array of another type.
+        TypeError: it is a number, or an array of NumPy's, of a kind that does not fit.
+    """
+    x = plain(x)
+    if has_arrays(x):
+        x = _stack(x, None)
+    if isinstance(x, jax.Array):
+        if x.dtype != dtype:
+            raise errors.InvalidArgumentError(
+                f"{name} takes arrays of one type, received {dtype} and {x.dtype}. "
+                f"Convert one of them first, as in unisono.cast(x, unisono.{dtype})."
+            )
+        return x
+    if isinstance(x, (np.ndarray, np.generic)) and not kinds.holds(dtype, x.dtype):
+        raise TypeError(
+            f"{name} takes arrays of one type, received {dtype} and a NumPy array of "
+            f"type {x.dtype}. Convert it first, as in unisono.cast(x, unisono.{dtype})."
+        )
+    return host(x, dtype)
+
+
+def matching(name: str, *values: Any) -> list[Any]:
+    """Returns values as arrays of one type.
+
+    The first array of JAX or variable decides on the type, or else the first value.
+
+    Args:
+        name: the name of the function that takes them.
+        *values: arrays, variables, numbers, or nested lists of these.
+
+    Raises:
+        InvalidArgumentError: two of them are arrays of different types.
+        TypeError: a number does not fit that type.
+    """
+    given = [plain(x) for x in values]
+    given = [_stack(x, None) if has_arrays(x) else x for x in given]
+    found = (x.dtype for x in given if isinstance(x, jax.Array))
+    dtype = next(found, None)
+    if dtype is None:
+        given = [tensor(given[0]), *given[1:]]
+        dtype = given[0].dtype
+    return [_as(x, dtype, name) for x in given]
+
+
+def usable(dtype: DType) -> Any:
+    """Returns the type that JAX has for one that a program asks for.
+
+    It warns if they differ, as they do for 64 bits.
+    """
+    return jax_types.usable(np.dtype(dtype))
+
+
+def canonical(dtype: DType) -> Any:
+    """Returns the type that JAX has for a type that TensorFlow chooses by itself."""
+    return jax.dtypes.canonicalize_dtype(np.dtype(dtype))
+
+
+def call(name: str, fn: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
+    """Returns ``fn(*args, **kwargs)``; what it refuses is TensorFlow's kind of error.
+
+    Args:
+        name: the name of the function that the program has called.
+        fn: the function of JAX.
+        *args: its arguments.
+        **kwargs: its arguments by name.
+
+    Raises:
+        InvalidArgumentError: shapes or numbers do not fit together.
+    """
+    try:
+        return fn(*args, **kwargs)
+    except (errors.InvalidArgumentError, jax.errors.JAXTypeError):
+        raise
+    except (TypeError, ValueError, IndexError) as error:
+        raise errors.InvalidArgumentError(f"{name}: {error}") from error
+
+
+def static(name: str, what: str, x: Any) -> Any:
+    """Returns an argument that must be known when a program is compiled.
+
+    Args:
+        name: the name of the function.
+        what: the name of the argument.
+        x: whole numbers: one, or nested lists or an array of them.
+
+    Returns:
+        A number, or a tuple with one element for each element of `x`.
+
+    Raises:
+        TypeError: a number is computed by the program, or is not whole.
+    """
+    x = plain(x)
+    if isinstance(x, (list, tuple)):
+        return tuple(static(name, what, part) for part in x)
+    if jax_tapes.is_traced(x):
+        raise TypeError(
+            f"{what} of {name} must be known when the program is compiled; received "
+            "an array that the program computes. Sizes that unisono.shape(x) gives, "
+            "x.shape and Python's numbers are known."
+        )
+    if hasattr(x, "ndim") and x.ndim:
+        return tuple(static(name, what, part) for part in np.asarray(x))
+    if isinstance(x, float) or getattr(x, "dtype", np.dtype(int)).kind not in "iubO":
+        raise TypeError(f"{what} of {name} must be whole, received {x!r}.")
+    return x.item() if hasattr(x, "dtype") else x
+
+
+def sizes(name: str, what: str, x: Any) -> tuple[Any, ...]:
+    """Returns a shape or axes that must be known when a program is compiled."""
+    found = static(name, what, x)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def fold(fn: Callable[..., _R], *args: Any) -> _R:
+    """Returns ``fn(*args)``; while a program is made, sizes stay known numbers.
+
+    `unisono.shape` gives NumPy's numbers there. What is computed from them with the
+    functions that use `fold` can be a shape again.
+
+    Args:
+        fn: a function.
+        *args: its arguments.
+    """
+    if jax_traces.is_clean() or not all(map(_is_known, args)):
+        return fn(*args)
+    with jax.ensure_compile_time_eval():
+        found: Any = fn(*args)
+    if found.dtype == dtypes.int32:
+        found = known(np.asarray(found))
+    result: _R = found
+    return result
+
+
+def known(x: np.ndarray) -> Any:
+    """Returns numbers that a program may use as sizes, with the method `numpy`."""
+    return elements.present(x)
+
+
+def _is_known(x: Any) -> bool:
+    """Returns whether a value, or all in nested lists, is not of JAX."""
+    if isinstance(x, (list, tuple)):
+        return all(map(_is_known, x))
+    hosts = (np.ndarray, np.generic, *_NUMBERS, str, np.dtype, type(None))
+    return isinstance(x, hosts) or callable(x)
+
+
+def is_traced_tree(x: Any) -> bool:
+    """Returns whether a number, or one in nested lists, is not known yet."""
+    if isinstance(x, (list, tuple)):
+        return any(map(is_traced_tree, x))
+    return jax_tapes.is_traced(plain(x))
