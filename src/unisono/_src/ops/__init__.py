@@ -1,0 +1,1 @@
+"""TensorFlow's everyday names: arrays, mathematics and neural networks."""
