@@ -1,5 +1,23 @@
-"""Random numbers: TensorFlow's ``tf.random.Generator`` and its state."""
+"""Random numbers: TensorFlow's ``tf.random``, its generators and their state."""
 
+from unisono._src.ops.random_draws import (
+    categorical,
+    fold_in,
+    gamma,
+    normal,
+    poisson,
+    shuffle,
+    split,
+    stateless_categorical,
+    stateless_gamma,
+    stateless_normal,
+    stateless_poisson,
+    stateless_truncated_normal,
+    stateless_uniform,
+    truncated_normal,
+    uniform,
+)
+from unisono._src.ops.random_state import set_seed
 from unisono._src.training.random_generator import (
     Algorithm,
     Generator,
@@ -12,8 +30,24 @@ from unisono.random import experimental
 __all__ = [
     "Algorithm",
     "Generator",
+    "categorical",
     "create_rng_state",
     "experimental",
+    "fold_in",
+    "gamma",
     "get_global_generator",
+    "normal",
+    "poisson",
     "set_global_generator",
+    "set_seed",
+    "shuffle",
+    "split",
+    "stateless_categorical",
+    "stateless_gamma",
+    "stateless_normal",
+    "stateless_poisson",
+    "stateless_truncated_normal",
+    "stateless_uniform",
+    "truncated_normal",
+    "uniform",
 ]

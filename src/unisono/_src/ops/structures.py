@@ -135,6 +135,7 @@ def map_structure(
 @overload
 def map_structure(
     func: Callable[..., Any],
+    /,
     *structure: object,
     check_types: bool = True,
     expand_composites: bool = False,
@@ -144,6 +145,7 @@ def map_structure(
 
 def map_structure(
     func: Callable[..., Any],
+    /,
     *structure: Any,
     check_types: bool = True,
     expand_composites: bool = False,

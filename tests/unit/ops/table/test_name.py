@@ -6,7 +6,7 @@ import pytest
 
 import unisono
 
-AREAS = ("environment",)
+AREAS = ("environment", "random")
 
 
 @pytest.mark.parametrize("area", AREAS)
