@@ -43,6 +43,7 @@ from unisono._src.values.indexed_slices import IndexedSlices
 if _typing.TYPE_CHECKING:
     from unisono import (
         data,
+        debugging,
         dtypes,
         estimator,
         experimental,
@@ -57,10 +58,18 @@ if _typing.TYPE_CHECKING:
         train,
     )
     from unisono._src.cli.launch.calls import launch
+    from unisono._src.ops.checks import (
+        Assert,
+        assert_equal,
+        assert_greater,
+        assert_less,
+    )
     from unisono._src.ops.device_scope import device
     from unisono._src.ops.element_types import Tensor, as_dtype, is_tensor, newaxis
     from unisono._src.ops.name_scope import name_scope
     from unisono._src.ops.ordering import control_dependencies, group, no_op
+    from unisono._src.ops.printing import print_values as print
+    from unisono._src.ops.shape_checks import assert_rank
     from unisono._src.ops.tensor_shape import TensorShape
     from unisono._src.saving.checkpoint.module import Module
 
@@ -72,12 +81,18 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
     __getattr__, __dir__ = _lazy_names.names(
         "unisono",
         {
+            "Assert": "unisono._src.ops.checks",
             "Module": "unisono._src.saving.checkpoint.module",
             "Tensor": "unisono._src.ops.element_types",
             "TensorShape": "unisono._src.ops.tensor_shape",
             "as_dtype": "unisono._src.ops.element_types",
+            "assert_equal": "unisono._src.ops.checks",
+            "assert_greater": "unisono._src.ops.checks",
+            "assert_less": "unisono._src.ops.checks",
+            "assert_rank": "unisono._src.ops.shape_checks",
             "control_dependencies": "unisono._src.ops.ordering",
             "data": "unisono",
+            "debugging": "unisono",
             "device": "unisono._src.ops.device_scope",
             "dtypes": "unisono",
             "estimator": "unisono",
@@ -91,6 +106,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "nest": "unisono",
             "newaxis": "unisono._src.ops.element_types",
             "no_op": "unisono._src.ops.ordering",
+            "print": "unisono._src.ops.printing:print_values",
             "profiler": "unisono",
             "random": "unisono",
             "saved_model": "unisono",
@@ -104,6 +120,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
 __version__ = "0.1.0"
 
 __all__ = [
+    "Assert",
     "ConcreteFunction",
     "FailedPreconditionError",
     "Function",
@@ -120,6 +137,10 @@ __all__ = [
     "VariableAggregation",
     "VariableSynchronization",
     "as_dtype",
+    "assert_equal",
+    "assert_greater",
+    "assert_less",
+    "assert_rank",
     "bfloat16",
     "bool",
     "compat",
@@ -128,6 +149,7 @@ __all__ = [
     "config",
     "control_dependencies",
     "data",
+    "debugging",
     "device",
     "distribute",
     "dtypes",
@@ -155,6 +177,7 @@ __all__ = [
     "nn",
     "no_op",
     "optimizers",
+    "print",
     "profiler",
     "random",
     "saved_model",

@@ -7,6 +7,7 @@ gives to ``everyday_programs.json``; the tests compare it with what unisono give
 import functools
 import json
 import pathlib
+import tempfile
 
 import numpy as np
 
@@ -95,6 +96,74 @@ PROGRAMS = {
         tf.random.stateless_gamma([2], [1, 2], [1.0, 2.0, 3.0])
         tf.random.shuffle(5)
     """,
+    "printing": """
+        tf.print("a", x, output_stream=out)
+        tf.print("a", x, summarize=2, output_stream=out)
+        tf.print(m, m - 0.5, output_stream=out)
+        tf.print(m, summarize=1, output_stream=out)
+        tf.print({"a": x[0], "b": [m[0]]}, [1, 2], ("q", x), output_stream=out)
+        tf.print(m[0, 0], 3, 2.5, "x", None, True, x > 7, output_stream=out)
+        tf.print("a", "b", sep="-", end="!", output_stream=out)
+        tf.print(tf.Variable([1.5, 2.0]), np.arange(3), output_stream=out)
+        tf.print(m[None], summarize=1, output_stream=out)
+        tf.print(m[0] * 3.14159265e-8, m[0] * 12345.6789, output_stream=out)
+        tf.print(1 / m[0, :1], m[:0], output_stream=out)
+        tf.print(1, output_stream="foo")
+        tf.print(1, summarize="a")
+    """,
+    "checks": """
+        D.assert_equal([1, 2], [1, 2]), D.assert_less(1, 2), D.assert_positive([1.0])
+        D.assert_equal([1, 2], [1, 3])
+        D.assert_equal([1, 2], [1, 3], message="mm", summarize=1)
+        D.assert_equal([1, 2], [1, 2, 3])
+        D.assert_equal(1, 2.0)
+        D.assert_equal(True, False)
+        D.assert_none_equal([1, 2], [1, 3])
+        D.assert_near([1.0, 2.0], [1.0, 2.1])
+        D.assert_near([1.0, 2.0], [1.0, 2.1], atol=0.2), D.assert_near(1.0, 1.0000001)
+        D.assert_near(1, 2)
+        D.assert_less([1, 2], [1, 3])
+        D.assert_less_equal([1, 2], [0, 3])
+        D.assert_greater([1, 2], [1, 3])
+        D.assert_greater_equal([1, 2], [1, 3])
+        D.assert_positive([0, 1])
+        D.assert_non_negative([-1, 1])
+        D.assert_negative([0, -1])
+        D.assert_non_positive([1])
+        D.assert_all_finite([1.0, np.nan], "mm")
+        D.check_numerics([1.0, np.inf], "mm")
+        D.check_numerics([1.0, 2.0], "mm")
+        D.check_numerics([1], "mm")
+        D.Assert(False, [1, [1, 2, 3, 4]])
+        D.Assert(True, [1])
+    """,
+    "shape_checks": """
+        D.assert_rank([1], 1), D.assert_rank_at_least([[1]], 1)
+        D.assert_rank_in(1, [0])
+        D.assert_rank([1], 2)
+        D.assert_rank([1], 2, message="mm")
+        D.assert_rank_at_least([1], 2)
+        D.assert_rank_in([1], [0, 2])
+        D.assert_shapes([(m, ("N", 2))])
+        D.assert_shapes([(m, ("N", "Q")), (x, ("N",))])
+        D.assert_shapes([(m, ("N", "Q")), (m, ("N", None)), (m[0], ("Q",))])
+        D.assert_shapes([(m, ("...", 6)), (1.0, ())])
+        D.assert_shapes([(m, (4, "..."))])
+        D.assert_shapes([(m, ("...", 4))])
+        D.assert_type(m, tf.float32)
+        D.assert_type(m, tf.int32)
+        D.assert_scalar([1])
+        D.assert_scalar(1.5)
+        D.assert_integer(x)
+        D.assert_integer(m)
+        D.is_numeric_tensor(x), D.is_numeric_tensor(x > 3)
+        D.is_numeric_tensor(np.ones(2))
+        D.assert_proper_iterable(m)
+        D.assert_proper_iterable([1])
+        D.assert_same_float_dtype([m, m]).name
+        D.assert_same_float_dtype([x])
+        D.get_log_device_placement()
+    """,
     "element_types": """
         tf.is_tensor(np.ones(2)), tf.is_tensor(tf.Variable(1.0)), tf.is_tensor(1)
         tf.is_tensor(tf.TensorSpec([1])), isinstance(tf.Variable(1.0), tf.Tensor)
@@ -110,11 +179,18 @@ PROGRAMS = {
 
 def results(tf, topic):
     """Returns each expression of a topic with its value or the names of its errors."""
-    names = {"tf": tf, "np": np, "T": tf.TensorShape, "functools": functools}
+    names = {"tf": tf, "np": np, "T": tf.TensorShape, "D": tf.debugging}
+    names["x"] = tf.Variable(np.arange(10, dtype=np.int32)) + 0
+    names["m"] = tf.Variable(np.arange(24, dtype=np.float32).reshape(4, 6)) + 0.0
     found = {}
     for line in filter(None, map(str.strip, PROGRAMS[topic].splitlines())):
         try:
-            found[line] = plain(eval(line, names))
+            with tempfile.TemporaryDirectory() as folder:
+                # TensorFlow writes to its own `stdout`, so it is asked for a file.
+                file = pathlib.Path(folder, "printed")
+                value = eval(line, {**names, "out": f"file://{file}"})
+                printed = file.read_text(encoding="utf-8") if file.exists() else None
+            found[line] = plain(value) if printed is None else printed
         except Exception as error:
             found[line] = {"raises": [c.__name__ for c in type(error).__mro__]}
     return found

@@ -39,9 +39,9 @@ def test_replicas_draw_different_numbers_and_the_same_of_a_seed(wrap):
 
     def replica():
         return (
-            random.uniform([]),
-            random.normal([], seed=4),
-            random.stateless_uniform([], [1, 2]),
+            random.uniform([3])[0],
+            random.uniform([3], seed=4)[0],
+            random.stateless_uniform([3], [1, 2])[0],
         )
 
     step = wrap(lambda: strategy.run(replica))

@@ -6,7 +6,7 @@ import pytest
 
 import unisono
 
-AREAS = ("environment", "random")
+AREAS = ("environment", "random", "debugging")
 
 
 @pytest.mark.parametrize("area", AREAS)
