@@ -45,12 +45,15 @@ from unisono._src.values.indexed_slices import IndexedSlices
 if _typing.TYPE_CHECKING:
     from unisono import (
         data,
+        debugging,
+        dtypes,
         estimator,
         experimental,
         io,
         keras,
         linalg,
         math,
+        nest,
         profiler,
         random,
         saved_model,
@@ -59,7 +62,20 @@ if _typing.TYPE_CHECKING:
         train,
     )
     from unisono._src.cli.launch.calls import launch
+    from unisono._src.ops.checks import (
+        Assert,
+        assert_equal,
+        assert_greater,
+        assert_less,
+    )
+    from unisono._src.ops.device_scope import device
+    from unisono._src.ops.element_types import Tensor, as_dtype, is_tensor, newaxis
+    from unisono._src.ops.execution_order import control_dependencies, group, no_op
     from unisono._src.ops.facades.root import *  # noqa: F403
+    from unisono._src.ops.name_scope import name_scope
+    from unisono._src.ops.printing import print_values as print
+    from unisono._src.ops.shape_checks import assert_rank
+    from unisono._src.ops.tensor_shape import TensorShape
     from unisono._src.saving.checkpoint.module import Module
 
 _libraries.install()
@@ -71,15 +87,34 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
         "unisono",
         {
             **_everyday.PLACES,
+            "Assert": "unisono._src.ops.checks",
             "Module": "unisono._src.saving.checkpoint.module",
+            "Tensor": "unisono._src.ops.element_types",
+            "TensorShape": "unisono._src.ops.tensor_shape",
+            "as_dtype": "unisono._src.ops.element_types",
+            "assert_equal": "unisono._src.ops.checks",
+            "assert_greater": "unisono._src.ops.checks",
+            "assert_less": "unisono._src.ops.checks",
+            "assert_rank": "unisono._src.ops.shape_checks",
+            "control_dependencies": "unisono._src.ops.execution_order",
             "data": "unisono",
+            "debugging": "unisono",
+            "device": "unisono._src.ops.device_scope",
+            "dtypes": "unisono",
             "estimator": "unisono",
             "experimental": "unisono",
+            "group": "unisono._src.ops.execution_order",
             "io": "unisono",
+            "is_tensor": "unisono._src.ops.element_types",
             "keras": "unisono",
             "launch": "unisono._src.cli.launch.calls",
             "linalg": "unisono",
             "math": "unisono",
+            "name_scope": "unisono._src.ops.name_scope",
+            "nest": "unisono",
+            "newaxis": "unisono._src.ops.element_types",
+            "no_op": "unisono._src.ops.execution_order",
+            "print": "unisono._src.ops.printing:print_values",
             "profiler": "unisono",
             "random": "unisono",
             "saved_model": "unisono",
@@ -93,6 +128,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
 __version__ = "0.1.0"
 
 __all__ = [
+    "Assert",
     "ConcreteFunction",
     "FailedPreconditionError",
     "Function",
@@ -100,20 +136,31 @@ __all__ = [
     "IndexedSlices",
     "InvalidArgumentError",
     "Module",
+    "Tensor",
+    "TensorShape",
     "TensorSpec",
     "TypeSpec",
     "UnconnectedGradients",
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
+    "as_dtype",
+    "assert_equal",
+    "assert_greater",
+    "assert_less",
+    "assert_rank",
     "bfloat16",
     "bool",
     "compat",
     "complex64",
     "complex128",
     "config",
+    "control_dependencies",
     "data",
+    "debugging",
+    "device",
     "distribute",
+    "dtypes",
     "errors",
     "estimator",
     "experimental",
@@ -122,18 +169,25 @@ __all__ = [
     "float64",
     "function",
     "grad",
+    "group",
     "int8",
     "int16",
     "int32",
     "int64",
     "io",
+    "is_tensor",
     "keras",
     "launch",
     "linalg",
     "math",
     "metrics",
+    "name_scope",
+    "nest",
+    "newaxis",
     "nn",
+    "no_op",
     "optimizers",
+    "print",
     "profiler",
     "random",
     "saved_model",

@@ -1,8 +1,26 @@
-"""Random numbers: TensorFlow's ``tf.random.Generator`` and its state."""
+"""Random numbers: TensorFlow's ``tf.random``, its generators and their state."""
 
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.ops.random_draws import (
+    categorical,
+    fold_in,
+    gamma,
+    normal,
+    poisson,
+    shuffle,
+    split,
+    stateless_categorical,
+    stateless_gamma,
+    stateless_normal,
+    stateless_poisson,
+    stateless_truncated_normal,
+    stateless_uniform,
+    truncated_normal,
+    uniform,
+)
+from unisono._src.ops.random_state import set_seed
 from unisono._src.training.random_generator import (
     Algorithm,
     Generator,
@@ -19,8 +37,24 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
 __all__ = [
     "Algorithm",
     "Generator",
+    "categorical",
     "create_rng_state",
     "experimental",
+    "fold_in",
+    "gamma",
     "get_global_generator",
+    "normal",
+    "poisson",
     "set_global_generator",
+    "set_seed",
+    "shuffle",
+    "split",
+    "stateless_categorical",
+    "stateless_gamma",
+    "stateless_normal",
+    "stateless_poisson",
+    "stateless_truncated_normal",
+    "stateless_uniform",
+    "truncated_normal",
+    "uniform",
 ]

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution import (
     profile_names,
+    program_checks,
     program_digest,
     signature,
 )
@@ -273,7 +274,10 @@ class Program:
         donated = [c.array for c in self.donated]
         kept = [c.array for c in self.kept]
         donated, kept, leaves = self._place_inputs(donated, kept, leaves)
+        program_checks.clear()
         new, flat = jax.block_until_ready(self._jitted(donated, kept, leaves))
+        jax.effects_barrier()
+        program_checks.raise_failure()
         for cell, array in zip(self.written, new, strict=True):
             cell.array = array
         self._bring_home()

@@ -86,7 +86,8 @@ def trace(
     """Trace a Python function by running it once on abstract values.
 
     It runs once more if a body that JAX traces by itself reads variables (see
-    `trace_versions`), or if it reads variables that were made after the trace began.
+    `trace_versions`), if it reads variables that were made after the trace began, or if
+    it has drawn random numbers of a state that was made for it.
 
     Args:
         fn: the function.
@@ -100,16 +101,18 @@ def trace(
         RuntimeError: the function uses variables of different devices.
         ValueError: the function creates variables, and may not.
     """
+    versions = trace_versions.NONE
     try:
-        return _trace_with(
-            fn, rest, leaves, mesh, may_create, feeds, trace_versions.NONE
-        )
-    except trace_versions.NeedsVersions:
-        versions = trace_versions.Versions(are_needed=True)
-        versions.advance()
-        try:
-            return _trace_with(fn, rest, leaves, mesh, may_create, feeds, versions)
-        finally:
+        while True:
+            try:
+                return _trace_with(fn, rest, leaves, mesh, may_create, feeds, versions)
+            except trace_versions.NeedsVersions:
+                versions = trace_versions.Versions(are_needed=True)
+                versions.advance()
+            except trace_versions.NeedsNewTrace:
+                continue
+    finally:
+        if versions is not trace_versions.NONE:
             versions.close()
 
 
@@ -128,7 +131,7 @@ def _trace_with(
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
         frame = frames.FunctionFrame(cells, stored, versions)
-        frame.feeds = feeds
+        frame.feeds, frame.program = feeds, fn
         with ambient.push(state=frame), library_hooks.enter_scopes():
             args, kwargs = feeds.begin(rest, arrays)
             try:

@@ -36,6 +36,7 @@ class Frame(NamedTuple):
         host: the `function` that runs on the host and compiles its runs, or None.
         updating: in a program, the mirrored cell whose copies are updated as one.
         tape: the `jax_tapes.Recording` of the innermost gradient tape, or None.
+        names: the prefix that `name_scope` gives to names of variables.
     """
 
     strategy: Any = None
@@ -51,6 +52,7 @@ class Frame(NamedTuple):
     host: Any = None
     updating: Any = None
     tape: Any = None
+    names: str = ""
 
 
 ROOT = Frame()

@@ -30,6 +30,10 @@ class NeedsVersions(errors.Signal):
     """Says that a body that JAX caches reads a variable: trace again, with versions."""
 
 
+class NeedsNewTrace(errors.Signal):
+    """Says that a variable was made beside the program: trace again, with it."""
+
+
 @final
 class Versions:
     """The versions of one program being made.

@@ -648,7 +648,8 @@ def _create(
         creation.check_mean(aggregation, value.dtype)
         if synchronization is VariableSynchronization.AUTO:
             synchronization = VariableSynchronization.ON_WRITE
-    known = name or "Variable", creation.find_origin()
+    full = f"{ambient.current().names}{name or 'Variable'}"
+    known = full, creation.find_origin()
     cell = frames.Cell(policy, value.shape, value.dtype, placement, *known)
     frames.frame().create(cell, frames.strip_gradient(value))
     if trainable is None:

@@ -1,0 +1,97 @@
+"""Conditions that a program checks while it runs, and the errors of those that failed.
+
+A callback notes the failure; `programs` raises it when the call is over and stores none
+of its results. See `programs.Program._call_carefully`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, final
+
+import jax
+import numpy as np
+
+from unisono._src.state import frames
+from unisono._src.values import jax_traces
+
+_log = logging.getLogger("unisono")
+
+
+@final
+class _Notes:
+    """What callbacks have found since the last call began, and what was told."""
+
+    # With the numbers of the checks: XLA may run them in another order.
+    failures: ClassVar[list[tuple[int, Exception]]] = []
+    numbers: ClassVar[itertools.count[int]] = itertools.count()
+    told: ClassVar[set[str]] = set()
+
+
+def clear() -> None:
+    """Forget failures of earlier calls, which nobody has asked for."""
+    _Notes.failures.clear()
+
+
+def raise_failure() -> None:
+    """Raise the first failure that a callback has noted, if there is one."""
+    if _Notes.failures:
+        first = min(_Notes.failures, key=lambda noted: noted[0])
+        clear()
+        raise first[1]
+
+
+def tell_cost(name: str) -> None:
+    """Say in the log, once for each name, what a call costs in a compiled step."""
+    if name not in _Notes.told:
+        _Notes.told.add(name)
+        _log.warning(
+            "unisono.%s is in a compiled step: each call of the step waits until it "
+            "has run, and keeps its variables twice in memory meanwhile. Remove it "
+            "when you no longer need it.",
+            name,
+        )
+
+
+def require(
+    name: str, ok: Any, tell: Callable[..., Exception], arrays: Sequence[Any] = ()
+) -> None:
+    """Raise unless a condition holds; in a program, when it runs.
+
+    Args:
+        name: the public name of the check, for the log.
+        ok: a scalar, which may be computed by a program.
+        tell: returns the error, for the NumPy values of `arrays`.
+        arrays: what the error tells.
+    """
+    ok, *values = [frames.strip_gradient(x) for x in (ok, *arrays)]
+    if not any(isinstance(x, jax.core.Tracer) for x in (ok, *values)):
+        if not bool(ok):
+            raise tell(*map(np.asarray, values))
+        return
+    number = next(_Notes.numbers)
+    is_program = frames.frame().is_compiled
+    is_eager = jax_traces.is_eager(jax_traces.reading_trace())
+
+    def note(ok: Any, *values: Any) -> None:
+        # `jax.vmap` makes both branches run.
+        if not np.all(ok):
+            error = tell(*map(np.asarray, values))
+            if not is_program and not is_eager:
+                raise error  # In a `jax.jit` of the user; JAX reports it.
+            _Notes.failures.append((number, error))
+
+    if not is_eager:
+        tell_cost(name)
+    jax.lax.cond(
+        ok,
+        lambda *given: None,
+        lambda *given: jax.debug.callback(note, *given),
+        ok,
+        *values,
+    )
+    if is_eager:
+        jax.effects_barrier()
+        raise_failure()

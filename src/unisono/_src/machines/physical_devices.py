@@ -1,0 +1,342 @@
+"""The processors of the machine, and how they are split into the devices of JAX.
+
+A machine has one physical CPU here, as in TensorFlow. What is said about devices counts
+until JAX's backend starts, which the first array, variable or strategy does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+from collections.abc import Sequence
+from typing import ClassVar, final
+
+import jax
+
+from unisono._src.cluster import accelerators
+from unisono._src.foundation.public_names import publish
+from unisono._src.machines import devices
+from unisono._src.machines.devices import LogicalDevice
+
+_KINDS = ("CPU", "GPU", "TPU")
+_CUDA = ("jax_cuda12_plugin", "jax_cuda13_plugin")
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class PhysicalDevice:
+    """A processor of the machine, as `list_physical_devices` lists it.
+
+    Attributes:
+        name: the processor's name, such as ``/physical_device:CPU:0``.
+        device_type: ``"CPU"``, ``"GPU"`` or ``"TPU"``.
+
+    >>> PhysicalDevice(name="/physical_device:CPU:0", device_type="CPU").device_type
+    'CPU'
+    """
+
+    name: str
+    device_type: str
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class LogicalDeviceConfiguration:
+    """One of the devices that a processor is split into.
+
+    Attributes:
+        memory_limit: the memory of the device in megabytes; not for CPUs.
+        experimental_priority: not used; not for CPUs.
+        experimental_device_ordinal: not used.
+
+    >>> LogicalDeviceConfiguration().memory_limit is None
+    True
+    """
+
+    memory_limit: int | None = None
+    experimental_priority: int | None = None
+    experimental_device_ordinal: int | None = None
+
+
+@final
+class _Choices:
+    """What the program has said about the processors."""
+
+    logical: ClassVar[dict[PhysicalDevice, list[LogicalDeviceConfiguration]]] = {}
+    visible: ClassVar[dict[str, list[PhysicalDevice]]] = {}
+
+
+def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """Returns the processors of this machine, of one type if it is given.
+
+    It starts no backend of JAX: the program may still set how they are used.
+
+    Args:
+        device_type: ``"CPU"``, ``"GPU"`` or ``"TPU"``; None for all.
+
+    >>> import unisono
+    >>> unisono.config.list_physical_devices("CPU")
+    [PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]
+    """
+    wanted = _KINDS if device_type is None else (device_type,)
+    return [
+        PhysicalDevice(f"/physical_device:{kind}:{i}", kind)
+        for kind in wanted
+        for i in range(_count(kind))
+    ]
+
+
+def _count(kind: str) -> int:
+    if kind == "CPU":
+        return 1
+    if devices.is_started() and kind not in _Choices.visible:
+        return len(devices.list_logical_devices(kind)) if kind in _KINDS else 0
+    # JAX defines the attributes of its options at run time.
+    platforms = (getattr(jax.config, "jax_platforms", None) or "").lower().split(",")
+    if platforms[0] == "cpu" and kind not in _Choices.visible:
+        return 0
+    if kind == "GPU" and not any(map(importlib.util.find_spec, _CUDA)):
+        return 0
+    return accelerators.count().get(kind, 0)
+
+
+def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """Returns the processors that the program uses.
+
+    Args:
+        device_type: ``"CPU"``, ``"GPU"`` or ``"TPU"``; None for all.
+
+    >>> import unisono
+    >>> [d.device_type for d in unisono.config.get_visible_devices("CPU")]
+    ['CPU']
+    """
+    wanted = _KINDS if device_type is None else (device_type,)
+    return [
+        found
+        for kind in wanted
+        for found in _Choices.visible.get(kind, list_physical_devices(kind))
+    ]
+
+
+def set_visible_devices(
+    devices: PhysicalDevice | Sequence[PhysicalDevice], device_type: str | None = None
+) -> None:
+    """Chooses the processors that the program uses, before JAX has started.
+
+    Args:
+        devices: some of `list_physical_devices`; none of a type hides all of it.
+        device_type: the type that is chosen from; None for all.
+
+    Raises:
+        RuntimeError: JAX has started with others.
+        ValueError: a processor does not exist or has another type, or the CPU would
+            be hidden.
+
+    >>> import unisono
+    >>> unisono.config.set_visible_devices(unisono.config.list_physical_devices("CPU"))
+    """
+    chosen = [devices] if isinstance(devices, PhysicalDevice) else list(devices)
+    there = list_physical_devices()
+    for one in chosen:
+        if one not in there:
+            raise ValueError(f"Unrecognized device: {one}")
+        if device_type is not None and one.device_type != device_type:
+            raise ValueError(f"Unrecognized device: {one}; it is no {device_type}.")
+    for kind in _KINDS if device_type is None else (device_type,):
+        _show([d for d in chosen if d.device_type == kind], kind)
+
+
+def _show(chosen: list[PhysicalDevice], kind: str) -> None:
+    """Lets JAX use the chosen processors of a kind, and no others of it."""
+    before = get_visible_devices(kind)
+    if chosen == before:
+        return
+    if is_started():
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+    if kind == "CPU":
+        raise ValueError("The CPU cannot be hidden: programs always use it.")
+    if kind == "TPU" and chosen:
+        raise ValueError(
+            "Some TPU chips cannot be hidden; set TPU_VISIBLE_CHIPS before the program "
+            "starts, or give the strategy the devices that it shall use."
+        )
+    if chosen:
+        numbers = ",".join(d.name.rpartition(":")[2] for d in chosen)
+        jax.config.update("jax_cuda_visible_devices", numbers)
+    else:
+        jax.config.update("jax_platforms", "cpu")
+    _Choices.visible[kind] = chosen
+
+
+is_started = devices.is_started
+
+
+def set_logical_device_configuration(
+    device: PhysicalDevice, logical_devices: Sequence[LogicalDeviceConfiguration]
+) -> None:
+    """Splits the CPU into several devices, before JAX has started.
+
+    Args:
+        device: one of `list_physical_devices`.
+        logical_devices: a `LogicalDeviceConfiguration` for each device.
+
+    Raises:
+        NotImplementedError: `device` is a GPU or TPU, and more is asked than one device
+            that has all of its memory.
+        RuntimeError: JAX has started with another number of devices.
+        ValueError: `device` does not exist, or memory is limited on a CPU.
+
+    >>> import unisono
+    >>> cpu = unisono.config.list_physical_devices("CPU")[0]
+    >>> eight = [unisono.config.LogicalDeviceConfiguration()] * 8
+    >>> unisono.config.set_logical_device_configuration(cpu, eight)
+    >>> len(unisono.config.list_logical_devices("CPU"))
+    8
+    """
+    _check_exists(device)
+    wanted = list(logical_devices)
+    if device.device_type != "CPU":
+        if len(wanted) == 1 and wanted[0].memory_limit is None:
+            _Choices.logical[device] = wanted
+            return
+        raise NotImplementedError(
+            f"JAX cannot split a {device.device_type} into several devices, nor limit "
+            "its memory to a number of megabytes. Set XLA_PYTHON_CLIENT_MEM_FRACTION "
+            "before the program starts to limit the memory; test with several devices "
+            "on the CPU."
+        )
+    for one in wanted:
+        if one.memory_limit is not None:
+            raise ValueError(
+                "Setting memory limit on CPU virtual devices is currently not supported"
+            )
+        if one.experimental_priority is not None:
+            raise ValueError(
+                "Setting experimental_priority on CPU virtual devices is currently not "
+                "supported"
+            )
+    if not wanted:
+        raise ValueError("`logical_devices` must name at least one device.")
+    try:
+        devices.set_virtual_devices(len(wanted))
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"Virtual devices cannot be modified after being initialized. {error}"
+        ) from None
+    _Choices.logical[device] = wanted
+
+
+def get_logical_device_configuration(
+    device: PhysicalDevice,
+) -> list[LogicalDeviceConfiguration] | None:
+    """Returns how a processor is split into devices; None if nothing was said.
+
+    Args:
+        device: one of `list_physical_devices`.
+
+    Raises:
+        ValueError: there is no such processor.
+
+    >>> import unisono
+    >>> cpu = unisono.config.list_physical_devices("CPU")[0]
+    >>> unisono.config.set_logical_device_configuration(
+    ...     cpu, [unisono.config.LogicalDeviceConfiguration()] * 8
+    ... )
+    >>> len(unisono.config.get_logical_device_configuration(cpu))
+    8
+    """
+    _check_exists(device)
+    return _Choices.logical.get(device)
+
+
+def _check_exists(device: PhysicalDevice) -> None:
+    if device not in list_physical_devices():
+        raise ValueError(f"Unrecognized device: {device!r}")
+
+
+def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
+    """Lets JAX take a GPU's memory as it needs it, instead of most of it at once.
+
+    It counts for all GPUs of the process, and only before JAX has started.
+
+    Args:
+        device: a GPU of `list_physical_devices`.
+        enable: whether the memory grows.
+
+    Raises:
+        RuntimeError: JAX has started already.
+        ValueError: `device` is no GPU.
+
+    >>> import unisono
+    >>> for gpu in unisono.config.list_physical_devices("GPU"):
+    ...     unisono.config.experimental.set_memory_growth(gpu, True)
+    """
+    _check_exists(device)
+    if device.device_type != "GPU":
+        raise ValueError(
+            "Cannot set memory growth on non-GPU and non-Pluggable devices"
+        )
+    if get_memory_growth(device) == enable:
+        return
+    if is_started():
+        raise RuntimeError(
+            "Physical devices cannot be modified after being initialized"
+        )
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false" if enable else "true"
+
+
+def get_memory_growth(device: PhysicalDevice) -> bool:
+    """Returns whether JAX takes a GPU's memory as it needs it.
+
+    Args:
+        device: a GPU of `list_physical_devices`.
+
+    Raises:
+        ValueError: there is no such processor.
+
+    >>> import unisono
+    >>> unisono.config.experimental.get_memory_growth(
+    ...     unisono.config.list_physical_devices("CPU")[0]
+    ... )
+    False
+    """
+    _check_exists(device)
+    told = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "true").lower()
+    return device.device_type == "GPU" and told in ("false", "0")
+
+
+def get_memory_info(device: str | LogicalDevice) -> dict[str, int]:
+    """Returns the bytes that arrays take on a device: ``current`` and ``peak``.
+
+    Args:
+        device: the name of a device, such as ``"GPU:0"``.
+
+    Raises:
+        ValueError: there is no such device.
+
+    >>> sorted(get_memory_info("CPU:0"))
+    ['current', 'peak']
+    """
+    found = devices.resolve([device])[1][0]
+    # The CPU counts nothing.
+    told = found.memory_stats() or {}
+    return {
+        "current": int(told.get("bytes_in_use", 0)),
+        "peak": int(told.get("peak_bytes_in_use", 0)),
+    }
+
+
+publish(
+    "unisono.config",
+    LogicalDeviceConfiguration,
+    PhysicalDevice,
+    get_logical_device_configuration,
+    get_visible_devices,
+    list_physical_devices,
+    set_logical_device_configuration,
+    set_visible_devices,
+)
+publish(
+    "unisono.config.experimental", get_memory_growth, get_memory_info, set_memory_growth
+)

@@ -1,0 +1,395 @@
+"""TensorFlow's ``tf.debugging``: assertions about values, shapes and types.
+
+Shapes and types are known when a program is traced, and are checked then. Values are
+checked when it runs: then the call raises, and no variable has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.execution import program_checks
+from unisono._src.foundation import errors
+from unisono._src.foundation.public_names import publish
+from unisono._src.ops import operands
+from unisono._src.ops.operands import TensorLike
+from unisono._src.state import frames
+
+_ALL = 10**9
+
+
+def Assert(
+    condition: TensorLike,
+    data: Sequence[object],
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises unless a condition holds, and tells the given values.
+
+    Args:
+        condition: a scalar.
+        data: the values to tell.
+        summarize: how many elements of each value are told, 3 by default.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: the condition is false.
+
+    >>> import unisono
+    >>> try:
+    ...     unisono.debugging.Assert(False, ["sizes", [1, 2]])
+    ... except unisono.errors.InvalidArgumentError as error:
+    ...     print(error)
+    Expected 'False' to be true. Summarized data: sizes
+    1, 2
+    """
+    count = _ALL if summarize is not None and summarize < 0 else summarize or 3
+    arrays = [None if isinstance(x, (str, bytes)) else operands.tensor(x) for x in data]
+
+    def tell(*values: np.ndarray) -> Exception:
+        given = iter(values)
+        lines = [
+            str(x) if a is None else _summary(next(given), count)
+            for x, a in zip(data, arrays, strict=True)
+        ]
+        told = "\n".join(lines)
+        return errors.InvalidArgumentError(
+            f"Expected 'False' to be true. Summarized data: {told}"
+        )
+
+    found = [x for x in arrays if x is not None]
+    ok = jnp.all(operands.tensor(condition).astype(bool))
+    program_checks.require("debugging.Assert", ok, tell, found)
+
+
+def _summary(values: np.ndarray, count: int) -> str:
+    flat = values.reshape(-1)
+    told = ", ".join(str(v) for v in flat[:count].tolist())
+    return f"{told}, ..." if flat.size > count else told
+
+
+def _compare(
+    x: Any,
+    y: Any,
+    sign: str,
+    holds: Callable[[Any, Any], Any],
+    message: str | None,
+    summarize: int | None,
+    name: str,
+) -> None:
+    """Raises unless a comparison holds for all elements."""
+    a, b = operands.tensor(x), operands.tensor(y)
+    if a.dtype != b.dtype:
+        raise errors.InvalidArgumentError(
+            f"debugging.{name} compares values of one type, received {a.dtype} and "
+            f"{b.dtype}. Cast one of them first."
+        )
+    try:
+        ok = holds(frames.strip_gradient(a), frames.strip_gradient(b))
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgumentError(
+            f"Incompatible shapes: {list(a.shape)} vs. {list(b.shape)}, in "
+            f"debugging.{name}."
+        ) from error
+    count = _ALL if summarize is not None and summarize < 0 else summarize or 3
+
+    def tell(x: np.ndarray, y: np.ndarray) -> Exception:
+        wrong = ~np.asarray(holds(x, y))
+        return errors.InvalidArgumentError(
+            f"{message + chr(10) if message else ''}Condition x {sign} y did not hold."
+            f"\n{_tell_wrong(x, y, wrong, count)}{_tell_first('x', x, count)}\n"
+            f"{_tell_first('y', y, count)}"
+        )
+
+    program_checks.require(f"debugging.{name}", jnp.all(ok), tell, (a, b))
+
+
+def _tell_wrong(x: np.ndarray, y: np.ndarray, wrong: np.ndarray, count: int) -> str:
+    if x.shape != y.shape or not x.shape:
+        return ""
+    places = np.argwhere(wrong)[:count]
+    return (
+        f"Indices of first {len(places)} different values:\n{places}\nCorresponding x "
+        f"values:\n{x[wrong][:count]}\nCorresponding y values:\n{y[wrong][:count]}\n"
+    )
+
+
+def _tell_first(name: str, values: np.ndarray, count: int) -> str:
+    flat = values.reshape(-1)[:count]
+    return f"First {flat.size} elements of {name}:\n{flat}"
+
+
+def assert_equal(
+    x: TensorLike,
+    y: TensorLike,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises unless two values are the same in all elements.
+
+    Args:
+        x: a value.
+        y: another one, of the same type and of a shape that fits.
+        message: a text for the beginning of the error.
+        summarize: how many elements the error tells, 3 by default; -1 for all.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: they are not, or do not fit.
+
+    >>> assert_equal([1, 2], [1, 2])
+    """
+    _compare(x, y, "==", lambda a, b: a == b, message, summarize, "assert_equal")
+
+
+def assert_none_equal(
+    x: TensorLike,
+    y: TensorLike,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises unless two values differ in all elements; see `assert_equal`.
+
+    >>> assert_none_equal([1, 2], [3, 4])
+    """
+    _compare(x, y, "!=", lambda a, b: a != b, message, summarize, "assert_none_equal")
+
+
+def assert_less(
+    x: TensorLike,
+    y: TensorLike,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises unless all elements are less than those of `y`; see `assert_equal`.
+
+    >>> assert_less([1, 2], [3, 4])
+    """
+    _compare(x, y, "<", lambda a, b: a < b, message, summarize, "assert_less")
+
+
+def assert_less_equal(
+    x: TensorLike,
+    y: TensorLike,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises unless all elements are at most those of `y`; see `assert_equal`.
+
+    >>> assert_less_equal([1, 2], [1, 4])
+    """
+    _compare(x, y, "<=", lambda a, b: a <= b, message, summarize, "assert_less_equal")
+
+
+def assert_greater(
+    x: TensorLike,
+    y: TensorLike,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises unless all elements are greater than those of `y`; see `assert_equal`.
+
+    >>> assert_greater([3, 4], [1, 2])
+    """
+    _compare(x, y, ">", lambda a, b: a > b, message, summarize, "assert_greater")
+
+
+def assert_greater_equal(
+    x: TensorLike,
+    y: TensorLike,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises unless all elements are at least those of `y`; see `assert_equal`.
+
+    >>> assert_greater_equal([3, 4], [3, 2])
+    """
+    name = "assert_greater_equal"
+    _compare(x, y, ">=", lambda a, b: a >= b, message, summarize, name)
+
+
+def assert_near(
+    x: TensorLike,
+    y: TensorLike,
+    rtol: TensorLike | None = None,
+    atol: TensorLike | None = None,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises unless ``|x - y| <= atol + rtol * |y|`` in all elements.
+
+    Args:
+        x: floats.
+        y: floats of the same type and of a shape that fits.
+        rtol: the relative tolerance, ten times the type's precision by default.
+        atol: the absolute tolerance, the same by default.
+        message: a text for the beginning of the error.
+        summarize: how many elements the error tells, 3 by default; -1 for all.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: the values differ more, or do not fit.
+        ValueError: they are no floats.
+
+    >>> assert_near([1.0], [1.1], atol=0.2)
+    """
+    a, b = operands.tensor(x), operands.tensor(y)
+    if not jnp.issubdtype(a.dtype, jnp.inexact):
+        raise ValueError(f"data type {a.dtype} not inexact: assert_near takes floats.")
+    default = 10 * float(jnp.finfo(a.dtype).eps)  # type: ignore[no-untyped-call]
+    relative = operands.tensor(default if rtol is None else rtol).astype(a.dtype)
+    absolute = operands.tensor(default if atol is None else atol).astype(a.dtype)
+
+    def holds(a: Any, b: Any) -> Any:
+        return abs(a - b) <= absolute + relative * abs(b)
+
+    _compare(a, b, "near", holds, message, summarize, "assert_near")
+
+
+def _check_sign(
+    x: Any,
+    sign: str,
+    holds: Callable[[Any], Any],
+    message: str | None,
+    name: str,
+) -> None:
+    array = operands.tensor(x)
+
+    def tell(x: np.ndarray) -> Exception:
+        return errors.InvalidArgumentError(
+            f"{message or ''}\nCondition x {sign} 0 did not hold element-wise:\nx "
+            f"(shape={x.shape} dtype={x.dtype}) = \n{_summary(x, 3)}"
+        )
+
+    ok = jnp.all(holds(frames.strip_gradient(array)))
+    program_checks.require(f"debugging.{name}", ok, tell, (array,))
+
+
+def assert_positive(
+    x: TensorLike,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises `InvalidArgumentError` unless all elements are greater than zero.
+
+    >>> assert_positive([1.0, 2.0])
+    """
+    _check_sign(x, ">", lambda a: a > 0, message, "assert_positive")
+
+
+def assert_non_negative(
+    x: TensorLike,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises `InvalidArgumentError` unless all elements are at least zero.
+
+    >>> assert_non_negative([0.0, 2.0])
+    """
+    _check_sign(x, ">=", lambda a: a >= 0, message, "assert_non_negative")
+
+
+def assert_negative(
+    x: TensorLike,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises `InvalidArgumentError` unless all elements are less than zero.
+
+    >>> assert_negative([-1.0, -2.0])
+    """
+    _check_sign(x, "<", lambda a: a < 0, message, "assert_negative")
+
+
+def assert_non_positive(
+    x: TensorLike,
+    message: str | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Raises `InvalidArgumentError` unless all elements are at most zero.
+
+    >>> assert_non_positive([-1.0, 0.0])
+    """
+    _check_sign(x, "<=", lambda a: a <= 0, message, "assert_non_positive")
+
+
+def check_numerics(
+    tensor: TensorLike, message: str, name: str | None = None
+) -> jax.Array:
+    """Returns the value; raises if an element is infinite or not a number.
+
+    Args:
+        tensor: floats.
+        message: a text for the beginning of the error.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: an element is infinite or not a number, or the value has
+            no floats.
+
+    >>> check_numerics([1.0, 2.0], "the loss").tolist()
+    [1.0, 2.0]
+    """
+    array = operands.tensor(tensor)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise errors.InvalidArgumentError(
+            f"check_numerics takes floats, received {array.dtype}: {message}"
+        )
+
+    def tell(has_nan: np.ndarray, has_inf: np.ndarray) -> Exception:
+        found = [n for n, x in (("Inf", has_inf), ("NaN", has_nan)) if x]
+        return errors.InvalidArgumentError(
+            f"{message} : Tensor had {' and '.join(found)} values"
+        )
+
+    plain = frames.strip_gradient(array)
+    found = jnp.isnan(plain).any(), jnp.isinf(plain).any()
+    ok = ~(found[0] | found[1])
+    program_checks.require("debugging.check_numerics", ok, tell, found)
+    return array
+
+
+def assert_all_finite(
+    x: TensorLike, message: str, name: str | None = None
+) -> jax.Array:
+    """Returns the value; raises if an element is infinite; see `check_numerics`.
+
+    >>> assert_all_finite([1.0, 2.0], "the loss").tolist()
+    [1.0, 2.0]
+    """
+    return check_numerics(x, message, name)
+
+
+publish(
+    "unisono.debugging",
+    Assert,
+    assert_all_finite,
+    assert_equal,
+    assert_greater,
+    assert_greater_equal,
+    assert_less,
+    assert_less_equal,
+    assert_near,
+    assert_negative,
+    assert_non_negative,
+    assert_non_positive,
+    assert_none_equal,
+    assert_positive,
+    check_numerics,
+)

@@ -1,0 +1,71 @@
+"""Questions about values and element types: `is_tensor` and `as_dtype`."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import jax
+import numpy as np
+
+from unisono._src.foundation import dtypes
+from unisono._src.foundation.public_names import publish
+from unisono._src.values import array_operators
+from unisono._src.values.array_operators import StandsForArray
+from unisono._src.values.indexed_slices import IndexedSlices
+
+# What TensorFlow calls them; `None` in an index makes a new axis.
+Tensor = jax.Array
+newaxis = None
+DType = np.dtype
+
+_NAMES = {
+    name: found for name, found in vars(dtypes).items() if isinstance(found, np.dtype)
+}
+# TensorFlow's other names, and Python's types where TensorFlow takes them.
+_NAMES |= {"float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16}
+
+
+def is_tensor(x: object) -> bool:
+    """Returns whether a value is an array of JAX, a variable or an `IndexedSlices`.
+
+    >>> import jax.numpy as jnp
+    >>> is_tensor(jnp.zeros(2)), is_tensor(np.zeros(2)), is_tensor(1.0)
+    (True, False, False)
+    """
+    own = array_operators.find_own_variable(x)
+    return isinstance(own, (jax.Array, StandsForArray, IndexedSlices))
+
+
+def as_dtype(type_value: object) -> np.dtype:
+    """Returns the element type that a name or a type of NumPy or Python means.
+
+    Args:
+        type_value: a name such as ``"float32"``, a NumPy type, or `float` or `bool`.
+
+    Raises:
+        TypeError: there is no such element type.
+
+    >>> as_dtype("int32"), as_dtype(np.float16), as_dtype(float)
+    (dtype('int32'), dtype('float16'), dtype('float32'))
+    """
+    if isinstance(type_value, str) and type_value in _NAMES:
+        return _NAMES[type_value]
+    if type_value is float:
+        return dtypes.float32
+    if type_value is not None and type_value is not int:
+        try:
+            found = np.dtype(cast(Any, type_value))
+        except TypeError:
+            found = None
+        # NumPy takes None for float64 when it compares.
+        if found is not None and found in _NAMES.values():
+            known: np.dtype = found
+            return known
+    raise TypeError(
+        f"Cannot convert the argument `type_value`: {type_value!r} to an element type; "
+        f"write one of {', '.join(sorted(set(map(str, _NAMES))))}."
+    )
+
+
+publish("unisono", is_tensor)
+publish("unisono.dtypes", as_dtype)

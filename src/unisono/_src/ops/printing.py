@@ -1,0 +1,185 @@
+"""`print`: values in TensorFlow's format, at once or while a compiled step runs."""
+
+from __future__ import annotations
+
+import pathlib
+import pprint
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO, TypeAlias, final
+
+import jax
+import numpy as np
+
+from unisono._src.execution import program_checks
+from unisono._src.foundation import nest
+from unisono._src.foundation.public_names import publish
+from unisono._src.ops import operands
+from unisono._src.state import frames
+
+Stream: TypeAlias = TextIO | str | Callable[[str], object]
+_SLOT = re.compile("\0(\\d+)\0")
+_FILE = "file://"
+
+
+@final
+class _Slot:
+    """Stands for an array in what is printed.
+
+    Args:
+        number: its position among the arrays.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"\0{self.number}\0"
+
+
+def print_values(
+    *inputs: object,
+    output_stream: Stream | None = None,
+    end: str = "\n",
+    sep: str = " ",
+    summarize: int = 3,
+    name: str | None = None,
+) -> None:
+    """Prints values in TensorFlow's format; in a compiled step, each time it runs.
+
+    Each replica prints for itself. A compiled step prints its lines in no certain
+    order, and is slower: each call waits until it has run.
+
+    Args:
+        *inputs: texts, arrays, and nested structures of them.
+        output_stream: ``sys.stderr`` by default, or ``sys.stdout``, a function of the
+            package `logging`, or ``"file://"`` and a path, to whose end it is written.
+        end: the text after the last value.
+        sep: the text between two values.
+        summarize: how many elements are shown at both ends of each axis; -1 for all.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        ValueError: `output_stream` is none of these.
+
+    >>> import sys, jax.numpy as jnp
+    >>> print_values(
+    ...     "x is", jnp.arange(10), [jnp.float32(0.5), 2], output_stream=sys.stdout
+    ... )
+    x is [0 1 2 ... 7 8 9] [0.5, 2]
+    """
+    write = _writer(output_stream)
+    if isinstance(summarize, bool) or not isinstance(summarize, int):
+        raise TypeError(f"Expected int for argument 'summarize' not {summarize!r}.")
+    arrays: list[Any] = []
+
+    def leaf(x: Any) -> Any:
+        if not operands.is_array(x):
+            return x
+        arrays.append(frames.strip_gradient(operands.tensor(x)))
+        return _Slot(len(arrays) - 1)
+
+    items = [nest.map_structure(leaf, x) for x in inputs]
+    # As text now: lists may change before a compiled step runs.
+    texts = [x if isinstance(x, str) else pprint.pformat(x) for x in items]
+
+    def show(*values: Any) -> None:
+        def fill(found: re.Match[str]) -> str:
+            return format_array(np.asarray(values[int(found[1])]), summarize)
+
+        write(sep.join(_SLOT.sub(fill, text) for text in texts) + end)
+
+    if any(isinstance(x, jax.core.Tracer) for x in arrays):
+        program_checks.tell_cost("print")
+        jax.debug.callback(show, *arrays)
+    elif frames.frame().is_compiled:
+        # Nothing that the program computes, but it is printed each time it runs.
+        jax.debug.callback(lambda: show(*arrays))
+    else:
+        show(*arrays)
+
+
+def _writer(stream: Any) -> Callable[[str], object]:
+    """Returns a function that writes a text to a stream."""
+    if isinstance(stream, str) and stream.startswith(_FILE):
+        path = pathlib.Path(stream.removeprefix(_FILE))
+
+        def append(text: str) -> None:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(text)
+
+        return append
+    if stream is not None and not hasattr(stream, "write"):
+        if callable(stream):
+            return lambda text: stream(text.rstrip("\n"))
+        raise ValueError(
+            f"Unsupported output stream, logging level, or file: {stream!r}. Write "
+            "sys.stdout, sys.stderr, a function such as logging.info, or "
+            "'file://<filepath>'."
+        )
+
+    def write(text: str) -> None:
+        # Looked up when it is printed: programs redirect `sys.stderr`.
+        target = sys.stderr if stream is None else stream
+        target.write(text)
+        target.flush()
+
+    return write
+
+
+def format_array(array: np.ndarray, summarize: int = 3) -> str:
+    r"""Returns an array as TensorFlow prints it.
+
+    Args:
+        array: the array.
+        summarize: how many elements are shown at both ends of each axis; -1 for all.
+
+    >>> format_array(np.arange(8.0).reshape(4, 2), summarize=1)
+    '[[0 1]\n ...\n [6 7]]'
+    """
+    if not array.ndim:
+        return _format_element(array[()], False)
+    return _format_axis(array, 0, array.ndim, summarize)
+
+
+def _format_axis(array: Any, depth: int, axes: int, ends: int) -> str:
+    if depth == axes:
+        return _format_element(array, True)
+    gap = " "
+    if depth < axes - 1:
+        gap = "\n" * (axes - depth - 1) + " " * (depth + 1)
+    count = len(array)
+    rows: Sequence[int] = range(count)
+    if ends >= 0 and count > 2 * ends:
+        rows = [*range(ends), -1, *range(count - ends, count)]
+    shown = (
+        "..." if i < 0 else _format_axis(array[i], depth + 1, axes, ends) for i in rows
+    )
+    return f"[{gap.join(shown)}]"
+
+
+def _format_element(x: Any, is_quoted: bool) -> str:
+    if isinstance(x, (bytes, str)):
+        text = x.decode("utf-8", "replace") if isinstance(x, bytes) else x
+        return f'"{text}"' if is_quoted else text
+    if isinstance(x, np.bool_):
+        # Alone it is a word, and in an array a digit.
+        return str(int(x))
+    kind = np.asarray(x).dtype
+    if not np.issubdtype(kind, np.integer) and kind.kind != "c":
+        return _format_float(x, kind)
+    return str(x)
+
+
+def _format_float(x: Any, kind: Any) -> str:
+    """Returns the shorter of two forms of a float that means the same number."""
+    few, many = (15, 17) if kind == np.float64 else (6, 9)
+    number = float(x)
+    text = f"{number:.{few}g}"
+    wide = np.float64 if kind == np.float64 else np.float32
+    is_same = wide(text) == wide(number) or number != number
+    return text if is_same else f"{number:.{many}g}"
+
+
+publish("unisono", print=print_values)

@@ -1,0 +1,256 @@
+"""The seeds and the state behind `random.uniform` and its like.
+
+The rules are those of ``tf.random.set_seed``. Eager numbers are TensorFlow's own for
+the same seeds: an operation with a seed counts how much it has drawn, and one without
+takes the next seed of a sequence that the global seed begins. A compiled `function` has
+a `Generator` of its own, whose state is a variable, for each strategy.
+"""
+
+from __future__ import annotations
+
+import random
+import weakref
+from typing import Any, ClassVar, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.foundation import ambient, whole_numbers
+from unisono._src.foundation.public_names import publish
+from unisono._src.state import frames, trace_versions
+from unisono._src.training import philox, random_generator
+from unisono._src.values import jax_traces
+
+_MOST = 2**31 - 1
+# TensorFlow's global seed for operations that have a seed while the program has none.
+_DEFAULT_SEED = 87654321
+# How far an eager operation moves its counter for one number.
+_RESERVED = 256
+
+
+@final
+class _Seeds:
+    """The global seed, and what has been drawn since it was set.
+
+    Attributes:
+        given: the global seed, or None.
+        sequence: makes the seeds of operations that have none.
+        drawn: how far the counter of each operation with a seed has come.
+    """
+
+    given: int | None = None
+    sequence: random.Random = random.Random()
+    drawn: ClassVar[dict[Any, int]] = {}
+
+
+# The generators of compiled functions: by function, by strategy, and by the seed and
+# the number of the operation. A program that is not known shares those of `_Shared`.
+_Streams = weakref.WeakKeyDictionary[Any, dict[Any, random_generator.Generator]]
+
+
+@final
+class _Shared:
+    """Stands for a function or a strategy that is not known."""
+
+
+_shared = _Shared()
+_streams: weakref.WeakKeyDictionary[Any, _Streams] = weakref.WeakKeyDictionary()
+
+
+def set_seed(seed: int) -> None:
+    """Sets the global seed, from which all random numbers of the program follow.
+
+    Operations count from the start again, also those of compiled functions. The rules
+    are TensorFlow's: an operation with a seed of its own gives the same numbers in each
+    program with this global seed, and one without gives numbers that depend on how many
+    were called before it.
+
+    Args:
+        seed: a whole number.
+
+    Raises:
+        RuntimeError: it is called in a `function`.
+        TypeError: `seed` is no whole number.
+
+    >>> import unisono
+    >>> unisono.random.set_seed(1234)
+    >>> first = unisono.random.uniform([2])
+    >>> unisono.random.set_seed(1234)
+    >>> bool((unisono.random.uniform([2]) == first).all())
+    True
+    """
+    seed = whole_numbers.integer(seed, "seed")
+    if frames.frame().is_compiled:
+        raise RuntimeError(
+            "random.set_seed was called in a function, which runs this line only when "
+            "it is traced. Call it before the function."
+        )
+    _Seeds.given = seed
+    _Seeds.sequence = random.Random(seed)
+    _Seeds.drawn.clear()
+    for by_strategy in _streams.values():
+        for streams in by_strategy.values():
+            for (op_seed, _), generator in streams.items():
+                generator.reset(_first_state(op_seed))
+
+
+def get_global_seed() -> int | None:
+    """Returns the global seed, or None."""
+    return _Seeds.given
+
+
+def _pair(op_seed: int | None) -> tuple[int, int]:
+    """Returns the two seeds of an operation, by TensorFlow's rules."""
+    if _Seeds.given is not None:
+        if op_seed is None:
+            op_seed = _Seeds.sequence.randint(0, _MOST)
+        pair = _Seeds.given % _MOST, op_seed % _MOST
+    elif op_seed is not None:
+        pair = _DEFAULT_SEED, op_seed % _MOST
+    else:
+        system = random.SystemRandom()
+        pair = system.getrandbits(63), system.getrandbits(63)
+    return pair if pair != (0, 0) else (0, _MOST)
+
+
+def _state(key: int, high: int, low: int = 0) -> np.ndarray:
+    """Returns the six words of a key and of a counter's two halves."""
+    return np.array([low, high, key], np.uint64).view(np.uint32)
+
+
+def take(count: int, seed: int | None, kind: str) -> jax.Array:
+    """Returns the words of which an operation draws its numbers.
+
+    Args:
+        count: how many numbers it draws.
+        seed: the seed of the operation, or None.
+        kind: the name of the operation and the type of its numbers. TensorFlow counts
+            for each of them by itself.
+
+    Raises:
+        RuntimeError: the code is in a function given to `jax.jit` or its like, outside
+            `unisono.function`.
+    """
+    if seed is not None:
+        seed = whole_numbers.integer(seed, "seed")
+    frame = frames.frame()
+    if frame.is_compiled:
+        return _take_traced(frame, count, seed)
+    if not jax_traces.is_eager(jax_traces.reading_trace()):
+        raise RuntimeError(
+            f"random.{kind.partition(' ')[0]} was called inside a function given to "
+            "jax.jit, lax.scan or the like, outside unisono.function. It would give "
+            "the same numbers in all calls. Use unisono.function, or a stateless_ "
+            "function with a seed that is an argument."
+        )
+    first, second = _pair(seed)
+    low = 0
+    if seed is not None:
+        low = _Seeds.drawn.get((kind, first, second), 0)
+        _Seeds.drawn[kind, first, second] = low + _RESERVED * count
+    return _own(jnp.asarray(_state(first, second, low)))
+
+
+def _own(words: Any) -> jax.Array:
+    """Returns the words of the running replica; others get others, on any worker."""
+    frame = ambient.current()
+    if frame.replica is None or frame.replica.num_replicas_in_sync == 1:
+        return jnp.asarray(words)
+    number = frame.replica.replica_id_in_sync_group
+    own: jax.Array = philox.with_replica(words, number)
+    return own
+
+
+def _take_traced(frame: frames.StateFrame, count: int, seed: int | None) -> jax.Array:
+    """Returns the words of a draw in a program, and moves the program's state on."""
+    number = 0
+    if seed is not None:
+        # Each operation with a seed counts for itself, so two of them are alike.
+        number = frame.seeded_draws
+        frame.seeded_draws += 1
+    generator = _find(frame, seed, number)
+    state = jnp.asarray(generator.skip(count))
+    if state.dtype != jnp.uint32:
+        state = jax.lax.bitcast_convert_type(state, jnp.uint32).reshape(-1)
+    if ambient.current().mode != ambient.REPLICA:
+        return state
+    return _own(state)
+
+
+def _find(
+    frame: frames.StateFrame, seed: int | None, number: int
+) -> random_generator.Generator:
+    """Returns the generator of a draw; makes it, and asks for a new trace, if new."""
+    source: Any = frame
+    while source.program is None and getattr(source, "parent", None) is not None:
+        source = source.parent
+    program = _shared if source.program is None else source.program
+    outer = ambient.current()
+    by_strategy = _streams.setdefault(program, weakref.WeakKeyDictionary())
+    owner = _shared if outer.strategy is None else outer.strategy
+    streams = by_strategy.setdefault(owner, {})
+    if (seed, number) not in streams:
+        mode = ambient.REPLICA if outer.strategy is None else ambient.CROSS
+        here = ambient.ROOT._replace(
+            strategy=outer.strategy, placement=outer.placement, mode=mode
+        )
+        ambient.swap(here)
+        try:
+            with jax_traces.compute_at_once():
+                made = random_generator.Generator(
+                    state=_first_state(seed), alg=random_generator.Algorithm.PHILOX
+                )
+        finally:
+            ambient.swap(outer)
+        streams[seed, number] = made
+        raise trace_versions.NeedsNewTrace
+    return streams[seed, number]
+
+
+def _first_state(seed: int | None) -> np.ndarray:
+    """Returns the state with which the generator of a function begins."""
+    if seed is None and _Seeds.given is not None:
+        return _state(_Seeds.given % _MOST, 0)
+    return _state(*_pair(seed))
+
+
+def key_of(words: jax.Array) -> jax.Array:
+    """Returns a key of `jax.random` for the words of a draw."""
+    bits = philox.words(words, (2,))[..., 0]
+    found: jax.Array = jax.random.wrap_key_data(bits, impl="threefry2x32")
+    return found
+
+
+def of_stateless_seed(seed: Any) -> jax.Array:
+    """Returns the words that TensorFlow makes of the seed of a stateless operation.
+
+    Args:
+        seed: two integers, which may be computed by a program.
+    """
+    given = seed if isinstance(seed, jax.Array) else np.asarray(seed)
+    if given.dtype.itemsize == 8 and not isinstance(given, jax.Array):
+        halves = jnp.asarray(given.astype(np.int64).view(np.uint32))
+    elif given.dtype.itemsize == 8:
+        halves = jax.lax.bitcast_convert_type(given, jnp.uint32).reshape(-1)
+    else:
+        low = jnp.asarray(given).astype(jnp.int32)
+        # The upper half of a negative number has all bits set.
+        halves = jnp.stack([low, low >> 31], -1).reshape(-1).astype(jnp.uint32)
+    words: jax.Array = _scramble(halves)
+    return words
+
+
+_SCRAMBLE_KEY = np.array([0x3EC8F720, 0x02461E29], np.uint32)
+
+
+@jax.jit
+def _scramble(counter: jax.Array) -> jax.Array:
+    """Returns key and counter of a seed, mixed so that weak seeds are good ones."""
+    state = jnp.concatenate([counter, jnp.asarray(_SCRAMBLE_KEY)])
+    mixed = philox.words(state, (4,))[..., 0]
+    nothing = jnp.zeros(2, jnp.uint32)
+    return jnp.concatenate([nothing, mixed[2:], mixed[:2]])
+
+
+publish("unisono.random", set_seed)

@@ -1,0 +1,31 @@
+"""Memory of devices, and older names of ``tf.config``."""
+
+from unisono._src.machines.devices import list_logical_devices
+from unisono._src.machines.physical_devices import (
+    LogicalDeviceConfiguration,
+    get_logical_device_configuration,
+    get_memory_growth,
+    get_memory_info,
+    get_visible_devices,
+    list_physical_devices,
+    set_logical_device_configuration,
+    set_memory_growth,
+    set_visible_devices,
+)
+
+VirtualDeviceConfiguration = LogicalDeviceConfiguration
+get_virtual_device_configuration = get_logical_device_configuration
+set_virtual_device_configuration = set_logical_device_configuration
+
+__all__ = [
+    "VirtualDeviceConfiguration",
+    "get_memory_growth",
+    "get_memory_info",
+    "get_virtual_device_configuration",
+    "get_visible_devices",
+    "list_logical_devices",
+    "list_physical_devices",
+    "set_memory_growth",
+    "set_virtual_device_configuration",
+    "set_visible_devices",
+]
