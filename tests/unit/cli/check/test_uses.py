@@ -98,6 +98,7 @@ def test_objects_are_followed_through_functions_and_classes_of_the_program():
         """
         import tensorflow as tf
         class Mine(tf.keras.Model):
+            kind = "mine"
             def __init__(self):
                 self.count = tf.Variable(0)
             def call(self, x):
@@ -109,6 +110,7 @@ def test_objects_are_followed_through_functions_and_classes_of_the_program():
         model = make()
         model.fit(x)
         model.own()
+        model.kind
         """
     ) == [
         "keras.Model",

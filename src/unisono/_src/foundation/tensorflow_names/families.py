@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import final
 
+from unisono._src.foundation.tensorflow_names import version_1
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -83,22 +85,13 @@ ROWS = tuple(
             "turning Python into graphs",
             "Use jax.lax.cond or jax.lax.while_loop where an array decides.",
         ),
+        ("autograph.set_verbosity", "its log", "Leave it out."),
+        ("autograph.experimental", "turning Python into graphs", "Leave it out."),
         ("batch_to_space", "images", "Use reshape and transpose."),
         ("bitwise", "bits", "Use jax.numpy.bitwise_and and its like."),
         ("case", "choices", "Use jax.lax.switch."),
         ("compat", "older programs", "Use Python 3's str and bytes."),
         ("compat.v1", "programs of TensorFlow 1", _V1),
-        ("compat.v1.Session", "programs of TensorFlow 1", "Call the function itself."),
-        (
-            "compat.v1.disable_eager_execution",
-            "programs of TensorFlow 1",
-            "Leave it out; decorate what shall be compiled with unisono.function.",
-        ),
-        (
-            "compat.v1.placeholder",
-            "programs of TensorFlow 1",
-            "Make it an argument of a unisono.function.",
-        ),
         ("config", "devices and settings", "Use unisono.config or jax.config.update."),
         (
             "config.experimental.set_memory_growth",
@@ -252,6 +245,7 @@ ROWS = tuple(
         ),
         ("foldl", "loops", "Use jax.lax.scan or jax.lax.fori_loop."),
         ("foldr", "loops", "Use jax.lax.scan(..., reverse=True)."),
+        ("get_logger", "its log", 'Use logging.getLogger("unisono").'),
         ("gradients", "gradients", "Use unisono.GradientTape or unisono.grad."),
         ("graph_util", "graphs", _GRAPHS),
         ("hessians", "second derivatives", "Use jax.hessian."),
@@ -387,6 +381,11 @@ ROWS = tuple(
             "exported models",
             "Use unisono.saved_model.save and load, which store StableHLO programs.",
         ),
+        (
+            "saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY",
+            "exported models",
+            'Write "serving_default".',
+        ),
         ("sets", "sets", "Use jax.numpy.intersect1d and its like on the host."),
         ("signal", "signals", _SPEECH),
         ("sparse", "sparse tensors", _SPARSE),
@@ -428,6 +427,10 @@ ROWS = tuple(
         ("version", "its version", "Use unisono.__version__ or jax.__version__."),
         ("xla", "the compiler", "Leave it out: XLA compiles every unisono.function."),
     )
+)
+ROWS += tuple(
+    Family(f"compat.v1.{name}", "programs of TensorFlow 1", instead)
+    for name, instead in version_1.INSTEAD.items()
 )
 _BY_PATH = {row.path: row for row in ROWS}
 
