@@ -46,7 +46,8 @@ _IMAGES = (
     "Dataset.map or in the model."
 )
 _CALLBACK = (
-    "Use jax.pure_callback(function, jax.ShapeDtypeStruct(shape, dtype), *args)."
+    "In Dataset.map call the function itself; in a compiled function use "
+    "jax.pure_callback(function, jax.ShapeDtypeStruct(shape, dtype), *args)."
 )
 _FILES = "Use open, pathlib or glob; for cloud storage, fsspec or etils.epath."
 _V1 = "Write the name of TensorFlow 2 for it; there are no sessions, graphs or feeds."
@@ -241,7 +242,7 @@ ROWS = tuple(
         (
             "feature_column",
             "columns of tables",
-            "Use keras.layers such as CategoryEncoding, Hashing or Normalization.",
+            "Use keras.layers such as CategoryEncoding or Normalization.",
         ),
         ("foldl", "loops", "Use jax.lax.scan or jax.lax.fori_loop."),
         ("foldr", "loops", "Use jax.lax.scan(..., reverse=True)."),
@@ -307,15 +308,14 @@ ROWS = tuple(
         (
             "lite",
             "small devices (LiteRT)",
-            "Export with unisono.saved_model.save, or convert with ai-edge-torch or "
-            "jax2tf elsewhere.",
+            "Export with unisono.saved_model.save; LiteRT's converter needs TensorFlow.",
         ),
         ("load_library", "kernels", "Use jax.ffi."),
         ("load_op_library", "kernels", "Use jax.ffi."),
         (
             "lookup",
             "tables of words",
-            "Use a Python dict in Dataset.map, or keras.layers.StringLookup.",
+            "Use a Python dict in Dataset.map.",
         ),
         ("losses", "losses", "Use unisono.keras.losses."),
         ("make_ndarray", "protocol buffers", "Use numpy.asarray."),
