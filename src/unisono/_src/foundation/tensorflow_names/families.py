@@ -308,7 +308,7 @@ ROWS = tuple(
         (
             "lite",
             "small devices (LiteRT)",
-            "Export with unisono.saved_model.save; LiteRT's converter needs TensorFlow.",
+            "Export with unisono.saved_model.save; LiteRT itself needs TensorFlow.",
         ),
         ("load_library", "kernels", "Use jax.ffi."),
         ("load_op_library", "kernels", "Use jax.ffi."),
