@@ -49,27 +49,6 @@ def names(
     return find, list_names
 
 
-def _missing(module: str, name: str, asker: types.FrameType | None) -> Exception:
-    """Returns the error for a name that a module does not have.
-
-    Args:
-        module: the module's name.
-        name: the name that it does not have.
-        asker: the frame that asks for it. Python drops the text of an `AttributeError`
-            if that is a ``from module import name``, but not that of an `ImportError`.
-    """
-    said = f"module {module!r} has no attribute {name!r}"
-    if name.startswith("_"):  # What copy, inspect, doctest and the like ask for.
-        return AttributeError(said)
-    more = _explain(f"{module}.{name}")
-    if more is None:
-        return AttributeError(said)
-    if asker and asker.f_code.co_code[asker.f_lasti] == _IMPORT_FROM:
-        return ImportError(f"cannot import name {name!r} from {module!r}: {more}")
-    # With an object Python would add the nearest name that the module has.
-    return AttributeError(f"{said}: {more}", name=name, obj=None)
-
-
 def _explain(name: str) -> str | None:
     """Returns what to write for a name of TensorFlow; None if it is none of them."""
     missing = importlib.import_module(_MISSING)
@@ -98,3 +77,24 @@ def install() -> None:
     """Lets the import of a module that only TensorFlow has say what to write."""
     if _MissingModules not in sys.meta_path:
         sys.meta_path.append(_MissingModules)
+
+
+def _missing(module: str, name: str, asker: types.FrameType | None) -> Exception:
+    """Returns the error for a name that a module does not have.
+
+    Args:
+        module: the module's name.
+        name: the name that it does not have.
+        asker: the frame that asks for it. Python drops the text of an `AttributeError`
+            if that is a ``from module import name``, but not that of an `ImportError`.
+    """
+    said = f"module {module!r} has no attribute {name!r}"
+    if name.startswith("_"):  # What copy, inspect, doctest and the like ask for.
+        return AttributeError(said)
+    more = _explain(f"{module}.{name}")
+    if more is None:
+        return AttributeError(said)
+    if asker and asker.f_code.co_code[asker.f_lasti] == _IMPORT_FROM:
+        return ImportError(f"cannot import name {name!r} from {module!r}: {more}")
+    # With an object Python would add the nearest name that the module has.
+    return AttributeError(f"{said}: {more}", name=name, obj=None)
