@@ -148,9 +148,15 @@ def test_control_on_arrays_is_seen_in_compiled_functions_only():
             if training: pass
             if loss is None: pass
             if loss > 3: pass
+            x = 1 if loss else 2
             while v < 3: pass
             assert not loss
         """
     seen = found(program.format(decorator="@tf.function(jit_compile=True)"))
-    assert [name for name in seen if name[0] == "!"] == ["!if", "!while", "!assert"]
+    assert [name for name in seen if name[0] == "!"] == [
+        "!if",
+        "!if",
+        "!while",
+        "!assert",
+    ]
     assert "!if" not in found(program.format(decorator="@other"))
