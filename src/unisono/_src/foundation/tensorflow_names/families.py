@@ -49,7 +49,6 @@ _CALLBACK = (
     "In Dataset.map call the function itself; in a compiled function use "
     "jax.pure_callback(function, jax.ShapeDtypeStruct(shape, dtype), *args)."
 )
-_FILES = "Use open, pathlib or glob; for cloud storage, fsspec or etils.epath."
 _V1 = "Write the name of TensorFlow 2 for it; there are no sessions, graphs or feeds."
 _KERAS = "Install Keras with pip install 'unisono[keras]'."
 _SPEECH = "Use jax.numpy.fft, jax.scipy.signal or keras.ops.stft."
@@ -282,7 +281,6 @@ ROWS = tuple(
         ("initializers", "first values", "Use unisono.keras.initializers."),
         ("inside_function", "graphs", "Leave it out."),
         ("io", "files and records", "Use Python's own modules in Dataset.map."),
-        ("io.gfile", "files", _FILES),
         ("io.read_file", "files", 'Use open(path, "rb").read() in Dataset.map.'),
         ("io.write_file", "files", 'Use open(path, "wb").write(contents).'),
         ("io.matching_files", "files", "Use glob.glob."),
@@ -380,11 +378,6 @@ ROWS = tuple(
             "saved_model",
             "exported models",
             "Use unisono.saved_model.save and load, which store StableHLO programs.",
-        ),
-        (
-            "saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY",
-            "exported models",
-            'Write "serving_default".',
         ),
         ("sets", "sets", "Use jax.numpy.intersect1d and its like on the host."),
         ("signal", "signals", _SPEECH),
