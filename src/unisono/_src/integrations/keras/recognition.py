@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -24,27 +24,55 @@ from unisono._src.training import metrics
 
 
 def _wrap_compile(original: Callable[..., None]) -> Callable[..., None]:
-    """Return a `compile` that refuses metrics of unisono and warns of lost scopes."""
+    """Return a `compile` that takes metrics of unisono, and warns of lost scopes."""
 
     @functools.wraps(original)
     def compile_model(self: Any, *args: Any, **kwargs: Any) -> None:
-        for given in tree.flatten((args, kwargs)):
-            if isinstance(given, metrics.Metric):
-                _refuse(given)
+        given = [
+            x for x in tree.flatten((args, kwargs)) if isinstance(x, metrics.Metric)
+        ]
+        if given:
+            args, kwargs = _replace((args, kwargs), {id(x): _twin(x) for x in given})
         _warn_of_scope(self)
         original(self, *args, **kwargs)
 
     return compile_model
 
 
-def _refuse(metric: metrics.Metric) -> None:
-    """Raise, because Keras cannot compute with a metric that is not its own."""
-    name = type(metric).__name__
-    hint = f"keras.metrics.{name}" if hasattr(keras.metrics, name) else "keras.metrics"
-    raise TypeError(
-        f"`compile` takes metrics of Keras, received unisono.metrics.{name} "
-        f"({metric.name!r}), which is for loops of one's own. Write {hint} instead."
+def _replace(given: Any, twins: Mapping[int, Any]) -> Any:
+    """Return arguments of `compile` with some objects in them replaced."""
+    if isinstance(given, dict):
+        return {key: _replace(value, twins) for key, value in given.items()}
+    if isinstance(given, (list, tuple)):
+        return type(given)([_replace(value, twins) for value in given])
+    return twins.get(id(given), given)
+
+
+def _twin(metric: metrics.Metric) -> Any:
+    """Return the metric of Keras that computes what a metric of unisono does.
+
+    Keras computes with its own only. The program may go on reading the one that it
+    gave, so that one's methods are those of the twin from now on.
+
+    Raises:
+        TypeError: Keras has no such metric.
+    """
+    if metric.keras_name is None:
+        name = type(metric).__name__
+        there = hasattr(keras.metrics, name)
+        hint = f"keras.metrics.{name}" if there else "a metric of keras.metrics"
+        raise TypeError(
+            f"`compile` takes metrics of Keras, received unisono.metrics.{name} "
+            f"({metric.name!r}), which is for loops of one's own. Write {hint} instead."
+        )
+    make = getattr(keras.metrics, metric.keras_name)
+    twin = make(name=metric.name, dtype=metric.dtype, **metric.keras_arguments)
+    vars(metric).update(
+        result=twin.result,
+        update_state=twin.update_state,
+        reset_state=twin.reset_state,
     )
+    return twin
 
 
 def _warn_of_scope(model: Any) -> None:
