@@ -67,8 +67,7 @@ class GradientTape:
 
     An array is followed from `watch` on:
 
-    >>> import jax.numpy as jnp
-    >>> x = jnp.asarray(3.0)
+    >>> x = unisono.constant(3.0)
     >>> with unisono.GradientTape() as tape:
     ...     tape.watch(x)
     ...     y = x * x
@@ -272,8 +271,8 @@ class GradientTape:
                 f"Passed in object {x} of type {type(x).__name__!r}, not tf.Tensor or "
                 "tf.Variable or ExtensionType. A tape follows an array by its "
                 "identity, which numbers and NumPy's arrays lose when they are used. "
-                "Write x = jnp.asarray(x), and use that array "
-                "in watch and in the computation."
+                "Write x = unisono.constant(x), and use that array in watch and in the "
+                "computation."
             )
         if not jax_tapes.is_float(x):
             _log.warning(

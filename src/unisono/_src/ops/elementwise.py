@@ -345,3 +345,28 @@ def is_sorted(name: str, compare: _Function, x: Any) -> jax.Array:
     kinds.check(name, x.dtype, kinds.REAL)
     flat = x.reshape(-1)
     return jnp.all(compare(flat[:-1], flat[1:]))
+
+
+def polygamma(a: Any, x: Any) -> jax.Array:
+    """Returns a derivative of the digamma function."""
+    made = jax.scipy.special.polygamma(jnp.asarray(a).astype(jnp.int32), x)
+    return jnp.where(a == jnp.floor(a), made, jnp.nan)
+
+
+def polyval(coeffs: Any, x: Any) -> jax.Array:
+    """Returns the values of a polynomial, whose highest coefficient comes first.
+
+    Raises:
+        ValueError: `coeffs` is not a list.
+    """
+    if not isinstance(coeffs, (list, tuple)):
+        raise ValueError(
+            f"Argument coeffs must be list type. Received type {type(coeffs)}."
+        )
+    found = tensors.tensor(x)
+    if not coeffs:
+        return jnp.zeros_like(found)
+    total = tensors.matching("polyval", found, coeffs[0])[1]
+    for factor in coeffs[1:]:
+        total = tensors.matching("polyval", found, factor)[1] + total * found
+    return jnp.asarray(total)

@@ -54,6 +54,16 @@ def holds(wanted: Any, given: Any) -> bool:
     return 0 <= _KINDS.find(kind(given) or "?") <= _KINDS.find(kind(wanted) or "?")
 
 
+def limits(dtype: Any) -> Any:
+    """Returns what NumPy or JAX knows of the range of a type of numbers.
+
+    >>> limits(jnp.dtype("int8")).max
+    127
+    """
+    find: Any = jnp.iinfo if kind(dtype) == "i" else jnp.finfo
+    return find(dtype)
+
+
 def check(name: str, dtype: Any, allowed: str) -> None:
     """Raises unless a function takes elements of a type.
 

@@ -86,14 +86,11 @@ def saturate_cast(value: Any, dtype: Any) -> jax.Array:
     found = tensors.tensor(value)
     if kinds.kind(found.dtype) == "c":
         found = jnp.real(found)
-    if kinds.kind(wanted) == "i":
-        limits = np.iinfo(wanted)
-        own = np.iinfo if kinds.kind(found.dtype) == "i" else jnp.finfo
-        if kinds.kind(found.dtype) in "if":
-            low = max(limits.min, int(own(found.dtype).min))
-            high = min(limits.max, int(own(found.dtype).max))
-            # A float may not be able to hold the limit; the type's cast then does it.
-            found = jnp.clip(found, low, high)
+    if kinds.kind(wanted) == "i" and kinds.kind(found.dtype) in "if":
+        own, limits = kinds.limits(found.dtype), kinds.limits(wanted)
+        low, high = max(limits.min, int(own.min)), min(limits.max, int(own.max))
+        # A float may not be able to hold the limit; XLA's conversion then keeps to it.
+        found = jnp.clip(found, low, high)
     return found.astype(wanted)
 
 

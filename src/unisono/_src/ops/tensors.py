@@ -36,7 +36,9 @@ def plain(x: Any) -> Any:
     libraries stand for an array.
     """
     x = array_operators.find_own_variable(x)
-    if isinstance(x, (jax.Array, np.ndarray, np.generic, *_NUMBERS, list, tuple)):
+    if isinstance(x, jax.Array):
+        return jax_tapes.lower(x)
+    if isinstance(x, (np.ndarray, np.generic, *_NUMBERS, list, tuple)):
         return x
     if isinstance(x, IndexedSlices):
         return x.to_dense()

@@ -57,6 +57,8 @@ if _typing.TYPE_CHECKING:
         floormod,
         greater,
         greater_equal,
+        igamma,
+        igammac,
         imag,
         is_finite,
         is_inf,
@@ -81,6 +83,8 @@ if _typing.TYPE_CHECKING:
         negative,
         nextafter,
         not_equal,
+        polygamma,
+        polyval,
         pow,
         real,
         reciprocal,
@@ -103,9 +107,18 @@ if _typing.TYPE_CHECKING:
         xdivy,
         xlog1py,
         xlogy,
+        zeta,
     )
     from unisono._src.ops.names.maths import (
         floormod as mod,
+    )
+    from unisono._src.ops.names.nn import (
+        l2_normalize,
+        log_softmax,
+        softmax,
+        softplus,
+        softsign,
+        zero_fraction,
     )
     from unisono._src.ops.names.reductions import (
         argmax,
@@ -138,13 +151,17 @@ PLACES = _lazy_names.spread(
         "unisono._src.ops.names.maths": (
             "abs accumulate_n acos acosh add add_n angle asin asinh atan atan2 atanh "
             "ceil conj cos cosh digamma divide divide_no_nan equal erf erfc erfinv "
-            "exp expm1 floor floordiv floormod greater greater_equal imag is_finite "
-            "is_inf is_nan is_non_decreasing is_strictly_increasing less less_equal "
-            "lgamma log log1p log_sigmoid logical_and logical_not logical_or "
-            "logical_xor maximum minimum mod=floormod multiply multiply_no_nan ndtri "
-            "negative nextafter not_equal pow real reciprocal reciprocal_no_nan rint "
-            "round rsqrt scalar_mul sigmoid sign sin sinh sqrt square "
-            "squared_difference subtract tan tanh truediv xdivy xlog1py xlogy"
+            "exp expm1 floor floordiv floormod greater greater_equal igamma igammac "
+            "imag is_finite is_inf is_nan is_non_decreasing is_strictly_increasing "
+            "less less_equal lgamma log log1p log_sigmoid logical_and logical_not "
+            "logical_or logical_xor maximum minimum mod=floormod multiply "
+            "multiply_no_nan ndtri negative nextafter not_equal polygamma polyval pow "
+            "real reciprocal reciprocal_no_nan rint round rsqrt scalar_mul sigmoid "
+            "sign sin sinh sqrt square squared_difference subtract tan tanh truediv "
+            "xdivy xlog1py xlogy zeta"
+        ),
+        "unisono._src.ops.names.nn": (
+            "l2_normalize log_softmax softmax softplus softsign zero_fraction"
         ),
         "unisono._src.ops.names.reductions": (
             "argmax argmin count_nonzero cumprod cumsum cumulative_logsumexp "
@@ -192,6 +209,8 @@ __all__ = [
     "floormod",
     "greater",
     "greater_equal",
+    "igamma",
+    "igammac",
     "imag",
     "in_top_k",
     "invert_permutation",
@@ -200,12 +219,14 @@ __all__ = [
     "is_nan",
     "is_non_decreasing",
     "is_strictly_increasing",
+    "l2_normalize",
     "less",
     "less_equal",
     "lgamma",
     "log",
     "log1p",
     "log_sigmoid",
+    "log_softmax",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -219,6 +240,8 @@ __all__ = [
     "negative",
     "nextafter",
     "not_equal",
+    "polygamma",
+    "polyval",
     "pow",
     "real",
     "reciprocal",
@@ -247,6 +270,9 @@ __all__ = [
     "sign",
     "sin",
     "sinh",
+    "softmax",
+    "softplus",
+    "softsign",
     "sqrt",
     "square",
     "squared_difference",
@@ -264,4 +290,6 @@ __all__ = [
     "xdivy",
     "xlog1py",
     "xlogy",
+    "zero_fraction",
+    "zeta",
 ]

@@ -91,6 +91,18 @@ MAKING = (
          _INPUT, "jax.lax.stop_gradient(tensors.tensor(input))"),
 )  # fmt: skip
 
+GRADIENTS = (
+    Name("custom_gradient",
+         "Returns a function whose gradient is what the function itself says.",
+         target="custom_gradients:custom_gradient"),
+    Name("grad_pass_through",
+         "Returns a function whose gradient is that of the identity.",
+         target="custom_gradients:grad_pass_through"),
+    Name("recompute_grad",
+         "Returns a function that is computed again for its gradient.",
+         target="custom_gradients:recompute_grad"),
+)  # fmt: skip
+
 SHAPING = (
     Name("reshape", "Returns the elements in another shape, in which -1 is found.",
          "tensor: TensorLike, shape: Sizes, name: str | None = None",
@@ -166,4 +178,4 @@ SHAPING = (
          "shaping.ensure_shape(x, shape)"),
 )  # fmt: skip
 
-ROWS = (*MAKING, *SHAPING)
+ROWS = (*MAKING, *GRADIENTS, *SHAPING)

@@ -6,6 +6,7 @@ from unisono._src.ops.table.name import Name
 
 _X = "x: TensorLike, name: str | None = None"
 _XY = "x: TensorLike, y: TensorLike, name: str | None = None"
+_AX = "a: TensorLike, x: TensorLike, name: str | None = None"
 
 
 def _one(
@@ -229,6 +230,17 @@ ELEMENTS = (
          signature="input: TensorLike, name: str | None = None"),
     _one("math.angle", "Returns the angles of complex numbers.", "jnp.angle",
          "INEXACT", signature="input: TensorLike, name: str | None = None"),
+    _two("math.igamma", "Returns the lower incomplete gamma function.",
+         "jax.scipy.special.gammainc", "FLOAT", signature=_AX),
+    _two("math.igammac", "Returns the upper incomplete gamma function.",
+         "jax.scipy.special.gammaincc", "FLOAT", signature=_AX),
+    _two("math.polygamma", "Returns derivatives of the digamma function.",
+         "elementwise.polygamma", "FLOAT", signature=_AX),
+    _two("math.zeta", "Returns the Hurwitz zeta function.", "jax.scipy.special.zeta",
+         "FLOAT", signature="x: TensorLike, q: TensorLike, name: str | None = None"),
+    Name("math.polyval", "Returns the values of a polynomial.",
+         "coeffs: Sequence[TensorLike], x: TensorLike, name: str | None = None",
+         "elementwise.polyval(coeffs, x)"),
     Name("math.is_non_decreasing", "Returns whether no element is less than the last.",
          _X, 'elementwise.is_sorted("is_non_decreasing", jnp.less_equal, x)'),
     Name("math.is_strictly_increasing",
