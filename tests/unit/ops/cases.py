@@ -58,7 +58,7 @@ ARRAYS = {
     "K3": ([[[[[1.0]], [[-0.5]]], [[[0.5]], [[2.0]]]]], "float32"),
     "U": ([3, 250, 7], "uint8"),
 }
-EACH = "FIBE"
+EACH = "FIB"
 
 _ONE = ("f(F)", "f(I)", "f(B)")
 _TWO = (
@@ -72,6 +72,7 @@ _TWO = (
 )
 _REDUCE = (
     "f({X})",
+    "f(E)",
     "f(F, axis=0)",
     "f(I, -1, keepdims=True)",
     "f(B, 1)",
@@ -431,6 +432,7 @@ CALLS = {
     "stop_gradient": ("f({X})", "f([1.0])"),
     "reshape": (
         "f({X}, [-1])",
+        "f(E, [-1])",
         "f(F, [3, 2])",
         "f(F, (3, -1))",
         "f(F, [4])",
@@ -454,6 +456,7 @@ CALLS = {
     ),
     "concat": (
         "f([{X}, {X}], 0)",
+        "f([E, E], 0)",
         "f([F, P], axis=1)",
         "f([F, P], -1)",
         "f([F, I], 0)",
@@ -702,6 +705,7 @@ CALLS = {
     ),
     "sort": (
         "f({X})",
+        "f(E)",
         "f(F, axis=0)",
         "f(I, 1, 'DESCENDING')",
         "f(V, direction='UP')",

@@ -181,7 +181,7 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any) -> jax.Array:
     if max_norm is None:
         return rows
     axes = tuple(range(jnp.ndim(tensors.tensor(ids)), rows.ndim))
-    return jnp.asarray(elementwise.clip_by_norm(rows, max_norm, axes))
+    return elementwise.clip_by_norm(rows, max_norm, axes)
 
 
 def _logits(name: str, labels: Any, logits: Any) -> tuple[jax.Array, jax.Array]:

@@ -310,7 +310,7 @@ def _scaled(x: Any, scale: jax.Array) -> Any:
     return x * scale.astype(x.dtype)
 
 
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any) -> Any:
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any) -> jax.Array:
     """Returns an array scaled down to a norm, where its own is larger."""
     values = _rows(t)
     values, limit = tensors.matching("clip_by_norm", values, clip_norm)
@@ -323,10 +323,11 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any) -> Any:
     is_positive = total > 0
     safe = jnp.where(is_positive, total, jnp.ones((), total.dtype))
     norm = jnp.where(is_positive, jnp.sqrt(safe), total)
-    clipped = (values * limit) / jnp.maximum(norm, limit)
+    clipped: Any = (values * limit) / jnp.maximum(norm, limit)
     if _is_sparse(t):
-        return IndexedSlices(clipped, t.indices, t.dense_shape)
-    return clipped
+        clipped = IndexedSlices(clipped, t.indices, t.dense_shape)
+    made: jax.Array = clipped
+    return made
 
 
 def squared_difference(x: Any, y: Any) -> jax.Array:

@@ -371,7 +371,9 @@ def lstsq(matrix: Any, rhs: Any, regularizer: Any) -> jax.Array:
     return solution
 
 
-def svd(x: Any, full_matrices: Any, compute_uv: Any) -> Any:
+def svd(
+    x: Any, full_matrices: Any, compute_uv: Any
+) -> jax.Array | tuple[jax.Array, ...]:
     """Returns singular values, and left and right singular vectors as columns."""
     found = _matrix("svd", x)
     if not compute_uv:
@@ -408,9 +410,10 @@ def pinv(a: Any, rcond: Any) -> jax.Array:
 
 def matrix_rank(a: Any, tol: Any) -> jax.Array:
     """Returns the numbers of singular values that are not nearly zero."""
-    sizes = jnp.linalg.svd(_matrix("matrix_rank", a), compute_uv=False)
+    found = _matrix("matrix_rank", a)
+    sizes = jnp.linalg.svd(found, compute_uv=False)
     if tol is None:
-        limit = kinds.limits(sizes.dtype).eps * max(jnp.shape(a)[-2:])
+        limit = kinds.limits(sizes.dtype).eps * max(found.shape[-2:])
         tol = limit * jnp.max(sizes, -1, keepdims=True)
     return jnp.sum(sizes > tol, -1, jnp.int32)
 

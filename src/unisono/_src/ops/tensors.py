@@ -148,7 +148,7 @@ def _read(x: Any) -> np.ndarray:
 
 
 def _no_numbers(x: Any) -> Exception:
-    if isinstance(x, (str, bytes)) or np.asarray(x, object).dtype.kind in "SU":
+    if np.asarray(x).dtype.kind in "SU":
         return TypeError(f"An array cannot have strings here; received {x!r}.")
     return ValueError(
         f"Attempt to convert a value ({x!r}) with an unsupported type ({type(x)}) to a "

@@ -8,6 +8,42 @@ import typing as _typing
 from unisono._src.foundation import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
+    from unisono._src.ops.names.arithmetic import (
+        accumulate_n,
+        add,
+        add_n,
+        atan2,
+        divide,
+        divide_no_nan,
+        equal,
+        floordiv,
+        floormod,
+        greater,
+        greater_equal,
+        less,
+        less_equal,
+        logical_and,
+        logical_not,
+        logical_or,
+        logical_xor,
+        maximum,
+        minimum,
+        multiply,
+        multiply_no_nan,
+        nextafter,
+        not_equal,
+        pow,
+        scalar_mul,
+        squared_difference,
+        subtract,
+        truediv,
+        xdivy,
+        xlog1py,
+        xlogy,
+    )
+    from unisono._src.ops.names.arithmetic import (
+        floormod as mod,
+    )
     from unisono._src.ops.names.indexing import (
         bincount,
         confusion_matrix,
@@ -28,35 +64,24 @@ if _typing.TYPE_CHECKING:
     )
     from unisono._src.ops.names.maths import (
         abs,
-        accumulate_n,
         acos,
         acosh,
-        add,
-        add_n,
         angle,
         asin,
         asinh,
         atan,
-        atan2,
         atanh,
         ceil,
         conj,
         cos,
         cosh,
         digamma,
-        divide,
-        divide_no_nan,
-        equal,
         erf,
         erfc,
         erfinv,
         exp,
         expm1,
         floor,
-        floordiv,
-        floormod,
-        greater,
-        greater_equal,
         igamma,
         igammac,
         imag,
@@ -65,52 +90,29 @@ if _typing.TYPE_CHECKING:
         is_nan,
         is_non_decreasing,
         is_strictly_increasing,
-        less,
-        less_equal,
         lgamma,
         log,
         log1p,
         log_sigmoid,
-        logical_and,
-        logical_not,
-        logical_or,
-        logical_xor,
-        maximum,
-        minimum,
-        multiply,
-        multiply_no_nan,
         ndtri,
         negative,
-        nextafter,
-        not_equal,
         polygamma,
         polyval,
-        pow,
         real,
         reciprocal,
         reciprocal_no_nan,
         rint,
         round,
         rsqrt,
-        scalar_mul,
         sigmoid,
         sign,
         sin,
         sinh,
         sqrt,
         square,
-        squared_difference,
-        subtract,
         tan,
         tanh,
-        truediv,
-        xdivy,
-        xlog1py,
-        xlogy,
         zeta,
-    )
-    from unisono._src.ops.names.maths import (
-        floormod as mod,
     )
     from unisono._src.ops.names.nn import (
         l2_normalize,
@@ -142,6 +144,13 @@ if _typing.TYPE_CHECKING:
 
 PLACES = _lazy_names.spread(
     {
+        "unisono._src.ops.names.arithmetic": (
+            "accumulate_n add add_n atan2 divide divide_no_nan equal floordiv "
+            "floormod greater greater_equal less less_equal logical_and logical_not "
+            "logical_or logical_xor maximum minimum mod=floormod multiply "
+            "multiply_no_nan nextafter not_equal pow scalar_mul squared_difference "
+            "subtract truediv xdivy xlog1py xlogy"
+        ),
         "unisono._src.ops.names.indexing": (
             "bincount confusion_matrix in_top_k invert_permutation segment_max "
             "segment_mean segment_min segment_prod segment_sum top_k "
@@ -149,16 +158,12 @@ PLACES = _lazy_names.spread(
             "unsorted_segment_prod unsorted_segment_sqrt_n unsorted_segment_sum"
         ),
         "unisono._src.ops.names.maths": (
-            "abs accumulate_n acos acosh add add_n angle asin asinh atan atan2 atanh "
-            "ceil conj cos cosh digamma divide divide_no_nan equal erf erfc erfinv "
-            "exp expm1 floor floordiv floormod greater greater_equal igamma igammac "
-            "imag is_finite is_inf is_nan is_non_decreasing is_strictly_increasing "
-            "less less_equal lgamma log log1p log_sigmoid logical_and logical_not "
-            "logical_or logical_xor maximum minimum mod=floormod multiply "
-            "multiply_no_nan ndtri negative nextafter not_equal polygamma polyval pow "
-            "real reciprocal reciprocal_no_nan rint round rsqrt scalar_mul sigmoid "
-            "sign sin sinh sqrt square squared_difference subtract tan tanh truediv "
-            "xdivy xlog1py xlogy zeta"
+            "abs acos acosh angle asin asinh atan atanh ceil conj cos cosh digamma "
+            "erf erfc erfinv exp expm1 floor igamma igammac imag is_finite is_inf "
+            "is_nan is_non_decreasing is_strictly_increasing lgamma log log1p "
+            "log_sigmoid ndtri negative polygamma polyval real reciprocal "
+            "reciprocal_no_nan rint round rsqrt sigmoid sign sin sinh sqrt square tan "
+            "tanh zeta"
         ),
         "unisono._src.ops.names.nn": (
             "l2_normalize log_softmax softmax softplus softsign zero_fraction"

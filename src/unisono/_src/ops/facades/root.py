@@ -13,6 +13,35 @@ if _typing.TYPE_CHECKING:
         grad_pass_through,
         recompute_grad,
     )
+    from unisono._src.ops.names.arithmetic import (
+        add,
+        add_n,
+        atan2,
+        clip_by_global_norm,
+        clip_by_norm,
+        clip_by_value,
+        complex,
+        divide,
+        equal,
+        greater,
+        greater_equal,
+        less,
+        less_equal,
+        logical_and,
+        logical_not,
+        logical_or,
+        maximum,
+        minimum,
+        multiply,
+        not_equal,
+        pow,
+        realdiv,
+        scalar_mul,
+        subtract,
+        truediv,
+        truncatediv,
+        truncatemod,
+    )
     from unisono._src.ops.names.arrays import (
         broadcast_to,
         cast,
@@ -80,51 +109,24 @@ if _typing.TYPE_CHECKING:
         abs,
         acos,
         acosh,
-        add,
-        add_n,
         asin,
         asinh,
         atan,
-        atan2,
         atanh,
-        clip_by_global_norm,
-        clip_by_norm,
-        clip_by_value,
-        complex,
         cos,
         cosh,
-        divide,
-        equal,
         exp,
         floor,
-        greater,
-        greater_equal,
-        less,
-        less_equal,
-        logical_and,
-        logical_not,
-        logical_or,
-        maximum,
-        minimum,
-        multiply,
         negative,
-        not_equal,
-        pow,
-        realdiv,
         round,
-        scalar_mul,
         sigmoid,
         sign,
         sin,
         sinh,
         sqrt,
         square,
-        subtract,
         tan,
         tanh,
-        truediv,
-        truncatediv,
-        truncatemod,
     )
     from unisono._src.ops.names.reductions import (
         argmax,
@@ -145,6 +147,12 @@ PLACES = _lazy_names.spread(
         "unisono._src.ops.custom_gradients": (
             "custom_gradient grad_pass_through recompute_grad"
         ),
+        "unisono._src.ops.names.arithmetic": (
+            "add add_n atan2 clip_by_global_norm clip_by_norm clip_by_value complex "
+            "divide equal greater greater_equal less less_equal logical_and "
+            "logical_not logical_or maximum minimum multiply not_equal pow realdiv "
+            "scalar_mul subtract truediv truncatediv truncatemod"
+        ),
         "unisono._src.ops.names.arrays": (
             "broadcast_to cast concat constant convert_to_tensor ensure_shape "
             "expand_dims eye fill identity linspace meshgrid one_hot ones ones_like "
@@ -161,12 +169,8 @@ PLACES = _lazy_names.spread(
         ),
         "unisono._src.ops.names.linalg": ("einsum matmul norm tensordot"),
         "unisono._src.ops.names.maths": (
-            "abs acos acosh add add_n asin asinh atan atan2 atanh clip_by_global_norm "
-            "clip_by_norm clip_by_value complex cos cosh divide equal exp floor "
-            "greater greater_equal less less_equal logical_and logical_not logical_or "
-            "maximum minimum multiply negative not_equal pow realdiv round scalar_mul "
-            "sigmoid sign sin sinh sqrt square subtract tan tanh truediv truncatediv "
-            "truncatemod"
+            "abs acos acosh asin asinh atan atanh cos cosh exp floor negative round "
+            "sigmoid sign sin sinh sqrt square tan tanh"
         ),
         "unisono._src.ops.names.reductions": (
             "argmax argmin cumsum reduce_all reduce_any reduce_logsumexp reduce_max "

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 
 from unisono._src.foundation.public_names import publish
@@ -313,7 +311,7 @@ def svd(
     full_matrices: bool = False,
     compute_uv: bool = True,
     name: str | None = None,
-) -> Any:
+) -> jax.Array | tuple[jax.Array, ...]:
     """Returns singular values and vectors.
 
     The arguments are those of TensorFlow's ``tf.linalg.svd``; `name` has no effect.

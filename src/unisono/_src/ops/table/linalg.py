@@ -32,7 +32,7 @@ ROWS = (
     Name("einsum", "Returns the product and sum that an equation of letters says.",
          "equation: str, *inputs: TensorLike, **kwargs: object",
          "matrices.einsum(equation, *inputs, **kwargs)", also=("linalg.einsum",),
-         example=">>> einsum('ij,j->i', [[1, 2], [3, 4]], [1, 1]).tolist()\n[3, 7]"),
+         example='>>> einsum("ij,j->i", [[1, 2], [3, 4]], [1, 1]).tolist()\n[3, 7]'),
     Name("norm", "Returns the norm of vectors, or of matrices if two axes are given.",
          "tensor: TensorLike, ord: str | float = 'euclidean', "
          f"axis: Sizes | None = None, keepdims: bool | None = None, {_NAME}",
@@ -99,7 +99,7 @@ ROWS = (
          "matrices.lstsq(matrix, rhs, l2_regularizer)"),
     Name("linalg.svd", "Returns singular values and vectors.",
          "tensor: TensorLike, full_matrices: bool = False, "
-         f"compute_uv: bool = True, {_NAME} -> Any",
+         f"compute_uv: bool = True, {_NAME} -> jax.Array | tuple[jax.Array, ...]",
          "matrices.svd(tensor, full_matrices, compute_uv)"),
     Name("linalg.qr", "Returns orthogonal and triangular factors of matrices.",
          f"input: TensorLike, full_matrices: bool = False, {_NAME}"
