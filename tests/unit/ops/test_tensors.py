@@ -107,6 +107,16 @@ def test_a_known_shape_stays_known_in_a_compiled_function():
     assert half.tolist() == [3, 4, 5] and shape.tolist() == [4, 2, 3]
 
 
+def test_positions_that_are_not_there_read_as_zero_in_a_compiled_function():
+    @tf.function
+    def pick(x, i):
+        changed = tf.tensor_scatter_nd_add(x, i[:, None], tf.ones([3]))
+        return tf.gather(x, i), tf.gather_nd(x, i[:, None]), changed
+
+    found = pick(tf.constant([1.0, 2.0]), tf.constant([-1, 1, 2]))
+    assert [x.tolist() for x in found] == [[0, 2, 0], [0, 2, 0], [1, 3]]
+
+
 def test_a_size_that_a_program_computes_is_refused():
     with pytest.raises(TypeError, match="known when the program is compiled"):
         tf.function(lambda n: tf.zeros([n]))(tf.constant(3))

@@ -60,7 +60,8 @@ def cast(x: TensorLike, dtype: DType, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.cast``; `name` has no effect.
 
-    Types of 64 bits become those of 32 bits unless JAX has them, with a warning.
+    A float beyond the range of a type of integers becomes its limit, and NaN becomes 0;
+    in TensorFlow both are undefined.
 
     >>> cast([0.5, -1.7], "int32").tolist()
     [0, -1]

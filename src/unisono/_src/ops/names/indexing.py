@@ -414,7 +414,7 @@ def segment_sum(
     effect.
 
     It cannot be used in a compiled function, because the size of what it gives depends
-    on the numbers. `unsorted_segment_sum` can.
+    on the numbers. Those whose names begin with `unsorted_` can.
     """
     return sorting.segments("segment_sum", "sum", data, segment_ids)
 
@@ -444,7 +444,7 @@ def segment_mean(
     effect.
 
     It cannot be used in a compiled function, because the size of what it gives depends
-    on the numbers. `unsorted_segment_mean` can.
+    on the numbers. Those whose names begin with `unsorted_` can.
     """
     return sorting.segments("segment_mean", "mean", data, segment_ids)
 
@@ -474,7 +474,7 @@ def segment_prod(
     effect.
 
     It cannot be used in a compiled function, because the size of what it gives depends
-    on the numbers. `unsorted_segment_prod` can.
+    on the numbers. Those whose names begin with `unsorted_` can.
     """
     return sorting.segments("segment_prod", "prod", data, segment_ids)
 
@@ -504,7 +504,7 @@ def segment_max(
     effect.
 
     It cannot be used in a compiled function, because the size of what it gives depends
-    on the numbers. `unsorted_segment_max` can.
+    on the numbers. Those whose names begin with `unsorted_` can.
     """
     return sorting.segments("segment_max", "max", data, segment_ids)
 
@@ -534,7 +534,7 @@ def segment_min(
     effect.
 
     It cannot be used in a compiled function, because the size of what it gives depends
-    on the numbers. `unsorted_segment_min` can.
+    on the numbers. Those whose names begin with `unsorted_` can.
     """
     return sorting.segments("segment_min", "min", data, segment_ids)
 

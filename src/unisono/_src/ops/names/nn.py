@@ -205,6 +205,8 @@ def dropout(
     """Returns an array with a share of elements set to zero.
 
     The arguments are those of TensorFlow's ``tf.nn.dropout``; `name` has no effect.
+
+    It draws other numbers than TensorFlow, others on each replica.
     """
     return dropouts.dropout(x, rate, noise_shape, seed)
 

@@ -34,7 +34,9 @@ MAKING = (
          "making.identity(input)"),
     Name("cast", "Returns the elements in another type.",
          "x: TensorLike, dtype: DType, name: str | None = None",
-         "tensors.fold(making.cast, x, dtype)", difference=_WIDE,
+         "tensors.fold(making.cast, x, dtype)",
+         difference="A float beyond the range of a type of integers becomes its limit, "
+         "and NaN becomes 0; in TensorFlow both are undefined.",
          example='>>> cast([0.5, -1.7], "int32").tolist()\n[0, -1]'),
     Name("saturate_cast", "Returns the elements in another type, within its limits.",
          "value: TensorLike, dtype: DType, name: str | None = None",

@@ -48,7 +48,7 @@ def _segments(how: str, summary: str) -> tuple[Name, ...]:
         f"Returns {summary} of the rows with the same number, which are sorted.",
         f"{_DATA}name: str | None = None",
         f'sorting.segments("segment_{how}", "{how}", data, segment_ids)',
-        difference=f"{_KNOWN} `unsorted_segment_{how}` can.",
+        difference=f"{_KNOWN} Those whose names begin with `unsorted_` can.",
     )
     return ordered, free
 

@@ -75,7 +75,8 @@ ROWS = (
     Name("nn.dropout", "Returns an array with a share of elements set to zero.",
          "x: TensorLike, rate: float | TensorLike, noise_shape: Sizes | None = None, "
          f"seed: int | None = None, {_NAME}",
-         "dropouts.dropout(x, rate, noise_shape, seed)"),
+         "dropouts.dropout(x, rate, noise_shape, seed)",
+         difference="It draws other numbers than TensorFlow, others on each replica."),
     Name("nn.embedding_lookup", "Returns rows of a table by their numbers.",
          "params: TensorLike, ids: TensorLike, max_norm: float | None = None, "
          f"{_NAME}", "activations.embedding_lookup(params, ids, max_norm)",
