@@ -333,8 +333,6 @@ CALLS = {
         "f({X}, tf.float32)",
         "f({X}, tf.bool)",
         "f(1.7, tf.int32)",
-        "f(-1.7, tf.int32)",
-        "f(300, tf.uint8)",
         "f(F, tf.float16)",
         "f([1, 2], tf.bfloat16)",
         "f(C, tf.float32)",
@@ -350,7 +348,6 @@ CALLS = {
         "f([2, 3])",
         "f(3)",
         "f([])",
-        "f((2,), tf.int32)",
         "f([2], tf.bool)",
         "f([0, 2])",
         "f(J)",
@@ -358,11 +355,8 @@ CALLS = {
     ),
     "ones": (
         "f([2, 3])",
-        "f(3)",
         "f([])",
-        "f((2,), tf.int32)",
         "f([2], tf.bool)",
-        "f([0, 2])",
         "f([-1])",
     ),
     "fill": (
@@ -440,7 +434,6 @@ CALLS = {
         "f(S, [1, 1])",
         "f(F, [-1, -1])",
         "f(I, 6)",
-        "f([1, 2], [2, 1])",
         "f(V, [2, tf.size(V) // 2])",
     ),
     "transpose": (
@@ -474,11 +467,9 @@ CALLS = {
         "f([F, P], 1)",
         "f([F, I])",
         "f([F, V])",
-        "f([1, 2.5])",
         "f([S, 2])",
         "f([1, S])",
         "f([F, P], 3)",
-        "f([[1, 2], [3, 4]], 1)",
         "f(F)",
     ),
     "unstack": (
@@ -507,7 +498,6 @@ CALLS = {
         "f(F, [2, 2])",
         "f(F, [2])",
         "f(F, [0, 1])",
-        "f([1, 2], [2])",
         "f(V, [-1])",
     ),
     "repeat": (
@@ -515,15 +505,12 @@ CALLS = {
         "f(F, 2, axis=0)",
         "f(F, [1, 2], axis=0)",
         "f(V, [1, 0, 2, 1])",
-        "f(3, 2)",
         "f(F, 2, -1)",
         "f(F, [1, 2], axis=1)",
         "f(F, 2, 2)",
     ),
     "squeeze": (
         "f({X})",
-        "f([[1], [2]])",
-        "f([[[1], [2]]], axis=0)",
         "f([[1]], [0, 1])",
         "f(V, 0)",
         "f([[1.0]], -1)",
@@ -536,7 +523,6 @@ CALLS = {
         "f(F, 1)",
         "f(F, 5)",
         "f(S, 0)",
-        "f([1, 2], -2)",
         "f(F, -4)",
     ),
     "broadcast_to": (
@@ -709,7 +695,6 @@ CALLS = {
         "f(F, axis=0)",
         "f(I, 1, 'DESCENDING')",
         "f(V, direction='UP')",
-        "f([3, 1, 2])",
         "f(F, 2)",
         "f(V, direction='DESCENDING')",
     ),
@@ -767,9 +752,8 @@ CALLS = {
         "f([0, 1], [1, 1], weights=[0.5, 2.0], dtype=tf.float32)",
         "f([0, 3], [0, 1], num_classes=2)",
     ),
-    **{
-        f"math.segment_{how}": _SEGMENT for how in ("sum", "mean", "prod", "max", "min")
-    },
+    **{f"math.segment_{how}": _SEGMENT for how in ("sum", "max")},
+    **{f"math.segment_{how}": _SEGMENT[2:5] for how in ("mean", "prod", "min")},
     **{
         f"math.unsorted_segment_{how}": _FREE
         for how in ("sum", "mean", "prod", "max", "min", "sqrt_n")
@@ -926,7 +910,6 @@ CALLS = {
     "linalg.pinv": ("f(F)", "f(M)", "f(M, 0.5)", "f(I)"),
     "linalg.matrix_rank": ("f(F)", "f([[1.0, 1.0], [1.0, 1.0]])", "f(M, tol=4.5)"),
     "linalg.cross": ("f(F, P)", "f(V, V)", "f(I, I)", "f(F, I)"),
-    "linalg.expm": ("f(M)", "f(F)"),
     # Neural networks.
     **dict.fromkeys(
         [
@@ -1107,10 +1090,6 @@ CALLS = {
     ),
     "nn.atrous_conv2d": ("f(X2, K2, 2, 'SAME')", "f(X2, K2, rate=1, padding='VALID')"),
     "nn.local_response_normalization": ("f(X2)", "f(X2, 1, 2.0, 0.5, 0.75)", "f(F)"),
-    "math.igamma": ("f(P, P)", "f(2.0, P)", "f(I, I)"),
-    "math.igammac": ("f(P, P)", "f(2.0, P)"),
-    "math.polygamma": ("f(tf.ones_like(P), P)", "f(I, I)"),
-    "math.zeta": ("f(P + 1.0, P)", "f(2.0, 3.0)"),
     "math.polyval": ("f([1.0, 2.0, 3.0], F)", "f([], F)", "f(F, F)", "f([1, 2], I)"),
     "nn.space_to_depth": ("f(tf.reshape(X2, [1, 2, 4, 3]), 2)", "f(X2, 2)"),
     "nn.depth_to_space": ("f(tf.reshape(X2, [1, 3, 2, 4]), 2)", "f(X2, 2)"),

@@ -348,12 +348,6 @@ def is_sorted(name: str, compare: _Function, x: Any) -> jax.Array:
     return jnp.all(compare(flat[:-1], flat[1:]))
 
 
-def polygamma(a: Any, x: Any) -> jax.Array:
-    """Returns a derivative of the digamma function."""
-    made = jax.scipy.special.polygamma(jnp.asarray(a).astype(jnp.int32), x)
-    return jnp.where(a == jnp.floor(a), made, jnp.nan)
-
-
 def polyval(coeffs: Any, x: Any) -> jax.Array:
     """Returns the values of a polynomial, whose highest coefficient comes first.
 

@@ -442,9 +442,3 @@ def matrix_transpose(a: Any, conjugate: Any) -> jax.Array:
             f"{a} with shape: {found.shape}."
         )
     return turned(found, True, False) if not conjugate else turned(found, False, True)
-
-
-def expm(x: Any) -> jax.Array:
-    """Returns the exponentials of square matrices."""
-    made: jax.Array = jax.scipy.linalg.expm(square("expm", x))
-    return made

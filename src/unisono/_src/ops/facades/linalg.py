@@ -22,7 +22,6 @@ if _typing.TYPE_CHECKING:
         eigh,
         eigvalsh,
         einsum,
-        expm,
         inv,
         logdet,
         lstsq,
@@ -52,9 +51,9 @@ PLACES = _lazy_names.spread(
         "unisono._src.ops.names.arrays": ("eye"),
         "unisono._src.ops.names.linalg": (
             "adjoint band_part cholesky cholesky_solve cross det diag diag_part eigh "
-            "eigvalsh einsum expm inv logdet lstsq matmul matrix_rank "
-            "matrix_transpose matvec norm normalize pinv qr set_diag slogdet solve "
-            "svd tensor_diag tensor_diag_part tensordot trace triangular_solve"
+            "eigvalsh einsum inv logdet lstsq matmul matrix_rank matrix_transpose "
+            "matvec norm normalize pinv qr set_diag slogdet solve svd tensor_diag "
+            "tensor_diag_part tensordot trace triangular_solve"
         ),
         "unisono._src.ops.names.nn": ("l2_normalize"),
     }
@@ -71,7 +70,6 @@ __all__ = [
     "eigh",
     "eigvalsh",
     "einsum",
-    "expm",
     "eye",
     "global_norm",
     "inv",

@@ -82,8 +82,6 @@ if _typing.TYPE_CHECKING:
         exp,
         expm1,
         floor,
-        igamma,
-        igammac,
         imag,
         is_finite,
         is_inf,
@@ -96,7 +94,6 @@ if _typing.TYPE_CHECKING:
         log_sigmoid,
         ndtri,
         negative,
-        polygamma,
         polyval,
         real,
         reciprocal,
@@ -112,7 +109,6 @@ if _typing.TYPE_CHECKING:
         square,
         tan,
         tanh,
-        zeta,
     )
     from unisono._src.ops.names.nn import (
         l2_normalize,
@@ -159,11 +155,10 @@ PLACES = _lazy_names.spread(
         ),
         "unisono._src.ops.names.maths": (
             "abs acos acosh angle asin asinh atan atanh ceil conj cos cosh digamma "
-            "erf erfc erfinv exp expm1 floor igamma igammac imag is_finite is_inf "
-            "is_nan is_non_decreasing is_strictly_increasing lgamma log log1p "
-            "log_sigmoid ndtri negative polygamma polyval real reciprocal "
-            "reciprocal_no_nan rint round rsqrt sigmoid sign sin sinh sqrt square tan "
-            "tanh zeta"
+            "erf erfc erfinv exp expm1 floor imag is_finite is_inf is_nan "
+            "is_non_decreasing is_strictly_increasing lgamma log log1p log_sigmoid "
+            "ndtri negative polyval real reciprocal reciprocal_no_nan rint round "
+            "rsqrt sigmoid sign sin sinh sqrt square tan tanh"
         ),
         "unisono._src.ops.names.nn": (
             "l2_normalize log_softmax softmax softplus softsign zero_fraction"
@@ -214,8 +209,6 @@ __all__ = [
     "floormod",
     "greater",
     "greater_equal",
-    "igamma",
-    "igammac",
     "imag",
     "in_top_k",
     "invert_permutation",
@@ -245,7 +238,6 @@ __all__ = [
     "negative",
     "nextafter",
     "not_equal",
-    "polygamma",
     "polyval",
     "pow",
     "real",
@@ -296,5 +288,4 @@ __all__ = [
     "xlog1py",
     "xlogy",
     "zero_fraction",
-    "zeta",
 ]

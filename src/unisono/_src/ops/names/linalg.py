@@ -381,14 +381,6 @@ def cross(a: TensorLike, b: TensorLike, name: str | None = None) -> jax.Array:
     return matrices.cross(a, b)
 
 
-def expm(input: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the exponentials of square matrices.
-
-    The arguments are those of TensorFlow's ``tf.linalg.expm``; `name` has no effect.
-    """
-    return matrices.expm(input)
-
-
 publish("unisono", matmul, tensordot, einsum, norm)
 publish(
     "unisono.linalg",
@@ -419,5 +411,4 @@ publish(
     pinv,
     matrix_rank,
     cross,
-    expm,
 )

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation.public_names import publish
-from unisono._src.ops import elementwise, kinds, tensors
+from unisono._src.ops import elementwise, kinds
 from unisono._src.ops.tensors import TensorLike
 
 
@@ -368,46 +368,6 @@ def angle(input: TensorLike, name: str | None = None) -> jax.Array:
     return elementwise.unary("angle", jnp.angle, input, kinds.INEXACT)
 
 
-def igamma(a: TensorLike, x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the lower incomplete gamma function.
-
-    The arguments are those of TensorFlow's ``tf.math.igamma``; `name` has no effect.
-    """
-    return tensors.fold(
-        elementwise.binary, "igamma", jax.scipy.special.gammainc, a, x, kinds.FLOAT
-    )
-
-
-def igammac(a: TensorLike, x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the upper incomplete gamma function.
-
-    The arguments are those of TensorFlow's ``tf.math.igammac``; `name` has no effect.
-    """
-    return tensors.fold(
-        elementwise.binary, "igammac", jax.scipy.special.gammaincc, a, x, kinds.FLOAT
-    )
-
-
-def polygamma(a: TensorLike, x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns derivatives of the digamma function.
-
-    The arguments are those of TensorFlow's ``tf.math.polygamma``; `name` has no effect.
-    """
-    return tensors.fold(
-        elementwise.binary, "polygamma", elementwise.polygamma, a, x, kinds.FLOAT
-    )
-
-
-def zeta(x: TensorLike, q: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the Hurwitz zeta function.
-
-    The arguments are those of TensorFlow's ``tf.math.zeta``; `name` has no effect.
-    """
-    return tensors.fold(
-        elementwise.binary, "zeta", jax.scipy.special.zeta, x, q, kinds.FLOAT
-    )
-
-
 def polyval(
     coeffs: Sequence[TensorLike], x: TensorLike, name: str | None = None
 ) -> jax.Array:
@@ -484,10 +444,6 @@ publish(
     real,
     imag,
     angle,
-    igamma,
-    igammac,
-    polygamma,
-    zeta,
     polyval,
     is_non_decreasing,
     is_strictly_increasing,

@@ -117,6 +117,4 @@ ROWS = (
          f"validate_args: bool = False, {_NAME}", "matrices.matrix_rank(a, tol)"),
     Name("linalg.cross", "Returns the cross products of vectors of three elements.",
          f"a: TensorLike, b: TensorLike, {_NAME}", "matrices.cross(a, b)"),
-    Name("linalg.expm", "Returns the exponentials of square matrices.", _INPUT,
-         "matrices.expm(input)"),
 )  # fmt: skip

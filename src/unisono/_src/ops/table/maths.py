@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from unisono._src.ops.table.name import Name
-from unisono._src.ops.table.templates import X, in_math, one, two
-
-_AX = "a: TensorLike, x: TensorLike, name: str | None = None"
+from unisono._src.ops.table.templates import X, in_math, one
 
 ROWS = (
     one("abs", "Returns absolute values.", "jnp.abs", "SIGNED", also=in_math("abs")),
@@ -84,14 +82,6 @@ ROWS = (
          signature="input: TensorLike, name: str | None = None"),
     one("math.angle", "Returns the angles of complex numbers.", "jnp.angle",
          "INEXACT", signature="input: TensorLike, name: str | None = None"),
-    two("math.igamma", "Returns the lower incomplete gamma function.",
-         "jax.scipy.special.gammainc", "FLOAT", signature=_AX),
-    two("math.igammac", "Returns the upper incomplete gamma function.",
-         "jax.scipy.special.gammaincc", "FLOAT", signature=_AX),
-    two("math.polygamma", "Returns derivatives of the digamma function.",
-         "elementwise.polygamma", "FLOAT", signature=_AX),
-    two("math.zeta", "Returns the Hurwitz zeta function.", "jax.scipy.special.zeta",
-         "FLOAT", signature="x: TensorLike, q: TensorLike, name: str | None = None"),
     Name("math.polyval", "Returns the values of a polynomial.",
          "coeffs: Sequence[TensorLike], x: TensorLike, name: str | None = None",
          "elementwise.polyval(coeffs, x)"),
