@@ -58,6 +58,8 @@ def binary(
 
 def check_shapes(name: str, *arrays: Any) -> None:
     """Raises `InvalidArgumentError` unless arrays can be broadcast together."""
+    if len({x.shape for x in arrays if x.shape}) <= 1:
+        return
     try:
         jnp.broadcast_shapes(*(x.shape for x in arrays))
     except ValueError:

@@ -75,12 +75,9 @@ def check(name: str, dtype: Any, allowed: str) -> None:
     Raises:
         InvalidArgumentError: it does not take them.
     """
-    is_unsigned = jnp.issubdtype(dtype, jnp.unsignedinteger)
-    if (
-        kind(dtype) not in allowed
-        or not kind(dtype)
-        or ("s" in allowed and is_unsigned)
-    ):
+    letter = kind(dtype)
+    is_unsigned = "s" in allowed and jnp.issubdtype(dtype, jnp.unsignedinteger)
+    if not letter or letter not in allowed or is_unsigned:
         names = " and ".join(_NAMES[letter] for letter in allowed)
         wanted = {"b": "bool", "i": "int32", "s": "int32"}.get(allowed[0], "float32")
         raise errors.InvalidArgumentError(

@@ -44,8 +44,8 @@ def turned(x: Any, transpose: Any, adjoint: Any) -> jax.Array:
         raise ValueError(
             "Only one of transpose and adjoint can be True for the same matrix."
         )
-    made = jnp.matrix_transpose(x) if transpose or adjoint else x
-    return jnp.conj(made) if adjoint else jnp.asarray(made)
+    made: jax.Array = jnp.matrix_transpose(x) if transpose or adjoint else x
+    return jnp.conj(made) if adjoint else made
 
 
 def matmul(
