@@ -254,6 +254,8 @@ CALLS = {
     **dict.fromkeys(["argmax", "argmin"], _POSITION),
     **dict.fromkeys(["cumsum", "math.cumprod", "math.cumulative_logsumexp"], _CUMULATE),
     **dict.fromkeys(["zeros_like", "ones_like"], _LIKE),
+    # Versions of JAX differ at 0.
+    "math.digamma": ("f(P)", "f(I)", "f(B)"),
     "math.count_nonzero": (*_REDUCE, "f(I, dtype=tf.float32)"),
     "math.scalar_mul": ("f(2.0, F)", "f(2, I)", "f(S, F)", "f(V, F)", "f(2.5, I)"),
     "add_n": (

@@ -538,7 +538,7 @@ def _as_operand(x: Any, role: str) -> Any:
     raise TypeError(
         f"Expected arrays and variables as `{role}`, received {type(x).__name__}: "
         f"{x!r}. A number or an array of NumPy must be made an array first, with "
-        "jnp.asarray. A variable of Keras or Flax must be made "
+        "unisono.constant. A variable of Keras or Flax must be made "
         "inside `with strategy.scope():`; the default strategy, "
         "unisono.distribute.get_strategy(), has one too."
     )
@@ -585,6 +585,7 @@ def _differentiate(
 
     TensorFlow's gradients of complex numbers are the conjugates of JAX's.
     """
+    _follow_unread(recording, targets, wanted)
     tangents = [recording.find_tangent(_key_of(t)) for t in targets]
     given = [i for i, t in enumerate(tangents) if t is not None]
     sources = [recording.find_tangent(_key_of(x)) for x in wanted]
@@ -602,6 +603,21 @@ def _differentiate(
         return found
 
     return pull, given
+
+
+def _follow_unread(
+    recording: Recording, targets: Sequence[Any], wanted: Sequence[Any]
+) -> None:
+    """Follow variables that are targets and sources, and that nobody has read.
+
+    Such a target is the variable itself, as in ``result = v``, so its gradient is 1.
+    """
+    for x in targets:
+        if isinstance(x, variables.Variable) and any(x is w for w in wanted):
+            cell = x.state_cell
+            is_new = recording.find_tangent(cell) is None
+            if is_new and cell not in recording.unfollowed and jax_tapes.is_float(x):
+                recording.add_key(cell, _value_of(x), x)
 
 
 def _conjugate(x: Any) -> Any:
