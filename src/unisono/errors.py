@@ -1,5 +1,6 @@
 """The exceptions that this package raises, under ``tf.errors``' names where it can."""
 
+from unisono._src.execution.traced_values import OperatorNotAllowedInGraphError
 from unisono._src.foundation.errors import (
     DataLossError,
     FailedPreconditionError,
@@ -21,6 +22,7 @@ __all__ = [
     "InvalidArgumentError",
     "LaunchError",
     "NotFoundError",
+    "OperatorNotAllowedInGraphError",
     "OutOfRangeError",
     "SaveError",
     "WorkerError",

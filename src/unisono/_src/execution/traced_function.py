@@ -17,12 +17,12 @@ from jax.interpreters import partial_eval
 from unisono._src.execution import (
     captured_arrays,
     compiler_detours,
-    contexts,
     equal_values,
     host_inputs,
     partitioner_limits,
     replica_invariance,
     signature,
+    traced_values,
 )
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.foundation import ambient, errors, library_hooks
@@ -135,7 +135,7 @@ def _trace_with(
         with ambient.push(state=frame), library_hooks.enter_scopes():
             args, kwargs = feeds.begin(rest, arrays)
             try:
-                with contexts.explain_traced_values():
+                with traced_values.explain():
                     result = fn(*args, **kwargs)
                 feeds.finish()
             except (Exception, errors.Signal) as error:
