@@ -19,9 +19,11 @@ from unisono._src.foundation.dtypes import (
     bool,
     complex64,
     complex128,
+    double,
     float16,
     float32,
     float64,
+    half,
     int8,
     int16,
     int32,
@@ -42,6 +44,7 @@ from unisono._src.values.indexed_slices import IndexedSlices
 
 if _typing.TYPE_CHECKING:
     from unisono import (
+        autograph,
         data,
         debugging,
         dtypes,
@@ -66,10 +69,22 @@ if _typing.TYPE_CHECKING:
     )
     from unisono._src.ops.control_flow import case, cond, switch_case, while_loop
     from unisono._src.ops.device_scope import device
-    from unisono._src.ops.element_types import Tensor, as_dtype, is_tensor, newaxis
+    from unisono._src.ops.element_types import (
+        DType,
+        Tensor,
+        as_dtype,
+        is_tensor,
+        newaxis,
+    )
+    from unisono._src.ops.execution_mode import (
+        executing_eagerly,
+        get_static_value,
+        inside_function,
+        is_symbolic_tensor,
+    )
     from unisono._src.ops.host_functions import numpy_function, py_function
     from unisono._src.ops.mapping import foldl, foldr, map_fn, scan, vectorized_map
-    from unisono._src.ops.name_scope import name_scope
+    from unisono._src.ops.name_scope import get_current_name_scope, name_scope
     from unisono._src.ops.ordering import control_dependencies, group, no_op
     from unisono._src.ops.printing import print_values as print
     from unisono._src.ops.shape_checks import assert_rank
@@ -85,6 +100,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
         "unisono",
         {
             "Assert": "unisono._src.ops.checks",
+            "DType": "unisono._src.ops.element_types",
             "Module": "unisono._src.saving.checkpoint.module",
             "Tensor": "unisono._src.ops.element_types",
             "TensorShape": "unisono._src.ops.tensor_shape",
@@ -93,6 +109,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "assert_greater": "unisono._src.ops.checks",
             "assert_less": "unisono._src.ops.checks",
             "assert_rank": "unisono._src.ops.shape_checks",
+            "autograph": "unisono",
             "case": "unisono._src.ops.control_flow",
             "cond": "unisono._src.ops.control_flow",
             "control_dependencies": "unisono._src.ops.ordering",
@@ -101,11 +118,16 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "device": "unisono._src.ops.device_scope",
             "dtypes": "unisono",
             "estimator": "unisono",
+            "executing_eagerly": "unisono._src.ops.execution_mode",
             "experimental": "unisono",
             "foldl": "unisono._src.ops.mapping",
             "foldr": "unisono._src.ops.mapping",
+            "get_current_name_scope": "unisono._src.ops.name_scope",
+            "get_static_value": "unisono._src.ops.execution_mode",
             "group": "unisono._src.ops.ordering",
+            "inside_function": "unisono._src.ops.execution_mode",
             "io": "unisono",
+            "is_symbolic_tensor": "unisono._src.ops.execution_mode",
             "is_tensor": "unisono._src.ops.element_types",
             "keras": "unisono",
             "launch": "unisono._src.cli.launch.calls",
@@ -136,6 +158,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Assert",
     "ConcreteFunction",
+    "DType",
     "FailedPreconditionError",
     "Function",
     "GradientTape",
@@ -155,6 +178,7 @@ __all__ = [
     "assert_greater",
     "assert_less",
     "assert_rank",
+    "autograph",
     "bfloat16",
     "bool",
     "case",
@@ -168,9 +192,11 @@ __all__ = [
     "debugging",
     "device",
     "distribute",
+    "double",
     "dtypes",
     "errors",
     "estimator",
+    "executing_eagerly",
     "experimental",
     "float16",
     "float32",
@@ -178,13 +204,18 @@ __all__ = [
     "foldl",
     "foldr",
     "function",
+    "get_current_name_scope",
+    "get_static_value",
     "grad",
     "group",
+    "half",
+    "inside_function",
     "int8",
     "int16",
     "int32",
     "int64",
     "io",
+    "is_symbolic_tensor",
     "is_tensor",
     "keras",
     "launch",

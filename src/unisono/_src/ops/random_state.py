@@ -56,6 +56,8 @@ class _Shared:
 
 _shared = _Shared()
 _streams: weakref.WeakKeyDictionary[Any, _Streams] = weakref.WeakKeyDictionary()
+# The number of the last operation with a seed, by the frame of the program being traced.
+_seeded: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def set_seed(seed: int) -> None:
@@ -167,8 +169,7 @@ def _take_traced(frame: frames.StateFrame, count: int, seed: int | None) -> jax.
     number = 0
     if seed is not None:
         # Each operation with a seed counts for itself, so two of them are alike.
-        number = frame.seeded_draws
-        frame.seeded_draws += 1
+        number = _seeded[frame] = _seeded.get(frame, -1) + 1
     generator = _find(frame, seed, number)
     state = jnp.asarray(generator.skip(count))
     if state.dtype != jnp.uint32:
