@@ -56,7 +56,7 @@ class _Shared:
 
 _shared = _Shared()
 _streams: weakref.WeakKeyDictionary[Any, _Streams] = weakref.WeakKeyDictionary()
-# The number of the last operation with a seed, by the frame of the program being traced.
+# The number of the last operation with a seed, by the frame of the program.
 _seeded: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
