@@ -73,6 +73,29 @@ def test_a_gradient_goes_through_a_loop_of_bounded_length():
         power(jnp.asarray(2.0), None)
 
 
+def test_a_tape_inside_a_body_trains_and_one_around_it_is_told_what_it_cannot_follow():
+    v = unisono.Variable(2.0)
+
+    def descend(i):
+        with unisono.GradientTape() as tape:
+            loss = v * v
+        v.assign_sub(0.25 * tape.gradient(loss, v))
+        return i + 1
+
+    unisono.function(
+        lambda: unisono.while_loop(lambda i: i < 3, descend, [jnp.asarray(0)])
+    )()
+    assert float(v.numpy()) == 0.25
+
+    @unisono.function
+    def follow(x):
+        with unisono.GradientTape():
+            return unisono.cond(x > 0, lambda: v.assign(2 * x) * v, lambda: x)
+
+    with pytest.raises(RuntimeError, match="Open the tape inside the body"):
+        follow(jnp.asarray(1.0))
+
+
 @pytest.mark.needs_devices(2)
 def test_replicas_may_take_different_branches_but_not_past_a_collective():
     strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

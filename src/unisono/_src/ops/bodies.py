@@ -121,10 +121,32 @@ def trace(
         written = [] if frame is None else list(frame.written)
         marks = nest.map_structure(lambda x: None if x is None else 0, result)
         seen.update(shape=marks, count=len(flat), written=written)
+        seen["trace"] = jax_traces.base_trace()
         return flat, [] if frame is None else [frame.values[c] for c in written]
 
     closed = jax.make_jaxpr(body)(list(args), stored)
+    _check_tapes(closed.consts, seen["written"], seen.pop("trace"))
     return Body(closed.jaxpr, list(closed.consts), **seen)
+
+
+def _check_tapes(consts: Sequence[Any], written: Sequence[Cell], inner: Any) -> None:
+    """Raises if a tape around a body follows a value that is made in the body.
+
+    Args:
+        consts: what the body takes from the code around it.
+        written: the cells that it assigns.
+        inner: the trace of the body.
+    """
+    for value in consts:
+        while isinstance(value, jax_tapes.TapeTracer):
+            value = value.primal
+        if getattr(value, "_trace", None) is inner:
+            names = ", ".join(f"'{c.name}' (created at {c.origin})" for c in written)
+            raise RuntimeError(
+                f"A branch or loop body assigns the variable {names} and reads it "
+                "again, while a gradient tape around the body follows it. Open the "
+                "tape inside the body, or assign the variable after the loop."
+            )
 
 
 def store(cells: Sequence[Cell], values: Sequence[Any]) -> None:

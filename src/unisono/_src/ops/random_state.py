@@ -186,7 +186,9 @@ def _find(
     source: Any = frame
     while source.program is None and getattr(source, "parent", None) is not None:
         source = source.parent
-    program = _shared if source.program is None else source.program
+    program = source.program
+    if program is None or type(program).__hash__ is None:
+        program = _shared
     outer = ambient.current()
     by_strategy = _streams.setdefault(program, weakref.WeakKeyDictionary())
     owner = _shared if outer.strategy is None else outer.strategy
