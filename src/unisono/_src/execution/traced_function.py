@@ -270,9 +270,13 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     if start == stop:
         return
     wanted = [start <= i < stop for i in range(len(found.jaxpr.outvars))]
-    # `jax.debug.print` has effects, so dead code elimination would keep it. It must not
-    # print here: the program itself prints when it runs.
-    silent = [e for e in found.jaxpr.eqns if not e.primitive.name.startswith("debug")]
+    # `jax.debug.print` has effects, so dead code elimination would keep it, also in a
+    # loop. It must not print here: the program itself prints when it runs.
+    silent = [
+        e.replace(effects=frozenset())
+        for e in found.jaxpr.eqns
+        if not e.primitive.name.startswith("debug")
+    ]
     jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr.replace(eqns=silent), wanted)
     given = [*(c.array for c in found.read), *leaves]
     needed = [x for x, u in zip(given, used, strict=True) if u]
