@@ -82,10 +82,10 @@ if _typing.TYPE_CHECKING:
         inside_function,
         is_symbolic_tensor,
     )
+    from unisono._src.ops.execution_order import control_dependencies, group, no_op
     from unisono._src.ops.host_functions import numpy_function, py_function
     from unisono._src.ops.mapping import foldl, foldr, map_fn, scan, vectorized_map
     from unisono._src.ops.name_scope import get_current_name_scope, name_scope
-    from unisono._src.ops.ordering import control_dependencies, group, no_op
     from unisono._src.ops.printing import print_values as print
     from unisono._src.ops.shape_checks import assert_rank
     from unisono._src.ops.tensor_shape import TensorShape
@@ -112,7 +112,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "autograph": "unisono",
             "case": "unisono._src.ops.control_flow",
             "cond": "unisono._src.ops.control_flow",
-            "control_dependencies": "unisono._src.ops.ordering",
+            "control_dependencies": "unisono._src.ops.execution_order",
             "data": "unisono",
             "debugging": "unisono",
             "device": "unisono._src.ops.device_scope",
@@ -124,7 +124,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "foldr": "unisono._src.ops.mapping",
             "get_current_name_scope": "unisono._src.ops.name_scope",
             "get_static_value": "unisono._src.ops.execution_mode",
-            "group": "unisono._src.ops.ordering",
+            "group": "unisono._src.ops.execution_order",
             "inside_function": "unisono._src.ops.execution_mode",
             "io": "unisono",
             "is_symbolic_tensor": "unisono._src.ops.execution_mode",
@@ -135,7 +135,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "name_scope": "unisono._src.ops.name_scope",
             "nest": "unisono",
             "newaxis": "unisono._src.ops.element_types",
-            "no_op": "unisono._src.ops.ordering",
+            "no_op": "unisono._src.ops.execution_order",
             "numpy_function": "unisono._src.ops.host_functions",
             "print": "unisono._src.ops.printing:print_values",
             "profiler": "unisono",
