@@ -78,6 +78,7 @@ if _typing.TYPE_CHECKING:
     )
     from unisono._src.ops.execution_mode import (
         executing_eagerly,
+        get_logger,
         get_static_value,
         inside_function,
         is_symbolic_tensor,
@@ -123,6 +124,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "foldl": "unisono._src.ops.mapping",
             "foldr": "unisono._src.ops.mapping",
             "get_current_name_scope": "unisono._src.ops.name_scope",
+            "get_logger": "unisono._src.ops.execution_mode",
             "get_static_value": "unisono._src.ops.execution_mode",
             "group": "unisono._src.ops.execution_order",
             "inside_function": "unisono._src.ops.execution_mode",
@@ -205,6 +207,7 @@ __all__ = [
     "foldr",
     "function",
     "get_current_name_scope",
+    "get_logger",
     "get_static_value",
     "grad",
     "group",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -61,6 +62,15 @@ def is_symbolic_tensor(tensor: object) -> bool:
     return isinstance(found, jax.core.Tracer) and bodies.concrete(found) is None
 
 
+def get_logger() -> logging.Logger:
+    """Returns the logger of this package.
+
+    >>> get_logger().name
+    'unisono'
+    """
+    return logging.getLogger("unisono")
+
+
 @overload
 def do_not_convert(func: _F) -> _F: ...
 
@@ -106,7 +116,12 @@ def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
 
 
 publish(
-    "unisono", executing_eagerly, get_static_value, inside_function, is_symbolic_tensor
+    "unisono",
+    executing_eagerly,
+    get_logger,
+    get_static_value,
+    inside_function,
+    is_symbolic_tensor,
 )
 publish("unisono.autograph", set_verbosity)
 publish("unisono.autograph.experimental", do_not_convert, set_loop_options)

@@ -220,6 +220,11 @@ ROWS = (
         target=f"{_MODE}:executing_eagerly",
     ),
     Name(
+        "get_logger",
+        "Returns the logger of this package.",
+        target=f"{_MODE}:get_logger",
+    ),
+    Name(
         "inside_function",
         "Returns whether the code is being traced by a `function`.",
         target=f"{_MODE}:inside_function",
