@@ -83,10 +83,10 @@ if _typing.TYPE_CHECKING:
         inside_function,
         is_symbolic_tensor,
     )
-    from unisono._src.ops.execution_order import control_dependencies, group, no_op
     from unisono._src.ops.host_functions import numpy_function, py_function
     from unisono._src.ops.mapping import foldl, foldr, map_fn, scan, vectorized_map
     from unisono._src.ops.name_scope import get_current_name_scope, name_scope
+    from unisono._src.ops.ordering import control_dependencies, group, no_op
     from unisono._src.ops.printing import print_values as print
     from unisono._src.ops.shape_checks import assert_rank
     from unisono._src.ops.tensor_shape import TensorShape
@@ -113,7 +113,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "autograph": "unisono",
             "case": "unisono._src.ops.control_flow",
             "cond": "unisono._src.ops.control_flow",
-            "control_dependencies": "unisono._src.ops.execution_order",
+            "control_dependencies": "unisono._src.ops.ordering",
             "data": "unisono",
             "debugging": "unisono",
             "device": "unisono._src.ops.device_scope",
@@ -126,7 +126,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "get_current_name_scope": "unisono._src.ops.name_scope",
             "get_logger": "unisono._src.ops.execution_mode",
             "get_static_value": "unisono._src.ops.execution_mode",
-            "group": "unisono._src.ops.execution_order",
+            "group": "unisono._src.ops.ordering",
             "inside_function": "unisono._src.ops.execution_mode",
             "io": "unisono",
             "is_symbolic_tensor": "unisono._src.ops.execution_mode",
@@ -137,7 +137,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "name_scope": "unisono._src.ops.name_scope",
             "nest": "unisono",
             "newaxis": "unisono._src.ops.element_types",
-            "no_op": "unisono._src.ops.execution_order",
+            "no_op": "unisono._src.ops.ordering",
             "numpy_function": "unisono._src.ops.host_functions",
             "print": "unisono._src.ops.printing:print_values",
             "profiler": "unisono",
