@@ -80,6 +80,7 @@ if _typing.TYPE_CHECKING:
 
 _libraries.install()
 _jax_arrays.install()
+_lazy_names.install()
 
 # Loaded on first use: not every program reads, saves, launches or computes with these.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.

@@ -4,6 +4,7 @@ import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.errors import (
+    AlreadyExistsError,
     DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,
@@ -23,6 +24,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
     __getattr__, __dir__ = _lazy_names.names("unisono.errors", {})
 
 __all__ = [
+    "AlreadyExistsError",
     "DataLossError",
     "FailedPreconditionError",
     "InvalidArgumentError",

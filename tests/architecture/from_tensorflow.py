@@ -88,7 +88,8 @@ def _keras():
 def _missing():
     paths = collections.defaultdict(list)
     for row in families.ROWS:
-        if row.path and package_names.find(row.path) is package_names.NOTHING:
+        is_general = not row.path or row.path == "compat.v1"
+        if not is_general and package_names.find(row.path) is package_names.NOTHING:
             paths[row.purpose, row.instead].append(f"`tf.{row.path}`")
     return _table(
         ("not here", "what it is for", "what to use"),

@@ -10,4 +10,13 @@ from unisono._src.saving.export.saver import SaveOptions, save
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
     __getattr__, __dir__ = _lazy_names.names("unisono.saved_model", {})
 
-__all__ = ["LoadOptions", "SaveOptions", "load", "save"]
+# The name of a model's signature where only one function was given.
+DEFAULT_SERVING_SIGNATURE_DEF_KEY = "serving_default"
+
+__all__ = [
+    "DEFAULT_SERVING_SIGNATURE_DEF_KEY",
+    "LoadOptions",
+    "SaveOptions",
+    "load",
+    "save",
+]

@@ -1,5 +1,6 @@
 """A public module says what to write for TensorFlow's names that it does not have."""
 
+import importlib.util
 import inspect
 
 import pytest
@@ -38,6 +39,14 @@ def test_importing_a_name_of_tensorflow_says_the_same():
         exec("from unisono import strings")
     with pytest.raises(ImportError, match=r"Use optax.ctc_loss"):
         exec("from unisono.nn import ctc_loss")
+
+
+def test_importing_a_module_of_tensorflow_says_the_same():
+    with pytest.raises(ModuleNotFoundError, match=r"'unisono.strings': .* for text"):
+        importlib.import_module("unisono.strings")
+    with pytest.raises(ModuleNotFoundError, match=r"'unisono.nothing'$"):
+        importlib.import_module("unisono.nothing")
+    assert importlib.util.find_spec("unisono._src.nothing") is None
 
 
 def test_a_name_that_tensorflow_lacks_too_gets_the_ordinary_error():

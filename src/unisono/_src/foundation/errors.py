@@ -61,6 +61,18 @@ class NotFoundError(FileNotFoundError):
     """
 
 
+class AlreadyExistsError(FileExistsError):
+    """A file or folder that shall be made exists already.
+
+    >>> import unisono
+    >>> try:
+    ...     unisono.io.gfile.mkdir("/")
+    ... except unisono.errors.AlreadyExistsError as error:
+    ...     print(error)
+    /; File exists
+    """
+
+
 class DataLossError(ValueError):
     """A file or checkpoint is damaged, or is not of the kind that was asked for.
 
@@ -291,6 +303,7 @@ def garbled_message_error(what: str) -> WorkerMismatchError:
 
 publish(
     "unisono.errors",
+    AlreadyExistsError,
     DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,

@@ -8,6 +8,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping
+from typing import final
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
@@ -48,6 +49,36 @@ def names(
     return find, list_names
 
 
+def _explain(name: str) -> str | None:
+    """Returns what to write for a name of TensorFlow; None if it is none of them."""
+    missing = importlib.import_module(_MISSING)
+    told = missing.explain(name.removeprefix("unisono."))
+    return None if told is None else f"{told} See {missing.PAGE}."
+
+
+@final
+class _MissingModules:
+    """Says what to write for ``import unisono.strings``, which nobody else finds."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Raises an error if TensorFlow has a module of this name."""
+        package, *parts = name.split(".")
+        is_public = not any(part.startswith("_") for part in parts)
+        # Modules of Keras are found in another way.
+        if package == "unisono" and parts and is_public and parts[0] != "keras":
+            more = _explain(name)
+            if more is not None:
+                said = f"No module named {name!r}: {more}"
+                raise ModuleNotFoundError(said, name=name)
+
+
+def install() -> None:
+    """Lets the import of a module that only TensorFlow has say what to write."""
+    if _MissingModules not in sys.meta_path:
+        sys.meta_path.append(_MissingModules)
+
+
 def _missing(module: str, name: str, asker: types.FrameType | None) -> Exception:
     """Returns the error for a name that a module does not have.
 
@@ -60,11 +91,9 @@ def _missing(module: str, name: str, asker: types.FrameType | None) -> Exception
     said = f"module {module!r} has no attribute {name!r}"
     if name.startswith("_"):  # What copy, inspect, doctest and the like ask for.
         return AttributeError(said)
-    missing = importlib.import_module(_MISSING)
-    told = missing.explain(f"{module}.{name}".removeprefix("unisono."))
-    if told is None:
+    more = _explain(f"{module}.{name}")
+    if more is None:
         return AttributeError(said)
-    more = f"{told} See {missing.PAGE}."
     if asker and asker.f_code.co_code[asker.f_lasti] == _IMPORT_FROM:
         return ImportError(f"cannot import name {name!r} from {module!r}: {more}")
     # With an object Python would add the nearest name that the module has.

@@ -104,6 +104,18 @@ def test_a_file_that_is_not_python_is_an_error_with_its_name(
     assert json.loads(result.stdout)["summary"]["uses"] == 4  # Of the other file.
 
 
+def test_a_path_of_odd_characters_is_shown(invoke, tmp_path):
+    path = tmp_path / "a\x1b\udcff.py"
+    path.write_text("import tensorflow as tf\ntf.strings")
+    for flags in ([], ["--fix"], ["--json"]):
+        result = typer.testing.CliRunner().invoke(
+            main.app, ["check", str(tmp_path), *flags]
+        )
+        assert result.exit_code == 1
+        assert "\x1b" not in result.stdout
+    assert r"a\x1b\udcff.py" in invoke(tmp_path).stdout
+
+
 def test_wrong_arguments_are_refused(invoke, program, tmp_path):
     assert "does not exist" in invoke(tmp_path / "no.py").stderr
     (tmp_path / "empty").mkdir()

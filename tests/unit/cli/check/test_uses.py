@@ -98,6 +98,7 @@ def test_objects_are_followed_through_functions_and_classes_of_the_program():
         """
         import tensorflow as tf
         class Mine(tf.keras.Model):
+            kind = "mine"
             def __init__(self):
                 self.count = tf.Variable(0)
             def call(self, x):
@@ -109,6 +110,7 @@ def test_objects_are_followed_through_functions_and_classes_of_the_program():
         model = make()
         model.fit(x)
         model.own()
+        model.kind
         """
     ) == [
         "keras.Model",
@@ -146,9 +148,15 @@ def test_control_on_arrays_is_seen_in_compiled_functions_only():
             if training: pass
             if loss is None: pass
             if loss > 3: pass
+            x = 1 if loss else 2
             while v < 3: pass
             assert not loss
         """
     seen = found(program.format(decorator="@tf.function(jit_compile=True)"))
-    assert [name for name in seen if name[0] == "!"] == ["!if", "!while", "!assert"]
+    assert [name for name in seen if name[0] == "!"] == [
+        "!if",
+        "!if",
+        "!while",
+        "!assert",
+    ]
     assert "!if" not in found(program.format(decorator="@other"))

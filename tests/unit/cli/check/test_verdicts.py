@@ -88,6 +88,7 @@ def test_names_of_keras_that_are_the_same_are_there():
         ("tf.Variable(*x, **y)", "tf.Variable", "same", ""),
         ("tf.saved_model.save(a, b)", "tf.saved_model.save", "differs", "StableHLO"),
         ("v = tf.Variable(1)\nv.to_proto()", "v.to_proto", "missing", "Checkpoint"),
+        ("a = tf.TensorArray(x)\na.write(1)", "a.write", "missing", "is not here"),
         ("v = tf.Variable(1)\nv.mine", "v.mine", "unknown", "your own"),
         ("d = tf.data.TFRecordDataset(x)\nd.map(f)", "d.map", "differs", "NumPy"),
         ("import tensorflow_text", "tensorflow_text", "missing", "needs TensorFlow"),

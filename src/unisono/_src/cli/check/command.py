@@ -83,7 +83,7 @@ def check_files(
         try:
             checked.append(_check(path))
         except BadFileError as error:
-            bad[str(path)] = str(error)
+            bad[program_text.show(path)] = str(error)
     return checked, bad
 
 
@@ -118,7 +118,7 @@ def _print(checked: Sequence[Checked], brief: bool) -> None:
         found = list(report.lines(each, brief))
         if not found:
             continue
-        typer.secho(str(each.program.path), bold=True)
+        typer.secho(program_text.show(each.program.path), bold=True)
         width = max(len(place) for place, _, _ in found)
         for place, word, told in found:
             styled = typer.style(f"{word:10}", fg=_COLOURS.get(word))

@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import final
 
+from unisono._src.cli.check import program_text
 from unisono._src.cli.check.program_text import Part, Program
 from unisono._src.cli.check.verdicts import RENAMED, Verdict
 
@@ -42,8 +43,8 @@ def show(program: Program, fixed: str) -> str:
     lines = difflib.unified_diff(
         program.text.splitlines(keepends=True),
         fixed.splitlines(keepends=True),
-        f"{program.path}",
-        f"{program.path} (changed)",
+        program_text.show(program.path),
+        f"{program_text.show(program.path)} (changed)",
     )
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 

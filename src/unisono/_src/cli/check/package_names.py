@@ -95,7 +95,7 @@ def result(path: str, is_call: bool) -> str | None:
             found = found.fget
         else:
             return None
-    elif inspect.isclass(found):
+    elif inspect.isclass(found) or _is_class_of_tensorflow(path):
         return path
     written = getattr(found, "__annotations__", {}).get("return")
     if not isinstance(written, str):
@@ -107,6 +107,11 @@ def result(path: str, is_call: bool) -> str | None:
     if name == "Self":
         return path.rpartition(".")[0]
     return "Tensor" if name == "Array" else _class_path(name)
+
+
+def _is_class_of_tensorflow(path: str) -> bool:
+    """Whether a class is TensorFlow's, and not here: what its objects do fails, too."""
+    return find(path) is NOTHING and listing.kind(path) == "class"
 
 
 @functools.cache

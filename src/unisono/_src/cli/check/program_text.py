@@ -79,6 +79,13 @@ class Program:
         return made + "\n" * self.text.endswith("\n")
 
 
+def show(path: pathlib.Path) -> str:
+    """Returns a path as text that any terminal can print."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(path)
+    )
+
+
 def find_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
     """Yields the files that are named, and the Python files of named folders.
 
@@ -89,12 +96,12 @@ def find_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
         if path.is_dir():
             found = [p for p in sorted(path.rglob("*")) if _is_program(p, path)]
             if not found:
-                raise BadFileError(f"{path} has no Python files and no notebooks.")
+                raise BadFileError(f"{show(path)} has no Python files or notebooks.")
             yield from found
         elif path.exists():
             yield path
         else:
-            raise BadFileError(f"{path} does not exist.")
+            raise BadFileError(f"{show(path)} does not exist.")
 
 
 def read(path: pathlib.Path) -> Program:

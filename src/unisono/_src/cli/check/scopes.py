@@ -87,9 +87,12 @@ def all_arguments(arguments: ast.arguments) -> list[ast.arg]:
 def attributes_of(cls: ast.ClassDef) -> frozenset[str]:
     """Returns the attributes that a class defines in its body or sets on `self`."""
     names = set()
-    for node in ast.walk(cls):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            names.add(node.attr)
+    for node in cls.body:
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        names |= {t.id for t in targets if isinstance(t, ast.Name)}
+    for inner in ast.walk(cls):
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(inner.name)
+        elif isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
+            names.add(inner.attr)
     return frozenset(names)

@@ -114,7 +114,7 @@ class _Reader:
     _AsyncFor = _For
     _Try = _TryStar = _Match = _branch
 
-    def _tell_control(self, form: str, node: ast.stmt, value: ast.expr) -> None:
+    def _tell_control(self, form: str, node: ast.AST, value: ast.expr) -> None:
         if self._place.compiled:
             recorded = len(self._uses)
             values = self._eval(value)
@@ -327,7 +327,7 @@ class _Reader:
         if isinstance(root, ast.Name):
             values, written = self._root(root, links), root.id
         else:
-            values, written = self._eval(root), "(…)"
+            values, written = self._eval(root), "(...)"
         if self._is_me(root) and links[0].attr in self._me().names:
             values = self._me().names[links[0].attr]
             written = f"{written}.{links.pop(0).attr}"
@@ -414,7 +414,7 @@ class _Reader:
         for argument in node.args[2:]:
             self._eval(argument)
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            written = f"getattr(…, {name.value!r})"
+            written = f"getattr(..., {name.value!r})"
             paths = frozenset(
                 Value(f"{v.path}.{name.value}".lstrip(".")) for v in values
             )
@@ -423,7 +423,7 @@ class _Reader:
         self._eval(name)
         told = "The name is made when the program runs."
         path = min(v.path for v in values)
-        self._uses.append(Use(node, "getattr(…)", path, "unknown", told=told))
+        self._uses.append(Use(node, "getattr(...)", path, "unknown", told=told))
         return NONE
 
     def _operation(self, node: ast.expr) -> Values:
@@ -441,6 +441,7 @@ class _Reader:
         return NONE if any(isinstance(op, identity) for op in node.ops) else found
 
     def _choice(self, node: ast.IfExp) -> Values:
+        self._tell_control("if", node, node.test)
         self._eval(node.test)
         return self._eval(node.body) | self._eval(node.orelse)
 

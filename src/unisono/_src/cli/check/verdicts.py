@@ -121,6 +121,9 @@ def _class_above(path: str) -> Any:
 
 
 def _judge_missing_member(path: str) -> tuple[str, str, str]:
+    above = path.rpartition(".")[0]
+    if package_names.find(above) is package_names.NOTHING and above != "Tensor":
+        return MISSING, f"tf.{above} is not here; see where it is made.", ""
     for each in package_names.public_paths(path):
         if each in rows.MEMBERS_GONE:
             return MISSING, rows.MEMBERS_GONE[each], ""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import final
 
+from unisono._src.foundation.tensorflow_names import version_1
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +46,9 @@ _IMAGES = (
     "Dataset.map or in the model."
 )
 _CALLBACK = (
-    "Use jax.pure_callback(function, jax.ShapeDtypeStruct(shape, dtype), *args)."
+    "In Dataset.map call the function itself; in a compiled function use "
+    "jax.pure_callback(function, jax.ShapeDtypeStruct(shape, dtype), *args)."
 )
-_FILES = "Use open, pathlib or glob; for cloud storage, fsspec or etils.epath."
 _V1 = "Write the name of TensorFlow 2 for it; there are no sessions, graphs or feeds."
 _KERAS = "Install Keras with pip install 'unisono[keras]'."
 _SPEECH = "Use jax.numpy.fft, jax.scipy.signal or keras.ops.stft."
@@ -83,22 +85,13 @@ ROWS = tuple(
             "turning Python into graphs",
             "Use jax.lax.cond or jax.lax.while_loop where an array decides.",
         ),
+        ("autograph.set_verbosity", "its log", "Leave it out."),
+        ("autograph.experimental", "turning Python into graphs", "Leave it out."),
         ("batch_to_space", "images", "Use reshape and transpose."),
         ("bitwise", "bits", "Use jax.numpy.bitwise_and and its like."),
         ("case", "choices", "Use jax.lax.switch."),
         ("compat", "older programs", "Use Python 3's str and bytes."),
         ("compat.v1", "programs of TensorFlow 1", _V1),
-        ("compat.v1.Session", "programs of TensorFlow 1", "Call the function itself."),
-        (
-            "compat.v1.disable_eager_execution",
-            "programs of TensorFlow 1",
-            "Leave it out; decorate what shall be compiled with unisono.function.",
-        ),
-        (
-            "compat.v1.placeholder",
-            "programs of TensorFlow 1",
-            "Make it an argument of a unisono.function.",
-        ),
         ("config", "devices and settings", "Use unisono.config or jax.config.update."),
         (
             "config.experimental.set_memory_growth",
@@ -248,10 +241,11 @@ ROWS = tuple(
         (
             "feature_column",
             "columns of tables",
-            "Use keras.layers such as CategoryEncoding, Hashing or Normalization.",
+            "Use keras.layers such as CategoryEncoding or Normalization.",
         ),
         ("foldl", "loops", "Use jax.lax.scan or jax.lax.fori_loop."),
         ("foldr", "loops", "Use jax.lax.scan(..., reverse=True)."),
+        ("get_logger", "its log", 'Use logging.getLogger("unisono").'),
         ("gradients", "gradients", "Use unisono.GradientTape or unisono.grad."),
         ("graph_util", "graphs", _GRAPHS),
         ("hessians", "second derivatives", "Use jax.hessian."),
@@ -287,7 +281,6 @@ ROWS = tuple(
         ("initializers", "first values", "Use unisono.keras.initializers."),
         ("inside_function", "graphs", "Leave it out."),
         ("io", "files and records", "Use Python's own modules in Dataset.map."),
-        ("io.gfile", "files", _FILES),
         ("io.read_file", "files", 'Use open(path, "rb").read() in Dataset.map.'),
         ("io.write_file", "files", 'Use open(path, "wb").write(contents).'),
         ("io.matching_files", "files", "Use glob.glob."),
@@ -313,15 +306,14 @@ ROWS = tuple(
         (
             "lite",
             "small devices (LiteRT)",
-            "Export with unisono.saved_model.save, or convert with ai-edge-torch or "
-            "jax2tf elsewhere.",
+            "Export with unisono.saved_model.save; LiteRT itself needs TensorFlow.",
         ),
         ("load_library", "kernels", "Use jax.ffi."),
         ("load_op_library", "kernels", "Use jax.ffi."),
         (
             "lookup",
             "tables of words",
-            "Use a Python dict in Dataset.map, or keras.layers.StringLookup.",
+            "Use a Python dict in Dataset.map.",
         ),
         ("losses", "losses", "Use unisono.keras.losses."),
         ("make_ndarray", "protocol buffers", "Use numpy.asarray."),
@@ -428,6 +420,10 @@ ROWS = tuple(
         ("version", "its version", "Use unisono.__version__ or jax.__version__."),
         ("xla", "the compiler", "Leave it out: XLA compiles every unisono.function."),
     )
+)
+ROWS += tuple(
+    Family(f"compat.v1.{name}", "programs of TensorFlow 1", instead)
+    for name, instead in version_1.INSTEAD.items()
 )
 _BY_PATH = {row.path: row for row in ROWS}
 

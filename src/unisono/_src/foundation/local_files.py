@@ -1,0 +1,292 @@
+"""TensorFlow's functions for files and folders, for those of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import glob as globbing
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, final
+
+from unisono._src.foundation.errors import AlreadyExistsError, NotFoundError
+from unisono._src.foundation.public_names import publish
+
+Path = str | os.PathLike[str]
+
+
+def _local(path: Path) -> str:
+    """Returns a path as text; raises if it names a place on another machine."""
+    text = os.fspath(path)
+    scheme, found, rest = text.partition("://")
+    if found and scheme == "file":
+        return rest
+    if found:
+        raise ValueError(
+            f"unisono.io.gfile reads files of this machine, and {text!r} is not one. "
+            "Mount the storage as a folder, or use fsspec or etils.epath."
+        )
+    return text
+
+
+@contextlib.contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Raises this package's errors, which are also Python's, in place of Python's."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        missing = error.filename or os.fspath(path)
+        raise NotFoundError(f"{missing}; No such file or directory") from error
+    except FileExistsError as error:
+        raise AlreadyExistsError(f"{os.fspath(path)}; File exists") from error
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a file or folder.
+
+    >>> import unisono
+    >>> unisono.io.gfile.exists("/")
+    True
+    """
+    return os.path.exists(_local(path))
+
+
+def isdir(path: Path) -> bool:
+    """Whether there is a folder."""
+    return os.path.isdir(_local(path))
+
+
+def join(path: Path, *paths: Path) -> str:
+    """Returns the parts of a path joined into one.
+
+    >>> import unisono
+    >>> unisono.io.gfile.join("runs", "first", "ckpt")
+    'runs/first/ckpt'
+    """
+    return os.path.join(os.fspath(path), *map(os.fspath, paths))
+
+
+def makedirs(path: Path) -> None:
+    """Makes a folder and those above it; one that exists is left as it is."""
+    with _telling(path):
+        os.makedirs(_local(path), exist_ok=True)
+
+
+def mkdir(path: Path) -> None:
+    """Makes a folder.
+
+    Raises:
+        AlreadyExistsError: there is something of that name.
+        NotFoundError: the folder above it does not exist.
+    """
+    with _telling(path):
+        os.mkdir(_local(path))
+
+
+def listdir(path: Path) -> list[str]:
+    """Returns the names in a folder, in no order.
+
+    Raises:
+        NotFoundError: there is no such folder.
+    """
+    with _telling(path):
+        return os.listdir(_local(path))
+
+
+def glob(pattern: Path | Sequence[Path]) -> list[str]:
+    """Returns the paths that match a pattern, or one of several, in order."""
+    patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else pattern
+    return [found for one in patterns for found in sorted(globbing.glob(_local(one)))]
+
+
+def remove(path: Path) -> None:
+    """Removes a file.
+
+    Raises:
+        NotFoundError: there is no such file.
+    """
+    with _telling(path):
+        os.remove(_local(path))
+
+
+def rmtree(path: Path) -> None:
+    """Removes a folder with all that is in it.
+
+    Raises:
+        NotFoundError: there is no such folder.
+    """
+    with _telling(path):
+        shutil.rmtree(_local(path))
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    if not overwrite and os.path.exists(_local(path)):
+        raise AlreadyExistsError(
+            f"{os.fspath(path)} exists already; pass overwrite=True to replace it."
+        )
+
+
+def copy(src: Path, dst: Path, overwrite: bool = False) -> None:
+    """Copies a file.
+
+    Raises:
+        AlreadyExistsError: `dst` exists, and `overwrite` is False.
+        NotFoundError: there is no file `src`.
+    """
+    _check_free(dst, overwrite)
+    with _telling(src):
+        shutil.copyfile(_local(src), _local(dst))
+
+
+def rename(src: Path, dst: Path, overwrite: bool = False) -> None:
+    """Renames a file or folder.
+
+    Raises:
+        AlreadyExistsError: `dst` exists, and `overwrite` is False.
+        NotFoundError: there is no file or folder `src`.
+    """
+    _check_free(dst, overwrite)
+    with _telling(src):
+        os.replace(_local(src), _local(dst))
+
+
+class FileStatistics(NamedTuple):
+    """Describes a file or folder.
+
+    Attributes:
+        length: its size in bytes.
+        mtime_nsec: when it was changed, in nanoseconds since 1970.
+        is_directory: whether it is a folder.
+    """
+
+    length: int
+    mtime_nsec: int
+    is_directory: bool
+
+
+def stat(path: Path) -> FileStatistics:
+    """Returns the size of a file, when it was changed, and whether it is a folder.
+
+    Raises:
+        NotFoundError: there is no such file or folder.
+    """
+    with _telling(path):
+        found = os.stat(_local(path))
+    return FileStatistics(found.st_size, found.st_mtime_ns, isdir(path))
+
+
+def walk(
+    top: Path,
+    topdown: bool = True,
+    onerror: Callable[[OSError], object] | None = None,
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yields each folder below `top` with its folders and files, as `os.walk` does."""
+    return os.walk(_local(top), topdown, onerror)
+
+
+@final
+class GFile:
+    r"""An open file, as Python's `open` gives it.
+
+    Args:
+        name: the path of the file.
+        mode: how to open it, as for `open`.
+
+    Raises:
+        NotFoundError: there is no such file to read.
+
+    >>> import os, tempfile, unisono
+    >>> path = os.path.join(tempfile.mkdtemp(), "notes")
+    >>> with unisono.io.gfile.GFile(path, "w") as file:
+    ...     file.write("one\ntwo\n")
+    >>> unisono.io.gfile.GFile(path).readlines()
+    ['one\n', 'two\n']
+    """
+
+    def __init__(self, name: Path, mode: str = "r") -> None:
+        self._name = os.fspath(name)
+        encoding = None if "b" in mode else "utf-8"
+        with _telling(name):
+            # Whoever made the object closes it, as with `open` itself.
+            self._file: Any = open(_local(name), mode, encoding=encoding)  # noqa: SIM115
+
+    @property
+    def name(self) -> str:
+        """The path that was given."""
+        return self._name
+
+    @property
+    def mode(self) -> str:
+        """How the file was opened."""
+        return str(self._file.mode)
+
+    def read(self, n: int = -1) -> Any:
+        """Returns the next `n` characters or bytes, or all that are left."""
+        return self._file.read(n)
+
+    def readline(self) -> Any:
+        """Returns the next line, with its end."""
+        return self._file.readline()
+
+    def readlines(self) -> list[Any]:
+        """Returns all lines that are left; the file is closed after them."""
+        with self:
+            return list(self._file.readlines())
+
+    def write(self, file_content: str | bytes) -> None:
+        """Writes text, or bytes in a binary mode."""
+        self._file.write(file_content)
+
+    def seek(self, offset: int = 0, whence: int = 0) -> None:
+        """Goes to a position in the file, as Python's `seek` does."""
+        self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Returns the position in the file."""
+        return int(self._file.tell())
+
+    def size(self) -> int:
+        """Returns the size of the file in bytes."""
+        return stat(self._name).length
+
+    def flush(self) -> None:
+        """Hands what was written to the operating system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._file)
+
+    def __enter__(self) -> GFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+publish(
+    "unisono.io.gfile",
+    GFile,
+    copy,
+    exists,
+    glob,
+    isdir,
+    join,
+    listdir,
+    makedirs,
+    mkdir,
+    remove,
+    rename,
+    rmtree,
+    stat,
+    walk,
+)

@@ -1,0 +1,66 @@
+"""TensorFlow's functions for files do what they do there, on this machine's files."""
+
+import pytest
+
+from unisono import errors
+from unisono.io import gfile
+
+
+def test_folders_are_made_listed_and_removed(tmp_path):
+    run = gfile.join(tmp_path, "runs", "first")
+    gfile.makedirs(run)
+    gfile.makedirs(run)
+    with gfile.GFile(gfile.join(run, "b"), "w") as file:
+        file.write("héllo\n")
+    gfile.copy(gfile.join(run, "b"), gfile.join(run, "a"))
+    assert sorted(gfile.listdir(run)) == ["a", "b"]
+    assert gfile.glob([f"{run}/*", f"file://{run}/b"]) == [
+        f"{run}/a",
+        f"{run}/b",
+        f"{run}/b",
+    ]
+    assert gfile.stat(f"{run}/a").length == 7
+    assert gfile.isdir(run)
+    assert not gfile.isdir(f"{run}/a")
+    assert [found for found, _, _ in gfile.walk(tmp_path)][-1] == run
+    gfile.rename(f"{run}/a", f"{run}/c")
+    gfile.remove(f"{run}/c")
+    gfile.rmtree(tmp_path / "runs")
+    assert not gfile.exists(run)
+
+
+def test_a_file_is_read_by_parts(tmp_path):
+    path = tmp_path / "notes"
+    path.write_bytes(b"one\ntwo\n")
+    with gfile.GFile(path, "rb") as file:
+        assert file.size() == 8
+        assert file.read(2) == b"on"
+        assert file.tell() == 2
+        file.seek(0)
+        assert file.readline() == b"one\n"
+        assert list(file) == [b"two\n"]
+
+
+def test_what_is_there_is_not_replaced_unless_asked(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    for change in (gfile.copy, gfile.rename):
+        with pytest.raises(errors.AlreadyExistsError, match="overwrite=True"):
+            change(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(errors.AlreadyExistsError):
+        gfile.mkdir(tmp_path)
+    gfile.copy(tmp_path / "a", tmp_path / "b", overwrite=True)
+    assert (tmp_path / "b").read_text() == "a"
+
+
+@pytest.mark.parametrize(
+    "use", [gfile.GFile, gfile.listdir, gfile.remove, gfile.rmtree, gfile.stat]
+)
+def test_what_is_missing_is_named(use, tmp_path):
+    with pytest.raises(errors.NotFoundError, match="nothing"):
+        use(tmp_path / "nothing")
+
+
+def test_a_place_on_another_machine_is_refused():
+    with pytest.raises(ValueError, match=r"'gs://bucket/x' is not one\. Mount"):
+        gfile.exists("gs://bucket/x")
