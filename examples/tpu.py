@@ -4,8 +4,8 @@ usage: python examples/tpu.py [--cores 4] [--images 1500]
 
 Without a TPU the program makes as many virtual devices of the CPU as `--cores` says.
 
-Besides the import one line is another: a loop in a compiled function counts to a Python
-number, where TensorFlow's autograph takes `tf.range`.
+Only the line that imports TensorFlow is another. The number of steps in one call is a
+Python number, because the loop is part of the program.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def loop(strategy, make_dataset):
             optimizer.apply_gradients(zip(gradients, model.trainable_variables))
             loss_metric.update_state(loss * strategy.num_replicas_in_sync)
 
-        for _ in range(STEPS):
+        for _ in tf.range(STEPS):
             strategy.run(replica_step, args=(next(iterator),))
 
     iterator = iter(batches)

@@ -335,6 +335,7 @@ def _binary_matches(threshold: float) -> Callable[[Any, Any], Any]:
         found = (y_pred > threshold).astype(y_true.dtype)
         return jnp.mean((y_true == found).astype(jnp.float32), axis=-1)
 
+    match.options = {"threshold": threshold}  # type: ignore[attr-defined]
     return match
 
 
@@ -507,6 +508,29 @@ class RootMeanSquaredError(Metric):
         0.0
         """
         return jnp.sqrt(_ratio(self.total.value(), self.count.value()))
+
+
+# The metrics of Keras that compute the mean of each function.
+_KINDS = {
+    "_equal": "Accuracy",
+    "match": "BinaryAccuracy",
+    "_categorical_matches": "CategoricalAccuracy",
+    "_sparse_categorical_matches": "SparseCategoricalAccuracy",
+    "_squared_error": "MeanSquaredError",
+    "_absolute_error": "MeanAbsoluteError",
+}
+
+
+def describe(metric: Metric) -> tuple[str | None, dict[str, Any]]:
+    """Returns the name of the same metric in Keras, and its options; None for none."""
+    if isinstance(metric, RootMeanSquaredError):
+        return "RootMeanSquaredError", {}
+    if not isinstance(metric, MeanMetricWrapper):
+        return None, {}
+    fn = metric._fn  # noqa: SLF001
+    if getattr(fn, "__module__", None) != __name__:
+        return None, {}  # A function of the program's own.
+    return _KINDS[fn.__name__], getattr(fn, "options", {})
 
 
 publish(

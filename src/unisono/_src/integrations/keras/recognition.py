@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 from keras.src import tree
 from keras.src.trainers import data_adapters, trainer
 
@@ -24,27 +25,37 @@ from unisono._src.training import metrics
 
 
 def _wrap_compile(original: Callable[..., None]) -> Callable[..., None]:
-    """Return a `compile` that refuses metrics of unisono and warns of lost scopes."""
+    """Return a `compile` that takes metrics of unisono and warns of lost scopes."""
 
     @functools.wraps(original)
     def compile_model(self: Any, *args: Any, **kwargs: Any) -> None:
-        for given in tree.flatten((args, kwargs)):
-            if isinstance(given, metrics.Metric):
-                _refuse(given)
+        if any(isinstance(x, metrics.Metric) for x in tree.flatten((args, kwargs))):
+            args, kwargs = tree.map_structure(_translate, (args, kwargs))
         _warn_of_scope(self)
         original(self, *args, **kwargs)
 
     return compile_model
 
 
-def _refuse(metric: metrics.Metric) -> None:
-    """Raise, because Keras cannot compute with a metric that is not its own."""
-    name = type(metric).__name__
-    hint = f"keras.metrics.{name}" if hasattr(keras.metrics, name) else "keras.metrics"
-    raise TypeError(
-        f"`compile` takes metrics of Keras, received unisono.metrics.{name} "
-        f"({metric.name!r}), which is for loops of one's own. Write {hint} instead."
-    )
+def _translate(given: Any) -> Any:
+    """Return Keras' metric for one of unisono, and anything else as it is.
+
+    In TensorFlow ``tf.metrics`` are metrics of Keras.
+
+    Raises:
+        TypeError: Keras has no such metric.
+    """
+    if not isinstance(given, metrics.Metric):
+        return given
+    kind, options = metrics.describe(given)
+    if kind is None:
+        raise TypeError(
+            f"`compile` takes metrics of Keras, received {given.name!r} of the class "
+            f"unisono.metrics.{type(given).__name__}, which is for loops of one's own. "
+            "Write one of keras.metrics instead."
+        )
+    made = getattr(keras.metrics, kind)
+    return made(name=given.name, dtype=np.dtype(given.dtype).name, **options)
 
 
 def _warn_of_scope(model: Any) -> None:
