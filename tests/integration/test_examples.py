@@ -101,7 +101,7 @@ def test_an_estimator_is_the_same_on_several_replicas():
 
 
 def count_lines(name, folder):
-    """Returns how many lines of a program touch TensorFlow, and how many cannot stay."""
+    """Returns how many lines touch TensorFlow, and how many of them cannot stay."""
     program = (EXAMPLES / f"{name}.py").read_text()
     assert program.count("import unisono as tf\n") == 1
     path = folder / f"{name}.py"

@@ -476,3 +476,13 @@ def test_compile_refuses_metrics_of_unisono_by_name(in_scope):
     for given in ([uni.metrics.Mean()], {"out": [uni.metrics.Mean()]}):
         with pytest.raises(TypeError, match=r"unisono\.metrics\.Mean.*keras\.metrics"):
             model.compile("sgd", "mse", metrics=given)
+
+
+def test_compile_takes_metrics_that_keras_has_too():
+    with mirrored(2).scope():
+        model = regression()
+        given = uni.metrics.MeanAbsoluteError(name="mae")
+        model.compile("sgd", "mse", metrics=[given])
+    _, mae = model.evaluate(X, Y, verbose=0)
+    assert mae == pytest.approx(np.mean(np.abs(model.predict(X, verbose=0) - Y)), 1e-5)
+    assert float(given.result()) == pytest.approx(mae)

@@ -48,6 +48,9 @@ class Metric:
         self.name = name or type(self).__name__.lower()
         self.dtype: DTypeLike = jax_types.usable(dtype)
         self._variables: list[Variable] = []
+        # Keras' metric that computes the same, for `Model.compile`.
+        self.keras_name: str | None = None
+        self.keras_arguments: dict[str, Any] = {}
         library_hooks.introduce()
 
     def add_weight(self, name: str, shape: tuple[int, ...] = ()) -> Variable:
@@ -335,7 +338,6 @@ def _binary_matches(threshold: float) -> Callable[[Any, Any], Any]:
         found = (y_pred > threshold).astype(y_true.dtype)
         return jnp.mean((y_true == found).astype(jnp.float32), axis=-1)
 
-    match.options = {"threshold": threshold}  # type: ignore[attr-defined]
     return match
 
 
@@ -360,6 +362,18 @@ def _last_mean(x: jax.Array) -> jax.Array:
     return jnp.mean(x, axis=-1) if x.ndim > 1 else x
 
 
+def _wrap(
+    keras_name: str,
+    fn: Callable[[Any, Any], Any],
+    name: str | None,
+    dtype: DTypeLike,
+) -> MeanMetricWrapper:
+    """Returns the mean of a function that Keras has a metric for."""
+    metric = MeanMetricWrapper(fn, name, dtype)
+    metric.keras_name = keras_name
+    return metric
+
+
 def accuracy(name: str | None = "accuracy", dtype: DTypeLike = jnp.float32) -> Metric:
     """Makes a metric that tells how often ``y_true`` equals ``y_pred``.
 
@@ -372,7 +386,7 @@ def accuracy(name: str | None = "accuracy", dtype: DTypeLike = jnp.float32) -> M
     >>> round(float(m.result()), 3)
     0.667
     """
-    return MeanMetricWrapper(_equal, name, dtype)
+    return _wrap("Accuracy", _equal, name, dtype)
 
 
 def binary_accuracy(
@@ -392,7 +406,9 @@ def binary_accuracy(
     >>> float(m.result())
     0.5
     """
-    return MeanMetricWrapper(_binary_matches(threshold), name, dtype)
+    metric = _wrap("BinaryAccuracy", _binary_matches(threshold), name, dtype)
+    metric.keras_arguments = {"threshold": threshold}
+    return metric
 
 
 def categorical_accuracy(
@@ -409,7 +425,7 @@ def categorical_accuracy(
     >>> float(m.result())
     0.5
     """
-    return MeanMetricWrapper(_categorical_matches, name, dtype)
+    return _wrap("CategoricalAccuracy", _categorical_matches, name, dtype)
 
 
 def sparse_categorical_accuracy(
@@ -426,7 +442,7 @@ def sparse_categorical_accuracy(
     >>> float(m.result())
     0.5
     """
-    return MeanMetricWrapper(_sparse_categorical_matches, name, dtype)
+    return _wrap("SparseCategoricalAccuracy", _sparse_categorical_matches, name, dtype)
 
 
 def mean_squared_error(
@@ -443,7 +459,7 @@ def mean_squared_error(
     >>> float(m.result())
     5.0
     """
-    return MeanMetricWrapper(_squared_error, name, dtype)
+    return _wrap("MeanSquaredError", _squared_error, name, dtype)
 
 
 def mean_absolute_error(
@@ -460,7 +476,7 @@ def mean_absolute_error(
     >>> float(m.result())
     2.0
     """
-    return MeanMetricWrapper(_absolute_error, name, dtype)
+    return _wrap("MeanAbsoluteError", _absolute_error, name, dtype)
 
 
 class RootMeanSquaredError(Metric):
@@ -478,6 +494,7 @@ class RootMeanSquaredError(Metric):
 
     def __init__(self, name: str | None = None, dtype: DTypeLike = jnp.float32) -> None:
         super().__init__(name or "root_mean_squared_error", dtype)
+        self.keras_name = "RootMeanSquaredError"
         self.total = self.add_weight("total")
         self.count = self.add_weight("count")
 
@@ -508,29 +525,6 @@ class RootMeanSquaredError(Metric):
         0.0
         """
         return jnp.sqrt(_ratio(self.total.value(), self.count.value()))
-
-
-# The metrics of Keras that compute the mean of each function.
-_KINDS = {
-    "_equal": "Accuracy",
-    "match": "BinaryAccuracy",
-    "_categorical_matches": "CategoricalAccuracy",
-    "_sparse_categorical_matches": "SparseCategoricalAccuracy",
-    "_squared_error": "MeanSquaredError",
-    "_absolute_error": "MeanAbsoluteError",
-}
-
-
-def describe(metric: Metric) -> tuple[str | None, dict[str, Any]]:
-    """Returns the name of the same metric in Keras, and its options; None for none."""
-    if isinstance(metric, RootMeanSquaredError):
-        return "RootMeanSquaredError", {}
-    if not isinstance(metric, MeanMetricWrapper):
-        return None, {}
-    fn = metric._fn  # noqa: SLF001
-    if getattr(fn, "__module__", None) != __name__:
-        return None, {}  # A function of the program's own.
-    return _KINDS[fn.__name__], getattr(fn, "options", {})
 
 
 publish(

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
-import numpy as np
 from keras.src import tree
 from keras.src.trainers import data_adapters, trainer
 
@@ -25,37 +24,55 @@ from unisono._src.training import metrics
 
 
 def _wrap_compile(original: Callable[..., None]) -> Callable[..., None]:
-    """Return a `compile` that takes metrics of unisono and warns of lost scopes."""
+    """Return a `compile` that takes metrics of unisono, and warns of lost scopes."""
 
     @functools.wraps(original)
     def compile_model(self: Any, *args: Any, **kwargs: Any) -> None:
-        if any(isinstance(x, metrics.Metric) for x in tree.flatten((args, kwargs))):
-            args, kwargs = tree.map_structure(_translate, (args, kwargs))
+        given = [
+            x for x in tree.flatten((args, kwargs)) if isinstance(x, metrics.Metric)
+        ]
+        if given:
+            args, kwargs = _replace((args, kwargs), {id(x): _twin(x) for x in given})
         _warn_of_scope(self)
         original(self, *args, **kwargs)
 
     return compile_model
 
 
-def _translate(given: Any) -> Any:
-    """Return Keras' metric for one of unisono, and anything else as it is.
+def _replace(given: Any, twins: Mapping[int, Any]) -> Any:
+    """Return arguments of `compile` with some objects in them replaced."""
+    if isinstance(given, dict):
+        return {key: _replace(value, twins) for key, value in given.items()}
+    if isinstance(given, (list, tuple)):
+        return type(given)([_replace(value, twins) for value in given])
+    return twins.get(id(given), given)
 
-    In TensorFlow ``tf.metrics`` are metrics of Keras.
+
+def _twin(metric: metrics.Metric) -> Any:
+    """Return the metric of Keras that computes what a metric of unisono does.
+
+    Keras computes with its own only. The program may go on reading the one that it
+    gave, so that one's methods are those of the twin from now on.
 
     Raises:
         TypeError: Keras has no such metric.
     """
-    if not isinstance(given, metrics.Metric):
-        return given
-    kind, options = metrics.describe(given)
-    if kind is None:
+    if metric.keras_name is None:
+        name = type(metric).__name__
+        there = hasattr(keras.metrics, name)
+        hint = f"keras.metrics.{name}" if there else "a metric of keras.metrics"
         raise TypeError(
-            f"`compile` takes metrics of Keras, received {given.name!r} of the class "
-            f"unisono.metrics.{type(given).__name__}, which is for loops of one's own. "
-            "Write one of keras.metrics instead."
+            f"`compile` takes metrics of Keras, received unisono.metrics.{name} "
+            f"({metric.name!r}), which is for loops of one's own. Write {hint} instead."
         )
-    made = getattr(keras.metrics, kind)
-    return made(name=given.name, dtype=np.dtype(given.dtype).name, **options)
+    make = getattr(keras.metrics, metric.keras_name)
+    twin = make(name=metric.name, dtype=metric.dtype, **metric.keras_arguments)
+    vars(metric).update(
+        result=twin.result,
+        update_state=twin.update_state,
+        reset_state=twin.reset_state,
+    )
+    return twin
 
 
 def _warn_of_scope(model: Any) -> None:
