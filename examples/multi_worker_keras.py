@@ -23,6 +23,12 @@ import unisono as tf
 BATCH_PER_WORKER = 32
 
 
+def load_digits(count):
+    """Returns images with pixels from 0 to 1, and their labels."""
+    images, labels = common.load_digits(count)
+    return images / np.float32(16), labels
+
+
 def make_model():
     """Returns a compiled convolutional network; the same on every call."""
     tf.keras.utils.set_random_seed(0)
@@ -78,8 +84,7 @@ def main():
 
     # All workers must see the same directory.
     folder = pathlib.Path(given.directory or tempfile.gettempdir(), "unisono_digits")
-    x, y = common.load_digits(given.images)
-    x = x / np.float32(16)
+    x, y = load_digits(given.images)
     test = (x[-200:], y[-200:])
     train = tf.data.Dataset.from_tensor_slices((x[:-200], y[:-200]))
     # Batches have the global size: each worker takes its part of every batch.
