@@ -8,7 +8,7 @@ What changed from tf.distribute:
 | -------------------------------------------- | ------------------------------------- |
 | `import tensorflow as tf`                    | `import unisono as uni`               |
 | layers                                       | `jax.numpy` on `uni.Variable`         |
-| `with tf.GradientTape() as tape: loss = …`   | `uni.value_and_grad(loss_fn, vars)`   |
+| `with tf.GradientTape() as tape: loss = …`   | the same under `uni`                  |
 | `tf.keras.optimizers.Adam()`                 | any Optax transformation              |
 | `tf.nn.compute_average_loss`                 | `uni.nn.compute_average_loss`         |
 | `strategy.run`, `strategy.reduce`, metrics   | the same                              |
@@ -85,21 +85,16 @@ class Training:
 
         def replica_step(batch):
             images, labels = batch
-
-            def loss_fn():
+            with uni.GradientTape() as tape:
                 scores = self.model(images)
                 losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels)
                 # Divided by the size of the global batch, because the gradients and the
                 # losses of the replicas are summed.
-                mean = uni.nn.compute_average_loss(
+                loss = uni.nn.compute_average_loss(
                     losses, global_batch_size=GLOBAL_BATCH
                 )
-                return mean, scores
-
             variables = self.model.trainable_variables
-            (loss, scores), gradients = uni.value_and_grad(
-                loss_fn, variables, has_aux=True
-            )()
+            gradients = tape.gradient(loss, variables)
             self.optimizer.apply_gradients(zip(gradients, variables))
             self.train_accuracy.update_state(labels, scores)
             return loss

@@ -6,16 +6,8 @@ Every worker runs this program. With ``--fail-at`` one of them ends without warn
 after so many steps. The launcher starts all of them again. Training continues from the
 last backup, in the middle of an epoch, and ends with the weights of an undisturbed run.
 
-What changed from tf.distribute:
-
-| TensorFlow                                  | here                                   |
-| ------------------------------------------- | -------------------------------------- |
-| `TF_CONFIG` set by hand for each worker     | the same, or set by `unisono launch`   |
-| `tf.distribute.MultiWorkerMirroredStrategy` | `uni.distribute.…`, at the start, too  |
-| `tf.data.Dataset` in `fit`, sharded by DATA | `uni.data.Dataset`, or arrays          |
-| `tf.keras.callbacks.BackupAndRestore`       | `uni.keras.callbacks.BackupAndRestore` |
-| a restart reads the epoch's data again      | the data continues where it stopped    |
-| all workers save, all but one delete it     | only the chief saves                   |
+Only the line that imports TensorFlow is another. The strategy comes first, as in
+TensorFlow, because it connects the workers. Here the chief alone saves.
 """
 
 import argparse
@@ -23,51 +15,49 @@ import os
 import pathlib
 import tempfile
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
-
+import common
 import numpy as np
 
-import unisono as uni
+import unisono as tf
 
-DATA = pathlib.Path(__file__).parent / "data" / "digits.npz"
 BATCH_PER_WORKER = 32
 
 
 def load_digits(count):
-    """Returns images as 8×8 pixels from 0 to 1, and their labels."""
-    with np.load(DATA, allow_pickle=False) as arrays:
-        images = arrays["images"].astype(np.float32)[..., None] / 16
-        labels = arrays["labels"].astype(np.int32)
-    return images[:count], labels[:count]
+    """Returns images with pixels from 0 to 1, and their labels."""
+    images, labels = common.load_digits(count)
+    return images / np.float32(16), labels
 
 
-def make_model(keras):
+def make_model():
     """Returns a compiled convolutional network; the same on every call."""
-    keras.utils.set_random_seed(0)
-    layers = keras.layers
-    model = keras.Sequential(
+    tf.keras.utils.set_random_seed(0)
+    model = tf.keras.Sequential(
         [
-            layers.Input((8, 8, 1)),
-            layers.Conv2D(8, 3, activation="relu"),
-            layers.Flatten(),
-            layers.Dropout(0.2),
-            layers.Dense(32, activation="relu"),
-            layers.Dense(10),
+            tf.keras.layers.Input((8, 8, 1)),
+            tf.keras.layers.Conv2D(8, 3, activation="relu"),
+            tf.keras.layers.Flatten(),
+            tf.keras.layers.Dropout(0.2),
+            tf.keras.layers.Dense(32, activation="relu"),
+            tf.keras.layers.Dense(10),
         ]
     )
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(5e-3), loss, metrics=["accuracy"])
+    model.compile(
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=tf.keras.optimizers.Adam(learning_rate=5e-3),
+        metrics=["accuracy"],
+    )
     return model
 
 
-def failing(keras, steps, worker):
+def failing(steps, worker):
     """Returns a callback that ends the second worker after some steps, but only once.
 
     The workers that the launcher starts again do not fail.
     """
     is_first = os.environ.get("UNISONO_RESTART", "0") == "0"
 
-    class Failing(keras.callbacks.Callback):
+    class Failing(tf.keras.callbacks.Callback):
         left = steps if is_first and worker == 1 else 0
 
         def on_train_batch_end(self, batch, logs=None):
@@ -88,33 +78,32 @@ def main():
     given = parser.parse_args()
 
     # This must come before any use of JAX, because it connects the workers.
-    strategy = uni.distribute.MultiWorkerMirroredStrategy()
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
     worker = strategy.cluster_resolver.task_id or 0
     workers = len(strategy.cluster_resolver.cluster_spec().as_dict().get("worker", [0]))
-    import keras
 
     # All workers must see the same directory.
     folder = pathlib.Path(given.directory or tempfile.gettempdir(), "unisono_digits")
     x, y = load_digits(given.images)
     test = (x[-200:], y[-200:])
-    train = uni.data.Dataset.from_tensor_slices((x[:-200], y[:-200]))
+    train = tf.data.Dataset.from_tensor_slices((x[:-200], y[:-200]))
     # Batches have the global size: each worker takes its part of every batch.
     train = train.shuffle(1000, seed=1).batch(BATCH_PER_WORKER * workers)
 
     with strategy.scope():
-        model = make_model(keras)
+        model = make_model()
     model.fit(
         train,
         epochs=given.epochs,
         verbose=2,  # Only the chief prints.
         callbacks=[
-            uni.keras.callbacks.BackupAndRestore(folder / "backup", save_freq=5),
-            failing(keras, given.fail_at, worker),
+            tf.keras.callbacks.BackupAndRestore(folder / "backup", save_freq=5),
+            failing(given.fail_at, worker),
         ],
     )
     loss, accuracy = model.evaluate(*test, batch_size=64, verbose=0)
     if worker == 0:
-        print(f"steps {int(model.optimizer.iterations)}")
+        print(f"steps {model.optimizer.iterations.numpy()}")
         print(f"test loss {loss:.6f}, accuracy {accuracy:.3f}")
         model.save(folder / "digits.keras")
         print(f"saved to {folder / 'digits.keras'}")

@@ -96,6 +96,8 @@ if _typing.TYPE_CHECKING:
     from unisono._src.ops.shape_checks import assert_rank
     from unisono._src.ops.tensor_shape import TensorShape
     from unisono._src.saving.checkpoint.module import Module
+    from unisono.keras import initializers as initializers
+    from unisono.keras import losses as losses
 
 _libraries.install()
 _jax_arrays.install()
@@ -135,12 +137,14 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "get_logger": "unisono._src.ops.execution_mode",
             "get_static_value": "unisono._src.ops.execution_mode",
             "inside_function": "unisono._src.ops.execution_mode",
+            "initializers": "unisono.keras",
             "io": "unisono",
             "is_symbolic_tensor": "unisono._src.ops.execution_mode",
             "is_tensor": "unisono._src.ops.element_types",
             "keras": "unisono",
             "launch": "unisono._src.cli.launch.calls",
             "linalg": "unisono",
+            "losses": "unisono.keras",
             "math": "unisono",
             "name_scope": "unisono._src.ops.name_scope",
             "nest": "unisono",

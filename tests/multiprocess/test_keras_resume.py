@@ -99,8 +99,9 @@ def test_a_fit_killed_at_random_moments_ends_where_a_calm_one_does(
 
 @pytest.mark.feature("V01", "U02")
 def test_workers_of_which_one_fails_end_as_one_process_does(
-    launcher, environment, tmp_path
+    launcher, environment, tmp_path, monkeypatch
 ):
+    monkeypatch.syspath_prepend(EXAMPLE.parent)
     given = ["--directory", tmp_path, "--images", 600, "--epochs", 2, "--fail-at", 12]
     kept = {k: v for k, v in environment.items() if k.startswith("JAX")}
     process = launcher.start(
@@ -111,7 +112,7 @@ def test_workers_of_which_one_fails_end_as_one_process_does(
     data = unisono.data.Dataset.from_tensor_slices((x[:-200], y[:-200]))
     data = data.shuffle(1000, seed=1).batch(2 * example["BATCH_PER_WORKER"])
     with unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-        model = example["make_model"](keras)
+        model = example["make_model"]()
     model.fit(data, epochs=2, verbose=0)
 
     done = launcher.finish(process, 100)

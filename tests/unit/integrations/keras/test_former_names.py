@@ -30,6 +30,48 @@ def test_former_methods_of_metrics_and_optimizers_work():
     assert optimizer.lr.numpy() == optimizer.learning_rate.numpy() == 0.25
 
 
+def test_names_of_keras_at_the_root_of_tensorflow_are_those_of_keras():
+    assert tf.optimizers.Adam is keras.optimizers.Adam
+    assert tf.metrics.AUC is keras.metrics.AUC
+    assert tf.losses.Huber is keras.losses.Huber
+    assert tf.initializers.Zeros is keras.initializers.Zeros
+
+
+def test_compile_takes_metrics_from_the_root_of_tensorflow():
+    model = make_model()
+    given = [
+        tf.metrics.Accuracy(),
+        tf.metrics.BinaryAccuracy(threshold=0.25),
+        tf.metrics.CategoricalAccuracy(),
+        tf.metrics.MeanAbsoluteError(name="error"),
+        tf.metrics.MeanSquaredError(),
+        tf.metrics.RootMeanSquaredError(),
+        tf.metrics.SparseCategoricalAccuracy(),
+    ]
+    model.compile("sgd", "mse", metrics=given)
+    found = model.evaluate(np.zeros((2, 2)), np.zeros((2, 1)), verbose=0)
+    assert len(found) == 1 + len(given)
+    made = model.get_compile_config()["metrics"]
+    assert made[1]["config"]["threshold"] == 0.25
+    assert made[3]["config"]["name"] == "error"
+
+
+def test_a_model_tells_the_specs_of_its_inputs_when_they_are_known():
+    class Model(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.dense(x)
+
+    model = Model()
+    assert model.save_spec() is None
+    model(np.zeros((4, 2), np.float32))
+    (spec,), keywords = model.save_spec()
+    assert spec == tf.TensorSpec([None, 2], tf.float32) and keywords == {}
+
+
 @pytest.mark.parametrize("save", ["method", "function", "tf"])
 def test_a_path_without_ending_is_a_directory_that_can_be_loaded(tmp_path, save):
     model, path = make_model(), tmp_path / "model"

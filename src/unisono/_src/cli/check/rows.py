@@ -166,7 +166,6 @@ KERAS_GONE = {
     "Model.predict_proba": "Write model.predict(x).",
     "Model.reset_states": "Call reset_state of the layers that have one.",
     "Model.run_eagerly": "Pass run_eagerly=True to compile.",
-    "Model.save_spec": "Use `inputs`.",
     "Model.state_updates": "Assign the variables in `call`.",
     "Optimizer.get_config_from": "Use `from_config`.",
     "Optimizer.get_gradients": "Use tape.gradient.",
@@ -189,6 +188,7 @@ KERAS_MODELS = frozenset(
 # Members that are Keras 2's, and work here because unisono adds them -> a sentence.
 KERAS_KEPT = {
     "Metric.reset_states": "Keras 3 calls it reset_state; the old name works, too.",
+    "Model.save_spec": "Keras 3 has none; unisono adds it.",
     "Optimizer.lr": "Keras 3 calls it learning_rate; the old name works, too.",
     "Optimizer.minimize": "Keras 3 has none; unisono adds it.",
 }

@@ -54,7 +54,7 @@ def make_forward(model: Any) -> function.Function[..., Any]:
     Raises:
         ValueError: the inputs of the model are not known.
     """
-    inputs = _find_inputs(model) if model.built else {}
+    inputs = find_inputs(model) if model.built else {}
     if not inputs:
         raise ValueError(
             f"The inputs of the Keras model {model.name!r} are not known, because it "
@@ -86,7 +86,7 @@ def _check_takes(model: Any, count: int) -> None:
         ) from error
 
 
-def _find_inputs(model: Any) -> dict[str, Any]:
+def find_inputs(model: Any) -> dict[str, Any]:
     """Return the specs of a built model's arguments, by name; nothing if not known."""
     if isinstance(model, functional.Functional):
         # What the program has declared, as the functional model takes it.

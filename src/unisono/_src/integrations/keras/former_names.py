@@ -14,6 +14,7 @@ from keras.src.utils import io_utils
 
 from unisono._src.execution import gradient_tape
 from unisono._src.foundation.public_names import publish
+from unisono._src.integrations.keras import exporting
 from unisono._src.saving.export import model_description
 
 
@@ -191,6 +192,12 @@ def _minimize(
     return self.apply_gradients(zip(found, variables, strict=True))
 
 
+def _save_spec(self: Any, dynamic_batch: bool = True) -> Any:
+    """Returns the specs of arguments, and of keywords; None if they are not known."""
+    inputs = exporting.find_inputs(self) if self.built else {}
+    return (tuple(inputs.values()), {}) if inputs else None
+
+
 def _get_rate(self: Any) -> Any:
     """The learning rate; this is the old name of `learning_rate`."""
     return self.learning_rate
@@ -211,6 +218,7 @@ def install() -> None:
         (metric, "reset_states", _reset_states),
         (optimizer, "minimize", _minimize),
         (optimizer, "lr", property(_get_rate, _set_rate)),
+        (keras.Model, "save_spec", _save_spec),
     ]:
         if not hasattr(owner, name):
             setattr(owner, name, value)
