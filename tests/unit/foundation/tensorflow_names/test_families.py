@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import inspect
 import re
 
 import jax.experimental.checkify
@@ -11,6 +12,7 @@ import jax.scipy.linalg
 import jax.scipy.signal  # noqa: F401
 
 import unisono
+from unisono._src.cli.check import package_names
 from unisono._src.foundation.tensorflow_names import families, listing
 
 
@@ -45,3 +47,13 @@ def test_rows_say_what_to_do_in_a_sentence():
     for row in families.ROWS:
         assert row.instead.endswith("."), row
         assert not row.purpose.endswith("."), row
+
+
+def test_no_row_is_for_a_name_that_is_here():
+    found = {row.path: package_names.find(row.path) for row in families.ROWS}
+    # A module may be here without all that TensorFlow has in it.
+    assert not [
+        path
+        for path, value in found.items()
+        if value is not package_names.NOTHING and not inspect.ismodule(value)
+    ]

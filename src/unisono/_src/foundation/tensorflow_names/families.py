@@ -45,10 +45,6 @@ _IMAGES = (
     "Use jax.image, keras.ops.image, or keras.layers such as RandomFlip, in "
     "Dataset.map or in the model."
 )
-_CALLBACK = (
-    "In Dataset.map call the function itself; in a compiled function use "
-    "jax.pure_callback(function, jax.ShapeDtypeStruct(shape, dtype), *args)."
-)
 _V1 = "Write the name of TensorFlow 2 for it; there are no sessions, graphs or feeds."
 _KERAS = "Install Keras with pip install 'unisono[keras]'."
 _SPEECH = "Use jax.numpy.fft, jax.scipy.signal or keras.ops.stft."
@@ -85,36 +81,13 @@ ROWS = tuple(
             "turning Python into graphs",
             "Use jax.lax.cond or jax.lax.while_loop where an array decides.",
         ),
-        ("autograph.set_verbosity", "its log", "Leave it out."),
         ("autograph.experimental", "turning Python into graphs", "Leave it out."),
         ("batch_to_space", "images", "Use reshape and transpose."),
         ("bitwise", "bits", "Use jax.numpy.bitwise_and and its like."),
-        ("case", "choices", "Use jax.lax.switch."),
         ("compat", "older programs", "Use Python 3's str and bytes."),
         ("compat.v1", "programs of TensorFlow 1", _V1),
         ("config", "devices and settings", "Use unisono.config or jax.config.update."),
-        (
-            "config.experimental.set_memory_growth",
-            "the memory of GPUs",
-            "Set XLA_PYTHON_CLIENT_PREALLOCATE=false in the environment.",
-        ),
-        (
-            "config.experimental.enable_op_determinism",
-            "the same numbers in every run",
-            "Set XLA_FLAGS=--xla_gpu_deterministic_ops=true in the environment.",
-        ),
-        (
-            "config.experimental.get_memory_info",
-            "the memory of devices",
-            "Use jax.local_devices()[0].memory_stats().",
-        ),
-        (
-            "config.experimental.enable_tensor_float_32_execution",
-            "the precision of products",
-            'Use jax.config.update("jax_default_matmul_precision", "tensorfloat32").',
-        ),
         ("config.optimizer", "the compiler", "Leave it out: XLA compiles everything."),
-        ("config.optimizer.set_jit", "the compiler", "Leave it out: it is always on."),
         ("config.threading", "threads", "Set XLA_FLAGS or OMP_NUM_THREADS."),
         ("contrib", "programs of TensorFlow 1", _V1),
         ("data", "input", "Use the methods of unisono.data.Dataset."),
@@ -172,11 +145,6 @@ ROWS = tuple(
             "finding what is not a number",
             'Use jax.config.update("jax_debug_nans", True).',
         ),
-        (
-            "debugging.set_log_device_placement",
-            "devices",
-            "Look at array.sharding, or call strategy.describe(variables).",
-        ),
         ("debugging.experimental", "dumps", "Use jax.profiler or jax.debug.print."),
         ("distribute", "distribution", "Use a strategy of unisono.distribute."),
         ("distribute.ParameterServerStrategy", "parameter servers", _PARAMETER_SERVERS),
@@ -208,22 +176,12 @@ ROWS = tuple(
             "Start the workers with unisono launch, which sets TF_CONFIG.",
         ),
         ("dtypes", "types of numbers", "Use unisono's types, or numpy.dtype."),
-        (
-            "dynamic_partition",
-            "parts of arrays",
-            "Use boolean masks: [x[p == i] for i in range(n)], outside functions.",
-        ),
         ("edit_distance", "text", "Compute it in Python on the host."),
         ("errors", "errors", "Catch Python's exceptions, or those of unisono.errors."),
         (
             "estimator",
             "estimators",
             "Use unisono.estimator.Estimator with a model function, or Keras.",
-        ),
-        (
-            "executing_eagerly",
-            "eager mode",
-            "Leave it out: it is True outside functions.",
         ),
         ("experimental", "trials", "Use jax or keras.ops."),
         ("experimental.dlpack", "sharing arrays", "Use jax.dlpack."),
@@ -243,9 +201,6 @@ ROWS = tuple(
             "columns of tables",
             "Use keras.layers such as CategoryEncoding or Normalization.",
         ),
-        ("foldl", "loops", "Use jax.lax.scan or jax.lax.fori_loop."),
-        ("foldr", "loops", "Use jax.lax.scan(..., reverse=True)."),
-        ("get_logger", "its log", 'Use logging.getLogger("unisono").'),
         ("gradients", "gradients", "Use unisono.GradientTape or unisono.grad."),
         ("graph_util", "graphs", _GRAPHS),
         ("hessians", "second derivatives", "Use jax.hessian."),
@@ -279,7 +234,6 @@ ROWS = tuple(
         ("import_graph_def", "graphs", _GRAPHS),
         ("init_scope", "graphs", "Leave it out; make variables outside functions."),
         ("initializers", "first values", "Use unisono.keras.initializers."),
-        ("inside_function", "graphs", "Leave it out."),
         ("io", "files and records", "Use Python's own modules in Dataset.map."),
         ("io.read_file", "files", 'Use open(path, "rb").read() in Dataset.map.'),
         ("io.write_file", "files", 'Use open(path, "wb").write(contents).'),
@@ -338,14 +292,6 @@ ROWS = tuple(
             "neural networks",
             'Use keras.ops.ctc_decode(..., strategy="beam_search").',
         ),
-        (
-            "nn.batch_normalization",
-            "neural networks",
-            "Use keras.ops.batch_normalization.",
-        ),
-        ("nn.depthwise_conv2d", "neural networks", "Use keras.ops.depthwise_conv."),
-        ("nn.separable_conv2d", "neural networks", "Use keras.ops.separable_conv."),
-        ("nn.conv2d_transpose", "neural networks", "Use keras.ops.conv_transpose."),
         ("nn.embedding_lookup_sparse", "sparse tensors", _SPARSE),
         (
             "nn.sampled_softmax_loss",
@@ -353,11 +299,9 @@ ROWS = tuple(
             "Use the whole softmax, optax.softmax_cross_entropy_with_integer_labels.",
         ),
         ("no_gradient", "gradients", "Use jax.lax.stop_gradient."),
-        ("numpy_function", "calls of Python in a compiled function", _CALLBACK),
         ("optimizers", "optimizers", "Use unisono.keras.optimizers or optax."),
         ("parallel_stack", "arrays", "Use jax.numpy.stack."),
         ("profiler", "profiles", "Use unisono.profiler.experimental or jax.profiler."),
-        ("py_function", "calls of Python in a compiled function", _CALLBACK),
         ("quantization", "quantized numbers", "Use qwix, aqt or keras' quantize."),
         ("queue", "queues", "Use Python's queue outside compiled functions."),
         ("ragged", "rows of different lengths", _RAGGED),
@@ -367,7 +311,6 @@ ROWS = tuple(
             "single operations of its graphs",
             "Write the function of the same purpose: tf.raw_ops.MatMul is matmul.",
         ),
-        ("recompute_grad", "saving memory", "Use jax.checkpoint."),
         (
             "register_tensor_conversion_function",
             "classes of tensors",
@@ -397,7 +340,6 @@ ROWS = tuple(
         ("summary.text", "TensorBoard", "Use tensorboardX's SummaryWriter."),
         ("summary.trace_on", "TensorBoard", "Use unisono.profiler.experimental.start."),
         ("summary.graph", "TensorBoard", _GRAPHS),
-        ("switch_case", "choices", "Use jax.lax.switch(index, functions)."),
         ("sysconfig", "building kernels", "Use jax.ffi."),
         ("test", "tests", "Use pytest and numpy.testing.assert_allclose."),
         ("timestamp", "time", "Use time.time() outside compiled functions."),
@@ -416,7 +358,6 @@ ROWS = tuple(
         ),
         ("types", "types", "Use jax.typing.ArrayLike or jax.Array."),
         ("variant", "handles", "Leave it out."),
-        ("vectorized_map", "loops", "Use jax.vmap."),
         ("version", "its version", "Use unisono.__version__ or jax.__version__."),
         ("xla", "the compiler", "Leave it out: XLA compiles every unisono.function."),
     )

@@ -13,7 +13,6 @@ INSTEAD = {
     "app": _FLAGS,
     "assign": "Use Variable.assign.",
     "assign_add": "Use Variable.assign_add.",
-    "data.make_one_shot_iterator": "Use iter(dataset).",
     "data.make_initializable_iterator": "Use iter(dataset).",
     "disable_eager_execution": (
         "Leave it out; decorate what shall be compiled with unisono.function."
@@ -44,7 +43,6 @@ INSTEAD = {
     "train.Optimizer": _OPTIMIZER,
     "train.RMSPropOptimizer": _OPTIMIZER,
     "train.Saver": "Use unisono.train.Checkpoint.",
-    "train.get_or_create_global_step": "Use unisono.Variable(0).",
     "trainable_variables": "Use `trainable_variables` of the model or Module.",
     "variable_scope": "Make the variables once, in a unisono.Module.",
 }
