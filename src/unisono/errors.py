@@ -2,6 +2,7 @@
 
 import typing as _typing
 
+from unisono._src.execution.traced_values import OperatorNotAllowedInGraphError
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.errors import (
     AlreadyExistsError,
@@ -30,6 +31,7 @@ __all__ = [
     "InvalidArgumentError",
     "LaunchError",
     "NotFoundError",
+    "OperatorNotAllowedInGraphError",
     "OutOfRangeError",
     "SaveError",
     "WorkerError",

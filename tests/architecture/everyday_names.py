@@ -2,7 +2,8 @@
 
 `python -m tests.architecture.everyday_names` writes them again after a change of
 `unisono._src.ops.table`: in `ops/names` a module for each area, and in `ops/facades`
-for each public module the list of its names and where each is found.
+for each public module the list of its names and where each is found. The differences
+of rows from TensorFlow go to `docs/differences.md`.
 """
 
 import ast
@@ -36,7 +37,8 @@ _IMPORTS = {
     "tensors": f"from {HOME} import tensors",
     **_MODULES,
 }
-_TITLES = {"": "the package itself"}
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "differences.md"
+_BEGIN, _END = "<!-- rows of the table -->", "<!-- end of the rows -->"
 
 
 def files():
@@ -49,6 +51,33 @@ def files():
         name = facade.replace(".", "_") or "root"
         made[OPS / "facades" / f"{name}.py"] = _facade_module(facade)
     return made
+
+
+def differences():
+    """Returns the list of what rows do otherwise than TensorFlow."""
+    paths = {}
+    for row in table.NAMES.values():
+        if row.difference and f"`{row.path}`" not in paths.get(row.difference, []):
+            paths.setdefault(row.difference, []).append(f"`{row.path}`")
+    entries = [f"{', '.join(sorted(p))}: {text}" for text, p in paths.items()]
+    lines = []
+    for entry in sorted(entries):
+        lines += textwrap.wrap(
+            entry,
+            90,
+            initial_indent="- ",
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
+
+
+def with_differences(text):
+    """Returns the page of differences with the list of the rows in its place."""
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    return f"{before}{begin}\n{differences()}\n{end}{after}"
 
 
 def public_module(path):
@@ -200,6 +229,8 @@ def main():
     for path, text in made.items():
         if not is_current(path, text):
             path.write_text(text, encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_differences(page), encoding="utf-8")
     paths = [str(path) for path in made]
     ruff = [sys.executable, "-m", "ruff"]
     subprocess.run([*ruff, "format", "-q", *paths], check=True)

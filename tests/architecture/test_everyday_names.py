@@ -25,6 +25,13 @@ def test_the_modules_are_written_from_the_table_as_it_is():
     )
 
 
+def test_the_page_of_differences_lists_those_of_the_table():
+    page = everyday_names.PAGE.read_text(encoding="utf-8")
+    assert page == everyday_names.with_differences(page), (
+        "run `python -m tests.architecture.everyday_names`."
+    )
+
+
 def test_every_path_of_the_table_is_a_public_name():
     for path in table.NAMES:
         module = sys.modules["unisono"]

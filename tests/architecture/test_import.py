@@ -110,6 +110,9 @@ def test_import_leaves_rooms_that_not_every_program_enters_for_later():
     entered = {name.split(".")[2] for name in loaded if name.count(".") > 1}
     assert {"execution", "state", "strategies"} <= entered
     assert not entered & {"cli", "estimator", "saving"}
+    # Of the everyday names only the lists: a function loads when it is first used.
+    ops = {name for name in loaded if name.startswith("unisono._src.ops.")}
+    assert {name.split(".")[3] for name in ops} <= {"facades"}
     later = ("input.", "machines.tpu", "workers.tpu_system")
     later += tuple(f"training.{m}" for m in ("profiler", "progress", "tensorboard"))
     prefixes = tuple(f"unisono._src.{name}" for name in later)

@@ -56,12 +56,18 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
         },
     )
 
+# Older names of TensorFlow.
+experimental_functions_run_eagerly = functions_run_eagerly
+experimental_run_functions_eagerly = run_functions_eagerly
+
 __all__ = [
     "LogicalDevice",
     "LogicalDeviceConfiguration",
     "PhysicalDevice",
     "experimental",
     "experimental_connect_to_cluster",
+    "experimental_functions_run_eagerly",
+    "experimental_run_functions_eagerly",
     "functions_run_eagerly",
     "get_logical_device_configuration",
     "get_soft_device_placement",

@@ -3,6 +3,9 @@
 from unisono._src.machines.devices import list_logical_devices
 from unisono._src.machines.physical_devices import (
     LogicalDeviceConfiguration,
+    enable_op_determinism,
+    enable_tensor_float_32_execution,
+    get_device_details,
     get_logical_device_configuration,
     get_memory_growth,
     get_memory_info,
@@ -11,6 +14,7 @@ from unisono._src.machines.physical_devices import (
     set_logical_device_configuration,
     set_memory_growth,
     set_visible_devices,
+    tensor_float_32_execution_enabled,
 )
 
 VirtualDeviceConfiguration = LogicalDeviceConfiguration
@@ -19,6 +23,9 @@ set_virtual_device_configuration = set_logical_device_configuration
 
 __all__ = [
     "VirtualDeviceConfiguration",
+    "enable_op_determinism",
+    "enable_tensor_float_32_execution",
+    "get_device_details",
     "get_memory_growth",
     "get_memory_info",
     "get_virtual_device_configuration",
@@ -28,4 +35,5 @@ __all__ = [
     "set_memory_growth",
     "set_virtual_device_configuration",
     "set_visible_devices",
+    "tensor_float_32_execution_enabled",
 ]

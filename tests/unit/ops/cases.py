@@ -1,6 +1,6 @@
 """The calls of TensorFlow's everyday names whose results are recorded.
 
-In a call ``f`` is the function of the row. The capital letters are arrays, of which
+In a call ``f`` is the function of the row. Capital letters are arrays, of which
 ``{X}`` stands for each of `EACH`, one call for each. ``tf`` is the library.
 """
 
@@ -23,9 +23,42 @@ ARRAYS = {
     ),
     "M": ([[4.0, 1.0], [2.0, 3.0]], "float32"),
     "Q": ([[2.0, 1.0], [1.0, 3.0]], "float32"),
+    "X2": (
+        [
+            [
+                [[(i * 7 + j * 5 + k * 3) % 11 / 4 for k in range(2)] for j in range(4)]
+                for i in range(3)
+            ]
+        ],
+        "float32",
+    ),
+    "K2": (
+        [
+            [
+                [
+                    [(i * 3 + j * 5 + k * 7 + n) % 5 / 2 - 1 for n in range(2)]
+                    for k in range(2)
+                ]
+                for j in range(2)
+            ]
+            for i in range(2)
+        ],
+        "float32",
+    ),
+    "K1": ([[[1.0, -0.5], [0.5, 2.0]], [[0.25, 1.0], [-1.0, 0.5]]], "float32"),
+    "X3": (
+        [
+            [
+                [[[(i + 2 * j + 3 * k) % 7 / 2] for k in range(2)] for j in range(2)]
+                for i in range(2)
+            ]
+        ],
+        "float32",
+    ),
+    "K3": ([[[[[1.0]], [[-0.5]]], [[[0.5]], [[2.0]]]]], "float32"),
     "U": ([3, 250, 7], "uint8"),
 }
-EACH = "FIBE"
+EACH = "FIB"
 
 _ONE = ("f(F)", "f(I)", "f(B)")
 _TWO = (
@@ -39,6 +72,7 @@ _TWO = (
 )
 _REDUCE = (
     "f({X})",
+    "f(E)",
     "f(F, axis=0)",
     "f(I, -1, keepdims=True)",
     "f(B, 1)",
@@ -220,6 +254,8 @@ CALLS = {
     **dict.fromkeys(["argmax", "argmin"], _POSITION),
     **dict.fromkeys(["cumsum", "math.cumprod", "math.cumulative_logsumexp"], _CUMULATE),
     **dict.fromkeys(["zeros_like", "ones_like"], _LIKE),
+    # Versions of JAX differ at 0.
+    "math.digamma": ("f(P)", "f(I)", "f(B)"),
     "math.count_nonzero": (*_REDUCE, "f(I, dtype=tf.float32)"),
     "math.scalar_mul": ("f(2.0, F)", "f(2, I)", "f(S, F)", "f(V, F)", "f(2.5, I)"),
     "add_n": (
@@ -299,8 +335,6 @@ CALLS = {
         "f({X}, tf.float32)",
         "f({X}, tf.bool)",
         "f(1.7, tf.int32)",
-        "f(-1.7, tf.int32)",
-        "f(300, tf.uint8)",
         "f(F, tf.float16)",
         "f([1, 2], tf.bfloat16)",
         "f(C, tf.float32)",
@@ -316,7 +350,6 @@ CALLS = {
         "f([2, 3])",
         "f(3)",
         "f([])",
-        "f((2,), tf.int32)",
         "f([2], tf.bool)",
         "f([0, 2])",
         "f(J)",
@@ -324,11 +357,8 @@ CALLS = {
     ),
     "ones": (
         "f([2, 3])",
-        "f(3)",
         "f([])",
-        "f((2,), tf.int32)",
         "f([2], tf.bool)",
-        "f([0, 2])",
         "f([-1])",
     ),
     "fill": (
@@ -398,6 +428,7 @@ CALLS = {
     "stop_gradient": ("f({X})", "f([1.0])"),
     "reshape": (
         "f({X}, [-1])",
+        "f(E, [-1])",
         "f(F, [3, 2])",
         "f(F, (3, -1))",
         "f(F, [4])",
@@ -405,7 +436,6 @@ CALLS = {
         "f(S, [1, 1])",
         "f(F, [-1, -1])",
         "f(I, 6)",
-        "f([1, 2], [2, 1])",
         "f(V, [2, tf.size(V) // 2])",
     ),
     "transpose": (
@@ -421,6 +451,7 @@ CALLS = {
     ),
     "concat": (
         "f([{X}, {X}], 0)",
+        "f([E, E], 0)",
         "f([F, P], axis=1)",
         "f([F, P], -1)",
         "f([F, I], 0)",
@@ -438,11 +469,9 @@ CALLS = {
         "f([F, P], 1)",
         "f([F, I])",
         "f([F, V])",
-        "f([1, 2.5])",
         "f([S, 2])",
         "f([1, S])",
         "f([F, P], 3)",
-        "f([[1, 2], [3, 4]], 1)",
         "f(F)",
     ),
     "unstack": (
@@ -471,7 +500,6 @@ CALLS = {
         "f(F, [2, 2])",
         "f(F, [2])",
         "f(F, [0, 1])",
-        "f([1, 2], [2])",
         "f(V, [-1])",
     ),
     "repeat": (
@@ -479,15 +507,12 @@ CALLS = {
         "f(F, 2, axis=0)",
         "f(F, [1, 2], axis=0)",
         "f(V, [1, 0, 2, 1])",
-        "f(3, 2)",
         "f(F, 2, -1)",
         "f(F, [1, 2], axis=1)",
         "f(F, 2, 2)",
     ),
     "squeeze": (
         "f({X})",
-        "f([[1], [2]])",
-        "f([[[1], [2]]], axis=0)",
         "f([[1]], [0, 1])",
         "f(V, 0)",
         "f([[1.0]], -1)",
@@ -500,7 +525,6 @@ CALLS = {
         "f(F, 1)",
         "f(F, 5)",
         "f(S, 0)",
-        "f([1, 2], -2)",
         "f(F, -4)",
     ),
     "broadcast_to": (
@@ -669,10 +693,10 @@ CALLS = {
     ),
     "sort": (
         "f({X})",
+        "f(E)",
         "f(F, axis=0)",
         "f(I, 1, 'DESCENDING')",
         "f(V, direction='UP')",
-        "f([3, 1, 2])",
         "f(F, 2)",
         "f(V, direction='DESCENDING')",
     ),
@@ -730,13 +754,347 @@ CALLS = {
         "f([0, 1], [1, 1], weights=[0.5, 2.0], dtype=tf.float32)",
         "f([0, 3], [0, 1], num_classes=2)",
     ),
-    **{
-        f"math.segment_{how}": _SEGMENT for how in ("sum", "mean", "prod", "max", "min")
-    },
+    **{f"math.segment_{how}": _SEGMENT for how in ("sum", "max")},
+    **{f"math.segment_{how}": _SEGMENT[2:5] for how in ("mean", "prod", "min")},
     **{
         f"math.unsorted_segment_{how}": _FREE
         for how in ("sum", "mean", "prod", "max", "min", "sqrt_n")
     },
+    # Matrices.
+    "matmul": (
+        "f(F, T[0])",
+        "f(F, P, transpose_b=True)",
+        "f(F, P, True)",
+        "f(T, T, False, True)",
+        "f(F, P)",
+        "f(V, V)",
+        "f(F, I)",
+        "f(I, [[1], [2], [3]])",
+        "f(B, B, True)",
+        "f(C, C, adjoint_a=True)",
+        "f(M, Q, adjoint_b=True)",
+        "f(F, F, True, True, True)",
+        "f(T, [[1.0], [2.0]])",
+        "f(E, E, True)",
+    ),
+    "linalg.matvec": (
+        "f(F, [1.0, 2.0, 3.0])",
+        "f(F, [1.0, 2.0], transpose_a=True)",
+        "f(F, V)",
+    ),
+    "tensordot": (
+        "f(F, P, [[0, 1], [0, 1]])",
+        "f(V, V, 1)",
+        "f(F, T[0], 1)",
+        "f(V, V, 0)",
+        "f(F, V, 1)",
+        "f(T, F, axes=[[0], [0]])",
+        "f(I, I, 2)",
+        "f(F, I, 1)",
+    ),
+    "einsum": (
+        "f('ij,ij->', F, P)",
+        "f('ij,jk->ik', F, T[0])",
+        "f('ij->ji', I)",
+        "f('ij->i', F)",
+        "f('ij,jk', F, T[0])",
+        "f('ij,kj->ik', F, V)",
+        "f('...j,jk->...k', T, M)",
+        "f('ij,ij->', F, I)",
+        "f('i,i->', V, V, optimize='greedy')",
+    ),
+    "norm": (
+        "f(F)",
+        "f(I)",
+        "f(F, 1)",
+        "f(F, ord=3, axis=1)",
+        "f(F, axis=0, keepdims=True)",
+        "f(F, float('inf'))",
+        "f(F, 'fro', axis=[0, 1])",
+        "f(F, 1, axis=(0, 1))",
+        "f(F, 2, axis=(-2, -1))",
+        "f(F, 'nuc')",
+        "f(F, 'fro')",
+        "f(I, 1)",
+        "f(T, axis=(0, 1, 2))",
+        "f(F, float('inf'), axis=(0, 1))",
+        "f(F, 0)",
+        "f(C)",
+    ),
+    "linalg.normalize": ("f(F)", "f(F, axis=1)", "f(F, 1, 0)", "f(I)"),
+    "linalg.trace": ("f(F)", "f(T)", "f(I)", "f(V)"),
+    "linalg.diag": (
+        "f(V)",
+        "f(F)",
+        "f([1, 2], k=1)",
+        "f([1, 2], k=-1)",
+        "f(B)",
+        "f(S)",
+        "f([1, 2], num_rows=2, num_cols=3)",
+        "f([1, 2], padding_value=9)",
+        "f([1, 2], k=1, num_rows=5)",
+    ),
+    "linalg.diag_part": (
+        "f(F)",
+        "f(F, k=1)",
+        "f(T, k=-1)",
+        "f(I)",
+        "f(V)",
+        "f(F, k=7)",
+    ),
+    "linalg.set_diag": (
+        "f(F, [1.0, 2.0])",
+        "f(F, [1.0, 2.0], k=1)",
+        "f(I, [7, 8])",
+        "f(F, V)",
+        "f(F, I)",
+        "f(F, [9.0], k=-1)",
+    ),
+    "linalg.tensor_diag": ("f(V)", "f(I)", "f(S)"),
+    "linalg.tensor_diag_part": ("f(M)", "f(tf.linalg.tensor_diag(F))", "f(F)", "f(V)"),
+    "linalg.band_part": (
+        "f(F, 0, -1)",
+        "f(F, -1, 0)",
+        "f(I, 0, 0)",
+        "f(T, 1, 0)",
+        "f(F, 5, 0)",
+        "f(V, 0, 0)",
+    ),
+    "linalg.matrix_transpose": ("f(F)", "f(T)", "f(V)", "f(C, conjugate=True)", "f(B)"),
+    "linalg.adjoint": ("f(F)", "f(C)", "f(T)"),
+    "linalg.inv": (
+        "f(M)",
+        "f(M, adjoint=True)",
+        "f(F)",
+        "f([[1, 2], [3, 4]])",
+    ),
+    "linalg.det": ("f(M)", "f(F)", "f([M, Q])", "f(I)"),
+    "linalg.slogdet": ("f(M)", "f(-1.0 * Q)", "f(F)"),
+    "linalg.logdet": ("f(Q)", "f(F)"),
+    "linalg.cholesky": ("f(Q)", "f(F)", "f(V)"),
+    "linalg.cholesky_solve": ("f(tf.linalg.cholesky(Q), [[1.0], [2.0]])", "f(F, V)"),
+    "linalg.solve": (
+        "f(M, [[1.0], [2.0]])",
+        "f(M, F, adjoint=True)",
+        "f(M, V)",
+        "f(F, F)",
+        "f(M, [[1], [2]])",
+        "f(M, I)",
+    ),
+    "linalg.triangular_solve": (
+        "f(M, F)",
+        "f(M, F, lower=False)",
+        "f(M, F, adjoint=True)",
+        "f(F, F)",
+    ),
+    "linalg.lstsq": (
+        "f(M, [[1.0], [2.0]])",
+        "f(T[0], [[1.0], [2.0], [3.0]])",
+        "f(F, [[1.0], [2.0]], l2_regularizer=0.5)",
+    ),
+    "linalg.svd": (
+        "f(F, compute_uv=False)",
+        "f(T, compute_uv=False)",
+        "f(I)",
+        "f(V)",
+        "tf.abs(f(F)[1])",
+        "tf.abs(f(F)[2])",
+        "tf.shape(f(F, full_matrices=True)[2])",
+    ),
+    "linalg.qr": (
+        "tf.matmul(*f(F))",
+        "tf.abs(f(M)[1])",
+        "tf.shape(f(T[0], True)[0])",
+        "f(I)",
+    ),
+    "linalg.eigh": ("f(Q)[0]", "tf.abs(f(Q)[1])", "f(F)"),
+    "linalg.eigvalsh": ("f(Q)", "f(F)"),
+    "linalg.pinv": ("f(F)", "f(M)", "f(M, 0.5)", "f(I)"),
+    "linalg.matrix_rank": ("f(F)", "f([[1.0, 1.0], [1.0, 1.0]])", "f(M, tol=4.5)"),
+    "linalg.cross": ("f(F, P)", "f(V, V)", "f(I, I)", "f(F, I)"),
+    # Neural networks.
+    **dict.fromkeys(
+        [
+            "nn.relu",
+            "nn.relu6",
+            "nn.elu",
+            "nn.selu",
+            "nn.softplus",
+            "nn.softsign",
+            "nn.zero_fraction",
+        ],
+        _ONE,
+    ),
+    "nn.leaky_relu": (*_ONE, "f(F, alpha=0.5)"),
+    "nn.crelu": (*_ONE, "f(F, axis=0)"),
+    "nn.silu": (*_ONE, "f(F, beta=2.0)"),
+    "nn.gelu": (*_ONE, "f(F, approximate=True)"),
+    **dict.fromkeys(
+        ["nn.softmax", "nn.log_softmax"],
+        ("f(F)", "f(F, axis=0)", "f(V)", "f(I)", "f(S)", "f(T, 1)", "f(F, 2)", "f(E)"),
+    ),
+    "nn.l2_normalize": (
+        "f(F)",
+        "f(F, axis=1)",
+        "f(F, 0, epsilon=10.0)",
+        "f(I)",
+        "f(F, [0, 1])",
+    ),
+    "nn.l2_loss": ("f(F)", "f(I)", "f(S)", "f(E)"),
+    "nn.bias_add": (
+        "f(F, [1.0, 2.0, 3.0])",
+        "f(F, V)",
+        "f(I, [1, 2, 3])",
+        "f(T, [1.0, 2.0])",
+        "f(F, [1.0, 2.0, 3.0], data_format='X')",
+        "f(V, V)",
+    ),
+    "nn.moments": (
+        "f(F, [0])",
+        "f(F, axes=[0, 1])",
+        "f(F, 1, keepdims=True)",
+        "f(T, [0, 2])",
+        "f(I, [0])",
+    ),
+    "nn.batch_normalization": (
+        "f(F, 0.5, 2.0, 1.0, 3.0, 0.001)",
+        "f(F, P[0], P[1], None, None, 1e-3)",
+        "f(F, P[0], P[1], P[1], P[0], 0.1)",
+        "f(F, V, V, None, None, 0.1)",
+    ),
+    "nn.dropout": (
+        "f(F, 0.0)",
+        "f(F, rate=0)",
+        "f(F, 1.0)",
+        "f(F, -0.5)",
+        "f(I, 0.5)",
+    ),
+    "nn.embedding_lookup": (
+        "f(F, [1, 0, 1])",
+        "f(F, [[0], [1]])",
+        "f(F, [2])",
+        "f(F, [0], max_norm=1.0)",
+        "f([F], 1)",
+        "f([], [0])",
+        "f(F, V)",
+    ),
+    "nn.softmax_cross_entropy_with_logits": (
+        "f(P, F)",
+        "f(labels=P, logits=F, axis=0)",
+        "f(I, F)",
+        "f(V, F)",
+        "f([[0.0, 1.0, 0.0]], F)",
+        "f([0, 1, 0], [0.5, 1.0, 2.0])",
+    ),
+    "nn.sparse_softmax_cross_entropy_with_logits": (
+        "f([2, 0], F)",
+        "f(labels=[0, 1], logits=F)",
+        "f(J, F)",
+        "f([3, 0], F)",
+        "f(V[:2], F)",
+        "f(1, [0.5, 1.0])",
+        "f([0, 1], I)",
+    ),
+    "nn.sigmoid_cross_entropy_with_logits": (
+        "f(P, F)",
+        "f(labels=P, logits=F)",
+        "f(V, F)",
+        "f(I, F)",
+        "f()",
+        "f([[1.0]], [[2.0]])",
+    ),
+    "nn.weighted_cross_entropy_with_logits": (
+        "f(P, F, 2.0)",
+        "f(P, F, P[0])",
+        "f(V, F, 1.0)",
+        "f(labels=P, logits=F, pos_weight=0.5)",
+    ),
+    "nn.log_poisson_loss": (
+        "f(P, F)",
+        "f(V, [0.5, 1.0, 2.0, 0.0], compute_full_loss=True)",
+        "f(V, F)",
+    ),
+    "nn.conv1d": (
+        "f(T, K1, 1, 'SAME')",
+        "f(T, K1, stride=2, padding='VALID')",
+        "f(T, K1, 1, 'NO')",
+        "f(T, K1, 1, 'SAME', dilations=2)",
+    ),
+    "nn.conv2d": (
+        "f(X2, K2, 1, 'SAME')",
+        "f(X2, K2, strides=[1, 2, 2, 1], padding='VALID')",
+        "f(X2, K2, 2, 'SAME')",
+        "f(X2, K2, [1, 2], 'VALID')",
+        "f(X2, K2, 1, 'SAME', dilations=2)",
+        "f(X2, K2, 1, [[0, 0], [1, 0], [0, 1], [0, 0]])",
+        "f(X2, K2, [2, 1, 1, 1], 'SAME')",
+        "f(X2, K2, 1, 'OTHER')",
+        "f(X2, K2[:, :, :1], 1, 'VALID')",
+        "f(X2, K2, 1, 'SAME', data_format='NWHC')",
+    ),
+    "nn.conv3d": (
+        "f(X3, K3, [1, 1, 1, 1, 1], 'SAME')",
+        "f(X3, K3, [1, 1, 2, 2, 1], 'VALID')",
+    ),
+    "nn.conv1d_transpose": (
+        "f(T, K1, [2, 6, 2], 2)",
+        "f(T, K1, [2, 4, 2], 1, 'VALID')",
+        "f(T, K1, [2, 9, 2], 2)",
+    ),
+    "nn.conv2d_transpose": (
+        "f(X2, K2, [1, 3, 4, 2], 1)",
+        "f(X2, K2, [1, 6, 8, 2], strides=[1, 2, 2, 1])",
+        "f(X2, K2, [1, 4, 5, 2], 1, padding='VALID')",
+        "f(X2, K2, [1, 5, 7, 2], 2)",
+        "f(X2, K2, [1, 9, 9, 2], 2)",
+    ),
+    "nn.conv3d_transpose": ("f(X3, K3, [1, 2, 4, 4, 1], [1, 1, 2, 2, 1])",),
+    "nn.convolution": (
+        "f(X2, K2)",
+        "f(T, K1, strides=2, padding='SAME')",
+        "f(X2, K2, dilations=[2, 1])",
+        "f(V, V)",
+    ),
+    "nn.depthwise_conv2d": (
+        "f(X2, K2, [1, 1, 1, 1], 'SAME')",
+        "f(X2, K2, [1, 2, 2, 1], 'VALID')",
+        "f(X2, K2[:, :, :1], [1, 1, 1, 1], 'SAME')",
+    ),
+    "nn.separable_conv2d": (
+        "f(X2, K2, tf.reshape(V, [1, 1, 4, 1]), [1, 1, 1, 1], 'SAME')",
+    ),
+    "nn.max_pool1d": ("f(T, 2, 1, 'SAME')", "f(T, 2, 2, 'VALID')"),
+    "nn.max_pool2d": (
+        "f(X2, 2, 2, 'SAME')",
+        "f(X2, [1, 2, 2, 1], [1, 1, 1, 1], 'VALID')",
+        "f(X2, [2, 1], 1, 'SAME')",
+        "f(X2, 2, 2, 'NO')",
+        "f(F, 2, 2, 'SAME')",
+    ),
+    "nn.max_pool3d": ("f(X3, 2, 2, 'SAME')",),
+    "nn.avg_pool1d": ("f(T, 2, 1, 'SAME')", "f(T, 2, 2, 'VALID')"),
+    "nn.avg_pool2d": (
+        "f(X2, 2, 2, 'SAME')",
+        "f(X2, [1, 2, 2, 1], [1, 1, 1, 1], 'VALID')",
+        "f(X2, 3, 1, 'SAME')",
+        "f(X2, 2, 2, 'NO')",
+    ),
+    "nn.avg_pool3d": ("f(X3, 2, 2, 'SAME')",),
+    "nn.max_pool": (
+        "f(X2, 2, 2, 'SAME')",
+        "f(T, 2, 1, 'VALID')",
+        "f(V, 2, 1, 'VALID')",
+    ),
+    "nn.avg_pool": (
+        "f(X2, 2, 2, 'SAME')",
+        "f(T, 2, 1, 'VALID')",
+        "f(V, 2, 1, 'VALID')",
+    ),
+    "nn.atrous_conv2d": ("f(X2, K2, 2, 'SAME')", "f(X2, K2, rate=1, padding='VALID')"),
+    "nn.local_response_normalization": ("f(X2)", "f(X2, 1, 2.0, 0.5, 0.75)", "f(F)"),
+    "math.polyval": ("f([1.0, 2.0, 3.0], F)", "f([], F)", "f(F, F)", "f([1, 2], I)"),
+    "nn.space_to_depth": ("f(tf.reshape(X2, [1, 2, 4, 3]), 2)", "f(X2, 2)"),
+    "nn.depth_to_space": ("f(tf.reshape(X2, [1, 3, 2, 4]), 2)", "f(X2, 2)"),
 }
 
 

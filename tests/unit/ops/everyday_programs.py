@@ -164,6 +164,47 @@ PROGRAMS = {
         D.assert_same_float_dtype([x])
         D.get_log_device_placement()
     """,
+    "control_flow": """
+        tf.cond(x[0] < 1, lambda: 1, lambda: 2)
+        tf.cond(True, lambda: (1, [2]), lambda: 3)
+        tf.cond(False, 3, lambda: 1)
+        tf.case([(x[0] > 1, lambda: 1), (x[1] > 0, lambda: 2)], default=lambda: 3)
+        tf.case([(x[0] > 1, lambda: 1)], default=lambda: 3)
+        tf.case([(x[0] > 1, lambda: 1)])
+        tf.case([(True, lambda: 3)])
+        tf.switch_case(x[1], [lambda: 10, lambda: 11])
+        tf.switch_case(x[5], [lambda: 10])
+        tf.switch_case(x[5], {0: lambda: 10, 1: lambda: 11}, default=lambda: 7)
+        tf.switch_case(m[0, 0], [lambda: 10])
+        tf.while_loop(lambda i: i < 5, lambda i: (i + 1,), (x[0],))
+        tf.while_loop(lambda i, s: i < 5, lambda i, s: [i + 1, s + i], [x[0], x[0]])
+        tf.while_loop(lambda i: i < 5, lambda i: [i + 1], [x[0]], maximum_iterations=2)
+        tf.while_loop(lambda i: i < 5, lambda i: [i + 1, 2], [x[0]])
+        tf.while_loop(lambda i: i < 5, lambda i: [i + 1], [])
+    """,
+    "mapping": """
+        tf.map_fn(lambda r: r * 2, x), tf.map_fn(lambda r: r[:2], m)
+        tf.map_fn(lambda r: r * 2, x[0])
+        tf.map_fn(lambda r: r[0] * r[1], (x, x), fn_output_signature=tf.int32)
+        tf.map_fn(lambda r: r[0], m[:0])
+        tf.map_fn(lambda r: (r, r), x)
+        tf.map_fn(lambda r: r[0], (x, m))
+        tf.map_fn(lambda r: m[0, 0], x)
+        tf.scan(lambda a, r: a + r, x), tf.scan(lambda a, r: a + r, x, initializer=10)
+        tf.scan(lambda a, r: a + r, x, reverse=True), tf.scan(lambda a, r: a + r, m)
+        tf.scan(lambda a, r: (a[0] + r[0], a[1] * r[1]), (x, x + 1))
+        tf.scan(lambda a, r: (a[1], a[0] + r), x, initializer=(x[0], x[1]))
+        tf.foldl(lambda a, r: a * 2 + r, x), tf.foldr(lambda a, r: a * 2 + r, x)
+        tf.foldl(lambda a, r: (a[0] + r, a[1]), x, initializer=(0, 1))
+        tf.vectorized_map(lambda r: r * 2, x), tf.vectorized_map(lambda r: 7, x)
+        tf.vectorized_map(lambda r: r[0] + r[1], (m, m + 1))
+    """,
+    "host_functions": """
+        tf.py_function(lambda r: r * 2, [x], tf.int32)
+        tf.numpy_function(np.sin, [m[0]], tf.float32)
+        tf.numpy_function(lambda r: (r, r + 1), [m[0]], (tf.float32, tf.float32))
+        tf.py_function(lambda r: r, [x], [tf.int32])
+    """,
     "element_types": """
         tf.is_tensor(np.ones(2)), tf.is_tensor(tf.Variable(1.0)), tf.is_tensor(1)
         tf.is_tensor(tf.TensorSpec([1])), isinstance(tf.Variable(1.0), tf.Tensor)

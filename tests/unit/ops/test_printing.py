@@ -2,6 +2,7 @@
 
 import sys
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -20,6 +21,27 @@ def test_a_message_goes_where_it_is_sent(capsys):
     unisono.print("to", jnp.asarray(3), output_stream=said.append)
     assert capsys.readouterr() == ("to 2\n", "to 1\n")
     assert said == ["to 3"]
+
+
+def test_a_step_on_one_device_prints_in_order_and_once(capsys, monkeypatch):
+    # The suite has more devices, and this program uses one.
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    made = []
+
+    @unisono.function
+    def step(x):
+        if not made:
+            made.append(unisono.Variable(1.0))
+        unisono.print("first", x)
+        unisono.while_loop(
+            lambda i: i < 2, lambda i: (unisono.print("loop", i), i + 1)[1], [0]
+        )
+        unisono.print("then", made[0].assign_add(x))
+        unisono.print("last")
+
+    step(jnp.asarray(1.0))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["first 1", "loop 0", "loop 1", "then 2", "last"]
 
 
 @pytest.mark.needs_devices(2)

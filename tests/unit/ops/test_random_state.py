@@ -56,6 +56,17 @@ def test_replicas_draw_different_numbers_and_the_same_of_a_seed(wrap):
     assert _numbers(again[0].values) == _numbers(results[0][0].values)
 
 
+def test_the_seed_decides_the_order_of_shuffled_datasets():
+    def orders():
+        random.set_seed(8)
+        made = [unisono.data.Dataset.range(30).shuffle(30) for _ in range(2)]
+        return [[int(x) for x in dataset] for dataset in made]
+
+    first, second = orders()
+    assert first != second
+    assert orders() == [first, second]
+
+
 def test_plain_jit_is_refused_instead_of_giving_the_same_numbers():
     with pytest.raises(RuntimeError, match="Use unisono"):
         jax.jit(lambda: random.uniform([2]))()

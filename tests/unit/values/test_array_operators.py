@@ -77,3 +77,10 @@ def test_the_numpy_value_of_a_scalar_is_a_number_that_can_be_a_key():
     assert isinstance(unisono.Variable(1).numpy(), np.int32)
     assert type(unisono.Variable([1]).numpy()) is np.ndarray
     assert np.asarray(unisono.Variable(1)).shape == ()
+
+
+def test_variables_compute_with_lists():
+    v = unisono.Variable([[1.0, 2.0], [3.0, 4.0]])
+    assert (v * [1, 2]).tolist() == ([1, 2] * v).tolist() == [[1, 4], [3, 8]]
+    assert ([[1.0, 2.0]] @ v).tolist() == [[7, 10]]
+    assert (v @ [1, 1]).tolist() == [3, 7]

@@ -385,41 +385,6 @@ class _DefaultReplicaContext(ReplicaContext):
 _as_reduce_op = options.reduce_op
 
 
-@contextlib.contextmanager
-def explain_traced_values() -> Iterator[None]:
-    """Explain in the user's terms an error of JAX about a traced value."""
-    try:
-        yield
-    except _VALUE_ERRORS as error:
-        if isinstance(error, _TracedValueError):
-            # Explained already, by a block inside this one.
-            raise
-        raise _TracedValueError(error) from error
-
-
-_VALUE_ERRORS = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
-
-
-class _TracedValueError(jax.errors.ConcretizationTypeError):
-    """Python needed a value that is not known while a program is compiled."""
-
-    def __init__(self, error: Exception) -> None:
-        # Not by `super`: JAX's constructor asks for a tracer and writes its own text.
-        TypeError.__init__(
-            self,
-            "Python needed a value that is only known when the compiled step runs, for "
-            "example in `if`, `int()` or `range()`. Arrays are traced there, and so is "
-            "`replica_id_in_sync_group`, because one program serves all replicas. "
-            "Write jnp.where(replica_id == 0, a, b) or jax.lax.cond(...), or call "
-            "strategy.run outside unisono.function, where values are known. JAX said: "
-            f"{str(error).splitlines()[0]}",
-        )
-
-
 def context_of_replica(strategy: Any, replica_id: Any, port: Any) -> ReplicaContext:
     """Return the context of a replica.
 

@@ -69,8 +69,7 @@ class GradientTape:
 
     An array is followed from `watch` on:
 
-    >>> import jax.numpy as jnp
-    >>> x = jnp.asarray(3.0)
+    >>> x = unisono.constant(3.0)
     >>> with unisono.GradientTape() as tape:
     ...     tape.watch(x)
     ...     y = x * x
@@ -278,8 +277,8 @@ class GradientTape:
                 f"Passed in object {x} of type {type(x).__name__!r}, not tf.Tensor or "
                 "tf.Variable or ExtensionType. A tape follows an array by its "
                 "identity, which numbers and NumPy's arrays lose when they are used. "
-                "Write x = jnp.asarray(x), and use that array "
-                "in watch and in the computation."
+                "Write x = unisono.constant(x), and use that array in watch and in the "
+                "computation."
             )
         if not jax_tapes.is_float(x):
             _log.warning(
@@ -549,7 +548,7 @@ def _as_operand(x: Any, role: str) -> Any:
     raise TypeError(
         f"Expected arrays and variables as `{role}`, received {type(x).__name__}: "
         f"{x!r}. A number or an array of NumPy must be made an array first, with "
-        "jnp.asarray."
+        "unisono.constant."
     )
 
 
@@ -612,6 +611,7 @@ def _differentiate(
 
     TensorFlow's gradients of complex numbers are the conjugates of JAX's.
     """
+    _follow_unread(recording, targets, wanted)
     tangents = [recording.find_tangent(_key_of(t)) for t in targets]
     given = [i for i, t in enumerate(tangents) if t is not None]
     sources = [recording.find_tangent(_key_of(x)) for x in wanted]
@@ -629,6 +629,21 @@ def _differentiate(
         return found
 
     return pull, given
+
+
+def _follow_unread(
+    recording: Recording, targets: Sequence[Any], wanted: Sequence[Any]
+) -> None:
+    """Follow variables that are targets and sources, and that nobody has read.
+
+    Such a target is the variable itself, as in ``result = v``, so its gradient is 1.
+    """
+    for x in targets:
+        if isinstance(x, variables.Variable) and any(x is w for w in wanted):
+            cell = x.state_cell
+            is_new = recording.find_tangent(cell) is None
+            if is_new and cell not in recording.unfollowed and jax_tapes.is_float(x):
+                recording.add_key(cell, _value_of(x), x)
 
 
 def _conjugate(x: Any) -> Any:

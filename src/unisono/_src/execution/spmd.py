@@ -10,7 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from unisono._src.execution import contexts, jaxpr_equality, replica_invariance
+from unisono._src.execution import (
+    contexts,
+    jaxpr_equality,
+    replica_invariance,
+    traced_values,
+)
 from unisono._src.foundation import errors, nest
 from unisono._src.machines.topology import AXIS, Topology
 from unisono._src.state import assignment, frames, replica_frame
@@ -168,7 +173,7 @@ def _trace(
             outer.versions.separate_block(),
         ):
             call_args, call_kwargs = _fill_slots(skeleton, own)
-            with contexts.explain_traced_values():
+            with traced_values.explain():
                 result = fn(*call_args, **call_kwargs)
             arrays = _flatten_result(result, port, seen)
         seen.merged = port.has_merged

@@ -17,12 +17,12 @@ from jax.interpreters import partial_eval
 from unisono._src.execution import (
     captured_arrays,
     compiler_detours,
-    contexts,
     equal_values,
     host_inputs,
     partitioner_limits,
     replica_invariance,
     signature,
+    traced_values,
 )
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.foundation import ambient, errors, library_hooks
@@ -135,7 +135,7 @@ def _trace_with(
         with ambient.push(state=frame), library_hooks.enter_scopes():
             args, kwargs = feeds.begin(rest, arrays)
             try:
-                with contexts.explain_traced_values():
+                with traced_values.explain():
                     result = fn(*args, **kwargs)
                 feeds.finish()
             except (Exception, errors.Signal) as error:
@@ -270,9 +270,13 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     if start == stop:
         return
     wanted = [start <= i < stop for i in range(len(found.jaxpr.outvars))]
-    # `jax.debug.print` has effects, so dead code elimination would keep it. It must not
-    # print here: the program itself prints when it runs.
-    silent = [e for e in found.jaxpr.eqns if not e.primitive.name.startswith("debug")]
+    # `jax.debug.print` has effects, so dead code elimination would keep it, also in a
+    # loop. It must not print here: the program itself prints when it runs.
+    silent = [
+        e.replace(effects=frozenset())
+        for e in found.jaxpr.eqns
+        if not e.primitive.name.startswith("debug")
+    ]
     jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr.replace(eqns=silent), wanted)
     given = [*(c.array for c in found.read), *leaves]
     needed = [x for x, u in zip(given, used, strict=True) if u]

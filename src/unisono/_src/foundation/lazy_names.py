@@ -41,7 +41,10 @@ def names(
         if table[name] == module:
             return importlib.import_module(f"{module}.{name}")
         where, _, there = table[name].partition(":")
-        return getattr(importlib.import_module(where), there or name)
+        found = getattr(importlib.import_module(where), there or name)
+        if module in sys.modules:  # The next use needs no search.
+            setattr(sys.modules[module], name, found)
+        return found
 
     def list_names() -> list[str]:
         return sorted({*vars(sys.modules[module]), *table})

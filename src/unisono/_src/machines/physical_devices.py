@@ -327,6 +327,74 @@ def get_memory_info(device: str | LogicalDevice) -> dict[str, int]:
     }
 
 
+def get_device_details(device: PhysicalDevice) -> dict[str, str]:
+    """Returns what is known of a processor; nothing for a CPU.
+
+    Args:
+        device: one of `list_physical_devices`.
+
+    Returns:
+        For a GPU or TPU its ``device_name``. JAX starts, if it has not yet.
+
+    Raises:
+        ValueError: there is no such processor.
+
+    >>> import unisono
+    >>> (cpu,) = unisono.config.list_physical_devices("CPU")
+    >>> unisono.config.experimental.get_device_details(cpu)
+    {}
+    """
+    _check_exists(device)
+    if device.device_type == "CPU":
+        return {}
+    found = devices.resolve([device.name.removeprefix("/physical_device:")])[1][0]
+    return {"device_name": found.device_kind}
+
+
+def enable_op_determinism() -> None:
+    """Makes GPUs give the same numbers in each run, before JAX has started.
+
+    CPUs and TPUs always do.
+
+    Raises:
+        RuntimeError: JAX has started already, and has a GPU.
+
+    >>> import unisono
+    >>> unisono.config.experimental.enable_op_determinism()
+    """
+    flag = "--xla_gpu_deterministic_ops=true"
+    flags = os.environ.get("XLA_FLAGS", "")
+    if flag in flags or not list_physical_devices("GPU"):
+        return
+    if is_started():
+        raise RuntimeError(
+            "enable_op_determinism was called after JAX has started. Call it before "
+            "the first strategy, variable or array of the program."
+        )
+    os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()
+
+
+def enable_tensor_float_32_execution(enabled: bool) -> None:
+    """Sets whether GPUs may multiply float32 matrices with fewer bits, as they do.
+
+    Args:
+        enabled: False for all bits of float32.
+
+    >>> enable_tensor_float_32_execution(True)
+    """
+    jax.config.update("jax_default_matmul_precision", None if enabled else "float32")
+
+
+def tensor_float_32_execution_enabled() -> bool:
+    """Returns whether GPUs may multiply float32 matrices with fewer bits.
+
+    >>> tensor_float_32_execution_enabled()
+    True
+    """
+    told = getattr(jax.config, "jax_default_matmul_precision", None)
+    return told not in ("float32", "highest")
+
+
 publish(
     "unisono.config",
     LogicalDeviceConfiguration,
@@ -338,5 +406,12 @@ publish(
     set_visible_devices,
 )
 publish(
-    "unisono.config.experimental", get_memory_growth, get_memory_info, set_memory_growth
+    "unisono.config.experimental",
+    enable_op_determinism,
+    enable_tensor_float_32_execution,
+    get_device_details,
+    get_memory_growth,
+    get_memory_info,
+    set_memory_growth,
+    tensor_float_32_execution_enabled,
 )

@@ -22,7 +22,7 @@ _NAMES = {
     name: found for name, found in vars(dtypes).items() if isinstance(found, np.dtype)
 }
 # TensorFlow's other names, and Python's types where TensorFlow takes them.
-_NAMES |= {"float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16}
+_NAMES["float"] = dtypes.float32
 
 
 def is_tensor(x: object) -> bool:

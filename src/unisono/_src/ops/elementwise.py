@@ -58,6 +58,8 @@ def binary(
 
 def check_shapes(name: str, *arrays: Any) -> None:
     """Raises `InvalidArgumentError` unless arrays can be broadcast together."""
+    if len({x.shape for x in arrays if x.shape}) <= 1:
+        return
     try:
         jnp.broadcast_shapes(*(x.shape for x in arrays))
     except ValueError:
@@ -310,7 +312,7 @@ def _scaled(x: Any, scale: jax.Array) -> Any:
     return x * scale.astype(x.dtype)
 
 
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any) -> Any:
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any) -> jax.Array:
     """Returns an array scaled down to a norm, where its own is larger."""
     values = _rows(t)
     values, limit = tensors.matching("clip_by_norm", values, clip_norm)
@@ -323,10 +325,11 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any) -> Any:
     is_positive = total > 0
     safe = jnp.where(is_positive, total, jnp.ones((), total.dtype))
     norm = jnp.where(is_positive, jnp.sqrt(safe), total)
-    clipped = (values * limit) / jnp.maximum(norm, limit)
+    clipped: Any = (values * limit) / jnp.maximum(norm, limit)
     if _is_sparse(t):
-        return IndexedSlices(clipped, t.indices, t.dense_shape)
-    return clipped
+        clipped = IndexedSlices(clipped, t.indices, t.dense_shape)
+    made: jax.Array = clipped
+    return made
 
 
 def squared_difference(x: Any, y: Any) -> jax.Array:
@@ -345,3 +348,22 @@ def is_sorted(name: str, compare: _Function, x: Any) -> jax.Array:
     kinds.check(name, x.dtype, kinds.REAL)
     flat = x.reshape(-1)
     return jnp.all(compare(flat[:-1], flat[1:]))
+
+
+def polyval(coeffs: Any, x: Any) -> jax.Array:
+    """Returns the values of a polynomial, whose highest coefficient comes first.
+
+    Raises:
+        ValueError: `coeffs` is not a list.
+    """
+    if not isinstance(coeffs, (list, tuple)):
+        raise ValueError(
+            f"Argument coeffs must be list type. Received type {type(coeffs)}."
+        )
+    found = tensors.tensor(x)
+    if not coeffs:
+        return jnp.zeros_like(found)
+    total = tensors.matching("polyval", found, coeffs[0])[1]
+    for factor in coeffs[1:]:
+        total = tensors.matching("polyval", found, factor)[1] + total * found
+    return jnp.asarray(total)

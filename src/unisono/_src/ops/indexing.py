@@ -35,6 +35,13 @@ def check_bounds(name: str, indices: Any, size: Any, low: int = 0) -> None:
         )
 
 
+def _guard(indices: jax.Array, size: int) -> jax.Array:
+    """Returns positions that JAX would not count from the end."""
+    if not jax_tapes.is_traced(indices):
+        return indices  # They were checked.
+    return jnp.where(indices < 0, size, indices)
+
+
 def gather(params: Any, indices: Any, axis: Any, batch_dims: Any) -> jax.Array:
     """Returns the slices of an array at given positions along an axis.
 
@@ -53,6 +60,8 @@ def gather(params: Any, indices: Any, axis: Any, batch_dims: Any) -> jax.Array:
             f"{list(places.shape)} must be equal, and axis {along} after them."
         )
     check_bounds("gather", places, found.shape[along])
+
+    places = _guard(places, found.shape[along])
 
     def take(x: jax.Array, i: jax.Array) -> jax.Array:
         # TensorFlow's accelerators give zeros for positions that are not there.
@@ -81,7 +90,7 @@ def gather_nd(params: Any, indices: Any, batch_dims: Any) -> jax.Array:
     check_bounds("gather_nd", places, found.shape[batch : batch + depth])
 
     def take(x: jax.Array, i: jax.Array) -> jax.Array:
-        key = tuple(i[..., k] for k in range(depth))
+        key = tuple(_guard(i[..., k], x.shape[k]) for k in range(depth))
         if not key:
             return jnp.broadcast_to(x, (*i.shape[:-1], *x.shape))
         return x.at[key].get(mode="fill", fill_value=0)
@@ -172,7 +181,7 @@ def scatter(
             f"{list(rows.shape)}."
         )
     check_bounds(name, places, found.shape[:depth])
-    key = tuple(places[..., k] for k in range(depth))
+    key = tuple(_guard(places[..., k], found.shape[k]) for k in range(depth))
     change: Callable[..., jax.Array] = getattr(found.at[key], method)
     return change(rows, mode="drop")
 

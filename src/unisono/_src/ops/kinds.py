@@ -54,6 +54,16 @@ def holds(wanted: Any, given: Any) -> bool:
     return 0 <= _KINDS.find(kind(given) or "?") <= _KINDS.find(kind(wanted) or "?")
 
 
+def limits(dtype: Any) -> Any:
+    """Returns what NumPy or JAX knows of the range of a type of numbers.
+
+    >>> limits(jnp.dtype("int8")).max
+    127
+    """
+    find: Any = jnp.iinfo if kind(dtype) == "i" else jnp.finfo
+    return find(dtype)
+
+
 def check(name: str, dtype: Any, allowed: str) -> None:
     """Raises unless a function takes elements of a type.
 
@@ -65,12 +75,9 @@ def check(name: str, dtype: Any, allowed: str) -> None:
     Raises:
         InvalidArgumentError: it does not take them.
     """
-    is_unsigned = jnp.issubdtype(dtype, jnp.unsignedinteger)
-    if (
-        kind(dtype) not in allowed
-        or not kind(dtype)
-        or ("s" in allowed and is_unsigned)
-    ):
+    letter = kind(dtype)
+    is_unsigned = "s" in allowed and jnp.issubdtype(dtype, jnp.unsignedinteger)
+    if not letter or letter not in allowed or is_unsigned:
         names = " and ".join(_NAMES[letter] for letter in allowed)
         wanted = {"b": "bool", "i": "int32", "s": "int32"}.get(allowed[0], "float32")
         raise errors.InvalidArgumentError(

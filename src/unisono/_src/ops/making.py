@@ -59,19 +59,29 @@ def convert(value: Any, dtype: Any, hint: Any) -> jax.Array:
     return found.astype(tensors.canonical(hint))
 
 
-def identity(x: Any) -> Any:
+def identity(x: Any) -> jax.Array:
     """Returns a new array of the same elements; a gradient passes through it."""
     if isinstance(x, IndexedSlices):
         values, indices = identity(x.values), identity(x.indices)
-        return IndexedSlices(values, indices, x.dense_shape)
+        sparse: Any = IndexedSlices(values, indices, x.dense_shape)
+        rows: jax.Array = sparse
+        return rows
     return jnp.array(tensors.tensor(x), copy=True)
 
 
-def cast(x: Any, dtype: Any) -> Any:
+def stop_gradient(x: Any) -> jax.Array:
+    """Returns the same elements, which count as constants."""
+    # A new array: a tape follows the old one by its identity.
+    return jax.lax.stop_gradient(jnp.array(tensors.tensor(x), copy=True))
+
+
+def cast(x: Any, dtype: Any) -> jax.Array:
     """Returns the elements in another type; floats are cut off to integers."""
     wanted = tensors.usable(dtype)
     if isinstance(x, IndexedSlices):
-        return IndexedSlices(cast(x.values, wanted), x.indices, x.dense_shape)
+        sparse: Any = IndexedSlices(cast(x.values, wanted), x.indices, x.dense_shape)
+        rows: jax.Array = sparse
+        return rows
     found = tensors.tensor(x)
     if found.dtype == wanted:
         return found
@@ -86,14 +96,11 @@ def saturate_cast(value: Any, dtype: Any) -> jax.Array:
     found = tensors.tensor(value)
     if kinds.kind(found.dtype) == "c":
         found = jnp.real(found)
-    if kinds.kind(wanted) == "i":
-        limits = np.iinfo(wanted)
-        own = np.iinfo if kinds.kind(found.dtype) == "i" else jnp.finfo
-        if kinds.kind(found.dtype) in "if":
-            low = max(limits.min, int(own(found.dtype).min))
-            high = min(limits.max, int(own(found.dtype).max))
-            # A float may not be able to hold the limit; the type's cast then does it.
-            found = jnp.clip(found, low, high)
+    if kinds.kind(wanted) == "i" and kinds.kind(found.dtype) in "if":
+        own, limits = kinds.limits(found.dtype), kinds.limits(wanted)
+        low, high = max(limits.min, int(own.min)), min(limits.max, int(own.max))
+        # A float may not be able to hold the limit; XLA's conversion then keeps to it.
+        found = jnp.clip(found, low, high)
     return found.astype(wanted)
 
 
@@ -271,32 +278,33 @@ def sequence_mask(lengths: Any, maxlen: Any, dtype: Any) -> jax.Array:
     return mask.astype(tensors.usable(dtype))
 
 
-def shape(x: Any, dtype: Any) -> Any:
+def shape(x: Any, dtype: Any) -> jax.Array:
     """Returns the sizes of the axes; while a program is made, as NumPy's numbers."""
     wanted = tensors.canonical(dtypes.int32 if dtype is None else dtype)
     sizes = x.shape if isinstance(x, IndexedSlices) else tensors.tensor(x).shape
     return _numbers(sizes, wanted)
 
 
-def size(x: Any, dtype: Any) -> Any:
+def size(x: Any, dtype: Any) -> jax.Array:
     """Returns the number of elements."""
     wanted = tensors.canonical(dtypes.int32 if dtype is None else dtype)
     return _numbers(math.prod(tensors.tensor(x).shape), wanted)
 
 
-def rank(x: Any) -> Any:
+def rank(x: Any) -> jax.Array:
     """Returns the number of axes."""
     return _numbers(tensors.tensor(x).ndim, dtypes.int32)
 
 
-def _numbers(values: Any, dtype: Any) -> Any:
+def _numbers(values: Any, dtype: Any) -> jax.Array:
     """Returns sizes, in a form that can be a shape also while a program is made.
 
     A size that an exported program leaves open is an object, and stays one.
     """
-    found = np.asarray(values)
-    if found.dtype == object:
-        return found
-    found = found.astype(dtype)
-    made = jnp.asarray(found)
-    return tensors.known(found) if jax_tapes.is_traced(made) else made
+    found: Any = np.asarray(values)
+    if found.dtype != object:
+        found = found.astype(dtype)
+        made = jnp.asarray(found)
+        found = tensors.known(found) if jax_tapes.is_traced(made) else made
+    numbers: jax.Array = found
+    return numbers

@@ -65,4 +65,14 @@ class name_scope:
         self._open.pop().close()
 
 
-publish("unisono", name_scope)
+def get_current_name_scope() -> str:
+    """Returns the names of the open `name_scope` blocks, without the last ``/``.
+
+    >>> with name_scope("outer"), name_scope("inner"):
+    ...     get_current_name_scope()
+    'outer/inner'
+    """
+    return ambient.current().names.removesuffix("/")
+
+
+publish("unisono", get_current_name_scope, name_scope)

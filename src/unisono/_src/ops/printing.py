@@ -17,6 +17,7 @@ from unisono._src.foundation import nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.ops import operands
 from unisono._src.state import frames
+from unisono._src.values import jax_traces
 
 Stream: TypeAlias = TextIO | str | Callable[[str], object]
 _SLOT = re.compile("\0(\\d+)\0")
@@ -48,8 +49,8 @@ def print_values(
 ) -> None:
     """Prints values in TensorFlow's format; in a compiled step, each time it runs.
 
-    Each replica prints for itself. A compiled step prints its lines in no certain
-    order, and is slower: each call waits until it has run.
+    Each replica prints for itself. A compiled step is slower: each call waits until it
+    has run. Where JAX has several devices it prints its lines in no certain order.
 
     Args:
         *inputs: texts, arrays, and nested structures of them.
@@ -92,12 +93,21 @@ def print_values(
 
     if any(isinstance(x, jax.core.Tracer) for x in arrays):
         program_checks.tell_cost("print")
-        jax.debug.callback(show, *arrays)
+        jax.debug.callback(show, *arrays, ordered=_is_ordered())
     elif frames.frame().is_compiled:
         # Nothing that the program computes, but it is printed each time it runs.
-        jax.debug.callback(lambda: show(*arrays))
+        jax.debug.callback(lambda: show(*arrays), ordered=_is_ordered())
     else:
         show(*arrays)
+
+
+def _is_ordered() -> bool:
+    """Returns whether JAX can keep the order of what a program prints.
+
+    It can in a program for one device, outside `jax.vmap` and gradients.
+    """
+    frame, here = frames.frame(), jax_traces.current()
+    return jax.device_count() == 1 and any(here is t for t in frame.traces)
 
 
 def _writer(stream: Any) -> Callable[[str], object]:

@@ -445,8 +445,10 @@ def stateless_gamma(
         InvalidArgumentError: a shape does not fit.
         TypeError: `dtype` is no type of floats.
 
-    >>> stateless_gamma([3, 2], seed=[1, 2], alpha=[0.5, 1.5]).shape
-    (3, 2)
+    >>> drawn = stateless_gamma([3, 2], seed=[1, 2], alpha=[0.5, 1.5])
+    >>> half = stateless_gamma([3, 2], seed=[1, 2], alpha=[0.5, 1.5], beta=2.0)
+    >>> bool(jnp.allclose(drawn, 2 * half))
+    True
     """
     kind, sizes = _float_type(dtype), _shape(shape)
     a, b = _parameters(alpha, beta, kind)

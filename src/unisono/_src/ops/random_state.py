@@ -8,42 +8,23 @@ a `Generator` of its own, whose state is a variable, for each strategy.
 
 from __future__ import annotations
 
-import random
 import weakref
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import ambient, whole_numbers
+from unisono._src.foundation import ambient, global_seed, whole_numbers
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import frames, trace_versions
 from unisono._src.training import philox, random_generator
 from unisono._src.values import jax_traces
 
-_MOST = 2**31 - 1
-# TensorFlow's global seed for operations that have a seed while the program has none.
-_DEFAULT_SEED = 87654321
 # How far an eager operation moves its counter for one number.
 _RESERVED = 256
-
-
-@final
-class _Seeds:
-    """The global seed, and what has been drawn since it was set.
-
-    Attributes:
-        given: the global seed, or None.
-        sequence: makes the seeds of operations that have none.
-        drawn: how far the counter of each operation with a seed has come.
-    """
-
-    given: int | None = None
-    sequence: random.Random = random.Random()
-    drawn: ClassVar[dict[Any, int]] = {}
-
-
+# How far the counter of each eager operation with a seed has come.
+_drawn: dict[tuple[str, int, int], int] = {}
 # The generators of compiled functions: by function, by strategy, and by the seed and
 # the number of the operation. A program that is not known shares those of `_Shared`.
 _Streams = weakref.WeakKeyDictionary[Any, dict[Any, random_generator.Generator]]
@@ -56,6 +37,8 @@ class _Shared:
 
 _shared = _Shared()
 _streams: weakref.WeakKeyDictionary[Any, _Streams] = weakref.WeakKeyDictionary()
+# The number of the last operation with a seed, by the frame of the program.
+_seeded: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def set_seed(seed: int) -> None:
@@ -64,7 +47,7 @@ def set_seed(seed: int) -> None:
     Operations count from the start again, also those of compiled functions. The rules
     are TensorFlow's: an operation with a seed of its own gives the same numbers in each
     program with this global seed, and one without gives numbers that depend on how many
-    were called before it.
+    were called before it. A dataset that is shuffled without a seed counts as one.
 
     Args:
         seed: a whole number.
@@ -86,32 +69,12 @@ def set_seed(seed: int) -> None:
             "random.set_seed was called in a function, which runs this line only when "
             "it is traced. Call it before the function."
         )
-    _Seeds.given = seed
-    _Seeds.sequence = random.Random(seed)
-    _Seeds.drawn.clear()
+    global_seed.set_seed(seed)
+    _drawn.clear()
     for by_strategy in _streams.values():
         for streams in by_strategy.values():
             for (op_seed, _), generator in streams.items():
                 generator.reset(_first_state(op_seed))
-
-
-def get_global_seed() -> int | None:
-    """Returns the global seed, or None."""
-    return _Seeds.given
-
-
-def _pair(op_seed: int | None) -> tuple[int, int]:
-    """Returns the two seeds of an operation, by TensorFlow's rules."""
-    if _Seeds.given is not None:
-        if op_seed is None:
-            op_seed = _Seeds.sequence.randint(0, _MOST)
-        pair = _Seeds.given % _MOST, op_seed % _MOST
-    elif op_seed is not None:
-        pair = _DEFAULT_SEED, op_seed % _MOST
-    else:
-        system = random.SystemRandom()
-        pair = system.getrandbits(63), system.getrandbits(63)
-    return pair if pair != (0, 0) else (0, _MOST)
 
 
 def _state(key: int, high: int, low: int = 0) -> np.ndarray:
@@ -144,11 +107,11 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
             "the same numbers in all calls. Use unisono.function, or a stateless_ "
             "function with a seed that is an argument."
         )
-    first, second = _pair(seed)
+    first, second = global_seed.make_pair(seed)
     low = 0
     if seed is not None:
-        low = _Seeds.drawn.get((kind, first, second), 0)
-        _Seeds.drawn[kind, first, second] = low + _RESERVED * count
+        low = _drawn.get((kind, first, second), 0)
+        _drawn[kind, first, second] = low + _RESERVED * count
     return _own(jnp.asarray(_state(first, second, low)))
 
 
@@ -167,8 +130,7 @@ def _take_traced(frame: frames.StateFrame, count: int, seed: int | None) -> jax.
     number = 0
     if seed is not None:
         # Each operation with a seed counts for itself, so two of them are alike.
-        number = frame.seeded_draws
-        frame.seeded_draws += 1
+        number = _seeded[frame] = _seeded.get(frame, -1) + 1
     generator = _find(frame, seed, number)
     state = jnp.asarray(generator.skip(count))
     if state.dtype != jnp.uint32:
@@ -185,7 +147,9 @@ def _find(
     source: Any = frame
     while source.program is None and getattr(source, "parent", None) is not None:
         source = source.parent
-    program = _shared if source.program is None else source.program
+    program = source.program
+    if program is None or type(program).__hash__ is None:
+        program = _shared
     outer = ambient.current()
     by_strategy = _streams.setdefault(program, weakref.WeakKeyDictionary())
     owner = _shared if outer.strategy is None else outer.strategy
@@ -210,9 +174,10 @@ def _find(
 
 def _first_state(seed: int | None) -> np.ndarray:
     """Returns the state with which the generator of a function begins."""
-    if seed is None and _Seeds.given is not None:
-        return _state(_Seeds.given % _MOST, 0)
-    return _state(*_pair(seed))
+    given = global_seed.get_seed()
+    if seed is None and given is not None:
+        return _state(given, 0)
+    return _state(*global_seed.make_pair(seed))
 
 
 def key_of(words: jax.Array) -> jax.Array:

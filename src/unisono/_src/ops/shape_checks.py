@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +15,7 @@ from unisono._src.ops import operands
 from unisono._src.ops.operands import TensorLike
 
 
+@final
 class _Setting:
     logs_placement = False
 

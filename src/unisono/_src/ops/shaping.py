@@ -54,9 +54,9 @@ def transpose(a: Any, perm: Any, conjugate: Any) -> jax.Array:
 def concat(values: Any, axis: Any) -> jax.Array:
     """Returns arrays one after the other along an axis."""
     parts = list(values) if isinstance(values, (list, tuple)) else [values]
-    found = [jnp.asarray(x) for x in _common("concat", parts)]
+    found = _common("concat", parts)
     if len(found) == 1:
-        return found[0]
+        return jnp.asarray(found[0])
     if any(x.ndim == 0 for x in found):
         raise errors.InvalidArgumentError(
             "concat takes arrays with axes, received a scalar; use unisono.stack."

@@ -35,8 +35,11 @@ def plain(x: Any) -> Any:
     Variables, values of the current replica, `IndexedSlices` and objects of other
     libraries stand for an array.
     """
+    # The most frequent case first.
+    if isinstance(x, jax.Array):
+        return jax_tapes.lower(x)
     x = array_operators.find_own_variable(x)
-    if isinstance(x, (jax.Array, np.ndarray, np.generic, *_NUMBERS, list, tuple)):
+    if isinstance(x, (np.ndarray, np.generic, *_NUMBERS, list, tuple)):
         return x
     if isinstance(x, IndexedSlices):
         return x.to_dense()
@@ -146,7 +149,7 @@ def _read(x: Any) -> np.ndarray:
 
 
 def _no_numbers(x: Any) -> Exception:
-    if isinstance(x, (str, bytes)) or np.asarray(x, object).dtype.kind in "SU":
+    if np.asarray(x).dtype.kind in "SU":
         return TypeError(f"An array cannot have strings here; received {x!r}.")
     return ValueError(
         f"Attempt to convert a value ({x!r}) with an unsupported type ({type(x)}) to a "
@@ -196,6 +199,11 @@ def _as(x: Any, dtype: DType, name: str) -> Any:
     x = plain(x)
     if has_arrays(x):
         x = _stack(x, None)
+    return _fit(x, dtype, name)
+
+
+def _fit(x: Any, dtype: DType, name: str) -> Any:
+    """Does what `_as` does for a value that is no object of another library."""
     if isinstance(x, jax.Array):
         if x.dtype != dtype:
             raise errors.InvalidArgumentError(
@@ -208,7 +216,14 @@ def _as(x: Any, dtype: DType, name: str) -> Any:
             f"{name} takes arrays of one type, received {dtype} and a NumPy array of "
             f"type {x.dtype}. Convert it first, as in unisono.cast(x, unisono.{dtype})."
         )
+    if isinstance(x, (bool, int, float)) and kinds.holds(dtype, _DEFAULTS[_kind(x)]):
+        return dtype.type(x)
     return host(x, dtype)
+
+
+def _kind(x: bool | int | float) -> str:
+    """Returns the letter of the kind of a Python number."""
+    return "b" if isinstance(x, bool) else "i" if isinstance(x, int) else "f"
 
 
 def matching(name: str, *values: Any) -> list[Any]:
@@ -231,7 +246,7 @@ def matching(name: str, *values: Any) -> list[Any]:
     if dtype is None:
         given = [tensor(given[0]), *given[1:]]
         dtype = given[0].dtype
-    return [_as(x, dtype, name) for x in given]
+    return [_fit(x, dtype, name) for x in given]
 
 
 def usable(dtype: DType) -> Any:

@@ -320,15 +320,12 @@ class StateFrame(abc.ABC):
         has_worker_parts: whether that program differs between workers, by design.
         versions: the versions under which JAX caches bodies that read variables.
         program: the Python function that is being traced, if it is known.
-        seeded_draws: how many random operations with a seed it has called so far.
     """
 
     traces: tuple[Any, ...] = ()
-    is_compiled = False
-    has_worker_parts = False
+    is_compiled = has_worker_parts = False
     versions = trace_versions.NONE
     program: Any = None
-    seeded_draws = 0
 
     @abc.abstractmethod
     def whole(self, cell: Cell) -> jax.Array:

@@ -53,7 +53,9 @@ class StandsForArray:
 def _forward(name: str) -> Callable[[Any, Any], jax.Array]:
     def method(self: ArrayOperators, other: Any) -> jax.Array:
         array = jnp.asarray(self.__jax_array__())
-        result: jax.Array = getattr(array, name)(operand(other))
+        # JAX's operators take no lists, TensorFlow's do.
+        other = jnp.asarray(other) if type(other) is list else operand(other)
+        result: jax.Array = getattr(array, name)(other)
         return result
 
     method.__name__ = name
@@ -102,10 +104,12 @@ class ArrayOperators(StandsForArray):
         return ~self.__jax_array__()
 
     def __matmul__(self, other: Any) -> jax.Array:
-        return jnp.matmul(self.__jax_array__(), operand(other))
+        other = jnp.asarray(other) if type(other) is list else operand(other)
+        return jnp.matmul(self.__jax_array__(), other)
 
     def __rmatmul__(self, other: Any) -> jax.Array:
-        return jnp.matmul(operand(other), self.__jax_array__())
+        other = jnp.asarray(other) if type(other) is list else operand(other)
+        return jnp.matmul(other, self.__jax_array__())
 
     # `==` compares elements, so an object is a dictionary key by its identity.
     def __divmod__(self, other: Any) -> tuple[jax.Array, jax.Array]:

@@ -63,6 +63,11 @@ def forget_traced_functions() -> None:
     partial_eval.trace_to_jaxpr.cache_clear()
 
 
+def concrete_value(x: Any) -> Any:
+    """Returns the array behind a tracer of gradients, if it is known; else None."""
+    return core.to_concrete_value(x)
+
+
 def is_eager(trace: Any) -> bool:
     """Whether `trace` computes at once."""
     return isinstance(trace, core.EvalTrace)

@@ -6,7 +6,7 @@ import pytest
 
 import unisono
 
-AREAS = ("environment", "random", "debugging")
+AREAS = ("environment", "random", "debugging", "control")
 
 
 @pytest.mark.parametrize("area", AREAS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
 import threading
 from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
+from unisono._src.foundation import global_seed
 from unisono._src.input.plan import nodes
 
 
@@ -20,12 +20,12 @@ class Order:
     It belongs to the dataset, not to an iterator: every new iterator is another pass.
 
     Args:
-        seed: the seed; None draws one.
+        seed: the seed; None draws one, which follows from `random.set_seed`.
         changes: whether each pass has another order.
     """
 
     def __init__(self, seed: int | None, changes: bool) -> None:
-        self.seed = secrets.randbits(63) if seed is None else seed
+        self.seed = global_seed.draw() if seed is None else seed
         self.is_drawn = seed is None
         self.changes = changes
         self._passes = 0

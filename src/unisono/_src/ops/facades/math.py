@@ -8,6 +8,42 @@ import typing as _typing
 from unisono._src.foundation import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
+    from unisono._src.ops.names.arithmetic import (
+        accumulate_n,
+        add,
+        add_n,
+        atan2,
+        divide,
+        divide_no_nan,
+        equal,
+        floordiv,
+        floormod,
+        greater,
+        greater_equal,
+        less,
+        less_equal,
+        logical_and,
+        logical_not,
+        logical_or,
+        logical_xor,
+        maximum,
+        minimum,
+        multiply,
+        multiply_no_nan,
+        nextafter,
+        not_equal,
+        pow,
+        scalar_mul,
+        squared_difference,
+        subtract,
+        truediv,
+        xdivy,
+        xlog1py,
+        xlogy,
+    )
+    from unisono._src.ops.names.arithmetic import (
+        floormod as mod,
+    )
     from unisono._src.ops.names.indexing import (
         bincount,
         confusion_matrix,
@@ -28,84 +64,59 @@ if _typing.TYPE_CHECKING:
     )
     from unisono._src.ops.names.maths import (
         abs,
-        accumulate_n,
         acos,
         acosh,
-        add,
-        add_n,
         angle,
         asin,
         asinh,
         atan,
-        atan2,
         atanh,
         ceil,
         conj,
         cos,
         cosh,
         digamma,
-        divide,
-        divide_no_nan,
-        equal,
         erf,
         erfc,
         erfinv,
         exp,
         expm1,
         floor,
-        floordiv,
-        floormod,
-        greater,
-        greater_equal,
         imag,
         is_finite,
         is_inf,
         is_nan,
         is_non_decreasing,
         is_strictly_increasing,
-        less,
-        less_equal,
         lgamma,
         log,
         log1p,
         log_sigmoid,
-        logical_and,
-        logical_not,
-        logical_or,
-        logical_xor,
-        maximum,
-        minimum,
-        multiply,
-        multiply_no_nan,
         ndtri,
         negative,
-        nextafter,
-        not_equal,
-        pow,
+        polyval,
         real,
         reciprocal,
         reciprocal_no_nan,
         rint,
         round,
         rsqrt,
-        scalar_mul,
         sigmoid,
         sign,
         sin,
         sinh,
         sqrt,
         square,
-        squared_difference,
-        subtract,
         tan,
         tanh,
-        truediv,
-        xdivy,
-        xlog1py,
-        xlogy,
     )
-    from unisono._src.ops.names.maths import (
-        floormod as mod,
+    from unisono._src.ops.names.nn import (
+        l2_normalize,
+        log_softmax,
+        softmax,
+        softplus,
+        softsign,
+        zero_fraction,
     )
     from unisono._src.ops.names.reductions import (
         argmax,
@@ -129,6 +140,13 @@ if _typing.TYPE_CHECKING:
 
 PLACES = _lazy_names.spread(
     {
+        "unisono._src.ops.names.arithmetic": (
+            "accumulate_n add add_n atan2 divide divide_no_nan equal floordiv "
+            "floormod greater greater_equal less less_equal logical_and logical_not "
+            "logical_or logical_xor maximum minimum mod=floormod multiply "
+            "multiply_no_nan nextafter not_equal pow scalar_mul squared_difference "
+            "subtract truediv xdivy xlog1py xlogy"
+        ),
         "unisono._src.ops.names.indexing": (
             "bincount confusion_matrix in_top_k invert_permutation segment_max "
             "segment_mean segment_min segment_prod segment_sum top_k "
@@ -136,15 +154,14 @@ PLACES = _lazy_names.spread(
             "unsorted_segment_prod unsorted_segment_sqrt_n unsorted_segment_sum"
         ),
         "unisono._src.ops.names.maths": (
-            "abs accumulate_n acos acosh add add_n angle asin asinh atan atan2 atanh "
-            "ceil conj cos cosh digamma divide divide_no_nan equal erf erfc erfinv "
-            "exp expm1 floor floordiv floormod greater greater_equal imag is_finite "
-            "is_inf is_nan is_non_decreasing is_strictly_increasing less less_equal "
-            "lgamma log log1p log_sigmoid logical_and logical_not logical_or "
-            "logical_xor maximum minimum mod=floormod multiply multiply_no_nan ndtri "
-            "negative nextafter not_equal pow real reciprocal reciprocal_no_nan rint "
-            "round rsqrt scalar_mul sigmoid sign sin sinh sqrt square "
-            "squared_difference subtract tan tanh truediv xdivy xlog1py xlogy"
+            "abs acos acosh angle asin asinh atan atanh ceil conj cos cosh digamma "
+            "erf erfc erfinv exp expm1 floor imag is_finite is_inf is_nan "
+            "is_non_decreasing is_strictly_increasing lgamma log log1p log_sigmoid "
+            "ndtri negative polyval real reciprocal reciprocal_no_nan rint round "
+            "rsqrt sigmoid sign sin sinh sqrt square tan tanh"
+        ),
+        "unisono._src.ops.names.nn": (
+            "l2_normalize log_softmax softmax softplus softsign zero_fraction"
         ),
         "unisono._src.ops.names.reductions": (
             "argmax argmin count_nonzero cumprod cumsum cumulative_logsumexp "
@@ -200,12 +217,14 @@ __all__ = [
     "is_nan",
     "is_non_decreasing",
     "is_strictly_increasing",
+    "l2_normalize",
     "less",
     "less_equal",
     "lgamma",
     "log",
     "log1p",
     "log_sigmoid",
+    "log_softmax",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -219,6 +238,7 @@ __all__ = [
     "negative",
     "nextafter",
     "not_equal",
+    "polyval",
     "pow",
     "real",
     "reciprocal",
@@ -247,6 +267,9 @@ __all__ = [
     "sign",
     "sin",
     "sinh",
+    "softmax",
+    "softplus",
+    "softsign",
     "sqrt",
     "square",
     "squared_difference",
@@ -264,4 +287,5 @@ __all__ = [
     "xdivy",
     "xlog1py",
     "xlogy",
+    "zero_fraction",
 ]

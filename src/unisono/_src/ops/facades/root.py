@@ -8,6 +8,40 @@ import typing as _typing
 from unisono._src.foundation import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
+    from unisono._src.ops.custom_gradients import (
+        custom_gradient,
+        grad_pass_through,
+        recompute_grad,
+    )
+    from unisono._src.ops.names.arithmetic import (
+        add,
+        add_n,
+        atan2,
+        clip_by_global_norm,
+        clip_by_norm,
+        clip_by_value,
+        complex,
+        divide,
+        equal,
+        greater,
+        greater_equal,
+        less,
+        less_equal,
+        logical_and,
+        logical_not,
+        logical_or,
+        maximum,
+        minimum,
+        multiply,
+        not_equal,
+        pow,
+        realdiv,
+        scalar_mul,
+        subtract,
+        truediv,
+        truncatediv,
+        truncatemod,
+    )
     from unisono._src.ops.names.arrays import (
         broadcast_to,
         cast,
@@ -70,55 +104,29 @@ if _typing.TYPE_CHECKING:
         unravel_index,
         where,
     )
+    from unisono._src.ops.names.linalg import einsum, matmul, norm, tensordot
     from unisono._src.ops.names.maths import (
         abs,
         acos,
         acosh,
-        add,
-        add_n,
         asin,
         asinh,
         atan,
-        atan2,
         atanh,
-        clip_by_global_norm,
-        clip_by_norm,
-        clip_by_value,
-        complex,
         cos,
         cosh,
-        divide,
-        equal,
         exp,
         floor,
-        greater,
-        greater_equal,
-        less,
-        less_equal,
-        logical_and,
-        logical_not,
-        logical_or,
-        maximum,
-        minimum,
-        multiply,
         negative,
-        not_equal,
-        pow,
-        realdiv,
         round,
-        scalar_mul,
         sigmoid,
         sign,
         sin,
         sinh,
         sqrt,
         square,
-        subtract,
         tan,
         tanh,
-        truediv,
-        truncatediv,
-        truncatemod,
     )
     from unisono._src.ops.names.reductions import (
         argmax,
@@ -136,6 +144,15 @@ if _typing.TYPE_CHECKING:
 
 PLACES = _lazy_names.spread(
     {
+        "unisono._src.ops.custom_gradients": (
+            "custom_gradient grad_pass_through recompute_grad"
+        ),
+        "unisono._src.ops.names.arithmetic": (
+            "add add_n atan2 clip_by_global_norm clip_by_norm clip_by_value complex "
+            "divide equal greater greater_equal less less_equal logical_and "
+            "logical_not logical_or maximum minimum multiply not_equal pow realdiv "
+            "scalar_mul subtract truediv truncatediv truncatemod"
+        ),
         "unisono._src.ops.names.arrays": (
             "broadcast_to cast concat constant convert_to_tensor ensure_shape "
             "expand_dims eye fill identity linspace meshgrid one_hot ones ones_like "
@@ -150,13 +167,10 @@ PLACES = _lazy_names.spread(
             "tensor_scatter_nd_sub tensor_scatter_nd_update unique unique_with_counts "
             "unravel_index where"
         ),
+        "unisono._src.ops.names.linalg": ("einsum matmul norm tensordot"),
         "unisono._src.ops.names.maths": (
-            "abs acos acosh add add_n asin asinh atan atan2 atanh clip_by_global_norm "
-            "clip_by_norm clip_by_value complex cos cosh divide equal exp floor "
-            "greater greater_equal less less_equal logical_and logical_not logical_or "
-            "maximum minimum multiply negative not_equal pow realdiv round scalar_mul "
-            "sigmoid sign sin sinh sqrt square subtract tan tanh truediv truncatediv "
-            "truncatemod"
+            "abs acos acosh asin asinh atan atanh cos cosh exp floor negative round "
+            "sigmoid sign sin sinh sqrt square tan tanh"
         ),
         "unisono._src.ops.names.reductions": (
             "argmax argmin cumsum reduce_all reduce_any reduce_logsumexp reduce_max "
@@ -191,9 +205,11 @@ __all__ = [
     "cos",
     "cosh",
     "cumsum",
+    "custom_gradient",
     "divide",
     "dynamic_partition",
     "dynamic_stitch",
+    "einsum",
     "ensure_shape",
     "equal",
     "exp",
@@ -203,6 +219,7 @@ __all__ = [
     "floor",
     "gather",
     "gather_nd",
+    "grad_pass_through",
     "greater",
     "greater_equal",
     "histogram_fixed_width",
@@ -214,11 +231,13 @@ __all__ = [
     "logical_and",
     "logical_not",
     "logical_or",
+    "matmul",
     "maximum",
     "meshgrid",
     "minimum",
     "multiply",
     "negative",
+    "norm",
     "not_equal",
     "one_hot",
     "ones",
@@ -228,6 +247,7 @@ __all__ = [
     "range",
     "rank",
     "realdiv",
+    "recompute_grad",
     "reduce_all",
     "reduce_any",
     "reduce_logsumexp",
@@ -270,6 +290,7 @@ __all__ = [
     "tensor_scatter_nd_min",
     "tensor_scatter_nd_sub",
     "tensor_scatter_nd_update",
+    "tensordot",
     "tile",
     "transpose",
     "truediv",

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
@@ -48,7 +47,7 @@ def convert_to_tensor(
     return making.convert(value, dtype, dtype_hint)
 
 
-def identity(input: TensorLike, name: str | None = None) -> Any:
+def identity(input: TensorLike, name: str | None = None) -> jax.Array:
     """Returns a new array of the same elements.
 
     The arguments are those of TensorFlow's ``tf.identity``; `name` has no effect.
@@ -56,12 +55,13 @@ def identity(input: TensorLike, name: str | None = None) -> Any:
     return making.identity(input)
 
 
-def cast(x: TensorLike, dtype: DType, name: str | None = None) -> Any:
+def cast(x: TensorLike, dtype: DType, name: str | None = None) -> jax.Array:
     """Returns the elements in another type.
 
     The arguments are those of TensorFlow's ``tf.cast``; `name` has no effect.
 
-    Types of 64 bits become those of 32 bits unless JAX has them, with a warning.
+    A float beyond the range of a type of integers becomes its limit, and NaN becomes 0;
+    in TensorFlow both are undefined.
 
     >>> cast([0.5, -1.7], "int32").tolist()
     [0, -1]
@@ -225,7 +225,9 @@ def sequence_mask(
     return making.sequence_mask(lengths, maxlen, dtype)
 
 
-def shape(input: TensorLike, out_type: DType = None, name: str | None = None) -> Any:
+def shape(
+    input: TensorLike, out_type: DType = None, name: str | None = None
+) -> jax.Array:
     """Returns the sizes of the axes of an array.
 
     The arguments are those of TensorFlow's ``tf.shape``; `name` has no effect.
@@ -236,7 +238,9 @@ def shape(input: TensorLike, out_type: DType = None, name: str | None = None) ->
     return making.shape(input, out_type)
 
 
-def size(input: TensorLike, out_type: DType = None, name: str | None = None) -> Any:
+def size(
+    input: TensorLike, out_type: DType = None, name: str | None = None
+) -> jax.Array:
     """Returns the number of elements of an array.
 
     The arguments are those of TensorFlow's ``tf.size``; `name` has no effect.
@@ -247,7 +251,7 @@ def size(input: TensorLike, out_type: DType = None, name: str | None = None) -> 
     return making.size(input, out_type)
 
 
-def rank(input: TensorLike, name: str | None = None) -> Any:
+def rank(input: TensorLike, name: str | None = None) -> jax.Array:
     """Returns the number of axes of an array.
 
     The arguments are those of TensorFlow's ``tf.rank``; `name` has no effect.
@@ -263,7 +267,7 @@ def stop_gradient(input: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.stop_gradient``; `name` has no effect.
     """
-    return jax.lax.stop_gradient(tensors.tensor(input))
+    return making.stop_gradient(input)
 
 
 def reshape(tensor: TensorLike, shape: Sizes, name: str | None = None) -> jax.Array:

@@ -9,7 +9,7 @@ import jax
 
 from unisono._src.foundation import dtypes
 from unisono._src.foundation.public_names import publish
-from unisono._src.ops import indexing, ordering, tensors
+from unisono._src.ops import indexing, sorting, tensors
 from unisono._src.ops.tensors import DType, Sizes, TensorLike
 
 
@@ -262,7 +262,7 @@ def sort(
 
     The arguments are those of TensorFlow's ``tf.sort``; `name` has no effect.
     """
-    return ordering.sort(values, axis, direction)
+    return sorting.sort(values, axis, direction)
 
 
 def argsort(
@@ -276,7 +276,7 @@ def argsort(
 
     The arguments are those of TensorFlow's ``tf.argsort``; `name` has no effect.
     """
-    return ordering.argsort(values, axis, direction)
+    return sorting.argsort(values, axis, direction)
 
 
 def top_k(
@@ -285,12 +285,12 @@ def top_k(
     sorted: bool = True,
     index_type: DType = dtypes.int32,
     name: str | None = None,
-) -> ordering.TopK:
+) -> sorting.TopK:
     """Returns the largest elements and their positions.
 
     The arguments are those of TensorFlow's ``tf.math.top_k``; `name` has no effect.
     """
-    return ordering.top_k(input, k, index_type)
+    return sorting.top_k(input, k, index_type)
 
 
 def in_top_k(
@@ -300,7 +300,7 @@ def in_top_k(
 
     The arguments are those of TensorFlow's ``tf.math.in_top_k``; `name` has no effect.
     """
-    return ordering.in_top_k(targets, predictions, k)
+    return sorting.in_top_k(targets, predictions, k)
 
 
 def searchsorted(
@@ -314,7 +314,7 @@ def searchsorted(
 
     The arguments are those of TensorFlow's ``tf.searchsorted``; `name` has no effect.
     """
-    return ordering.searchsorted(sorted_sequence, values, side, out_type)
+    return sorting.searchsorted(sorted_sequence, values, side, out_type)
 
 
 def bincount(
@@ -333,7 +333,7 @@ def bincount(
 
     In a compiled function it needs `minlength` and `maxlength` of the same value.
     """
-    return ordering.bincount(
+    return sorting.bincount(
         arr, weights, minlength, maxlength, dtype, axis, binary_output
     )
 
@@ -344,7 +344,7 @@ def invert_permutation(x: TensorLike, name: str | None = None) -> jax.Array:
     The arguments are those of TensorFlow's ``tf.math.invert_permutation``; `name` has
     no effect.
     """
-    return ordering.invert_permutation(x)
+    return sorting.invert_permutation(x)
 
 
 def unravel_index(
@@ -354,7 +354,7 @@ def unravel_index(
 
     The arguments are those of TensorFlow's ``tf.unravel_index``; `name` has no effect.
     """
-    return ordering.unravel_index(indices, dims)
+    return sorting.unravel_index(indices, dims)
 
 
 def histogram_fixed_width(
@@ -369,7 +369,7 @@ def histogram_fixed_width(
     The arguments are those of TensorFlow's ``tf.histogram_fixed_width``; `name` has no
     effect.
     """
-    return ordering.histogram(values, value_range, nbins, dtype)
+    return sorting.histogram(values, value_range, nbins, dtype)
 
 
 def histogram_fixed_width_bins(
@@ -384,7 +384,7 @@ def histogram_fixed_width_bins(
     The arguments are those of TensorFlow's ``tf.histogram_fixed_width_bins``; `name`
     has no effect.
     """
-    return ordering.histogram_bins(values, value_range, nbins, dtype)
+    return sorting.histogram_bins(values, value_range, nbins, dtype)
 
 
 def confusion_matrix(
@@ -402,7 +402,7 @@ def confusion_matrix(
 
     In a compiled function it needs `num_classes`.
     """
-    return ordering.confusion_matrix(labels, predictions, num_classes, weights, dtype)
+    return sorting.confusion_matrix(labels, predictions, num_classes, weights, dtype)
 
 
 def segment_sum(
@@ -414,9 +414,9 @@ def segment_sum(
     effect.
 
     It cannot be used in a compiled function, because the size of what it gives depends
-    on the numbers. `unsorted_segment_sum` can.
+    on the numbers. Those whose names begin with `unsorted_` can.
     """
-    return ordering.segments("segment_sum", "sum", data, segment_ids)
+    return sorting.segments("segment_sum", "sum", data, segment_ids)
 
 
 def unsorted_segment_sum(
@@ -430,7 +430,7 @@ def unsorted_segment_sum(
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_sum``; `name` has
     no effect.
     """
-    return ordering.segments(
+    return sorting.segments(
         "unsorted_segment_sum", "sum", data, segment_ids, num_segments
     )
 
@@ -444,9 +444,9 @@ def segment_mean(
     effect.
 
     It cannot be used in a compiled function, because the size of what it gives depends
-    on the numbers. `unsorted_segment_mean` can.
+    on the numbers. Those whose names begin with `unsorted_` can.
     """
-    return ordering.segments("segment_mean", "mean", data, segment_ids)
+    return sorting.segments("segment_mean", "mean", data, segment_ids)
 
 
 def unsorted_segment_mean(
@@ -460,7 +460,7 @@ def unsorted_segment_mean(
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_mean``; `name`
     has no effect.
     """
-    return ordering.segments(
+    return sorting.segments(
         "unsorted_segment_mean", "mean", data, segment_ids, num_segments
     )
 
@@ -474,9 +474,9 @@ def segment_prod(
     effect.
 
     It cannot be used in a compiled function, because the size of what it gives depends
-    on the numbers. `unsorted_segment_prod` can.
+    on the numbers. Those whose names begin with `unsorted_` can.
     """
-    return ordering.segments("segment_prod", "prod", data, segment_ids)
+    return sorting.segments("segment_prod", "prod", data, segment_ids)
 
 
 def unsorted_segment_prod(
@@ -490,7 +490,7 @@ def unsorted_segment_prod(
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_prod``; `name`
     has no effect.
     """
-    return ordering.segments(
+    return sorting.segments(
         "unsorted_segment_prod", "prod", data, segment_ids, num_segments
     )
 
@@ -504,9 +504,9 @@ def segment_max(
     effect.
 
     It cannot be used in a compiled function, because the size of what it gives depends
-    on the numbers. `unsorted_segment_max` can.
+    on the numbers. Those whose names begin with `unsorted_` can.
     """
-    return ordering.segments("segment_max", "max", data, segment_ids)
+    return sorting.segments("segment_max", "max", data, segment_ids)
 
 
 def unsorted_segment_max(
@@ -520,7 +520,7 @@ def unsorted_segment_max(
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_max``; `name` has
     no effect.
     """
-    return ordering.segments(
+    return sorting.segments(
         "unsorted_segment_max", "max", data, segment_ids, num_segments
     )
 
@@ -534,9 +534,9 @@ def segment_min(
     effect.
 
     It cannot be used in a compiled function, because the size of what it gives depends
-    on the numbers. `unsorted_segment_min` can.
+    on the numbers. Those whose names begin with `unsorted_` can.
     """
-    return ordering.segments("segment_min", "min", data, segment_ids)
+    return sorting.segments("segment_min", "min", data, segment_ids)
 
 
 def unsorted_segment_min(
@@ -550,7 +550,7 @@ def unsorted_segment_min(
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_min``; `name` has
     no effect.
     """
-    return ordering.segments(
+    return sorting.segments(
         "unsorted_segment_min", "min", data, segment_ids, num_segments
     )
 
@@ -566,7 +566,7 @@ def unsorted_segment_sqrt_n(
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_sqrt_n``; `name`
     has no effect.
     """
-    return ordering.segments(
+    return sorting.segments(
         "unsorted_segment_sqrt_n", "sqrt_n", data, segment_ids, num_segments
     )
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from unisono._src.ops.table import arrays, indexing, maths, reductions
+from unisono._src.ops.table import (
+    arithmetic,
+    arrays,
+    convolutions,
+    indexing,
+    linalg,
+    maths,
+    nn,
+    reductions,
+)
 from unisono._src.ops.table.name import Name
 
 # The areas of the table. The functions of each are written to a module of its name.
 AREAS: dict[str, tuple[Name, ...]] = {
+    "arithmetic": arithmetic.ROWS,
     "arrays": arrays.ROWS,
+    "convolutions": convolutions.ROWS,
     "indexing": indexing.ROWS,
+    "linalg": linalg.ROWS,
     "maths": maths.ROWS,
+    "nn": nn.ROWS,
     "reductions": reductions.ROWS,
 }
 

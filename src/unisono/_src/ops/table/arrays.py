@@ -30,12 +30,14 @@ MAKING = (
          "value: TensorLike, dtype: DType = None, dtype_hint: DType = None, "
          "name: str | None = None",
          "making.convert(value, dtype, dtype_hint)", difference=_WIDE),
-    Name("identity", "Returns a new array of the same elements.", f"{_INPUT} -> Any",
+    Name("identity", "Returns a new array of the same elements.", _INPUT,
          "making.identity(input)"),
     Name("cast", "Returns the elements in another type.",
-         "x: TensorLike, dtype: DType, name: str | None = None -> Any",
-         "tensors.fold(making.cast, x, dtype)", difference=_WIDE,
-         example=">>> cast([0.5, -1.7], 'int32').tolist()\n[0, -1]"),
+         "x: TensorLike, dtype: DType, name: str | None = None",
+         "tensors.fold(making.cast, x, dtype)",
+         difference="A float beyond the range of a type of integers becomes its limit, "
+         "and NaN becomes 0; in TensorFlow both are undefined.",
+         example='>>> cast([0.5, -1.7], "int32").tolist()\n[0, -1]'),
     Name("saturate_cast", "Returns the elements in another type, within its limits.",
          "value: TensorLike, dtype: DType, name: str | None = None",
          "making.saturate_cast(value, dtype)"),
@@ -80,15 +82,27 @@ MAKING = (
          "making.sequence_mask(lengths, maxlen, dtype)",
          difference="In a compiled function it needs `maxlen`."),
     Name("shape", "Returns the sizes of the axes of an array.",
-         "input: TensorLike, out_type: DType = None, name: str | None = None -> Any",
+         "input: TensorLike, out_type: DType = None, name: str | None = None",
          "making.shape(input, out_type)", difference=_KNOWN),
     Name("size", "Returns the number of elements of an array.",
-         "input: TensorLike, out_type: DType = None, name: str | None = None -> Any",
+         "input: TensorLike, out_type: DType = None, name: str | None = None",
          "making.size(input, out_type)", difference=_KNOWN),
-    Name("rank", "Returns the number of axes of an array.", f"{_INPUT} -> Any",
+    Name("rank", "Returns the number of axes of an array.", _INPUT,
          "making.rank(input)", difference=_KNOWN),
     Name("stop_gradient", "Returns the same elements, which count as constants.",
-         _INPUT, "jax.lax.stop_gradient(tensors.tensor(input))"),
+         _INPUT, "making.stop_gradient(input)"),
+)  # fmt: skip
+
+GRADIENTS = (
+    Name("custom_gradient",
+         "Returns a function whose gradient is what the function itself says.",
+         target="custom_gradients:custom_gradient"),
+    Name("grad_pass_through",
+         "Returns a function whose gradient is that of the identity.",
+         target="custom_gradients:grad_pass_through"),
+    Name("recompute_grad",
+         "Returns a function that is computed again for its gradient.",
+         target="custom_gradients:recompute_grad"),
 )  # fmt: skip
 
 SHAPING = (
@@ -166,4 +180,4 @@ SHAPING = (
          "shaping.ensure_shape(x, shape)"),
 )  # fmt: skip
 
-ROWS = (*MAKING, *SHAPING)
+ROWS = (*MAKING, *GRADIENTS, *SHAPING)

@@ -12,7 +12,7 @@ ROWS = (
         "print",
         "Prints values in TensorFlow's format; in a compiled step, each time it runs.",
         target="unisono._src.ops.printing:print_values",
-        difference="A compiled step prints its lines in no certain order.",
+        difference="With several devices a compiled step prints in no certain order.",
     ),
     Name(
         "debugging.Assert",

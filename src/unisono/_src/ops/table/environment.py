@@ -10,6 +10,7 @@ _SETTINGS = "unisono._src.machines.runtime_settings"
 _TYPES = "unisono._src.ops.element_types"
 _ORDER = "unisono._src.ops.execution_order"
 _NEST = "unisono._src.ops.structures"
+_MODE = "unisono._src.ops.execution_mode"
 _PLACE = "unisono._src.ops.device_scope"
 
 ROWS = (
@@ -44,6 +45,7 @@ ROWS = (
         "dtypes.DType",
         "The class of element types, which is `numpy.dtype`.",
         target=f"{_TYPES}:DType",
+        also=("DType",),
         difference="Attributes are NumPy's: `numpy.finfo(t).max` for `t.max`.",
     ),
     Name(
@@ -211,5 +213,73 @@ ROWS = (
         "Keeps the number, which has no effect: XLA chooses its threads.",
         target=f"{_SETTINGS}:set_intra_op_parallelism_threads",
         difference="It has no effect.",
+    ),
+    Name(
+        "executing_eagerly",
+        "Returns whether the code computes at once, and not in a compiled `function`.",
+        target=f"{_MODE}:executing_eagerly",
+    ),
+    Name(
+        "get_logger",
+        "Returns the logger of this package.",
+        target=f"{_MODE}:get_logger",
+    ),
+    Name(
+        "inside_function",
+        "Returns whether the code is being traced by a `function`.",
+        target=f"{_MODE}:inside_function",
+    ),
+    Name(
+        "get_static_value",
+        "Returns the value of an array as NumPy's; None if only a program computes it.",
+        target=f"{_MODE}:get_static_value",
+    ),
+    Name(
+        "is_symbolic_tensor",
+        "Returns whether a value is an array that a program computes.",
+        target=f"{_MODE}:is_symbolic_tensor",
+    ),
+    Name(
+        "autograph.set_verbosity",
+        "Changes nothing: there is no autograph that could tell what it does.",
+        target=f"{_MODE}:set_verbosity",
+        difference="It has no effect.",
+    ),
+    Name(
+        "autograph.experimental.do_not_convert",
+        "Returns a function as it is: autograph converts none here.",
+        target=f"{_MODE}:do_not_convert",
+    ),
+    Name(
+        "autograph.experimental.set_loop_options",
+        "Changes nothing: Python's loops are unrolled; `while_loop` has these options.",
+        target=f"{_MODE}:set_loop_options",
+        difference="It has no effect.",
+    ),
+    Name(
+        "config.experimental.enable_op_determinism",
+        "Makes GPUs give the same numbers in each run, before JAX has started.",
+        target=f"{_DEVICES}:enable_op_determinism",
+    ),
+    Name(
+        "config.experimental.enable_tensor_float_32_execution",
+        "Sets whether GPUs may multiply float32 matrices with fewer bits, as they do.",
+        target=f"{_DEVICES}:enable_tensor_float_32_execution",
+    ),
+    Name(
+        "config.experimental.tensor_float_32_execution_enabled",
+        "Returns whether GPUs may multiply float32 matrices with fewer bits.",
+        target=f"{_DEVICES}:tensor_float_32_execution_enabled",
+    ),
+    Name(
+        "config.experimental.get_device_details",
+        "Returns what is known of a processor; nothing for a CPU.",
+        target=f"{_DEVICES}:get_device_details",
+        difference="A GPU has no `compute_capability`.",
+    ),
+    Name(
+        "get_current_name_scope",
+        "Returns the names of the open `name_scope` blocks, without the last ``/``.",
+        target="unisono._src.ops.name_scope:get_current_name_scope",
     ),
 )

@@ -38,7 +38,7 @@ def _segments(how: str, summary: str) -> tuple[Name, ...]:
         f"math.unsorted_segment_{how}",
         f"Returns {summary} of the rows with the same number.",
         f"{_DATA}num_segments: int, name: str | None = None",
-        f'ordering.segments("unsorted_segment_{how}", "{how}", data, segment_ids, '
+        f'sorting.segments("unsorted_segment_{how}", "{how}", data, segment_ids, '
         "num_segments)",
     )
     if how == "sqrt_n":
@@ -47,8 +47,8 @@ def _segments(how: str, summary: str) -> tuple[Name, ...]:
         f"math.segment_{how}",
         f"Returns {summary} of the rows with the same number, which are sorted.",
         f"{_DATA}name: str | None = None",
-        f'ordering.segments("segment_{how}", "{how}", data, segment_ids)',
-        difference=f"{_KNOWN} `unsorted_segment_{how}` can.",
+        f'sorting.segments("segment_{how}", "{how}", data, segment_ids)',
+        difference=f"{_KNOWN} Those whose names begin with `unsorted_` can.",
     )
     return ordered, free
 
@@ -112,50 +112,50 @@ ROWS = (
          difference=_KNOWN),
     Name("sort", "Returns the elements in order along an axis.",
          "values: TensorLike, axis: int = -1, direction: str = 'ASCENDING', "
-         "name: str | None = None", "ordering.sort(values, axis, direction)"),
+         "name: str | None = None", "sorting.sort(values, axis, direction)"),
     Name("argsort", "Returns the positions that put the elements in order.",
          "values: TensorLike, axis: int = -1, direction: str = 'ASCENDING', "
          "stable: bool = False, name: str | None = None",
-         "ordering.argsort(values, axis, direction)"),
+         "sorting.argsort(values, axis, direction)"),
     Name("math.top_k", "Returns the largest elements and their positions.",
          "input: TensorLike, k: int = 1, sorted: bool = True, "
-         "index_type: DType = dtypes.int32, name: str | None = None -> ordering.TopK",
-         "ordering.top_k(input, k, index_type)", also=("nn.top_k",)),
+         "index_type: DType = dtypes.int32, name: str | None = None -> sorting.TopK",
+         "sorting.top_k(input, k, index_type)", also=("nn.top_k",)),
     Name("math.in_top_k", "Returns whether targets are among the best predictions.",
          "targets: TensorLike, predictions: TensorLike, k: int, "
-         "name: str | None = None", "ordering.in_top_k(targets, predictions, k)",
+         "name: str | None = None", "sorting.in_top_k(targets, predictions, k)",
          also=("nn.in_top_k",)),
     Name("searchsorted", "Returns where values would be inserted in sorted rows.",
          "sorted_sequence: TensorLike, values: TensorLike, side: str = 'left', "
          "out_type: DType = dtypes.int32, name: str | None = None",
-         "ordering.searchsorted(sorted_sequence, values, side, out_type)"),
+         "sorting.searchsorted(sorted_sequence, values, side, out_type)"),
     Name("math.bincount", "Returns how often each integer occurs.",
          "arr: TensorLike, weights: TensorLike | None = None, "
          "minlength: int | None = None, maxlength: int | None = None, "
          "dtype: DType = dtypes.int32, name: str | None = None, "
          "axis: int | None = None, binary_output: bool = False",
-         "ordering.bincount(arr, weights, minlength, maxlength, dtype, axis, "
+         "sorting.bincount(arr, weights, minlength, maxlength, dtype, axis, "
          "binary_output)",
          difference="In a compiled function it needs `minlength` and `maxlength` of "
          "the same value."),
     Name("math.invert_permutation", "Returns the permutation that undoes another one.",
-         "x: TensorLike, name: str | None = None", "ordering.invert_permutation(x)"),
+         "x: TensorLike, name: str | None = None", "sorting.invert_permutation(x)"),
     Name("unravel_index", "Returns the coordinates of positions in memory.",
          "indices: TensorLike, dims: Sizes, name: str | None = None",
-         "ordering.unravel_index(indices, dims)"),
+         "sorting.unravel_index(indices, dims)"),
     Name("histogram_fixed_width", "Returns the number of values in each of equal bins.",
          "values: TensorLike, value_range: TensorLike, nbins: int = 100, "
          "dtype: DType = dtypes.int32, name: str | None = None",
-         "ordering.histogram(values, value_range, nbins, dtype)"),
+         "sorting.histogram(values, value_range, nbins, dtype)"),
     Name("histogram_fixed_width_bins", "Returns for each value the number of its bin.",
          "values: TensorLike, value_range: TensorLike, nbins: int = 100, "
          "dtype: DType = dtypes.int32, name: str | None = None",
-         "ordering.histogram_bins(values, value_range, nbins, dtype)"),
+         "sorting.histogram_bins(values, value_range, nbins, dtype)"),
     Name("math.confusion_matrix", "Returns how often each label got each prediction.",
          "labels: TensorLike, predictions: TensorLike, "
          "num_classes: int | None = None, weights: TensorLike | None = None, "
          "dtype: DType = dtypes.int32, name: str | None = None",
-         "ordering.confusion_matrix(labels, predictions, num_classes, weights, dtype)",
+         "sorting.confusion_matrix(labels, predictions, num_classes, weights, dtype)",
          difference="In a compiled function it needs `num_classes`."),
     *_segments("sum", "the sum"),
     *_segments("mean", "the mean"),

@@ -340,6 +340,6 @@ def _fill_empty(
     """Returns the ends of segments: those without rows are 0, or the type's limit."""
     sizes = jax.ops.segment_sum(jnp.ones(ids.shape, jnp.int32), ids, made.shape[0])
     is_empty = (sizes == 0).reshape(-1, *[1] * (made.ndim - 1))
-    limits = (np.iinfo if kinds.kind(made.dtype) == "i" else jnp.finfo)(made.dtype)
+    limits = kinds.limits(made.dtype)
     filler = 0 if is_sorted else (limits.min if how == "max" else limits.max)
     return jnp.where(is_empty, jnp.asarray(filler, made.dtype), made)

@@ -1,0 +1,405 @@
+"""Errors for Python code that needs the value of an array while a program is traced.
+
+TensorFlow's autograph rewrites `if`, `while`, `for` and `assert` on tensors. Here such
+a line raises one kind of error, with the line and what to write instead of it. Nothing
+is looked up unless a line has failed.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import linecache
+import os
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, final
+
+import jax
+
+from unisono._src.foundation.public_names import publish
+
+_VALUE_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+# Frames of these packages are not the user's.
+_PACKAGES = {__name__.partition(".")[0], "jax", "keras", "flax", "numpy", "optax"}
+_REPLICA_ID = (
+    "`replica_id_in_sync_group` is such a value, because one program serves all "
+    "replicas; outside unisono.function strategy.run gives each replica its number."
+)
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "equal",
+    ast.NotEq: "none_equal",
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+}
+
+
+class OperatorNotAllowedInGraphError(jax.errors.ConcretizationTypeError):
+    """Python needed a value that is only known when the compiled step runs.
+
+    >>> import jax.numpy as jnp
+    >>> import unisono
+    >>> def clip(x):
+    ...     if x > 1:
+    ...         x = x / 2
+    ...     return x
+    >>> try:
+    ...     unisono.function(clip)(jnp.asarray(3.0))
+    ... except TypeError as error:
+    ...     print(error)
+    <doctest ...>, line 2, in clip
+        if x > 1:
+    Python needs the value of `x > 1` here, and in a unisono.function it is ...
+    x = unisono.cond(x > 1, lambda: x / 2, lambda: x)
+    ...
+    """
+
+    def __init__(self, message: str) -> None:
+        # Not by `super`: JAX's constructor asks for a tracer and writes its own text.
+        TypeError.__init__(self, message)
+
+
+@contextlib.contextmanager
+def explain() -> Iterator[None]:
+    """Explain in the user's terms an error of JAX about a traced value."""
+    try:
+        yield
+    except OperatorNotAllowedInGraphError:
+        # Explained already, by a block inside this one.
+        raise
+    except _VALUE_ERRORS as error:
+        raise OperatorNotAllowedInGraphError(_message(error)) from error
+
+
+def _message(error: Exception) -> str:
+    """Return what is wrong with the user's line, and what to write."""
+    found = _find_line(error.__traceback__)
+    if found is None:
+        return f"{_reason('an array')} {_advice(None, None)}\nJAX said: {_first(error)}"
+    where, source, node, outer = found
+    advice = _advice(node, outer)
+    if "replica_id" in source:
+        advice += f"\n{_REPLICA_ID}"
+    return (
+        f"{where}\n    {source}\n{_reason(_subject(node, outer))} {advice}\nJAX said: "
+        f"{_first(error)}"
+    )
+
+
+def _first(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _reason(subject: str) -> str:
+    return (
+        f"Python needs the value of {subject} here, and in a unisono.function it is "
+        "only known when the compiled step runs."
+    )
+
+
+# Finding the line.
+
+
+def _find_line(trace: TracebackType | None) -> Any:
+    """Return the user's line: where it is, its text, its node, and the nodes around.
+
+    Returns:
+        None if the line is not known.
+    """
+    last = None
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in _PACKAGES or _is_example(trace):
+            last = trace
+        trace = trace.tb_next
+    if last is None:
+        return None
+    code, line = last.tb_frame.f_code, last.tb_lineno
+    lines = linecache.getlines(code.co_filename, last.tb_frame.f_globals)
+    if not 0 < line <= len(lines):
+        return None
+    where = f"{_short(code.co_filename)}, line {line}, in {code.co_name}"
+    nodes = _nodes_at(lines, _position(last))
+    if not nodes:
+        return None
+    return where, lines[line - 1].strip(), nodes[-1], nodes[:-1]
+
+
+def _is_example(trace: TracebackType) -> bool:
+    """Whether the frame is an example in a docstring, which has a module's name."""
+    return trace.tb_frame.f_code.co_filename.startswith("<doctest")
+
+
+def _short(path: str) -> str:
+    """Return a path below the current directory without it."""
+    here = os.getcwd() + os.sep
+    return path.removeprefix(here)
+
+
+def _position(trace: TracebackType) -> tuple[int, int, int, int]:
+    """Return the first and last line and column of the expression that failed."""
+    every = list(trace.tb_frame.f_code.co_positions())
+    line, end, column, stop = every[trace.tb_lasti // 2]
+    start = line or trace.tb_lineno
+    return start, column or 0, end or start, stop or column or 0
+
+
+def _nodes_at(lines: list[str], position: tuple[int, int, int, int]) -> list[Any]:
+    """Return the nodes of the source that contain a position, outermost first."""
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return []
+    first, last = (position[0], position[1]), (position[2], position[3])
+    found: list[Any] = []
+    nodes: list[Any] = list(ast.iter_child_nodes(tree))
+    while nodes:
+        node = nodes.pop(0)
+        if not hasattr(node, "lineno"):
+            nodes = [*ast.iter_child_nodes(node), *nodes]
+            continue
+        begins = (node.lineno, node.col_offset) <= first
+        ends = last <= (node.end_lineno or 0, node.end_col_offset or 0)
+        if begins and ends:
+            found.append(node)
+            nodes = list(ast.iter_child_nodes(node))
+    return found
+
+
+# Telling what to write.
+
+
+def _is_test(statement: Any, node: Any) -> bool:
+    """Whether a node is in the condition of a statement."""
+    return any(n is node for n in ast.walk(statement.test))
+
+
+def _statement(node: Any, outer: list[Any]) -> Any:
+    """Return the statement or expression that needs the value."""
+    for around in [node, *reversed(outer)]:
+        if isinstance(around, ast.Call) and _called(around):
+            loop = next((n for n in reversed(outer) if isinstance(n, ast.For)), None)
+            is_loop = loop is not None and any(n is around for n in ast.walk(loop.iter))
+            return loop if is_loop else around
+        if isinstance(around, (ast.If, ast.While, ast.Assert, ast.IfExp)):
+            return around if around is node or _is_test(around, node) else None
+        if isinstance(around, ast.For):
+            return around if any(n is node for n in ast.walk(around.iter)) else None
+    return None
+
+
+def _called(call: ast.Call) -> str:
+    """Return the name of a function of Python's that needs a number, or ""."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    return name if name in ("bool", "float", "int", "range", "complex", "len") else ""
+
+
+def _subject(node: Any, outer: list[Any]) -> str:
+    found = _statement(node, outer)
+    if isinstance(found, (ast.If, ast.While, ast.Assert, ast.IfExp)):
+        return f"`{ast.unparse(found.test)}`"
+    if isinstance(found, ast.Call) and found.args:
+        return f"`{ast.unparse(found.args[-1])}`"
+    if isinstance(found, ast.For):
+        return f"`{ast.unparse(found.iter)}`"
+    return f"`{ast.unparse(node)}`"
+
+
+def _advice(node: Any, outer: list[Any] | None) -> str:
+    """Return what to write instead of a line."""
+    found = None if node is None else _statement(node, outer or [])
+    if isinstance(found, ast.If):
+        return _for_if(found, outer or [])
+    if isinstance(found, ast.IfExp):
+        a, b = ast.unparse(found.body), ast.unparse(found.orelse)
+        test = _condition(found.test)
+        return f"Write:\n    {_cond(test, a, b)}\nor:\n    {_where(test, a, b)}"
+    if isinstance(found, ast.While):
+        return _for_while(found)
+    if isinstance(found, ast.Assert):
+        return _for_assert(found)
+    if isinstance(found, ast.For):
+        return _for_loop(found)
+    if isinstance(found, ast.Call):
+        return _for_call(found)
+    return (
+        "Use functions of unisono and jax.numpy instead of NumPy's and Python's, "
+        "unisono.cond(...) or unisono.where(condition, a, b) for choices, and "
+        "unisono.while_loop(...) for loops; or pass the Python number as an argument. "
+        f"{_REPLICA_ID}"
+    )
+
+
+def _cond(test: str, a: str, b: str) -> str:
+    return f"unisono.cond({test}, lambda: {a}, lambda: {b})"
+
+
+def _where(test: str, a: str, b: str) -> str:
+    return f"unisono.where({test}, {a}, {b})"
+
+
+def _values_of(body: list[Any]) -> dict[str, str] | None:
+    """Return the values that statements assign, by name; None for other statements."""
+    found: dict[str, str] = {}
+    for statement in body:
+        if isinstance(statement, ast.Return):
+            value = statement.value
+            found["return"] = "None" if value is None else ast.unparse(value)
+        elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            found[ast.unparse(statement.targets[0])] = ast.unparse(statement.value)
+        elif isinstance(statement, ast.AugAssign):
+            step = ast.BinOp(statement.target, statement.op, statement.value)
+            found[ast.unparse(statement.target)] = ast.unparse(step)
+        elif not isinstance(statement, ast.Pass):
+            return None
+    return found
+
+
+@final
+class _Logic(ast.NodeTransformer):
+    """Writes `and`, `or`, `not` and chains of comparisons as functions of arrays."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        """Return ``a and b`` as a call."""
+        name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
+        return _join(name, [self.visit(value) for value in node.values])
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        """Return ``not a`` as a call."""
+        if isinstance(node.op, ast.Not):
+            return _join("logical_not", [self.visit(node.operand)])
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        """Return ``a < b < c`` as a call."""
+        if len(node.ops) == 1:
+            return node
+        sides = [node.left, *node.comparators]
+        parts = zip(sides, node.ops, sides[1:], strict=False)
+        return _join("logical_and", [ast.Compare(a, [op], [b]) for a, op, b in parts])
+
+
+def _join(name: str, values: list[Any]) -> Any:
+    function = ast.Name(f"unisono.{name}")
+    made = values.pop(0)
+    if not values:
+        return ast.Call(function, [made], [])
+    for value in values:
+        made = ast.Call(function, [made, value], [])
+    return made
+
+
+def _condition(test: ast.expr) -> str:
+    """Return a condition as an array."""
+    copied = ast.parse(ast.unparse(test), mode="eval").body
+    return ast.unparse(_Logic().visit(copied))
+
+
+def _following(found: Any, outer: list[Any]) -> list[Any]:
+    """Return the statements after a statement, in the same block."""
+    for around in outer:
+        for block in (getattr(around, "body", None), getattr(around, "orelse", None)):
+            if isinstance(block, list) and found in block:
+                return block[block.index(found) + 1 :]
+    return []
+
+
+def _for_if(found: ast.If, outer: list[Any]) -> str:
+    test = _condition(found.test)
+    true, false = _values_of(found.body), _values_of(found.orelse)
+    names = list(dict.fromkeys([*(true or {}), *(false or {})]))
+    if true is None or false is None or len(names) != 1:
+        told = f"{', '.join(_assigned([*found.body, *found.orelse])) or '_'} = "
+        return (
+            "Put each branch into a function that returns what it computes, and "
+            f"write:\n    {told}unisono.cond({test}, if_true, if_false)\nor compute "
+            f"both and choose:\n    {_where(test, 'a', 'b')}"
+        )
+    name = names[0]
+    a, b = true.get(name, name), false.get(name, name)
+    if name == "return" and name not in false:
+        after = _values_of(_following(found, outer)[:1]) or {}
+        b = after.get(name, "...")
+    start = "return " if name == "return" else f"{name} = "
+    return (
+        f"Write:\n    {start}{_cond(test, a, b)}\nor:\n    {start}{_where(test, a, b)}"
+    )
+
+
+def _assigned(body: list[Any]) -> list[str]:
+    """Return the names that statements assign, in their order."""
+    names: dict[str, None] = {}
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names[node.id] = None
+    return list(names)
+
+
+def _for_while(found: ast.While) -> str:
+    names = ", ".join(_assigned(found.body)) or "x"
+    comma = "," if "," not in names else ""
+    return (
+        f"Put the body into a function `def body({names})` that ends with `return "
+        f"{names}{comma}`, and write:\n    {names}{comma} = unisono.while_loop(lambda "
+        f"{names}: {_condition(found.test)}, body, ({names}{comma}))"
+    )
+
+
+def _for_assert(found: ast.Assert) -> str:
+    test = found.test
+    note = "" if found.msg is None else ast.unparse(found.msg)
+    name = None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        name = _COMPARISONS.get(type(test.ops[0]))
+    sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
+    # Assertions compare arrays of one type, and a number might be of another.
+    has_number = any(isinstance(side, ast.Constant) for side in sides)
+    if isinstance(test, ast.Compare) and name is not None and not has_number:
+        pair = f"{ast.unparse(test.left)}, {ast.unparse(test.comparators[0])}"
+        more = f", message={note}" if note else ""
+        return f"Write:\n    unisono.debugging.assert_{name}({pair}{more})"
+    told = note or repr(ast.unparse(test))
+    return f"Write:\n    unisono.debugging.Assert({_condition(test)}, [{told}])"
+
+
+def _for_loop(found: ast.For) -> str:
+    target, source = ast.unparse(found.target), ast.unparse(found.iter)
+    names = ", ".join(n for n in _assigned(found.body) if n != target) or "x"
+    limit = found.iter.args[-1] if isinstance(found.iter, ast.Call) else None
+    many = ast.unparse(limit) if isinstance(limit, ast.expr) else "n"
+    return (
+        f"Give the function a Python number, for which `{source}` is known when it is "
+        f"traced; or put the body into a function `def body({target}, {names})` that "
+        f"ends with `return {target} + 1, {names}`, and write:\n    {target}, {names} "
+        f"= unisono.while_loop(lambda {target}, {names}: {target} < {many}, body, (0, "
+        f"{names}))\nor unisono.map_fn or unisono.scan for a loop over the rows of an "
+        "array."
+    )
+
+
+def _for_call(found: ast.Call) -> str:
+    name = _called(found)
+    value = ast.unparse(found.args[-1]) if found.args else "x"
+    if name == "bool":
+        return f"Write {_cond(value, 'a', 'b')} or {_where(value, 'a', 'b')}."
+    if name in ("range", "len"):
+        return (
+            "Give the function a Python number, or write unisono.while_loop, "
+            "unisono.map_fn or unisono.scan."
+        )
+    kind = {"int": "int32", "float": "float32"}.get(name, "complex64")
+    return (
+        f"Leave {name}() out, because arrays are numbers; or write "
+        f"unisono.cast({value}, unisono.{kind}); or give the function the Python "
+        "number as an argument."
+    )
+
+
+publish("unisono.errors", OperatorNotAllowedInGraphError)

@@ -1,0 +1,280 @@
+"""Branches and loop bodies as parts of a program, with the variables they assign."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src.foundation import ambient, nest
+from unisono._src.ops import operands
+from unisono._src.state import branch_frame, frames
+from unisono._src.state.frames import Cell
+from unisono._src.values import jax_tapes, jax_traces
+
+
+@final
+@dataclasses.dataclass
+class Body:
+    """The program of a branch or loop body.
+
+    Attributes:
+        jaxpr: the program. Its inputs are `consts`, the arguments, and the values of
+            the cells that were given; its outputs are the result and the new values of
+            `written`.
+        consts: the values that the body takes from the code around it.
+        shape: the result, with a place for each array.
+        count: how many arrays the result has.
+        written: the cells that the body assigns.
+    """
+
+    jaxpr: Any
+    consts: list[Any]
+    shape: Any
+    count: int
+    written: list[Cell]
+
+    def call(self, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+        """Returns the outputs for some inputs."""
+        return jax.core.eval_jaxpr(self.jaxpr, consts, *args)
+
+    def avals(self) -> list[Any]:
+        """Returns shapes and types of the arrays of the result."""
+        return [v.aval for v in self.jaxpr.outvars[: self.count]]
+
+    def rebuild(self, arrays: Sequence[Any]) -> Any:
+        """Returns the result with other arrays."""
+        given = iter(arrays)
+        return nest.map_structure(
+            lambda x: None if x is None else next(given), self.shape
+        )
+
+
+def is_traced() -> bool:
+    """Returns whether the running code becomes a program, or a part of one."""
+    if frames.frame().is_compiled:
+        return True
+    return not jax_traces.is_eager(jax_traces.reading_trace())
+
+
+def is_plain() -> bool:
+    """Returns whether no transformation of JAX for gradients is around the code."""
+    return jax_traces.current() is jax_traces.base_trace()
+
+
+def concrete(x: Any) -> Any:
+    """Returns the value of an array that is known now; None if it is not."""
+    found = jax_tapes.lower(x) if isinstance(x, jax.core.Tracer) else x
+    if not isinstance(found, jax.core.Tracer):
+        return found
+    return jax_traces.concrete_value(found)
+
+
+def arrays(structure: Any) -> list[Any]:
+    """Returns the arrays of a structure; each has a type of its own, not a weak one."""
+    return [strong(x) for x in nest.leaves(structure) if x is not None]
+
+
+def strong(x: Any) -> jax.Array:
+    """Returns a value as an array whose type does not follow other operands."""
+    array = operands.tensor(x)
+    found: jax.Array = jax.lax.convert_element_type(array, array.dtype)
+    return found
+
+
+@contextlib.contextmanager
+def _enter(
+    outer: frames.StateFrame, given: dict[Cell, Any]
+) -> Iterator[branch_frame.BranchFrame | None]:
+    """Runs a block as the body of a branch or loop."""
+    if not outer.is_compiled:
+        # In a `jax.jit` of the user's, where variables cannot be written anyway.
+        yield None
+        return
+    with ambient.push(state=branch_frame.BranchFrame(outer, given)) as frame:
+        yield frame.state
+
+
+def trace(
+    fn: Callable[..., Any], args: Sequence[Any], cells: Sequence[Cell] = ()
+) -> Body:
+    """Returns the program of a body.
+
+    Args:
+        fn: the body; it gets one argument for each of `args`.
+        args: arrays, of which the body sees the shapes and types.
+        cells: the cells whose values are inputs, too.
+    """
+    outer = frames.frame()
+    stored = [outer.whole(c) for c in cells]
+    seen: dict[str, Any] = {}
+
+    def body(args: list[Any], stored: list[Any]) -> Any:
+        given = dict(zip(cells, stored, strict=True))
+        with _enter(outer, given) as frame:
+            result = fn(*args)
+            flat = arrays(result)
+        written = [] if frame is None else list(frame.written)
+        marks = nest.map_structure(lambda x: None if x is None else 0, result)
+        seen.update(shape=marks, count=len(flat), written=written)
+        seen["trace"] = jax_traces.base_trace()
+        return flat, [] if frame is None else [frame.values[c] for c in written]
+
+    closed = jax.make_jaxpr(body)(list(args), stored)
+    _check_tapes(closed.consts, seen["written"], seen.pop("trace"))
+    return Body(closed.jaxpr, list(closed.consts), **seen)
+
+
+def _check_tapes(consts: Sequence[Any], written: Sequence[Cell], inner: Any) -> None:
+    """Raises if a tape around a body follows a value that is made in the body.
+
+    Args:
+        consts: what the body takes from the code around it.
+        written: the cells that it assigns.
+        inner: the trace of the body.
+    """
+    for value in consts:
+        while isinstance(value, jax_tapes.TapeTracer):
+            value = value.primal
+        if getattr(value, "_trace", None) is inner:
+            names = ", ".join(f"'{c.name}' (created at {c.origin})" for c in written)
+            raise RuntimeError(
+                f"A branch or loop body assigns the variable {names} and reads it "
+                "again, while a gradient tape around the body follows it. Open the "
+                "tape inside the body, or assign the variable after the loop."
+            )
+
+
+def store(cells: Sequence[Cell], values: Sequence[Any]) -> None:
+    """Stores the values that cells have after a branch or loop."""
+    frame = frames.frame()
+    for cell, value in zip(cells, values, strict=True):
+        frame.set_whole(cell, frames.strip_gradient(value))
+
+
+def switch(index: Any, found: Sequence[Body]) -> Any:
+    """Returns the result of the branch that an index chooses when the program runs.
+
+    Args:
+        index: the number of the branch.
+        found: the branches, whose results are alike.
+    """
+    cells = list(dict.fromkeys(c for body in found for c in body.written))
+    frame = frames.frame()
+    before = [frame.whole(c) for c in cells]
+
+    def make(body: Body) -> Callable[..., Any]:
+        def branch(consts: Any, before: list[Any]) -> list[Any]:
+            out = body.call(consts[found.index(body)], ())
+            new = dict(zip(body.written, out[body.count :], strict=True))
+            kept = zip(cells, before, strict=True)
+            return [*out[: body.count], *(new.get(c, old) for c, old in kept)]
+
+        return branch
+
+    # All that the branches need is an operand: gradients follow operands.
+    out = jax.lax.switch(
+        jnp.asarray(index, jnp.int32),
+        [make(body) for body in found],
+        [body.consts for body in found],
+        before,
+    )
+    first = found[0]
+    store(cells, out[first.count :])
+    return first.rebuild(out[: first.count])
+
+
+def run_loop(
+    cond: Callable[..., Any],
+    step: Callable[..., Any],
+    carry: Sequence[Any],
+) -> list[Any]:
+    """Returns what a loop's values are at its end.
+
+    Args:
+        cond: returns whether to go on, for the values.
+        step: returns the next values as a list, for the values.
+        carry: the first values, strong arrays.
+    """
+    body, cells = _trace_loop(step, carry, carry)
+    check = trace(cond, carry, cells)
+    count = len(carry)
+
+    # What both need from outside is carried unchanged: gradients follow operands.
+    def goes_on(state: Any) -> Any:
+        consts, values = state
+        return check.call(consts[0], values)[0]
+
+    def advance(state: Any) -> Any:
+        consts, values = state
+        return consts, body.call(consts[1], values)
+
+    before = [frames.frame().whole(c) for c in cells]
+    start = [check.consts, body.consts], [*carry, *before]
+    _, out = jax.lax.while_loop(goes_on, advance, start)
+    store(cells, out[count:])
+    found: list[Any] = out[:count]
+    return found
+
+
+def run_scan(
+    step: Callable[..., Any],
+    carry: Sequence[Any],
+    rows: Sequence[Any],
+    length: int,
+    is_reversed: bool = False,
+) -> tuple[list[Any], list[Any], Body]:
+    """Returns what a loop over rows has at its end, and what each row gave.
+
+    Args:
+        step: gets the values and a row, and returns the next values and the row's
+            result, as two lists.
+        carry: the first values, strong arrays.
+        rows: arrays with a row for each step along their first axis.
+        length: how many rows there are.
+        is_reversed: whether the last row comes first.
+    """
+    first = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in rows]
+    body, cells = _trace_loop(step, carry, [*carry, *first])
+    count = len(carry)
+
+    def advance(values: Any, row: Any) -> Any:
+        mine, stored = values[:count], values[count:]
+        out = body.call(body.consts, [*mine, *row, *stored])
+        return [*out[:count], *out[body.count :]], out[count : body.count]
+
+    before = [frames.frame().whole(c) for c in cells]
+    out, given = jax.lax.scan(
+        advance, [*carry, *before], list(rows), length, reverse=is_reversed
+    )
+    store(cells, out[count:])
+    return out[:count], given, body
+
+
+def _trace_loop(
+    step: Callable[..., Any], carry: Sequence[Any], args: Sequence[Any]
+) -> tuple[Body, list[Cell]]:
+    """Returns the program of a loop's body, whose variables are values of the loop."""
+    body, cells = trace(step, args), list[Cell]()
+    while set(body.written) - set(cells):
+        cells = list(dict.fromkeys([*cells, *body.written]))
+        body = trace(step, args, cells)
+    for i, (given, made) in enumerate(zip(carry, body.avals(), strict=False)):
+        if given.shape != made.shape or given.dtype != made.dtype:
+            raise ValueError(
+                f"Value {i} of the loop enters its body with shape {given.shape} and "
+                f"type {given.dtype}, and leaves it with shape {made.shape} and type "
+                f"{made.dtype}. In a compiled function it must keep both."
+            )
+    if cells:
+        # In the order of `cells`, also those that are only read.
+        order = {c: i for i, c in enumerate(body.written)}
+        outvars = body.jaxpr.outvars
+        picked = [outvars[body.count + order[c]] for c in cells]
+        body.jaxpr = body.jaxpr.replace(outvars=[*outvars[: body.count], *picked])
+        body.written = cells
+    return body, cells

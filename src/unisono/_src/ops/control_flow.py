@@ -1,0 +1,357 @@
+"""`cond`, `case`, `switch_case` and `while_loop`: choices and loops on arrays.
+
+Eagerly they are Python's `if` and `while`, as in TensorFlow. In a compiled `function`
+they become a part of the program; variables may be assigned in them there, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import jax.numpy as jnp
+
+from unisono._src.execution import program_checks
+from unisono._src.foundation import ambient, errors, nest
+from unisono._src.foundation.public_names import publish
+from unisono._src.ops import bodies, operands
+from unisono._src.ops.operands import TensorLike
+
+_R = TypeVar("_R")
+_Vars = TypeVar("_Vars", bound=Sequence[Any])
+
+
+def cond(
+    pred: TensorLike,
+    true_fn: Callable[[], _R] | None = None,
+    false_fn: Callable[[], _R] | None = None,
+    name: str | None = None,
+) -> _R:
+    """Returns the result of one of two functions, as a condition says.
+
+    A condition that is known calls one of them. In a compiled `function` both are
+    traced, and the program runs one; the variables that one assigns keep their values
+    if the other runs.
+
+    Args:
+        pred: a scalar.
+        true_fn: called if it is true.
+        false_fn: called if it is false.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        TypeError: one is no function, or in a compiled `function` they return different
+            structures, shapes or types.
+
+    >>> import unisono
+    >>> import jax.numpy as jnp
+    >>> @unisono.function
+    ... def halve(x):
+    ...     return unisono.cond(x % 2 == 0, lambda: x // 2, lambda: x)
+    >>> int(halve(jnp.asarray(6))), int(halve(jnp.asarray(7)))
+    (3, 7)
+    """
+    if not callable(true_fn):
+        raise TypeError("'true_fn' must be callable.")
+    if not callable(false_fn):
+        raise TypeError("'false_fn' must be callable.")
+    known = _known(pred)
+    if known is not None:
+        return true_fn() if bool(known) else false_fn()
+    condition = jnp.reshape(operands.tensor(pred), ()).astype(bool)
+    found = [bodies.trace(f, ()) for f in (false_fn, true_fn)]
+    _check_alike("cond", ("false_fn", "true_fn"), found)
+    result: _R = bodies.switch(condition, found)
+    return result
+
+
+def _known(x: Any) -> Any:
+    """Returns a value that is known now, or None."""
+    return bodies.concrete(operands.tensor(x) if operands.is_array(x) else x)
+
+
+def _check_alike(
+    name: str, labels: Sequence[str], found: Sequence[bodies.Body]
+) -> None:
+    """Raises `TypeError` unless branches return the same structures of arrays."""
+    told = [(b.shape, [(a.shape, a.dtype) for a in b.avals()]) for b in found]
+    for label, one in zip(labels[1:], told[1:], strict=True):
+        if one != told[0]:
+            first = _tell(found[0])
+            other = _tell(found[told.index(one)])
+            raise TypeError(
+                f"{labels[0]} and {label} arguments to {name} must have the same "
+                "number, type, and overall structure of return values; in a compiled "
+                f"function also the same shapes. {labels[0]} returns {first}, and "
+                f"{label} returns {other}."
+            )
+
+
+def _tell(body: bodies.Body) -> str:
+    shapes = [f"{a.dtype}{list(a.shape)}" for a in body.avals()]
+    return str(body.rebuild(shapes)).replace("'", "")
+
+
+def case(
+    pred_fn_pairs: Sequence[tuple[object, Callable[[], _R]]]
+    | Mapping[Any, Callable[[], _R]],
+    default: Callable[[], _R] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> _R:
+    """Returns the result of the first function whose condition is true.
+
+    Args:
+        pred_fn_pairs: pairs of a scalar array and a function.
+        default: called if no condition is true.
+        exclusive: accepted for TensorFlow's sake.
+        strict: accepted for TensorFlow's sake.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: no condition is true, and there is no default.
+        TypeError: something is no function, or no array.
+
+    >>> import jax.numpy as jnp
+    >>> x = jnp.asarray(3)
+    >>> case([(x < 2, lambda: "low"), (x < 5, lambda: "middle")], lambda: "high")
+    'middle'
+    """
+    given = pred_fn_pairs.items() if isinstance(pred_fn_pairs, Mapping) else None
+    pairs = list(pred_fn_pairs if given is None else given)
+    for pred, fn in pairs:
+        if not operands.is_array(pred):
+            raise TypeError(f"pred must be a Tensor, got: {pred}")
+        _check_callable(fn)
+    if default is not None:
+        _check_callable(default)
+    known = [_known(pred) for pred, _ in pairs]
+    if all(x is not None for x in known):
+        chosen = next((f for x, (_, f) in zip(known, pairs) if bool(x)), default)  # noqa: B905
+        if chosen is None:
+            raise _no_case()
+        result: _R = chosen()
+        return result
+    flags = jnp.stack([jnp.asarray(operands.tensor(p), bool) for p, _ in pairs])
+    branches = [fn for _, fn in pairs]
+    if default is None:
+        program_checks.require("case", flags.any(), _no_case)
+        index = jnp.argmax(flags)
+    else:
+        branches.append(default)
+        index = jnp.where(flags.any(), jnp.argmax(flags), len(pairs))
+    chosen_one: _R = _switch("case", index, branches)
+    return chosen_one
+
+
+def _no_case() -> Exception:
+    return errors.InvalidArgumentError(
+        "None of conditions evaluated as True, and case has no default."
+    )
+
+
+def _check_callable(fn: object) -> None:
+    if not callable(fn):
+        raise TypeError(f"fn must be callable, got: {fn}")
+
+
+def _switch(name: str, index: Any, branches: Sequence[Callable[[], _R]]) -> _R:
+    found = [bodies.trace(f, ()) for f in branches]
+    _check_alike(name, [f"branch {i}" for i in range(len(found))], found)
+    result: _R = bodies.switch(index, found)
+    return result
+
+
+def switch_case(
+    branch_index: TensorLike,
+    branch_fns: Sequence[Any] | Mapping[int, Callable[[], _R]],
+    default: Callable[[], _R] | None = None,
+    name: str = "switch_case",
+) -> _R:
+    """Returns the result of the function that has a number.
+
+    Args:
+        branch_index: the number, a scalar array.
+        branch_fns: functions, or pairs of a number from 0 and a function.
+        default: called for other numbers; by default it is the last function.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        TypeError: something is no function, or the index is no whole number.
+        ValueError: the numbers of functions have a gap.
+
+    >>> import jax.numpy as jnp
+    >>> switch_case(jnp.asarray(1), [lambda: "a", lambda: "b"], default=lambda: "?")
+    'b'
+    """
+    branches = _branches(branch_fns)
+    for fn in branches:
+        _check_callable(fn)
+    index = operands.tensor(branch_index)
+    if not jnp.issubdtype(index.dtype, jnp.integer):
+        raise TypeError(f"'branch_index' must be an integer Tensor, got {index.dtype}")
+    last = len(branches) - 1
+    if default is not None:
+        branches, last = [*branches, default], last + 1
+    known = _known(index)
+    if known is not None:
+        number = int(known)
+        result: _R = branches[number if 0 <= number <= last else last]()
+        return result
+    inside = (index >= 0) & (index <= last)
+    result = _switch("switch_case", jnp.where(inside, index, last), branches)
+    return result
+
+
+def _branches(given: Any) -> list[Any]:
+    """Returns functions by their numbers."""
+    pairs = given.items() if isinstance(given, Mapping) else given
+    found = list(pairs)
+    if not found:
+        raise ValueError("switch_case needs at least one function.")
+    if callable(found[0]):
+        return found
+    by_number = dict(found)
+    if sorted(by_number) != list(range(len(by_number))):
+        raise ValueError(
+            f"branch indices must form contiguous range of [0 to {len(by_number)}) but "
+            f"found {sorted(by_number)}"
+        )
+    return [by_number[i] for i in range(len(by_number))]
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: _Vars,
+    shape_invariants: object = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    maximum_iterations: TensorLike | None = None,
+    name: str | None = None,
+) -> _Vars:
+    """Returns the values that a loop ends with.
+
+    In a compiled `function` the values keep their shapes and types, and gradients need
+    `maximum_iterations` as a Python number: the loop then takes as long as that many.
+
+    Args:
+        cond: gets the values, and returns whether to go on.
+        body: gets the values, and returns the next ones.
+        loop_vars: the first values, a list or tuple of arrays and structures of them.
+        shape_invariants: accepted for TensorFlow's sake.
+        parallel_iterations: accepted for TensorFlow's sake.
+        back_prop: whether gradients are wanted.
+        swap_memory: accepted for TensorFlow's sake.
+        maximum_iterations: the largest number of times that the body runs, or None.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        TypeError: `cond` or `body` is no function.
+        ValueError: there are no values, or their structure, shape or type changes.
+
+    >>> import jax.numpy as jnp
+    >>> i, total = while_loop(
+    ...     lambda i, total: i < 4, lambda i, total: (i + 1, total + i), (0, 0)
+    ... )
+    >>> int(i), int(total)
+    (4, 6)
+    """
+    if not callable(cond):
+        raise TypeError("'cond' must be callable.")
+    if not callable(body):
+        raise TypeError("'body' must be callable.")
+    if not nest.is_nested(loop_vars) or not len(loop_vars):
+        raise ValueError("'loop_vars' must be provided.")
+
+    def step(values: Any) -> Any:
+        made = body(*values)
+        if len(values) == 1 and not isinstance(made, (list, tuple)):
+            made = (made,)
+        return _like(values, made)
+
+    if not bodies.is_traced():
+        ended: _Vars = _loop_eagerly(cond, step, loop_vars, maximum_iterations)
+        return ended
+    ended = _loop_traced(cond, step, loop_vars, maximum_iterations, back_prop)
+    return ended
+
+
+def _like(values: Any, made: Any) -> Any:
+    """Returns new values in the structure of the old ones.
+
+    Raises:
+        ValueError: they have another structure.
+    """
+    old, new = list(nest.leaves(list(values))), list(nest.leaves(list(made)))
+    if len(old) != len(new):
+        raise ValueError(
+            "The two structures don't have the same nested structure: the body of "
+            f"while_loop got {len(old)} values and returned {len(new)}."
+        )
+    given = iter(new)
+    return nest.map_structure(lambda _: next(given), values)
+
+
+def _loop_eagerly(cond: Any, step: Any, values: Any, most: Any) -> Any:
+    left = None if most is None else int(operands.tensor(most))
+    while bool(cond(*values)):
+        if left is not None:
+            if left <= 0:
+                break
+            left -= 1
+        values = step(values)
+    return nest.map_structure(lambda x: operands.tensor(x), values)
+
+
+def _loop_traced(
+    cond: Any, step: Any, loop_vars: Any, most: Any, back_prop: bool
+) -> Any:
+    carry = bodies.arrays(loop_vars)
+
+    def rebuild(flat: Sequence[Any]) -> Any:
+        given = iter(flat)
+        return nest.map_structure(lambda _: next(given), loop_vars)
+
+    def goes_on(*flat: Any) -> Any:
+        return jnp.reshape(operands.tensor(cond(*rebuild(flat))), ()).astype(bool)
+
+    def advance(*flat: Any) -> list[Any]:
+        return list(nest.leaves(step(rebuild(flat))))
+
+    if most is None:
+        return rebuild(bodies.run_loop(goes_on, advance, carry))
+    is_followed = ambient.current().tape is not None or not bodies.is_plain()
+    if isinstance(most, int) and back_prop and is_followed:
+        return rebuild(_loop_for_gradients(goes_on, advance, carry, most))
+    limit = bodies.strong(jnp.asarray(operands.tensor(most), jnp.int32))
+
+    def counted(count: Any, *flat: Any) -> list[Any]:
+        return [count + 1, *advance(*flat)]
+
+    def is_below(count: Any, *flat: Any) -> Any:
+        return (count < limit) & goes_on(*flat)
+
+    start = [jnp.zeros((), jnp.int32), *carry]
+    return rebuild(bodies.run_loop(is_below, counted, start)[1:])
+
+
+def _loop_for_gradients(goes_on: Any, advance: Any, carry: Any, most: int) -> list[Any]:
+    """Returns the end of a loop that reverse-mode gradients can go through.
+
+    It always takes `most` steps, and those after the end of the loop change nothing.
+    """
+
+    def step(*flat: Any) -> list[Any]:
+        made: list[Any] = cond(
+            goes_on(*flat), lambda: advance(*flat), lambda: list(flat)
+        )
+        return made
+
+    found, _, _ = bodies.run_scan(step, carry, [], most)
+    return found
+
+
+publish("unisono", case, cond, switch_case, while_loop)

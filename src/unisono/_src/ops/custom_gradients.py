@@ -1,0 +1,208 @@
+"""`custom_gradient`: functions with a gradient that the program says."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src.execution.gradient_tape import GradientTape
+from unisono._src.foundation import nest
+from unisono._src.foundation.public_names import publish
+from unisono._src.ops import tensors
+from unisono._src.state import variables
+from unisono._src.values import jax_tapes
+
+
+def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Returns a function whose gradient is what the function itself says.
+
+    It works with `GradientTape`, `value_and_grad` and JAX's own gradients.
+
+    Args:
+        f: a function of arrays that returns a result, an array or several, and a
+            function from the gradients of the result to those of the arguments. That
+            function has an argument `variables`, too, if `f` reads trainable variables.
+            It then gets a list of them, and also returns a list of their gradients.
+
+    Raises:
+        TypeError: `f` reads trainable variables, and its gradient takes no argument
+            `variables`.
+        ValueError: the gradient returns too few or too many gradients.
+
+    >>> import unisono
+    >>> @unisono.custom_gradient
+    ... def log1pexp(x):
+    ...     e = unisono.exp(x)
+    ...
+    ...     def gradient(upstream):
+    ...         return upstream * (1 - 1 / (1 + e))
+    ...
+    ...     return unisono.math.log(1 + e), gradient
+    >>> x = unisono.constant(100.0)
+    >>> with unisono.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = log1pexp(x)
+    >>> float(tape.gradient(y, x))
+    1.0
+    """
+    if f is None:
+        return custom_gradient
+
+    @functools.wraps(f)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        given = nest.map_structure(tensors.tensor, args)
+        result, gradient, read = _call(f, given, kwargs)
+        _check_gradient(gradient, read)
+        flat = [tensors.tensor(x) for x in nest.leaves(result)]
+        operands = [*nest.leaves(given), *map(tensors.tensor, read)]
+        made = iter(_attach(flat, operands, _flatten(gradient, read, len(operands))))
+        return nest.map_structure(lambda _: next(made), result)
+
+    return decorated
+
+
+def _call(
+    f: Callable[..., Any], args: Any, kwargs: Any
+) -> tuple[Any, Callable[..., Any], list[variables.Variable]]:
+    """Returns what `f` returns, and the trainable variables that it reads."""
+    if jax_tapes.MISSING:  # A JAX without tapes, which could tell the variables.
+        return *f(*args, **kwargs), []
+    with GradientTape() as tape:
+        result, gradient = f(*args, **kwargs)
+    return result, gradient, list(tape.watched_variables())
+
+
+def _check_gradient(gradient: Callable[..., Any], read: list[Any]) -> None:
+    """Raises `TypeError` if a gradient cannot say those of variables."""
+    parameters = inspect.signature(gradient).parameters.values()
+    takes = any(p.name == "variables" or p.kind is p.VAR_KEYWORD for p in parameters)
+    if read and not takes:
+        raise TypeError(
+            "If using @custom_gradient with a function that uses variables, then "
+            "grad_fn must accept a 'variables' keyword argument. It uses "
+            f"{[v.name for v in read]}."
+        )
+
+
+def _flatten(
+    gradient: Callable[..., Any], read: list[variables.Variable], count: int
+) -> Callable[..., list[Any]]:
+    """Returns a gradient as a function that returns one list for all operands."""
+
+    def flat(*upstream: Any) -> list[Any]:
+        if read:
+            own, of_variables = gradient(*upstream, variables=read)
+        else:
+            own, of_variables = gradient(*upstream), []
+        found = own if isinstance(own, (list, tuple)) else [own]
+        found = [*nest.leaves(list(found)), *of_variables]
+        if len(found) != count:
+            raise ValueError(
+                f"custom_gradient function expected to return {count} gradients, but "
+                f"returned {len(found)} instead."
+            )
+        return [None if x is None else tensors.tensor(x) for x in found]
+
+    return flat
+
+
+def _attach(
+    results: list[jax.Array], operands: list[jax.Array], gradient: Callable[..., Any]
+) -> list[jax.Array]:
+    """Returns results whose gradients for operands are what `gradient` returns.
+
+    `gradient` may use values of the code around it. They become arguments, because it
+    runs later, when the gradient is asked for; so a gradient of the gradient finds what
+    they depend on.
+    """
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in results]
+    program, out = jax.make_jaxpr(gradient, return_shape=True)(*shapes)
+    structure = jax.tree.structure(out)
+
+    @jax.custom_vjp
+    def passed(results: Any, consts: Any, operands: Any) -> Any:
+        return results
+
+    def forward(results: Any, consts: Any, operands: Any) -> tuple[Any, Any]:
+        return results, (consts, operands)
+
+    def backward(kept: Any, upstream: Any) -> tuple[Any, Any, Any]:
+        consts, operands = kept
+        found = jax.core.eval_jaxpr(program.jaxpr, consts, *upstream)
+        grads = jax.tree.unflatten(structure, found)
+        fitted = [_fit(g, x) for g, x in zip(grads, operands, strict=True)]
+        return None, None, fitted
+
+    passed.defvjp(forward, backward)
+    # Only through `passed` do gradients reach the operands.
+    cut = jax.lax.stop_gradient(results)
+    consts = [jax_tapes.lower(x) for x in program.consts]
+    made: list[jax.Array] = passed(cut, consts, operands)
+    return made
+
+
+def _fit(gradient: Any, operand: jax.Array) -> Any:
+    """Returns a gradient in the form that JAX wants for an operand."""
+    if gradient is None or not jnp.issubdtype(operand.dtype, jnp.inexact):
+        return None
+    return jnp.asarray(gradient, operand.dtype)
+
+
+def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function whose gradient is that of the identity.
+
+    Args:
+        f: a function that returns an array of the shape of its argument.
+
+    >>> import unisono
+    >>> x = unisono.constant(1.7)
+    >>> with unisono.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = unisono.grad_pass_through(unisono.round)(x)
+    >>> float(y), float(tape.gradient(y, x))
+    (2.0, 1.0)
+    """
+
+    @custom_gradient
+    def passed(*args: Any, **kwargs: Any) -> Any:
+        def gradient(upstream: Any, variables: Any = None) -> Any:
+            if variables is not None:
+                return upstream, [None] * len(variables)
+            return upstream
+
+        return f(*args, **kwargs), gradient
+
+    return functools.wraps(f)(passed)
+
+
+def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that is computed again for its gradient.
+
+    Its intermediate results take no memory in between. It is `jax.checkpoint`.
+
+    Args:
+        f: a function of arrays that returns an array or several.
+
+    >>> import unisono
+    >>> x = unisono.constant(3.0)
+    >>> with unisono.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = unisono.recompute_grad(unisono.square)(x)
+    >>> float(tape.gradient(y, x))
+    6.0
+    """
+
+    @functools.wraps(f)
+    def again(*args: Any, **kwargs: Any) -> Any:
+        made = jax.checkpoint(functools.partial(f, **kwargs))
+        return made(*nest.map_structure(tensors.tensor, args))
+
+    return again
+
+
+publish("unisono", custom_gradient, grad_pass_through, recompute_grad)

@@ -1,0 +1,127 @@
+"""Questions about how code runs, and the names of TensorFlow's autograph."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import jax
+import numpy as np
+
+from unisono._src.foundation.public_names import publish
+from unisono._src.machines import runtime_settings
+from unisono._src.ops import bodies, operands
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_NONE = "there is no autograph; a line that would need it is an error."
+
+
+def executing_eagerly() -> bool:
+    """Returns whether the code computes at once, and not in a compiled `function`.
+
+    >>> import unisono
+    >>> unisono.executing_eagerly()
+    True
+    >>> bool(unisono.function(unisono.executing_eagerly)())
+    False
+    """
+    return not bodies.is_traced()
+
+
+def inside_function() -> bool:
+    """Returns whether the code is being traced by a `function`.
+
+    >>> inside_function()
+    False
+    """
+    return bodies.is_traced()
+
+
+def get_static_value(tensor: object, partial: bool = False) -> np.ndarray | None:
+    """Returns the value of an array as NumPy's; None if only a program computes it.
+
+    Args:
+        tensor: the array.
+        partial: accepted for TensorFlow's sake.
+
+    >>> get_static_value(operands.tensor([1, 2]))
+    array([1, 2], dtype=int32)
+    """
+    found = bodies.concrete(operands.tensor(tensor))
+    return None if found is None else np.asarray(found)
+
+
+def is_symbolic_tensor(tensor: object) -> bool:
+    """Returns whether a value is an array that a program computes.
+
+    >>> is_symbolic_tensor(operands.tensor([1, 2]))
+    False
+    """
+    found = operands.tensor(tensor) if operands.is_array(tensor) else tensor
+    return isinstance(found, jax.core.Tracer) and bodies.concrete(found) is None
+
+
+def get_logger() -> logging.Logger:
+    """Returns the logger of this package.
+
+    >>> get_logger().name
+    'unisono'
+    """
+    return logging.getLogger("unisono")
+
+
+@overload
+def do_not_convert(func: _F) -> _F: ...
+
+
+@overload
+def do_not_convert(func: None = None) -> Callable[[_F], _F]: ...
+
+
+def do_not_convert(func: Any = None) -> Any:
+    """Returns a function as it is: autograph converts none here.
+
+    Args:
+        func: the function; without one, a decorator is returned.
+
+    >>> @do_not_convert
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(3)
+    6
+    """
+    return (lambda given: given) if func is None else func
+
+
+def set_loop_options(
+    parallel_iterations: object = None,
+    swap_memory: object = None,
+    maximum_iterations: object = None,
+    shape_invariants: object = None,
+) -> None:
+    """Changes nothing: Python's loops are unrolled; `while_loop` has these options.
+
+    >>> set_loop_options(maximum_iterations=3)
+    """
+    runtime_settings.tell_once("autograph.experimental.set_loop_options", _NONE)
+
+
+def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
+    """Changes nothing: there is no autograph that could tell what it does.
+
+    >>> set_verbosity(3)
+    """
+    runtime_settings.tell_once("autograph.set_verbosity", _NONE)
+
+
+publish(
+    "unisono",
+    executing_eagerly,
+    get_logger,
+    get_static_value,
+    inside_function,
+    is_symbolic_tensor,
+)
+publish("unisono.autograph", set_verbosity)
+publish("unisono.autograph.experimental", do_not_convert, set_loop_options)

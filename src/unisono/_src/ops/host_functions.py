@@ -1,0 +1,128 @@
+"""`py_function` and `numpy_function`: Python code as a part of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import io_callback
+
+from unisono._src.execution import program_checks
+from unisono._src.execution.specs import TensorSpec
+from unisono._src.foundation import nest
+from unisono._src.foundation.public_names import publish
+from unisono._src.ops import bodies, operands
+
+_R = TypeVar("_R")
+
+
+def py_function(
+    func: Callable[..., _R],
+    inp: Sequence[object],
+    Tout: object,
+    name: str | None = None,
+) -> _R:
+    """Returns what a Python function gives for arrays, also while a program runs.
+
+    Args:
+        func: the function; it gets arrays.
+        inp: its arguments.
+        Tout: the type of the result, or a list of types. In a compiled `function` it
+            must be a `TensorSpec` with the shape, or a list of them.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        TypeError: in a compiled `function`, the shape is missing.
+
+    >>> float(py_function(lambda x: x * 2, [3.0], np.float32))
+    6.0
+    """
+    found: _R = _call(func, inp, Tout, "py_function", operands.tensor)
+    return found
+
+
+def numpy_function(
+    func: Callable[..., _R],
+    inp: Sequence[object],
+    Tout: object,
+    stateful: bool = True,
+    name: str | None = None,
+) -> _R:
+    """Returns what a Python function gives for NumPy arrays, also in a program.
+
+    Args:
+        func: the function; it gets NumPy arrays.
+        inp: its arguments.
+        Tout: the type of the result, or a list of types. In a compiled `function` it
+            must be a `TensorSpec` with the shape, or a list of them.
+        stateful: accepted for TensorFlow's sake.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        TypeError: in a compiled `function`, the shape is missing.
+
+    >>> numpy_function(np.sort, [[3, 1, 2]], np.int32).tolist()
+    [1, 2, 3]
+    """
+    found: _R = _call(func, inp, Tout, "numpy_function", np.asarray)
+    return found
+
+
+def _call(
+    func: Any, inp: Any, wanted: Any, name: str, convert: Callable[[Any], Any]
+) -> Any:
+    if not callable(func):
+        raise ValueError(f"Expected func to be callable. Received func={func!r}.")
+    arrays = [operands.tensor(x) for x in inp]
+    if not bodies.is_traced():
+        values = arrays
+        if convert is np.asarray:
+            values = [bodies.concrete(x) for x in arrays]
+        return _results(func(*map(convert, values)), wanted, name)
+    specs = [_shape_of(spec, name) for spec in nest.leaves(wanted)]
+    program_checks.tell_cost(name)
+
+    def run(*values: Any) -> list[np.ndarray]:
+        made = _results(func(*map(convert, values)), wanted, name)
+        return [np.asarray(x) for x in nest.leaves(made) if x is not None]
+
+    flat = iter(io_callback(run, specs, *arrays))
+    return nest.map_structure(lambda _: next(flat), wanted) if specs else None
+
+
+def _shape_of(spec: Any, name: str) -> jax.ShapeDtypeStruct:
+    shape = spec.shape if isinstance(spec, TensorSpec) else None
+    if shape is not None and None not in shape:
+        kind = jax.dtypes.canonicalize_dtype(spec.dtype)
+        return jax.ShapeDtypeStruct(shape, kind)
+    raise TypeError(
+        f"In a compiled function {name} needs the shape of its result: write "
+        f"Tout=unisono.TensorSpec(shape, dtype) instead of Tout={spec!r}."
+    )
+
+
+def _results(made: Any, wanted: Any, name: str) -> Any:
+    """Returns the results as arrays of the wanted types."""
+    if not nest.is_nested(wanted):
+        return _as_type(made, wanted)
+    if not wanted:
+        return []
+    parts = list(made) if isinstance(made, (list, tuple)) else [made]
+    if len(parts) != len(wanted):
+        raise ValueError(
+            f"{name} expects {len(wanted)} results, and the function has returned "
+            f"{len(parts)}."
+        )
+    return [_as_type(x, t) for x, t in zip(parts, wanted, strict=True)]
+
+
+def _as_type(x: Any, wanted: Any) -> Any:
+    if x is None:
+        return None
+    kind = wanted.dtype if isinstance(wanted, TensorSpec) else wanted
+    return operands.tensor(x).astype(jax.dtypes.canonicalize_dtype(np.dtype(kind)))
+
+
+publish("unisono", numpy_function, py_function)

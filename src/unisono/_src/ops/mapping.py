@@ -1,0 +1,338 @@
+"""`map_fn`, `scan`, `foldl`, `foldr` and `vectorized_map`: functions over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.execution.specs import TensorSpec
+from unisono._src.foundation import errors, nest
+from unisono._src.foundation.public_names import publish
+from unisono._src.ops import bodies, operands, structures
+
+_R = TypeVar("_R")
+_A = TypeVar("_A")
+
+
+def _rows(elems: Any, name: str) -> tuple[list[Any], int]:
+    """Returns the arrays of a structure, and how many rows they have.
+
+    Raises:
+        ValueError: an array has no rows, or another number of them.
+    """
+    found = bodies.arrays(elems)
+    if not found:
+        raise ValueError(f"elems must be provided: {name} got no arrays.")
+    if any(not x.ndim for x in found):
+        raise ValueError(
+            "Elements in elems must be 1+ dimensional Tensors, not scalars"
+        )
+    sizes = [x.shape[0] for x in found]
+    for size in sizes:
+        if size != sizes[0]:
+            raise ValueError(f"Dimensions {sizes[0]} and {size} are not compatible")
+    return found, sizes[0]
+
+
+def _rebuild(like: Any, flat: Any) -> Any:
+    given = iter(flat)
+    return nest.map_structure(lambda _: next(given), like)
+
+
+def _run(
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    carry: Any,
+    elems: Any,
+    name: str,
+    is_reversed: bool = False,
+) -> tuple[Any, Any]:
+    """Returns the last value of a loop over rows, and the stacked results of the rows.
+
+    Args:
+        step: gets the value and a row, and returns the next value and a result.
+        carry: the first value, a structure.
+        elems: a structure of arrays.
+        name: the public name of the loop.
+        is_reversed: whether the last row comes first.
+    """
+    rows, length = _rows(elems, name)
+    if not bodies.is_traced():
+        order = range(length - 1, -1, -1) if is_reversed else range(length)
+        given: list[Any] = [None] * length
+        for i in order:
+            carry, given[i] = step(carry, _rebuild(elems, [x[i] for x in rows]))
+        return carry, _stack(given)
+    start = bodies.arrays(carry)
+    count, shapes = len(start), dict[str, Any]()
+
+    def flat_step(*flat: Any) -> list[Any]:
+        row = _rebuild(elems, flat[count:])
+        new, result = step(_rebuild(carry, flat[:count]), row)
+        structures.assert_same_structure(carry, new, check_types=False)
+        shapes["result"] = nest.map_structure(lambda x: x is None, result)
+        return [*nest.leaves(new), *(x for x in nest.leaves(result) if x is not None)]
+
+    last, out, _ = bodies.run_scan(flat_step, start, rows, length, is_reversed)
+    return _rebuild(carry, last), _fill(shapes["result"], out)
+
+
+def _fill(shape: Any, flat: Any) -> Any:
+    given = iter(flat)
+    return nest.map_structure(lambda is_none: None if is_none else next(given), shape)
+
+
+def _stack(given: list[Any]) -> Any:
+    """Returns the results of all rows as one structure of arrays."""
+    if not given:
+        return None
+    columns = [list(nest.leaves(x)) for x in given]
+    for one in given[1:]:
+        structures.assert_same_structure(given[0], one, check_types=False)
+    try:
+        stacked = [
+            None if parts[0] is None else jnp.stack(list(map(operands.tensor, parts)))
+            for parts in zip(*columns, strict=True)
+        ]
+    except ValueError as error:
+        raise ValueError(f"Incompatible shape for value: {error}") from error
+    return _rebuild(given[0], stacked)
+
+
+def map_fn(
+    fn: Callable[[Any], _R],
+    elems: object,
+    dtype: object = None,
+    parallel_iterations: int | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: str | None = None,
+    fn_output_signature: object = None,
+) -> _R:
+    """Returns the results of a function for each row of arrays, stacked.
+
+    Args:
+        fn: gets a row, in the structure of `elems`.
+        elems: an array, or a structure of arrays with as many rows.
+        dtype: the older name of `fn_output_signature`.
+        parallel_iterations: accepted for TensorFlow's sake.
+        back_prop: accepted for TensorFlow's sake.
+        swap_memory: accepted for TensorFlow's sake.
+        infer_shape: accepted for TensorFlow's sake.
+        name: accepted for TensorFlow's sake.
+        fn_output_signature: the types of the results, in their structure, if they are
+            not those of `elems`.
+
+    Raises:
+        InvalidArgumentError: a result has another type.
+        ValueError: an array has no rows or another number of them, or the structure of
+            the results is another one.
+
+    >>> map_fn(lambda x: x * x, jnp.asarray([1, 2, 3])).tolist()
+    [1, 4, 9]
+    """
+    _check_callable(fn)
+    wanted = dtype if fn_output_signature is None else fn_output_signature
+
+    def step(carry: Any, row: Any) -> Any:
+        made = fn(row)
+        _check_results(made, row if wanted is None else wanted)
+        return carry, made
+
+    _, out = _run(step, (), elems, "map_fn")
+    if out is None and bodies.arrays(elems)[0].shape[0] == 0:
+        like = elems if wanted is None else wanted
+        out = nest.map_structure(lambda x: jnp.zeros((0,), _type_of(x)), like)
+    found: _R = out
+    return found
+
+
+def _check_callable(fn: object) -> None:
+    if not callable(fn):
+        raise TypeError(f"The provided function {fn!r} is not callable.")
+
+
+def _type_of(x: Any) -> Any:
+    if isinstance(x, TensorSpec) or operands.is_array(x):
+        return jax.dtypes.canonicalize_dtype(x.dtype)
+    if isinstance(x, (np.ndarray, np.generic, int, float, list, tuple)):
+        return operands.tensor(x).dtype
+    return jax.dtypes.canonicalize_dtype(x)
+
+
+def _check_results(made: Any, like: Any) -> None:
+    """Raises unless a result has the structure and the types that were told."""
+    structures.assert_same_structure(like, made, check_types=False)
+    pairs = zip(nest.leaves(like), nest.leaves(made), strict=True)
+    for wanted, found in pairs:
+        if wanted is None:
+            continue
+        kind = operands.tensor(found).dtype
+        if kind != _type_of(wanted):
+            raise errors.InvalidArgumentError(
+                f"map_fn got a result of type {kind}, and expected {_type_of(wanted)}. "
+                "Write the types of results as fn_output_signature."
+            )
+
+
+def scan(
+    fn: Callable[[_A, Any], _A],
+    elems: object,
+    initializer: object = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> _A:
+    """Returns all values that a function makes of the value before and a row.
+
+    Args:
+        fn: gets the value and a row, and returns the next value.
+        elems: an array, or a structure of arrays with as many rows.
+        initializer: the first value; by default the first row, which is then the first
+            result.
+        parallel_iterations: accepted for TensorFlow's sake.
+        back_prop: accepted for TensorFlow's sake.
+        swap_memory: accepted for TensorFlow's sake.
+        infer_shape: accepted for TensorFlow's sake.
+        reverse: whether the last row comes first.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        TypeError: `fn` is no function.
+        ValueError: an array has no rows or another number of them, or the value changes
+            its structure, shape or type.
+
+    >>> scan(lambda total, x: total + x, jnp.asarray([1, 2, 3])).tolist()
+    [1, 3, 6]
+    """
+    _check_callable(fn)
+
+    def step(carry: Any, row: Any) -> Any:
+        made = fn(carry, row)
+        return made, made
+
+    if initializer is not None:
+        first = nest.map_structure(bodies.strong, initializer)
+        found: _A = _run(step, first, elems, "scan", reverse)[1]
+        return found
+    first, rest = _first_and_rest(elems, "scan", reverse)
+    _, out = _run(step, first, rest, "scan", reverse)
+
+    def join(one: Any, others: Any) -> Any:
+        parts = [others, one[None]] if reverse else [one[None], others]
+        return jnp.concatenate(parts)
+
+    if out is None:
+        only: _A = nest.map_structure(lambda x: x[None], first)
+        return only
+    pairs = zip(nest.leaves(first), nest.leaves(out), strict=True)
+    found = _rebuild(first, [join(a, b) for a, b in pairs])
+    return found
+
+
+def _first_and_rest(elems: Any, name: str, is_last: bool) -> tuple[Any, Any]:
+    """Returns the row with which a loop begins, and the other rows."""
+    rows, length = _rows(elems, name)
+    if not length:
+        raise ValueError(f"{name} needs an initializer, because there are no rows.")
+    first = [x[-1] if is_last else x[0] for x in rows]
+    rest = [x[:-1] if is_last else x[1:] for x in rows]
+    return _rebuild(elems, first), _rebuild(elems, rest)
+
+
+def _fold(fn: Any, elems: Any, initializer: Any, name: str, is_last: bool) -> Any:
+    _check_callable(fn)
+
+    def step(carry: Any, row: Any) -> Any:
+        return fn(carry, row), ()
+
+    if initializer is None:
+        first, elems = _first_and_rest(elems, name, is_last)
+    else:
+        first = nest.map_structure(bodies.strong, initializer)
+    return _run(step, first, elems, name, is_last)[0]
+
+
+def foldl(
+    fn: Callable[[_A, Any], _A],
+    elems: object,
+    initializer: object = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> _A:
+    """Returns the last value that a function makes of the value before and a row.
+
+    Args:
+        fn: gets the value and a row, and returns the next value.
+        elems: an array, or a structure of arrays with as many rows.
+        initializer: the first value; by default the first row.
+        parallel_iterations: accepted for TensorFlow's sake.
+        back_prop: accepted for TensorFlow's sake.
+        swap_memory: accepted for TensorFlow's sake.
+        name: accepted for TensorFlow's sake.
+
+    >>> int(foldl(lambda total, x: 2 * total + x, jnp.asarray([1, 2, 3])))
+    11
+    """
+    found: _A = _fold(fn, elems, initializer, "foldl", False)
+    return found
+
+
+def foldr(
+    fn: Callable[[_A, Any], _A],
+    elems: object,
+    initializer: object = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> _A:
+    """Returns the same as `foldl`, for the rows from the last to the first.
+
+    >>> int(foldr(lambda total, x: 2 * total + x, jnp.asarray([1, 2, 3])))
+    17
+    """
+    found: _A = _fold(fn, elems, initializer, "foldr", True)
+    return found
+
+
+def vectorized_map(
+    fn: Callable[[Any], _R],
+    elems: object,
+    fallback_to_while_loop: bool = True,
+    warn: bool = True,
+) -> _R:
+    """Returns the results of a function for each row, all computed at once.
+
+    Args:
+        fn: gets a row, in the structure of `elems`.
+        elems: an array, or a structure of arrays with as many rows.
+        fallback_to_while_loop: accepted for TensorFlow's sake.
+        warn: accepted for TensorFlow's sake.
+
+    Raises:
+        ValueError: an array has no rows, or another number of them.
+
+    >>> vectorized_map(lambda x: x.sum(), jnp.asarray([[1, 2], [3, 4]])).tolist()
+    [3, 7]
+    """
+    _check_callable(fn)
+    rows, _ = _rows(elems, "vectorized_map")
+
+    def flat_fn(*flat: Any) -> Any:
+        return nest.map_structure(operands.tensor, fn(_rebuild(elems, flat)))
+
+    found: _R = jax.vmap(flat_fn)(*rows)
+    return found
+
+
+publish("unisono", foldl, foldr, map_fn, scan, vectorized_map)

@@ -1,0 +1,69 @@
+"""Names of choices, loops and callbacks, which are written by hand."""
+
+from __future__ import annotations
+
+from unisono._src.ops.table.name import Name
+
+ROWS = (
+    Name(
+        "cond",
+        "Returns the result of one of two functions, as a condition says.",
+        target="unisono._src.ops.control_flow:cond",
+        difference="Compiled branches return the same shapes, too.",
+    ),
+    Name(
+        "case",
+        "Returns the result of the first function whose condition is true.",
+        target="unisono._src.ops.control_flow:case",
+        difference="`exclusive` is not checked.",
+    ),
+    Name(
+        "switch_case",
+        "Returns the result of the function that has a number.",
+        target="unisono._src.ops.control_flow:switch_case",
+    ),
+    Name(
+        "while_loop",
+        "Returns the values that a loop ends with.",
+        target="unisono._src.ops.control_flow:while_loop",
+        difference="Compiled values keep their types; gradients need a largest count.",
+    ),
+    Name(
+        "map_fn",
+        "Returns the results of a function for each row of arrays, stacked.",
+        target="unisono._src.ops.mapping:map_fn",
+    ),
+    Name(
+        "scan",
+        "Returns all values that a function makes of the value before and a row.",
+        target="unisono._src.ops.mapping:scan",
+    ),
+    Name(
+        "foldl",
+        "Returns the last value that a function makes of the value before and a row.",
+        target="unisono._src.ops.mapping:foldl",
+    ),
+    Name(
+        "foldr",
+        "Returns the same as `foldl`, for the rows from the last to the first.",
+        target="unisono._src.ops.mapping:foldr",
+    ),
+    Name(
+        "vectorized_map",
+        "Returns the results of a function for each row, all computed at once.",
+        target="unisono._src.ops.mapping:vectorized_map",
+        difference="It never falls back to a loop.",
+    ),
+    Name(
+        "py_function",
+        "Returns what a Python function gives for arrays, also while a program runs.",
+        target="unisono._src.ops.host_functions:py_function",
+        difference="In a compiled step `Tout` has shapes; no gradient goes through.",
+    ),
+    Name(
+        "numpy_function",
+        "Returns what a Python function gives for NumPy arrays, also in a program.",
+        target="unisono._src.ops.host_functions:numpy_function",
+        difference="In a compiled step `Tout` has the shapes.",
+    ),
+)

@@ -1,0 +1,102 @@
+"""The state frame of a branch or loop body that becomes a part of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn, final
+
+from unisono._src.machines.topology import Topology
+from unisono._src.state import frames, replica_frame, trace_versions
+from unisono._src.state.frames import Cell
+from unisono._src.values import jax_traces
+
+
+@final
+class BranchFrame(frames.StateFrame):
+    """Reads and writes cells in a body that JAX traces by itself.
+
+    Writes stay here: the code that made the body returns the new values from it and
+    stores them in the frame around it.
+
+    Args:
+        parent: the frame of the code around the body.
+        given: the values that cells have at the start, if they are inputs of the body.
+
+    Attributes:
+        values: the value of each cell that is an input or was written.
+        written: the cells that were written, in that order.
+    """
+
+    is_compiled = True
+
+    def __init__(self, parent: frames.StateFrame, given: dict[Cell, Any]) -> None:
+        self.parent = parent
+        self.values = dict(given)
+        self.written: dict[Cell, None] = {}
+        self.traces = (jax_traces.base_trace(), *parent.traces)
+        self.versions = parent.versions
+        source: Any = parent
+        while isinstance(getattr(source, "parent", None), frames.StateFrame) and (
+            not isinstance(source, replica_frame.LocalFrame)
+        ):
+            source = source.parent
+        # Whether a replica runs, which sees its copy as the whole of each cell.
+        self._is_local = isinstance(source, replica_frame.LocalFrame)
+
+    def whole(self, cell: Cell) -> Any:
+        """Returns the array that the cell stores."""
+        trace_versions.check_reading(self.traces, self.versions, cell.name)
+        if cell in self.values:
+            return self.values[cell]
+        # The body is made for one use, so JAX keeps no trace of it with this value.
+        with jax_traces.enter(self.parent.traces[0]):
+            return self.parent.whole(cell)
+
+    def copy(self, cell: Cell, index: int | None) -> Any:
+        """Returns the value that replica `index` sees."""
+        if cell in self.values or self._is_local:
+            whole = self.whole(cell)
+            is_row = cell.is_stacked and not self._is_local
+            return whole[index or 0] if is_row else whole
+        trace_versions.check_reading(self.traces, self.versions, cell.name)
+        with jax_traces.enter(self.parent.traces[0]):
+            return self.parent.copy(cell, index)
+
+    def set_whole(self, cell: Cell, value: Any) -> None:
+        """Replaces the array that the cell stores, in the body."""
+        frames.check_level(cell, value, self.traces)
+        self.versions.advance()
+        self.values[cell] = value
+        self.written[cell] = None
+
+    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
+        """Replaces the value that replica `index` sees, in the body.
+
+        Raises:
+            RuntimeError: replicas take turns, and would write one copy in the body.
+        """
+        if self._is_local or not cell.is_everywhere:
+            self.set_whole(cell, value)
+        elif cell.is_stacked:
+            self.set_whole(cell, self.whole(cell).at[index or 0].set(value))
+        else:
+            raise RuntimeError(
+                f"One copy of the mirrored variable '{cell.name}' (created at "
+                f"{cell.origin}) was assigned inside a branch or loop body. Assign all "
+                "copies there, or return the value and assign it afterwards."
+            )
+
+    def create(self, cell: Cell, value: Any) -> NoReturn:
+        """Raises `ValueError`: a branch may not be taken, and a loop runs again."""
+        raise ValueError(
+            f"The variable '{cell.name}' was created inside a branch or loop body, at "
+            f"{cell.origin}. Create it outside."
+        )
+
+    def cells(self) -> Iterable[Cell]:
+        """Returns the cells whose values the frame around the body has."""
+        return self.parent.cells()
+
+    def note_topology(self, topology: Topology) -> None:
+        """Notes the devices that the program runs on."""
+        self.parent.note_topology(topology)

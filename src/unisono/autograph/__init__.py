@@ -1,0 +1,10 @@
+"""Names of ``tf.autograph``, which has nothing to do here.
+
+`unisono.function` traces Python code as it is. A line that autograph would rewrite is
+an error, which says what to write.
+"""
+
+from unisono._src.ops.execution_mode import set_verbosity
+from unisono.autograph import experimental
+
+__all__ = ["experimental", "set_verbosity"]

@@ -1,0 +1,145 @@
+"""What the everyday names take: numbers, lists, variables, values of a replica."""
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import pytest
+
+import unisono as tf
+from unisono._src.ops import tensors
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (1, "int32"),
+        (1.5, "float32"),
+        (True, "bool"),
+        ([1, 2.5], "float32"),
+        ([], "float32"),
+        (np.int64(3), "int32"),
+        (np.array([1.0]), "float32"),
+        (np.array([1], np.uint8), "uint8"),
+        ([np.int64(3)], "int32"),
+        ([np.float16(3)], "float16"),
+        (jnp.zeros(2, jnp.bfloat16), "bfloat16"),
+        (1j, "complex64"),
+    ],
+)
+def test_numbers_have_tensorflows_types(value, dtype):
+    found = tf.convert_to_tensor(value)
+    assert isinstance(found, jax.Array) and found.dtype == dtype
+    assert not found.weak_type
+
+
+def test_arrays_of_different_types_are_refused_with_the_line_to_write():
+    floats, integers = tf.constant([1.0]), tf.constant([1])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"unisono\.cast"):
+        tf.add(floats, integers)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="float32 and int32"):
+        tf.concat([floats, integers], 0)
+    with pytest.raises(TypeError, match="float32 and int32"):
+        tf.divide(floats, integers)
+
+
+def test_numbers_take_the_type_of_the_array():
+    half = tf.constant([1.0], tf.float16)
+    assert tf.add(half, 1).dtype == tf.add(2, half).dtype == tf.float16
+    assert tf.add(half, np.array([1.0])).dtype == tf.float16
+    assert tf.multiply([2, 3], tf.constant([1.5, 2.0])).tolist() == [3.0, 6.0]
+    with pytest.raises(TypeError, match=r"Cannot convert 1\.5"):
+        tf.add(tf.constant([1]), 1.5)
+    with pytest.raises(TypeError, match="NumPy array of type float64"):
+        tf.add(tf.constant([1]), np.array([1.5]))
+
+
+def test_integers_that_do_not_fit_are_refused():
+    with pytest.raises(OverflowError, match="jax_enable_x64"):
+        tf.constant(2**40)
+
+
+def test_strings_are_refused():
+    for text in ("a", b"a", ["a"], np.array(["a"])):
+        with pytest.raises(TypeError, match="strings"):
+            tf.constant(text)
+
+
+def test_a_numpy_array_is_copied():
+    given = np.zeros(3, np.float32)
+    found = tf.constant(given)
+    given[:] = 1
+    assert found.tolist() == [0, 0, 0]
+
+
+def test_variables_of_all_kinds_are_arrays():
+    variable = tf.Variable([1.0, 2.0])
+    assert tf.reduce_sum(variable).item() == 3
+    assert tf.add(variable, [1, 1]).tolist() == [2, 3]
+    assert tf.stack([variable, [3, 4]]).tolist() == [[1, 2], [3, 4]]
+    assert tf.square(keras.Variable([3.0])).tolist() == [9]
+    rows = tf.IndexedSlices(jnp.array([[2.0]]), jnp.array([1]), dense_shape=(2, 1))
+    assert tf.convert_to_tensor(rows).tolist() == [[0], [2]]
+    assert tf.cast(rows, tf.int32).values.tolist() == [[2]]
+    clipped, norm = tf.clip_by_global_norm([rows, None], 1.0)
+    assert clipped[0].values.tolist() == [[1]] and clipped[1] is None and norm == 2
+
+
+def test_values_of_a_replica_are_arrays_in_it():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    values = tf.distribute.PerReplica([np.array([1.0, 2.0]), np.array([3.0, 4.0])])
+    sums = strategy.run(lambda: tf.reduce_sum(values))
+    assert [float(x) for x in strategy.experimental_local_results(sums)] == [3, 7]
+
+
+def test_a_known_shape_stays_known_in_a_compiled_function():
+    @tf.function
+    def flatten(x):
+        count = tf.shape(x)[0]
+        rows = tf.reshape(x, tf.concat([[count], [-1]], 0))
+        pairs = tf.zeros(tf.stack([count // 2, tf.size(x) // count]))
+        half = tf.range(tf.constant(3)) + tf.cast(tf.rank(x), tf.int32)
+        inner = tf.reshape(x, [count, tf.reduce_prod(tf.shape(x)[1:])])
+        return rows, pairs, half, inner, tf.shape(x)
+
+    rows, pairs, half, inner, shape = flatten(tf.ones([4, 2, 3]))
+    assert (rows.shape, pairs.shape, inner.shape) == ((4, 6), (2, 6), (4, 6))
+    assert half.tolist() == [3, 4, 5] and shape.tolist() == [4, 2, 3]
+
+
+def test_positions_that_are_not_there_read_as_zero_in_a_compiled_function():
+    @tf.function
+    def pick(x, i):
+        changed = tf.tensor_scatter_nd_add(x, i[:, None], tf.ones([3]))
+        return tf.gather(x, i), tf.gather_nd(x, i[:, None]), changed
+
+    found = pick(tf.constant([1.0, 2.0]), tf.constant([-1, 1, 2]))
+    assert [x.tolist() for x in found] == [[0, 2, 0], [0, 2, 0], [1, 3]]
+
+
+def test_a_size_that_a_program_computes_is_refused():
+    with pytest.raises(TypeError, match="known when the program is compiled"):
+        tf.function(lambda n: tf.zeros([n]))(tf.constant(3))
+    with pytest.raises(TypeError, match="boolean_mask"):
+        tf.function(lambda x: tf.boolean_mask(x, x > 0))(tf.constant([1.0]))
+
+
+def test_eager_matrices_without_a_solution_are_refused():
+    flat = tf.ones([2, 2])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not invertible"):
+        tf.linalg.inv(flat)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not invertible"):
+        tf.linalg.solve(flat, flat)
+
+
+def test_dropout_keeps_the_mean_and_draws_anew():
+    ones = tf.ones([1000, 2])
+    first, second = (tf.nn.dropout(ones, 0.5, noise_shape=[None, 1]) for _ in "ab")
+    assert {*np.unique(first)} == {0.0, 2.0} and 0.8 < np.mean(first) < 1.2
+    assert (first != second).any() and (first == first[:, :1]).all()
+
+
+def test_constants_that_are_used_as_sizes_may_be_arrays():
+    assert tensors.sizes("zeros", "shape", [jnp.int32(2), np.int64(3), 4]) == (2, 3, 4)
+    with pytest.raises(TypeError, match="must be whole"):
+        tf.zeros([1.5])
