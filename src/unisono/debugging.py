@@ -1,5 +1,8 @@
 """Assertions about values, shapes and types: the names of ``tf.debugging``."""
 
+import typing as _typing
+
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.ops.checks import (
     Assert,
     assert_all_finite,
@@ -30,6 +33,10 @@ from unisono._src.ops.shape_checks import (
     is_numeric_tensor,
     set_log_device_placement,
 )
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.debugging", {})
 
 __all__ = [
     "Assert",

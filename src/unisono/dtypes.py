@@ -1,5 +1,8 @@
 """Element types, which are NumPy's, and `as_dtype`: names of ``tf.dtypes``."""
 
+import typing as _typing
+
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.dtypes import (
     bfloat16,
     bool,
@@ -21,6 +24,10 @@ from unisono._src.foundation.dtypes import (
     uint64,
 )
 from unisono._src.ops.element_types import DType, as_dtype
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.dtypes", {})
 
 __all__ = [
     "DType",

@@ -47,7 +47,10 @@ def files():
     for area, rows in table.AREAS.items():
         if any(row.call for row in rows):
             made[OPS / "names" / f"{area}.py"] = _functions_module(area, rows)
-    for facade in sorted({path.rpartition(".")[0] for path in table.NAMES}):
+    # The other public modules have names that are written by hand only.
+    generated = [row for rows in table.AREAS.values() for row in rows]
+    paths = [path for row in generated for path in (row.path, *row.also)]
+    for facade in sorted({path.rpartition(".")[0] for path in paths}):
         name = facade.replace(".", "_") or "root"
         made[OPS / "facades" / f"{name}.py"] = _facade_module(facade)
     return made

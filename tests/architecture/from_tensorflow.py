@@ -9,8 +9,10 @@ import re
 
 from tests.architecture import sources
 from tests.plugins import features
-from unisono._src.cli.check import package_names, rows, verdicts
+from unisono._src.cli.check import package_names, rows
 from unisono._src.foundation.tensorflow_names import families, listing
+from unisono._src.integrations import keras_renames
+from unisono._src.ops import table
 
 PAGE = sources.ROOT / "docs" / "from-tensorflow.md"
 
@@ -59,8 +61,8 @@ def _names():
 
 
 def _differences():
-    table = package_names._everyday_names()
-    found = {row.path: row.difference for row in table.values() if row.difference}
+    rows_of = table.NAMES.values()
+    found = {row.path: row.difference for row in rows_of if row.difference}
     found |= rows.DIFFERENCES
     return _table(
         ("name", "difference"),
@@ -69,14 +71,10 @@ def _differences():
 
 
 def _keras():
-    changes = verdicts.keras_changes()
-    lines = []
-    if changes is not None:
-        moved = sorted(changes.MOVED.items())
-        lines += [(f"`tf.keras.{a}`", f"Works: it is `keras.{b}`.") for a, b in moved]
-        lines += [
-            (f"`tf.keras.{path}`", told) for path, told in sorted(changes.TOLD.items())
-        ]
+    moved = sorted(keras_renames.MOVED.items())
+    told = sorted(keras_renames.TOLD.items())
+    lines = [(f"`tf.keras.{a}`", f"Works: it is `keras.{b}`.") for a, b in moved]
+    lines += [(f"`tf.keras.{path}`", text) for path, text in told]
     kept = sorted(rows.KERAS_KEPT.items())
     lines += [(f"`{path}`", f"Works. {told}") for path, told in kept]
     lines += [(f"`{path}`", told) for path, told in sorted(rows.KERAS_GONE.items())]

@@ -1,5 +1,8 @@
 """Memory of devices, and older names of ``tf.config``."""
 
+import typing as _typing
+
+from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.machines.devices import list_logical_devices
 from unisono._src.machines.physical_devices import (
     LogicalDeviceConfiguration,
@@ -17,9 +20,17 @@ from unisono._src.machines.physical_devices import (
     tensor_float_32_execution_enabled,
 )
 
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.config.experimental", {})
+
 VirtualDeviceConfiguration = LogicalDeviceConfiguration
 get_virtual_device_configuration = get_logical_device_configuration
 set_virtual_device_configuration = set_logical_device_configuration
+
+# Tells what to write for TensorFlow's names that are not here.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names("unisono.config.experimental", {})
 
 __all__ = [
     "VirtualDeviceConfiguration",

@@ -50,7 +50,7 @@ def test_a_custom_gradient_is_used_by_tapes_and_by_jax():
             tape.watch(x)
             y = steep(x)
         slope = tape.gradient(y, x)
-    assert (y, slope, outer.gradient(slope, x)) == (6, 9, 6)
+    assert y == 6 and slope == 9 and outer.gradient(slope, x) == 6
     assert jax.grad(steep)(3.0) == 9 and jax.grad(jax.grad(steep))(3.0) == 6
     variable = tf.Variable(3.0)
     _, (gradient,) = tf.value_and_grad(lambda: steep(variable), [variable])()

@@ -66,6 +66,13 @@ def wanted_arrays(recorded):
     return [leaf for part in recorded for leaf in wanted_arrays(part)]
 
 
+def number(x):
+    """Returns a number that JSON cannot hold, and any other as it is."""
+    if isinstance(x, list):
+        return complex(*map(float, x))
+    return float(x) if isinstance(x, str) else x
+
+
 def mistake(got, recorded):
     """Returns how a result differs from the recorded one; "" if it does not."""
     if "error" in recorded:
@@ -81,8 +88,7 @@ def mistake(got, recorded):
             return f"gave {a.dtype}{list(a.shape)}, not {dtype}{b['shape']}"
         x = np.asarray(a).reshape(-1)
         x = x.astype(np.float32) if dtype in ("bfloat16", "float16") else x
-        y = [complex(*map(float, v)) if isinstance(v, list) else v for v in b["values"]]
-        y = np.array([float(v) if isinstance(v, str) else v for v in y], x.dtype)
+        y = np.array([number(v) for v in b["values"]], x.dtype)
         if not np.allclose(x, y, rtol=2e-5, atol=1e-5, equal_nan=True):
             return f"gave {x.tolist()}, not {y.tolist()}"
     return ""

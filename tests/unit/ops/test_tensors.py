@@ -1,5 +1,7 @@
 """What the everyday names take: numbers, lists, variables, values of a replica."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import keras
@@ -80,7 +82,8 @@ def test_variables_of_all_kinds_are_arrays():
     assert tf.square(keras.Variable([3.0])).tolist() == [9]
     rows = tf.IndexedSlices(jnp.array([[2.0]]), jnp.array([1]), dense_shape=(2, 1))
     assert tf.convert_to_tensor(rows).tolist() == [[0], [2]]
-    assert tf.cast(rows, tf.int32).values.tolist() == [[2]]
+    whole: Any = tf.cast(rows, tf.int32)
+    assert whole.values.tolist() == [[2]]
     clipped, norm = tf.clip_by_global_norm([rows, None], 1.0)
     assert clipped[0].values.tolist() == [[1]] and clipped[1] is None and norm == 2
 

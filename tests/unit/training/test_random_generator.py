@@ -7,6 +7,7 @@ import pytest
 
 import unisono as tf
 from tests.parity.programs import mirrored
+from unisono._src.training import random_generator
 
 Generator = tf.random.Generator
 D = tf.distribute
@@ -259,3 +260,10 @@ def test_the_global_generator_is_one_for_all():
 def test_wrong_arguments_are_refused(kind, words, make):
     with pytest.raises(kind, match=words):
         make()
+
+
+def test_the_global_generator_can_be_made_inside_a_function(monkeypatch):
+    monkeypatch.setattr(random_generator, "_global", [])
+    draw = tf.function(lambda: tf.random.get_global_generator().uniform([3]))
+    first, second = draw(), draw()
+    assert first.tolist() != second.tolist()

@@ -1,5 +1,7 @@
 """Variables and mirrored values as Python's and NumPy's numbers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -80,7 +82,8 @@ def test_the_numpy_value_of_a_scalar_is_a_number_that_can_be_a_key():
 
 
 def test_variables_compute_with_lists():
-    v = unisono.Variable([[1.0, 2.0], [3.0, 4.0]])
-    assert (v * [1, 2]).tolist() == ([1, 2] * v).tolist() == [[1, 4], [3, 8]]
+    v: Any = unisono.Variable([[1.0, 2.0], [3.0, 4.0]])
+    pair: Any = [1, 2]
+    assert (v * pair).tolist() == (pair * v).tolist() == [[1, 4], [3, 8]]
     assert ([[1.0, 2.0]] @ v).tolist() == [[7, 10]]
     assert (v @ [1, 1]).tolist() == [3, 7]

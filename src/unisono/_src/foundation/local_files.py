@@ -64,7 +64,7 @@ def join(path: Path, *paths: Path) -> str:
     >>> unisono.io.gfile.join("runs", "first", "ckpt")
     'runs/first/ckpt'
     """
-    return os.path.join(os.fspath(path), *map(os.fspath, paths))
+    return os.path.join(path, *paths)
 
 
 def makedirs(path: Path) -> None:
@@ -151,6 +151,7 @@ def rename(src: Path, dst: Path, overwrite: bool = False) -> None:
         os.replace(_local(src), _local(dst))
 
 
+@final
 class FileStatistics(NamedTuple):
     """Describes a file or folder.
 
@@ -221,15 +222,17 @@ class GFile:
         """How the file was opened."""
         return str(self._file.mode)
 
-    def read(self, n: int = -1) -> Any:
+    def read(self, n: int = -1) -> str | bytes:
         """Returns the next `n` characters or bytes, or all that are left."""
-        return self._file.read(n)
+        content: str | bytes = self._file.read(n)
+        return content
 
-    def readline(self) -> Any:
+    def readline(self) -> str | bytes:
         """Returns the next line, with its end."""
-        return self._file.readline()
+        line: str | bytes = self._file.readline()
+        return line
 
-    def readlines(self) -> list[Any]:
+    def readlines(self) -> list[str | bytes]:
         """Returns all lines that are left; the file is closed after them."""
         with self:
             return list(self._file.readlines())
@@ -258,7 +261,7 @@ class GFile:
         """Closes the file."""
         self._file.close()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[str | bytes]:
         return iter(self._file)
 
     def __enter__(self) -> GFile:

@@ -13,6 +13,7 @@ import jax
 from jax._src.array import ArrayImpl
 
 from unisono._src.foundation.tensorflow_names import listing
+from unisono._src.ops import table
 
 NOTHING = object()
 
@@ -180,14 +181,5 @@ def _signature(found: Any) -> inspect.Signature | None:
 
 def table_difference(path: str) -> str:
     """Returns how an everyday name differs, from the table of `ops`."""
-    return getattr(_everyday_names().get(path), "difference", "")
-
-
-@functools.cache
-def _everyday_names() -> dict[str, Any]:
-    try:
-        table = importlib.import_module("unisono._src.ops.table")
-    except ModuleNotFoundError:
-        return {}
-    names: dict[str, Any] = table.NAMES
-    return names
+    row = table.NAMES.get(path)
+    return row.difference if row else ""

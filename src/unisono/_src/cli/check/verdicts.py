@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import importlib.util
 from collections.abc import Iterable
 from typing import Any, final
 
 from unisono._src.cli.check import keras_names, package_names, rows
 from unisono._src.cli.check.use import Call, Use
 from unisono._src.foundation.tensorflow_names import families, listing, missing
+from unisono._src.integrations import keras_renames
 
 SAME, DIFFERS, RENAMED, UNKNOWN, MISSING = (
     "same", "differs", "renamed", "unknown", "missing",
@@ -141,13 +141,6 @@ def _keras() -> keras_names.Keras | None:
     return keras_names.Keras.installed()
 
 
-@functools.cache
-def keras_changes() -> Any:
-    """Returns the module of names that `unisono.keras` maps, or None."""
-    name = "unisono._src.integrations.keras_renames"
-    return importlib.import_module(name) if importlib.util.find_spec(name) else None
-
-
 def _judge_keras(path: str, is_member: bool, call: Call | None) -> tuple[str, str]:
     keras = _keras()
     if keras is None:
@@ -205,30 +198,27 @@ def _judge_keras_member(
 
 def _told_by_changes(path: str) -> tuple[str, str] | None:
     """Returns what `unisono.keras` itself does with a name, or None."""
-    changes, below = keras_changes(), path.removeprefix("keras.")
-    if changes is None:
-        return None
+    below = path.removeprefix("keras.")
     parts = below.split(".")
     for end in range(1, len(parts) + 1):
         known = ".".join(parts[:end])
-        if known in changes.TOLD:
-            return MISSING, changes.TOLD[known]
-        if known in changes.OWN:
+        if known in keras_renames.TOLD:
+            return MISSING, keras_renames.TOLD[known]
+        if known in keras_renames.OWN:
             difference = rows.DIFFERENCES.get(path, "")
             return (DIFFERS, difference) if difference else (SAME, "")
     above, _, name = below.rpartition(".")
-    if above == "backend" and name in changes.OPERATIONS:
+    if above == "backend" and name in keras_renames.OPERATIONS:
         return SAME, ""
-    return (SAME, "") if below in changes.MOVED else None
+    return (SAME, "") if below in keras_renames.MOVED else None
 
 
 def _moved(path: str) -> str:
     """Returns the path at which Keras 3 has a name of a namespace that has moved."""
-    changes = keras_changes()
     above, _, name = path.removeprefix("keras.").rpartition(".")
-    if changes is None or above not in changes.MOVED:
+    if above not in keras_renames.MOVED:
         return path
-    return f"keras.{changes.MOVED[above]}.{name}"
+    return f"keras.{keras_renames.MOVED[above]}.{name}"
 
 
 def _refused(

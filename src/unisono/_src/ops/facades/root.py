@@ -8,11 +8,37 @@ import typing as _typing
 from unisono._src.foundation import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
+    from unisono._src.ops.checks import (
+        Assert,
+        assert_equal,
+        assert_greater,
+        assert_less,
+    )
+    from unisono._src.ops.control_flow import case, cond, switch_case, while_loop
     from unisono._src.ops.custom_gradients import (
         custom_gradient,
         grad_pass_through,
         recompute_grad,
     )
+    from unisono._src.ops.device_scope import device
+    from unisono._src.ops.element_types import (
+        DType,
+        Tensor,
+        as_dtype,
+        is_tensor,
+        newaxis,
+    )
+    from unisono._src.ops.execution_mode import (
+        executing_eagerly,
+        get_logger,
+        get_static_value,
+        inside_function,
+        is_symbolic_tensor,
+    )
+    from unisono._src.ops.execution_order import control_dependencies, group, no_op
+    from unisono._src.ops.host_functions import numpy_function, py_function
+    from unisono._src.ops.mapping import foldl, foldr, map_fn, scan, vectorized_map
+    from unisono._src.ops.name_scope import get_current_name_scope, name_scope
     from unisono._src.ops.names.arithmetic import (
         add,
         add_n,
@@ -141,12 +167,27 @@ if _typing.TYPE_CHECKING:
         reduce_prod,
         reduce_sum,
     )
+    from unisono._src.ops.printing import print_values as print
+    from unisono._src.ops.shape_checks import assert_rank
+    from unisono._src.ops.tensor_shape import TensorShape
 
 PLACES = _lazy_names.spread(
     {
+        "unisono._src.ops.checks": ("Assert assert_equal assert_greater assert_less"),
+        "unisono._src.ops.control_flow": ("case cond switch_case while_loop"),
         "unisono._src.ops.custom_gradients": (
             "custom_gradient grad_pass_through recompute_grad"
         ),
+        "unisono._src.ops.device_scope": ("device"),
+        "unisono._src.ops.element_types": ("DType Tensor as_dtype is_tensor newaxis"),
+        "unisono._src.ops.execution_mode": (
+            "executing_eagerly get_logger get_static_value inside_function "
+            "is_symbolic_tensor"
+        ),
+        "unisono._src.ops.execution_order": ("control_dependencies group no_op"),
+        "unisono._src.ops.host_functions": ("numpy_function py_function"),
+        "unisono._src.ops.mapping": ("foldl foldr map_fn scan vectorized_map"),
+        "unisono._src.ops.name_scope": ("get_current_name_scope name_scope"),
         "unisono._src.ops.names.arithmetic": (
             "add add_n atan2 clip_by_global_norm clip_by_norm clip_by_value complex "
             "divide equal greater greater_equal less less_equal logical_and "
@@ -176,9 +217,16 @@ PLACES = _lazy_names.spread(
             "argmax argmin cumsum reduce_all reduce_any reduce_logsumexp reduce_max "
             "reduce_mean reduce_min reduce_prod reduce_sum"
         ),
+        "unisono._src.ops.printing": ("print=print_values"),
+        "unisono._src.ops.shape_checks": ("assert_rank"),
+        "unisono._src.ops.tensor_shape": ("TensorShape"),
     }
 )
 __all__ = [
+    "Assert",
+    "DType",
+    "Tensor",
+    "TensorShape",
     "abs",
     "acos",
     "acosh",
@@ -187,63 +235,89 @@ __all__ = [
     "argmax",
     "argmin",
     "argsort",
+    "as_dtype",
     "asin",
     "asinh",
+    "assert_equal",
+    "assert_greater",
+    "assert_less",
+    "assert_rank",
     "atan",
     "atan2",
     "atanh",
     "boolean_mask",
     "broadcast_to",
+    "case",
     "cast",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
     "complex",
     "concat",
+    "cond",
     "constant",
+    "control_dependencies",
     "convert_to_tensor",
     "cos",
     "cosh",
     "cumsum",
     "custom_gradient",
+    "device",
     "divide",
     "dynamic_partition",
     "dynamic_stitch",
     "einsum",
     "ensure_shape",
     "equal",
+    "executing_eagerly",
     "exp",
     "expand_dims",
     "eye",
     "fill",
     "floor",
+    "foldl",
+    "foldr",
     "gather",
     "gather_nd",
+    "get_current_name_scope",
+    "get_logger",
+    "get_static_value",
     "grad_pass_through",
     "greater",
     "greater_equal",
+    "group",
     "histogram_fixed_width",
     "histogram_fixed_width_bins",
     "identity",
+    "inside_function",
+    "is_symbolic_tensor",
+    "is_tensor",
     "less",
     "less_equal",
     "linspace",
     "logical_and",
     "logical_not",
     "logical_or",
+    "map_fn",
     "matmul",
     "maximum",
     "meshgrid",
     "minimum",
     "multiply",
+    "name_scope",
     "negative",
+    "newaxis",
+    "no_op",
     "norm",
     "not_equal",
+    "numpy_function",
     "one_hot",
     "ones",
     "ones_like",
     "pad",
     "pow",
+    "print",
+    "py_function",
     "range",
     "rank",
     "realdiv",
@@ -264,6 +338,7 @@ __all__ = [
     "round",
     "saturate_cast",
     "scalar_mul",
+    "scan",
     "scatter_nd",
     "searchsorted",
     "sequence_mask",
@@ -283,6 +358,7 @@ __all__ = [
     "stop_gradient",
     "strided_slice",
     "subtract",
+    "switch_case",
     "tan",
     "tanh",
     "tensor_scatter_nd_add",
@@ -300,7 +376,9 @@ __all__ = [
     "unique_with_counts",
     "unravel_index",
     "unstack",
+    "vectorized_map",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from unisono._src.ops.table import (
     arithmetic,
     arrays,
+    control,
     convolutions,
+    debugging,
+    environment,
     indexing,
     linalg,
     maths,
     nn,
+    random,
     reductions,
 )
 from unisono._src.ops.table.name import Name
@@ -26,9 +30,17 @@ AREAS: dict[str, tuple[Name, ...]] = {
     "reductions": reductions.ROWS,
 }
 
+# Areas whose functions are written by hand, in the modules that their rows name.
+WRITTEN: tuple[tuple[Name, ...], ...] = (
+    control.ROWS,
+    debugging.ROWS,
+    environment.ROWS,
+    random.ROWS,
+)
+
 NAMES: dict[str, Name] = {
     path: row
-    for rows in AREAS.values()
+    for rows in (*AREAS.values(), *WRITTEN)
     for row in rows
     for path in (row.path, *row.also)
 }

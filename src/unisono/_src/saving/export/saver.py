@@ -24,6 +24,9 @@ from unisono._src.saving.format import checkpoint_directory, checksummed_files
 from unisono._src.state import assignment, frames, trace_versions
 from unisono._src.state.variables import Variable
 
+# The name of the signature where only one function was given.
+DEFAULT_SERVING_SIGNATURE_DEF_KEY = "serving_default"
+
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 # What JAX raises for a function that it cannot export, such as one that needs to know a
 # size that the signature leaves open.
@@ -191,7 +194,7 @@ def _export_functions(
     # TensorFlow's default signature: that of a Keras model, or the only function.
     default = [e for e in own if e in models] or own
     if signatures is None and len(default) == 1:
-        default[0].places.append((None, "serving_default"))
+        default[0].places.append((None, DEFAULT_SERVING_SIGNATURE_DEF_KEY))
     return made + models, left_out + without
 
 
@@ -272,7 +275,7 @@ def _list_functions(
         )
     given = signatures or {}
     if not isinstance(given, Mapping):
-        given = {"serving_default": given}
+        given = {DEFAULT_SERVING_SIGNATURE_DEF_KEY: given}
     for name, fn in given.items():
         if not function.is_function(fn) or fn.input_signature is None:
             raise ValueError(
