@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import keras
+from keras.src.backend.jax import trainer
 from keras.src.optimizers import base_optimizer
 from keras.src.utils import io_utils
 
@@ -163,6 +165,31 @@ def _save_directory(save: Callable[[str], None], target: str) -> None:
         os.replace(made, target)
 
 
+def _wrap_maker(original: Callable[..., Any], step: str) -> Callable[..., Any]:
+    """Return a method that compiles a step, and refuses one written for TensorFlow.
+
+    Raises:
+        TypeError: the model's own step takes the data alone.
+    """
+
+    @functools.wraps(original)
+    def make(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            inspect.signature(getattr(self, step)).bind(None, None)
+        except TypeError:
+            kind = type(self).__name__
+            raise TypeError(
+                f"{kind}.{step} takes `data` alone, as on TensorFlow. Keras on JAX "
+                f"calls {step}(state, data), a pure function that returns the new "
+                "state, too. To change the loss, override compute_loss(x, y, y_pred). "
+                "For other changes write a loop with unisono.GradientTape in "
+                "strategy.run instead of fit."
+            ) from None
+        return original(self, *args, **kwargs)
+
+    return make
+
+
 def _reset_states(self: Any) -> None:
     """Resets the metric; this is the old name of `reset_state`."""
     self.reset_state()
@@ -223,6 +250,10 @@ def install() -> None:
         if not hasattr(owner, name):
             setattr(owner, name, value)
     keras.Model.save = _wrap_save(keras.Model.save)
+    for step in ("train_step", "test_step", "predict_step"):
+        maker = f"make_{step.removesuffix('_step')}_function"
+        wrapped = _wrap_maker(getattr(trainer.JAXTrainer, maker), step)
+        setattr(trainer.JAXTrainer, maker, wrapped)
 
 
 publish("unisono.keras.losses", Reduction)
