@@ -7,6 +7,7 @@ import pytest
 
 import unisono as tf
 from tests.parity.programs import mirrored
+from unisono._src.training import random_generator
 
 Generator = tf.random.Generator
 D = tf.distribute
@@ -259,3 +260,13 @@ def test_the_global_generator_is_one_for_all():
 def test_wrong_arguments_are_refused(kind, words, make):
     with pytest.raises(kind, match=words):
         make()
+
+
+def test_a_compiled_function_may_be_the_first_to_ask_for_the_global_one(monkeypatch):
+    monkeypatch.setattr(random_generator, "_global", [])
+
+    @tf.function
+    def draw():
+        return tf.random.get_global_generator().uniform([4])
+
+    assert draw().tolist() != draw().tolist()

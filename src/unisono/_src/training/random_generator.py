@@ -19,6 +19,7 @@ from unisono._src.foundation.options import VariableAggregation, VariableSynchro
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
 from unisono._src.training import philox
+from unisono._src.values import jax_traces
 
 
 class Algorithm(enum.Enum):
@@ -581,7 +582,7 @@ def get_global_generator() -> Generator:
         # Whatever scope or program asks first, the generator belongs to neither.
         asking = ambient.swap(ambient.ROOT)
         try:
-            with jax.ensure_compile_time_eval():
+            with jax_traces.compute_at_once():
                 _global.append(Generator.from_non_deterministic_state())
         finally:
             ambient.swap(asking)
