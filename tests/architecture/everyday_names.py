@@ -47,7 +47,7 @@ def files():
     for area, rows in table.AREAS.items():
         if any(row.call for row in rows):
             made[OPS / "names" / f"{area}.py"] = _functions_module(area, rows)
-    for facade in sorted({path.rpartition(".")[0] for path in table.NAMES}):
+    for facade in sorted({path.rpartition(".")[0] for path in _listed_paths()}):
         name = facade.replace(".", "_") or "root"
         made[OPS / "facades" / f"{name}.py"] = _facade_module(facade)
     return made
@@ -98,6 +98,15 @@ def place(path):
 
 def _last(path):
     return path.rpartition(".")[2]
+
+
+def _listed_paths():
+    """Returns the paths of areas that have functions to write.
+
+    An area whose names are all written by hand is in the public modules by hand, too.
+    """
+    areas = [rows for rows in table.AREAS.values() if any(row.call for row in rows)]
+    return sorted(p for rows in areas for row in rows for p in (row.path, *row.also))
 
 
 def _functions_module(area, rows):
@@ -153,7 +162,7 @@ def _facade_module(facade):
     prefix = f"{facade}." if facade else ""
     paths = {
         _last(path): place(path)
-        for path in sorted(table.NAMES)
+        for path in _listed_paths()
         if path.rpartition(".")[0] == facade
     }
     modules = {}
