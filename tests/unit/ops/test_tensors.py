@@ -140,6 +140,10 @@ def test_dropout_keeps_the_mean_and_draws_anew():
     first, second = (tf.nn.dropout(ones, 0.5, noise_shape=[None, 1]) for _ in "ab")
     assert {*np.unique(first)} == {0.0, 2.0} and 0.8 < np.mean(first) < 1.2
     assert (first != second).any() and (first == first[:, :1]).all()
+    tf.random.set_seed(1)
+    third = tf.nn.dropout(ones, 0.5, seed=2)
+    tf.random.set_seed(1)
+    assert (tf.nn.dropout(ones, 0.5, seed=2) == third).all()
 
 
 def test_constants_that_are_used_as_sizes_may_be_arrays():

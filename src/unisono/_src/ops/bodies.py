@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, nest
-from unisono._src.ops import operands
+from unisono._src.ops import tensors
 from unisono._src.state import branch_frame, frames
 from unisono._src.state.frames import Cell
 from unisono._src.values import jax_tapes, jax_traces
@@ -81,7 +81,7 @@ def arrays(structure: Any) -> list[Any]:
 
 def strong(x: Any) -> jax.Array:
     """Returns a value as an array whose type does not follow other operands."""
-    array = operands.tensor(x)
+    array = tensors.tensor(x)
     found: jax.Array = jax.lax.convert_element_type(array, array.dtype)
     return found
 

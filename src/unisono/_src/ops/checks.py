@@ -16,8 +16,8 @@ import numpy as np
 from unisono._src.execution import program_checks
 from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
-from unisono._src.ops import operands
-from unisono._src.ops.operands import TensorLike
+from unisono._src.ops import tensors
+from unisono._src.ops.tensors import TensorLike
 from unisono._src.state import frames
 
 _ALL = 10**9
@@ -49,7 +49,7 @@ def Assert(
     1, 2
     """
     count = _ALL if summarize is not None and summarize < 0 else summarize or 3
-    arrays = [None if isinstance(x, (str, bytes)) else operands.tensor(x) for x in data]
+    arrays = [None if isinstance(x, (str, bytes)) else tensors.tensor(x) for x in data]
 
     def tell(*values: np.ndarray) -> Exception:
         given = iter(values)
@@ -63,7 +63,7 @@ def Assert(
         )
 
     found = [x for x in arrays if x is not None]
-    ok = jnp.all(operands.tensor(condition).astype(bool))
+    ok = jnp.all(tensors.tensor(condition).astype(bool))
     program_checks.require("debugging.Assert", ok, tell, found)
 
 
@@ -83,7 +83,7 @@ def _compare(
     name: str,
 ) -> None:
     """Raises unless a comparison holds for all elements."""
-    a, b = operands.tensor(x), operands.tensor(y)
+    a, b = tensors.tensor(x), tensors.tensor(y)
     if a.dtype != b.dtype:
         raise errors.InvalidArgumentError(
             f"debugging.{name} compares values of one type, received {a.dtype} and "
@@ -245,12 +245,12 @@ def assert_near(
 
     >>> assert_near([1.0], [1.1], atol=0.2)
     """
-    a, b = operands.tensor(x), operands.tensor(y)
+    a, b = tensors.tensor(x), tensors.tensor(y)
     if not jnp.issubdtype(a.dtype, jnp.inexact):
         raise ValueError(f"data type {a.dtype} not inexact: assert_near takes floats.")
     default = 10 * float(jnp.finfo(a.dtype).eps)  # type: ignore[no-untyped-call]
-    relative = operands.tensor(default if rtol is None else rtol).astype(a.dtype)
-    absolute = operands.tensor(default if atol is None else atol).astype(a.dtype)
+    relative = tensors.tensor(default if rtol is None else rtol).astype(a.dtype)
+    absolute = tensors.tensor(default if atol is None else atol).astype(a.dtype)
 
     def holds(a: Any, b: Any) -> Any:
         return abs(a - b) <= absolute + relative * abs(b)
@@ -265,7 +265,7 @@ def _check_sign(
     message: str | None,
     name: str,
 ) -> None:
-    array = operands.tensor(x)
+    array = tensors.tensor(x)
 
     def tell(x: np.ndarray) -> Exception:
         return errors.InvalidArgumentError(
@@ -346,7 +346,7 @@ def check_numerics(
     >>> check_numerics([1.0, 2.0], "the loss").tolist()
     [1.0, 2.0]
     """
-    array = operands.tensor(tensor)
+    array = tensors.tensor(tensor)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise errors.InvalidArgumentError(
             f"check_numerics takes floats, received {array.dtype}: {message}"

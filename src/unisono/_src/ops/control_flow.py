@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from unisono._src.execution import program_checks
 from unisono._src.foundation import ambient, errors, nest
 from unisono._src.foundation.public_names import publish
-from unisono._src.ops import bodies, operands
-from unisono._src.ops.operands import TensorLike
+from unisono._src.ops import bodies, tensors
+from unisono._src.ops.tensors import TensorLike
 
 _R = TypeVar("_R")
 _Vars = TypeVar("_Vars", bound=Sequence[Any])
@@ -58,7 +58,7 @@ def cond(
     known = _known(pred)
     if known is not None:
         return true_fn() if bool(known) else false_fn()
-    condition = jnp.reshape(operands.tensor(pred), ()).astype(bool)
+    condition = jnp.reshape(tensors.tensor(pred), ()).astype(bool)
     found = [bodies.trace(f, ()) for f in (false_fn, true_fn)]
     _check_alike("cond", ("false_fn", "true_fn"), found)
     result: _R = bodies.switch(condition, found)
@@ -67,7 +67,7 @@ def cond(
 
 def _known(x: Any) -> Any:
     """Returns a value that is known now, or None."""
-    return bodies.concrete(operands.tensor(x) if operands.is_array(x) else x)
+    return bodies.concrete(tensors.tensor(x) if tensors.is_array(x) else x)
 
 
 def _check_alike(
@@ -121,7 +121,7 @@ def case(
     given = pred_fn_pairs.items() if isinstance(pred_fn_pairs, Mapping) else None
     pairs = list(pred_fn_pairs if given is None else given)
     for pred, fn in pairs:
-        if not operands.is_array(pred):
+        if not tensors.is_array(pred):
             raise TypeError(f"pred must be a Tensor, got: {pred}")
         _check_callable(fn)
     if default is not None:
@@ -133,7 +133,7 @@ def case(
             raise _no_case()
         result: _R = chosen()
         return result
-    flags = jnp.stack([jnp.asarray(operands.tensor(p), bool) for p, _ in pairs])
+    flags = jnp.stack([jnp.asarray(tensors.tensor(p), bool) for p, _ in pairs])
     branches = [fn for _, fn in pairs]
     if default is None:
         program_checks.require("case", flags.any(), _no_case)
@@ -188,7 +188,7 @@ def switch_case(
     branches = _branches(branch_fns)
     for fn in branches:
         _check_callable(fn)
-    index = operands.tensor(branch_index)
+    index = tensors.tensor(branch_index)
     if not jnp.issubdtype(index.dtype, jnp.integer):
         raise TypeError(f"'branch_index' must be an integer Tensor, got {index.dtype}")
     last = len(branches) - 1
@@ -296,14 +296,14 @@ def _like(values: Any, made: Any) -> Any:
 
 
 def _loop_eagerly(cond: Any, step: Any, values: Any, most: Any) -> Any:
-    left = None if most is None else int(operands.tensor(most))
+    left = None if most is None else int(tensors.tensor(most))
     while bool(cond(*values)):
         if left is not None:
             if left <= 0:
                 break
             left -= 1
         values = step(values)
-    return nest.map_structure(lambda x: operands.tensor(x), values)
+    return nest.map_structure(lambda x: tensors.tensor(x), values)
 
 
 def _loop_traced(
@@ -316,7 +316,7 @@ def _loop_traced(
         return nest.map_structure(lambda _: next(given), loop_vars)
 
     def goes_on(*flat: Any) -> Any:
-        return jnp.reshape(operands.tensor(cond(*rebuild(flat))), ()).astype(bool)
+        return jnp.reshape(tensors.tensor(cond(*rebuild(flat))), ()).astype(bool)
 
     def advance(*flat: Any) -> list[Any]:
         return list(nest.leaves(step(rebuild(flat))))
@@ -326,7 +326,7 @@ def _loop_traced(
     is_followed = ambient.current().tape is not None or not bodies.is_plain()
     if isinstance(most, int) and back_prop and is_followed:
         return rebuild(_loop_for_gradients(goes_on, advance, carry, most))
-    limit = bodies.strong(jnp.asarray(operands.tensor(most), jnp.int32))
+    limit = bodies.strong(jnp.asarray(tensors.tensor(most), jnp.int32))
 
     def counted(count: Any, *flat: Any) -> list[Any]:
         return [count + 1, *advance(*flat)]

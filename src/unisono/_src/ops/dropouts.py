@@ -7,8 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from unisono._src.ops import kinds, tensors
-from unisono._src.training import random_generator
+from unisono._src.ops import kinds, random_draws, tensors
 
 
 def dropout(x: Any, rate: Any, noise_shape: Any, seed: Any) -> jax.Array:
@@ -19,7 +18,7 @@ def dropout(x: Any, rate: Any, noise_shape: Any, seed: Any) -> jax.Array:
         rate: the share, from 0 to below 1.
         noise_shape: the shape of the draws, which are broadcast; None for that of `x`,
             and None for a size is the size of `x`.
-        seed: must be None.
+        seed: a seed for this operation; see `unisono.random.set_seed`.
 
     Raises:
         ValueError: the elements are not floats, or `rate` is out of range.
@@ -40,7 +39,8 @@ def dropout(x: Any, rate: Any, noise_shape: Any, seed: Any) -> jax.Array:
         if given == 0:
             return found
     share = jnp.asarray(given, found.dtype)
-    draws = _draw(_noise_shape(noise_shape, found.shape), seed)
+    # Replicas draw different numbers.
+    draws = random_draws.uniform(_noise_shape(noise_shape, found.shape), seed=seed)
     kept = draws.astype(found.dtype) >= share
     return jnp.where(kept, found / (1 - share), jnp.zeros((), found.dtype))
 
@@ -51,13 +51,3 @@ def _noise_shape(wanted: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape
     sizes = [n if w is None else w for w, n in zip(wanted, shape, strict=False)]
     return tensors.sizes("dropout", "noise_shape", sizes)
-
-
-def _draw(shape: tuple[int, ...], seed: Any) -> jax.Array:
-    """Returns numbers from 0 to 1, others on each replica."""
-    if seed is not None:
-        raise NotImplementedError(
-            "dropout takes no seed of its own; use "
-            "unisono.random.get_global_generator().reset_from_seed."
-        )
-    return random_generator.get_global_generator().uniform(shape)

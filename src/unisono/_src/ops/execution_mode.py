@@ -11,7 +11,7 @@ import numpy as np
 
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import runtime_settings
-from unisono._src.ops import bodies, operands
+from unisono._src.ops import bodies, tensors
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _NONE = "there is no autograph; a line that would need it is an error."
@@ -45,20 +45,20 @@ def get_static_value(tensor: object, partial: bool = False) -> np.ndarray | None
         tensor: the array.
         partial: accepted for TensorFlow's sake.
 
-    >>> get_static_value(operands.tensor([1, 2]))
+    >>> get_static_value(tensors.tensor([1, 2]))
     array([1, 2], dtype=int32)
     """
-    found = bodies.concrete(operands.tensor(tensor))
+    found = bodies.concrete(tensors.tensor(tensor))
     return None if found is None else np.asarray(found)
 
 
 def is_symbolic_tensor(tensor: object) -> bool:
     """Returns whether a value is an array that a program computes.
 
-    >>> is_symbolic_tensor(operands.tensor([1, 2]))
+    >>> is_symbolic_tensor(tensors.tensor([1, 2]))
     False
     """
-    found = operands.tensor(tensor) if operands.is_array(tensor) else tensor
+    found = tensors.tensor(tensor) if tensors.is_array(tensor) else tensor
     return isinstance(found, jax.core.Tracer) and bodies.concrete(found) is None
 
 

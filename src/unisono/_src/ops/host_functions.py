@@ -13,7 +13,7 @@ from unisono._src.execution import program_checks
 from unisono._src.execution.specs import TensorSpec
 from unisono._src.foundation import nest
 from unisono._src.foundation.public_names import publish
-from unisono._src.ops import bodies, operands
+from unisono._src.ops import bodies, tensors
 
 _R = TypeVar("_R")
 
@@ -39,7 +39,7 @@ def py_function(
     >>> float(py_function(lambda x: x * 2, [3.0], np.float32))
     6.0
     """
-    found: _R = _call(func, inp, Tout, "py_function", operands.tensor)
+    found: _R = _call(func, inp, Tout, "py_function", tensors.tensor)
     return found
 
 
@@ -75,7 +75,7 @@ def _call(
 ) -> Any:
     if not callable(func):
         raise ValueError(f"Expected func to be callable. Received func={func!r}.")
-    arrays = [operands.tensor(x) for x in inp]
+    arrays = [tensors.tensor(x) for x in inp]
     if not bodies.is_traced():
         values = arrays
         if convert is np.asarray:
@@ -122,7 +122,7 @@ def _as_type(x: Any, wanted: Any) -> Any:
     if x is None:
         return None
     kind = wanted.dtype if isinstance(wanted, TensorSpec) else wanted
-    return operands.tensor(x).astype(jax.dtypes.canonicalize_dtype(np.dtype(kind)))
+    return tensors.tensor(x).astype(jax.dtypes.canonicalize_dtype(np.dtype(kind)))
 
 
 publish("unisono", numpy_function, py_function)

@@ -12,7 +12,7 @@ import numpy as np
 from unisono._src.execution.specs import TensorSpec
 from unisono._src.foundation import errors, nest
 from unisono._src.foundation.public_names import publish
-from unisono._src.ops import bodies, operands, structures
+from unisono._src.ops import bodies, structures, tensors
 
 _R = TypeVar("_R")
 _A = TypeVar("_A")
@@ -94,7 +94,7 @@ def _stack(given: list[Any]) -> Any:
         structures.assert_same_structure(given[0], one, check_types=False)
     try:
         stacked = [
-            None if parts[0] is None else jnp.stack(list(map(operands.tensor, parts)))
+            None if parts[0] is None else jnp.stack(list(map(tensors.tensor, parts)))
             for parts in zip(*columns, strict=True)
         ]
     except ValueError as error:
@@ -157,10 +157,10 @@ def _check_callable(fn: object) -> None:
 
 
 def _type_of(x: Any) -> Any:
-    if isinstance(x, TensorSpec) or operands.is_array(x):
+    if isinstance(x, TensorSpec) or tensors.is_array(x):
         return jax.dtypes.canonicalize_dtype(x.dtype)
     if isinstance(x, (np.ndarray, np.generic, int, float, list, tuple)):
-        return operands.tensor(x).dtype
+        return tensors.tensor(x).dtype
     return jax.dtypes.canonicalize_dtype(x)
 
 
@@ -171,7 +171,7 @@ def _check_results(made: Any, like: Any) -> None:
     for wanted, found in pairs:
         if wanted is None:
             continue
-        kind = operands.tensor(found).dtype
+        kind = tensors.tensor(found).dtype
         if kind != _type_of(wanted):
             raise errors.InvalidArgumentError(
                 f"map_fn got a result of type {kind}, and expected {_type_of(wanted)}. "
@@ -329,7 +329,7 @@ def vectorized_map(
     rows, _ = _rows(elems, "vectorized_map")
 
     def flat_fn(*flat: Any) -> Any:
-        return nest.map_structure(operands.tensor, fn(_rebuild(elems, flat)))
+        return nest.map_structure(tensors.tensor, fn(_rebuild(elems, flat)))
 
     found: _R = jax.vmap(flat_fn)(*rows)
     return found

@@ -15,7 +15,7 @@ import numpy as np
 from unisono._src.execution import program_checks
 from unisono._src.foundation import nest
 from unisono._src.foundation.public_names import publish
-from unisono._src.ops import operands
+from unisono._src.ops import tensors
 from unisono._src.state import frames
 from unisono._src.values import jax_traces
 
@@ -76,9 +76,9 @@ def print_values(
     arrays: list[Any] = []
 
     def leaf(x: Any) -> Any:
-        if not operands.is_array(x):
+        if not tensors.is_array(x):
             return x
-        arrays.append(frames.strip_gradient(operands.tensor(x)))
+        arrays.append(frames.strip_gradient(tensors.tensor(x)))
         return _Slot(len(arrays) - 1)
 
     items = [nest.map_structure(leaf, x) for x in inputs]

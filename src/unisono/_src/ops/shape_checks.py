@@ -11,8 +11,8 @@ from jax.typing import DTypeLike
 
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import runtime_settings
-from unisono._src.ops import operands
-from unisono._src.ops.operands import TensorLike
+from unisono._src.ops.tensors import TensorLike, is_array
+from unisono._src.ops.tensors import tensor as as_tensor
 
 
 @final
@@ -33,7 +33,7 @@ def assert_rank(
 
     >>> assert_rank([[1, 2]], 2)
     """
-    _check_rank(x, operands.tensor(x).ndim == int(rank), f"{rank}", message)
+    _check_rank(x, as_tensor(x).ndim == int(rank), f"{rank}", message)
 
 
 def assert_rank_at_least(
@@ -43,7 +43,7 @@ def assert_rank_at_least(
 
     >>> assert_rank_at_least([[1, 2]], 1)
     """
-    _check_rank(x, operands.tensor(x).ndim >= int(rank), f"at least {rank}", message)
+    _check_rank(x, as_tensor(x).ndim >= int(rank), f"at least {rank}", message)
 
 
 def assert_rank_in(
@@ -57,7 +57,7 @@ def assert_rank_in(
     >>> assert_rank_in([[1, 2]], [1, 2])
     """
     wanted = tuple(int(r) for r in ranks)
-    _check_rank(x, operands.tensor(x).ndim in wanted, f"in {wanted}", message)
+    _check_rank(x, as_tensor(x).ndim in wanted, f"in {wanted}", message)
 
 
 def assert_scalar(
@@ -67,7 +67,7 @@ def assert_scalar(
 
     >>> assert_scalar(2.0)
     """
-    array = operands.tensor(tensor)
+    array = as_tensor(tensor)
     if array.ndim:
         raise ValueError(
             f"{message + '  ' if message else ''}Expected scalar shape, saw shape: "
@@ -77,7 +77,7 @@ def assert_scalar(
 
 def _check_rank(x: Any, is_right: bool, wanted: str, message: str | None) -> None:
     if not is_right:
-        shape = operands.tensor(x).shape
+        shape = as_tensor(x).shape
         raise ValueError(
             f"{message + '.  ' if message else ''}Tensor must have rank {wanted}.  "
             f"Received rank {len(shape)}, shape {shape}"
@@ -100,7 +100,7 @@ def assert_type(
 
     >>> assert_type([1.0], np.float32)
     """
-    found = operands.tensor(tensor).dtype
+    found = as_tensor(tensor).dtype
     if found != np.dtype(tf_type):
         raise TypeError(
             f"{message + '  ' if message else ''}tensor must be of type "
@@ -115,7 +115,7 @@ def assert_integer(
 
     >>> assert_integer([1, 2])
     """
-    found = operands.tensor(x).dtype
+    found = as_tensor(x).dtype
     if not jnp.issubdtype(found, jnp.integer):
         raise TypeError(
             f'{message + "  " if message else ""}Expected "x" to be integer type.  '
@@ -138,7 +138,7 @@ def assert_same_float_dtype(
     >>> assert_same_float_dtype([1.0, 2.0])
     dtype('float32')
     """
-    found = {operands.tensor(x).dtype for x in tensors or ()}
+    found = {as_tensor(x).dtype for x in tensors or ()}
     if dtype is not None:
         found.add(np.dtype(dtype))
     if len(found) > 1:
@@ -157,8 +157,8 @@ def assert_proper_iterable(values: object) -> None:
     >>> assert_proper_iterable([1, 2])
     """
     refused = (str, bytes, np.ndarray)
-    is_array = isinstance(values, refused) or operands.is_array(values)
-    if is_array or not isinstance(values, Iterable):
+    is_refused = isinstance(values, refused) or is_array(values)
+    if is_refused or not isinstance(values, Iterable):
         raise TypeError(
             'Expected argument "values" to be a "proper" iterable.  Found: '
             f"{type(values)}"
@@ -171,9 +171,9 @@ def is_numeric_tensor(tensor: object) -> bool:
     >>> is_numeric_tensor(jnp.zeros(2)), is_numeric_tensor(np.zeros(2))
     (True, False)
     """
-    if not operands.is_array(tensor):
+    if not is_array(tensor):
         return False
-    return bool(jnp.issubdtype(operands.tensor(tensor).dtype, jnp.number))
+    return bool(jnp.issubdtype(as_tensor(tensor).dtype, jnp.number))
 
 
 def assert_shapes(
@@ -200,7 +200,7 @@ def assert_shapes(
     known: dict[str, tuple[int, str]] = {}
     prefix = f"{message}.  " if message else ""
     for value, wanted in pairs:
-        array = operands.tensor(value)
+        array = as_tensor(value)
         told = f"Tensor shape={array.shape} dtype={array.dtype}"
         if isinstance(wanted, str):
             wanted = [wanted] if wanted == "..." else list(wanted)

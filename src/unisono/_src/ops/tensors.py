@@ -48,6 +48,12 @@ def plain(x: Any) -> Any:
     return np.asarray(x) if hasattr(x, "__array__") else x
 
 
+def is_array(x: object) -> bool:
+    """Returns whether a value is an array of JAX, or stands for one."""
+    own = array_operators.find_own_variable(x)
+    return isinstance(own, jax.Array) or hasattr(own, "__jax_array__")
+
+
 def tensor(x: Any, dtype: DType = None) -> jax.Array:
     """Returns the array of a value.
 
