@@ -69,6 +69,7 @@ bench: $(TEST) ## Compare with the same programs written in plain JAX
 	@$(RUN) benchmarks/input.py
 	@$(RUN) benchmarks/workers.py
 	@$(RUN) benchmarks/keras_fit.py
+	@$(RUN) benchmarks/tape.py --device CPU:0 --small
 
 lint: $(TEST) ## Check style and formatting
 	@$(BIN)/ruff check $(CODE)
