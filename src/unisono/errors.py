@@ -1,6 +1,7 @@
 """The exceptions that this package raises, under ``tf.errors``' names where it can."""
 
 from unisono._src.foundation.errors import (
+    CancelledError,
     DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,
@@ -8,6 +9,7 @@ from unisono._src.foundation.errors import (
     NotFoundError,
     OutOfRangeError,
     SaveError,
+    UnavailableError,
     WorkerError,
     WorkerFailedError,
     WorkerLostError,
@@ -16,6 +18,7 @@ from unisono._src.foundation.errors import (
 )
 
 __all__ = [
+    "CancelledError",
     "DataLossError",
     "FailedPreconditionError",
     "InvalidArgumentError",
@@ -23,6 +26,7 @@ __all__ = [
     "NotFoundError",
     "OutOfRangeError",
     "SaveError",
+    "UnavailableError",
     "WorkerError",
     "WorkerFailedError",
     "WorkerLostError",

@@ -29,6 +29,7 @@ from unisono._src.values.distributed import DistributedValues, Mirrored, PerRepl
 from unisono.distribute import experimental
 
 if _typing.TYPE_CHECKING:
+    from unisono._src.coordinator.parameter_server import ParameterServerStrategy
     from unisono._src.input.api.distributed_dataset import (
         DistributedDataset,
         DistributedIterator,
@@ -39,7 +40,7 @@ if _typing.TYPE_CHECKING:
         InputReplicationMode,
     )
     from unisono._src.strategies.tpu import TPUStrategy
-    from unisono.distribute import cluster_resolver
+    from unisono.distribute import cluster_resolver, coordinator
 
 # Loaded on first use: not every program reads data, names a resolver or has a TPU.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
@@ -51,8 +52,10 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "InputContext": "unisono._src.input.stages.dataset_options",
             "InputOptions": "unisono._src.input.stages.dataset_options",
             "InputReplicationMode": "unisono._src.input.stages.dataset_options",
+            "ParameterServerStrategy": "unisono._src.coordinator.parameter_server",
             "TPUStrategy": "unisono._src.strategies.tpu",
             "cluster_resolver": "unisono.distribute",
+            "coordinator": "unisono.distribute",
         },
     )
 
@@ -72,6 +75,7 @@ __all__ = [
     "MultiWorkerMirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",
+    "ParameterServerStrategy",
     "PerReplica",
     "ReduceOp",
     "ReductionToOneDevice",
@@ -82,6 +86,7 @@ __all__ = [
     "TPUStrategy",
     "ValueContext",
     "cluster_resolver",
+    "coordinator",
     "experimental",
     "experimental_set_strategy",
     "get_replica_context",

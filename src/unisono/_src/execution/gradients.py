@@ -6,6 +6,7 @@ JAX differentiates.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, final, overload
@@ -17,6 +18,7 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, trace_versions, variables
 from unisono._src.state.frames import Cell
+from unisono._src.state.servers import Change
 from unisono._src.values import array_operators
 
 _P = ParamSpec("_P")
@@ -66,6 +68,15 @@ class GradientFrame(frames.StateFrame):
         value = frames.strip_gradient(value)
         self.parent.set_copy(cell, index, value)
         self.note_assignment(cell, value)
+
+    def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
+        """Let servers change cells; later reads count for the variables' gradients."""
+        operands = tuple(map(frames.strip_gradient, change.operands))
+        change = dataclasses.replace(change, operands=operands)
+        self.parent.change(change, compute)
+        for cell in change.cells:
+            if cell in self._differentiated:
+                self.note_assignment(cell, self.parent.whole(cell))
 
     def note_assignment(self, cell: Cell, value: Any) -> None:
         """Note a new value; later reads of it count for the variable's gradient."""

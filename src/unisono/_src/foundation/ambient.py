@@ -36,6 +36,8 @@ class Frame(NamedTuple):
         host: the `function` that runs on the host and compiles its runs, or None.
         updating: in a program, the mirrored cell whose copies are updated as one.
         tape: the `jax_tapes.Recording` of the innermost gradient tape, or None.
+        worker: the number of the worker whose dataset function runs; -1 while a
+            function is traced that any worker may run; None elsewhere.
     """
 
     strategy: Any = None
@@ -51,6 +53,7 @@ class Frame(NamedTuple):
     host: Any = None
     updating: Any = None
     tape: Any = None
+    worker: int | None = None
 
 
 ROOT = Frame()

@@ -14,7 +14,7 @@ import enum
 import itertools
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
 import jax
@@ -24,6 +24,7 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.machines import partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state import trace_versions
+from unisono._src.state.servers import Change, Home, ServerGroup
 from unisono._src.values import collectives, jax_tapes, jax_traces
 from unisono._src.workers import eager_exchange
 
@@ -36,12 +37,14 @@ class Policy(enum.Enum):
         MIRRORED: a copy on each replica, all equal.
         ON_READ: a value per replica, aggregated when read across replicas.
         CENTRAL: one array on the parameter device, which replicas copy.
+        SERVER: one array, or a part of one, on a parameter server.
     """
 
     PLAIN = "one copy"
     MIRRORED = "mirrored"
     ON_READ = "per replica"
     CENTRAL = "central"
+    SERVER = "on a server"
 
 
 @final
@@ -59,6 +62,7 @@ class Placement:
             the devices; None if none is.
         ops: the program's own `CrossDeviceOps`; None leaves it to XLA how values of
             replicas are combined.
+        servers: the parameter servers that keep variables; None if none do.
     """
 
     strategy: Any
@@ -68,6 +72,7 @@ class Placement:
     parameter_name: str
     split_above: int | None = None
     ops: Any = None
+    servers: ServerGroup | None = None
 
 
 @final
@@ -102,6 +107,7 @@ class Cell:
         drafts: for a cell that is cut, the values that replicas have written in turn,
             by replica; not stored yet.
         escaped: whether someone else may hold the array.
+        home: where parameter servers have the value; None if it is here, in `array`.
         is_everywhere: whether each device of the topology holds the array or a part.
         is_replicated: whether each replica's device holds all of the array.
         is_spread: whether other processes hold copies too.
@@ -116,9 +122,9 @@ class Cell:
 
     __slots__ = (
         "__weakref__", "aggregation", "array", "copies", "drafts", "dtype", "escaped",
-        "is_everywhere", "is_replicated", "is_spread", "is_stacked", "is_suspect",
-        "name", "origin", "owner", "parameter_device", "policy", "serial", "shape",
-        "sharding", "split", "stored_shape", "topology",
+        "home", "is_everywhere", "is_replicated", "is_spread", "is_stacked",
+        "is_suspect", "name", "origin", "owner", "parameter_device", "policy", "serial",
+        "shape", "sharding", "split", "stored_shape", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -158,6 +164,9 @@ class Cell:
         self.escaped = False
         self.is_suspect = False
         self.serial = next(_serial)
+        self.home: Home | None = None
+        if policy is Policy.SERVER and placement is not None and placement.servers:
+            self.home = placement.servers.place(self)
         with LOCK:
             _live.add(self)
 
@@ -175,6 +184,9 @@ class Cell:
         """
         check_type(self, array)
         trace_versions.EAGER.note_change()
+        if self.home is not None:
+            self.home.group.create(self, array)
+            return
         self.array = self._place(array)
         self.drafts, self.is_suspect = {}, False
         if not is_fresh:
@@ -201,6 +213,9 @@ class Cell:
         Args:
             value: an array of the variable's own shape.
         """
+        if self.home is not None:
+            self.home.group.create(self, value)
+            return
         if self.is_spread:
             point = f"creation of variable '{self.name}'"
             value = eager_exchange.broadcast_first(
@@ -308,7 +323,8 @@ def live_cells() -> list[Cell]:
     """Returns every cell that has a value, oldest first."""
     with LOCK:
         found = list(_live)
-    return sorted((c for c in found if c.array is not None), key=lambda c: c.serial)
+    known = (c for c in found if c.array is not None or c.home is not None)
+    return sorted(known, key=lambda c: c.serial)
 
 
 class StateFrame(abc.ABC):
@@ -346,6 +362,15 @@ class StateFrame(abc.ABC):
     def create(self, cell: Cell, value: Any) -> None:
         """Gives a new cell its first value, of the variable's own shape."""
 
+    def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
+        """Changes cells that parameter servers keep.
+
+        Args:
+            change: what the servers do.
+            compute: returns the new values, as far as they are known here.
+        """
+        raise NotImplementedError
+
     def note_assignment(self, cell: Cell, value: Any) -> None:  # noqa: B027
         """Notes a value that was written through another frame."""
 
@@ -363,6 +388,8 @@ class StateFrame(abc.ABC):
 
 def check_has_value(cell: Cell) -> None:
     """Raises `FailedPreconditionError` unless a cell has a value."""
+    if cell.home is not None:
+        return
     if cell.array is not None and not cell.array.is_deleted():
         return
     why = "the call that was creating it failed"
@@ -383,6 +410,8 @@ class EagerFrame(StateFrame):
         # A short question first: nearly all reads are outside JAX's transformations.
         if not jax_traces.is_clean():
             trace_versions.check_reading((), self.versions, cell.name)
+        if cell.home is not None:
+            return cell.home.group.read([cell])[0]
         with LOCK:
             check_has_value(cell)
             if cell.drafts and not cell.settle():
@@ -412,13 +441,16 @@ class EagerFrame(StateFrame):
     def set_whole(self, cell: Cell, value: Any) -> None:
         """Replaces the array that the cell stores."""
         check_level(cell, value, ())
-        cell.store(value)
+        if cell.home is not None:
+            self.change(Change((cell,), "assign", (value,)), lambda: [value])
+        else:
+            cell.store(value)
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replaces the copy on one replica's device; the others stay as they are."""
         check_level(cell, value, ())
         if not cell.is_everywhere:
-            cell.store(value)
+            self.set_whole(cell, value)
             return
         if cell.split is not None:
             # The parts on the devices are replaced by `settle`, if all drafts agree.
@@ -443,6 +475,13 @@ class EagerFrame(StateFrame):
         check_level(cell, value, ())
         cell.begin(value)
 
+    def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
+        """Lets servers change cells, and waits until they have."""
+        for operand in change.operands:
+            check_operand(change.cells[0], operand, ())
+        trace_versions.EAGER.note_change()
+        change.cells[0].home.group.apply([change])
+
 
 EAGER = EagerFrame()
 
@@ -466,6 +505,7 @@ class FunctionFrame(StateFrame):
         feeds: the input that the program takes from datasets, if any.
         pending: for each mirrored cell of which not all copies were written, the new
             value of each replica.
+        changes: what servers are to do with the cells that they keep, in order.
         alike: a cell, with the values of its first copy and of another one, for each
             copy that was written by itself; the program must prove that they are equal.
     """
@@ -487,6 +527,7 @@ class FunctionFrame(StateFrame):
         self.is_late = False
         self.feeds: Any = None
         self.pending: dict[Cell, dict[int, Any]] = {}
+        self.changes: list[Change] = []
         self.alike: list[tuple[Cell, Any, Any]] = []
         # A value that is made here knows the trace of the program.
         made_here: Any = jnp.zeros(())
@@ -501,7 +542,7 @@ class FunctionFrame(StateFrame):
             # Made by another thread, or by code that ran outside this trace. In this
             # trace it is a constant; `is_late` asks for a new one with it as an input.
             check_has_value(cell)
-            self.values[cell] = cell.array
+            self.values[cell] = stored_array(cell)
             self.is_late = True
         return self.values[cell]
 
@@ -520,9 +561,21 @@ class FunctionFrame(StateFrame):
     def set_whole(self, cell: Cell, value: Any) -> None:
         """Replaces the array that the cell stores."""
         check_level(cell, value, self.traces)
+        if cell.home is not None and cell not in self.created:
+            self.change(Change((cell,), "assign", (value,)), lambda: [value])
+            return
         self.versions.advance()
         self.values[cell] = value
         self.written[cell] = None
+
+    def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
+        """Notes what servers are to do; later reads see the new values."""
+        for operand in change.operands:
+            check_operand(change.cells[0], operand, self.traces)
+        new = compute()
+        self.versions.advance()
+        self.changes.append(change)
+        self.values.update(zip(change.cells, new, strict=True))
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replaces the value that replica `index` sees."""
@@ -586,6 +639,8 @@ def note_worker_parts() -> None:
 
 def has_value(cell: Cell) -> bool:
     """Whether a cell has a value: a stored one, or one that the program will store."""
+    if cell.home is not None:
+        return True
     if cell.array is not None:
         return not cell.array.is_deleted()
     source: Any = frame()
@@ -609,6 +664,11 @@ def peek(cell: Cell) -> Any:
         return cell.array
     piece = collectives.shards(cell.array, cell.topology)[0]
     return collectives.release(piece.reshape(cell.shape))
+
+
+def stored_array(cell: Cell) -> Any:
+    """Returns the array of a cell, which a server may have."""
+    return cell.array if cell.home is None else cell.home.group.read([cell])[0]
 
 
 def strip_gradient(value: Any) -> Any:
@@ -642,6 +702,14 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
         ValueError: `value` is not of the type that the cell holds.
     """
     check_type(cell, value)
+    check_operand(cell, value, traces)
+
+
+def check_operand(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
+    """Raises `RuntimeError` if an array must not be used to change a cell.
+
+    Takes the same as `check_level`, but for the type of `value`.
+    """
     if jax_traces.is_clean() and not isinstance(value, jax.core.Tracer):
         return
     where = jax_traces.base_trace()

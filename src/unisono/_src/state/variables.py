@@ -226,6 +226,8 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         cell = self.state_cell
         if cell.topology is None:
             return "/job:localhost/replica:0/task:0/device:CPU:0"
+        if cell.home is not None:
+            return f"/job:ps/replica:0/task:{cell.home.servers[0]}/device:CPU:0"
         if cell.policy in (Policy.MIRRORED, Policy.ON_READ):
             topology = cell.topology
             return str(
@@ -585,9 +587,10 @@ _KINDS = {
     Policy.MIRRORED: MirroredVariable,
     Policy.ON_READ: SyncOnReadVariable,
     Policy.CENTRAL: AggregatingVariable,
+    Policy.SERVER: ResourceVariable,
 }
 
-for _kind in _KINDS.values():
+for _kind in set(_KINDS.values()):
     # JAX sees a variable as its value: a function that JAX transforms gets an array.
     jax.tree_util.register_pytree_node(
         _kind,

@@ -1,0 +1,175 @@
+"""Closures: scheduled functions as programs that any worker can run."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from unisono._src.coordinator import closure_queue, server_group
+from unisono._src.coordinator.messages import Effect, Program, Stage
+from unisono._src.coordinator.remote_value import RemoteValue
+from unisono._src.execution import programs, signature
+from unisono._src.execution.traced_function import TracedFunction
+from unisono._src.state import frames
+from unisono._src.values import exported
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shipment:
+    """A trace as workers get it.
+
+    Attributes:
+        program: what a worker runs.
+        local: the cells of the coordinator that the program reads. Their values are
+            the first arguments.
+        outputs: the structure of the result.
+        updates: the bytes of the programs that servers run for it, by key, with the
+            server that needs each.
+    """
+
+    program: Program
+    local: tuple[Any, ...]
+    outputs: Any
+    updates: tuple[tuple[int, str, bytes], ...]
+
+
+def ship(
+    found: TracedFunction,
+    feeds: Sequence[int],
+    shapes: Sequence[Sequence[tuple[Any, ...]]],
+) -> Shipment:
+    """Returns a trace in the form that travels.
+
+    Args:
+        found: the trace.
+        feeds: the workers' resource that each element comes from.
+        shapes: the shapes and types of the arrays of each element.
+
+    Raises:
+        ValueError: the program cannot run in another process; it says why.
+    """
+    _check(found)
+    remote = [c for c in found.read if c.home is not None]
+    local = [c for c in found.read if c.home is None]
+    order = {c: i for i, c in enumerate([*remote, *local])}
+    places = [order[c] for c in found.read]
+    count, consts = len(places), found.constants.fill_in(())
+    start = len(found.written) + len(found.created)
+
+    def run(*inputs: Any) -> Any:
+        cells = [inputs[i] for i in places]
+        out = jax.core.eval_jaxpr(found.jaxpr, consts, *cells, *inputs[count:])
+        return out[start:]
+
+    avals = [v.aval for v in found.jaxpr.invars]
+    given = [avals[places.index(i)] for i in range(count)] + avals[count:]
+    data = exported.export(run, [_struct(a) for a in given], found.name)
+    effects, updates, operands = _effects(found)
+    reads = tuple((c.home.servers[0], c.home.key) for c in remote if c.home)
+    stages = (Stage(data),)
+    known = found.name, reads, tuple(feeds), tuple(map(tuple, shapes))
+    key = exported.digest(data, effects, *known)
+    program = Program(key, *known, stages, effects, operands)
+    return Shipment(program, tuple(local), found.outputs, updates)
+
+
+def _struct(aval: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
+def _check(found: TracedFunction) -> None:
+    """Raises `ValueError` if a trace cannot run in another process."""
+    callback = programs.find_callback(found.jaxpr)
+    if callback is not None:
+        raise ValueError(
+            f"The function '{found.name}' calls Python while it runs ({callback}). A "
+            "scheduled function runs in another process, as a compiled program. Take "
+            "jax.debug.print, jax.pure_callback and jax.experimental.io_callback out, "
+            "and return what you want to see."
+        )
+    for cell in found.written:
+        raise ValueError(
+            f"The function '{found.name}' assigns the variable '{cell.name}' (created "
+            f"at {cell.origin}), which was made outside strategy.scope() and lives on "
+            "the coordinator. Create it in the scope, so that a parameter server keeps "
+            "it."
+        )
+
+
+def _effects(found: TracedFunction) -> Any:
+    """Returns a trace's effects, the servers' programs, and the operands' count."""
+    effects, updates, position = [], [], 0
+    for change in found.changes:
+        operands = tuple(range(position, position + len(change.operands)))
+        position += len(operands)
+        keys = tuple(c.home.key for c in change.cells)
+        reads = tuple(c.home.key for c in change.reads)
+        name = ""
+        if change.program is not None:
+            data = server_group.export_change(change)
+            name = exported.digest(data)
+            updates += [(s, name, data) for s in change.servers]
+        effects += [
+            Effect(s, change.kind, keys, operands, name, reads) for s in change.servers
+        ]
+    return tuple(effects), tuple(updates), position
+
+
+@final
+class Closure:
+    """One scheduled call of a function.
+
+    Args:
+        shipment: its program.
+        arguments: the arrays of its arguments.
+        number: tells closures apart if its changes must be made only once; else None.
+        retrace: returns the shipment for elements of other shapes.
+        remote: its result. Nobody else may hold it: then the result is dropped.
+    """
+
+    def __init__(
+        self,
+        shipment: Shipment,
+        arguments: Sequence[np.ndarray],
+        number: int | None,
+        retrace: Callable[[Any], Shipment],
+        remote: RemoteValue,
+    ) -> None:
+        self.shipment = shipment
+        self.arguments = arguments
+        self.number = number
+        self.retrace = retrace
+        self._remote = weakref.ref(remote)
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.shipment.program.name
+
+    def succeed(self, arrays: Sequence[np.ndarray]) -> None:
+        """Sets the result."""
+        remote = self._remote()
+        if remote is not None:
+            outputs = self.shipment.outputs
+            remote._set(lambda: signature.rebuild(outputs, iter(arrays)))  # noqa: SLF001
+
+    def fail(self, error: BaseException) -> None:
+        """Sets the error that `fetch` raises."""
+        remote = self._remote()
+        if remote is not None:
+            remote._fail(error)  # noqa: SLF001
+
+    def cancel(self) -> None:
+        """Sets the error of a closure that does not run."""
+        self.fail(closure_queue.cancelled_error())
+
+
+def local_values(shipment: Shipment) -> list[np.ndarray]:
+    """Returns the values of the coordinator's own variables that a program reads."""
+    return [np.asarray(frames.EAGER.whole(c)) for c in shipment.local]

@@ -1,0 +1,204 @@
+"""All parameter servers together: where variables go, and how they are reached."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.coordinator import waiting
+from unisono._src.coordinator.carrier import SERVER, Carrier
+from unisono._src.coordinator.messages import Operation, Request
+from unisono._src.foundation import ambient, errors
+from unisono._src.state import servers
+from unisono._src.values import exported
+
+
+@final
+class Servers(servers.ServerGroup):
+    """The parameter servers of a strategy.
+
+    Args:
+        carrier: reaches them.
+        count: how many there are.
+    """
+
+    def __init__(self, carrier: Carrier, count: int) -> None:
+        self._carrier = carrier
+        self.count = count
+        self._bytes = [0] * count
+        self._numbers = itertools.count()
+        # By server, the names of what it holds; by key.
+        self.held: list[dict[str, str]] = [{} for _ in range(count)]
+        self._dropped: collections.deque[tuple[tuple[int, ...], str, int]] = (
+            collections.deque()
+        )
+        self._known: list[set[str]] = [set() for _ in range(count)]
+        self._lock = threading.RLock()
+
+    def place(self, cell: Any) -> servers.Home:
+        """Returns where a new variable goes: to the server that holds fewest bytes.
+
+        Raises:
+            TypeError: servers cannot hold the variable.
+        """
+        if jnp.issubdtype(cell.dtype, jax.dtypes.extended):
+            raise TypeError(
+                f"The variable '{cell.name}' holds {cell.dtype}, which parameter "
+                "servers do not keep. Keep jax.random.key_data(key) instead."
+            )
+        size = int(np.prod(cell.shape)) * np.dtype(cell.dtype).itemsize
+        with self._lock:
+            wanted = self._wanted() or (int(np.argmin(self._bytes)),)
+            key = f"{next(self._numbers)}:{cell.name}"
+            for index in wanted:
+                self._bytes[index] += size
+                self.held[index][key] = cell.name
+        # When nobody has the variable any more, the servers need not either. This may
+        # run at any moment in any thread, so it only takes a note.
+        weakref.finalize(cell, self._dropped.append, (wanted, key, size))
+        return servers.Home(self, key, wanted)
+
+    def _wanted(self) -> tuple[int, ...] | None:
+        """Returns the servers that the running code asks for, or None."""
+        target = ambient.current().colocate
+        if isinstance(target, servers.Home):
+            return target.servers
+        cell = getattr(target, "state_cell", None)
+        home = getattr(cell, "home", None)
+        return None if home is None else home.servers
+
+    def create(self, cell: Any, value: Any) -> None:
+        """Gives a variable its first value."""
+        self._forget_dropped()
+        home = cell.home
+        array = np.asarray(value)
+        for index in home.servers:
+            self.call(index, f"creating '{cell.name}'", "create", home.key, array)
+
+    def _forget_dropped(self) -> None:
+        """Tells servers which variables are gone."""
+        gone: dict[int, list[str]] = {}
+        while self._dropped:
+            wanted, key, size = self._dropped.popleft()
+            for index in wanted:
+                gone.setdefault(index, []).append(key)
+                self._bytes[index] -= size
+                self.held[index].pop(key, None)
+        for index, keys in gone.items():
+            self.call(index, "dropping variables", "drop", keys)
+
+    def read(self, cells: Sequence[Any]) -> list[Any]:
+        """Returns the values of variables, as arrays on this process's device."""
+        by_server: dict[int, list[int]] = {}
+        for i, cell in enumerate(cells):
+            by_server.setdefault(cell.home.servers[0], []).append(i)
+        found: dict[int, Any] = {}
+        for server, places in by_server.items():
+            asked = [Request(cells[i].home.key) for i in places]
+            what = f"reading '{cells[places[0]].name}'"
+            values = self.call(server, what, "pull", asked)
+            found.update(zip(places, values, strict=True))
+        with jax.ensure_compile_time_eval():
+            return [jnp.asarray(found[i]) for i in range(len(cells))]
+
+    def read_rows(self, cell: Any, rows: Any) -> Any:
+        """Returns some rows of a variable."""
+        asked = [Request(cell.home.key, np.asarray(rows))]
+        what = f"reading rows of '{cell.name}'"
+        with jax.ensure_compile_time_eval():
+            return jnp.asarray(self.call(cell.home.servers[0], what, "pull", asked)[0])
+
+    def apply(self, changes: Sequence[servers.Change]) -> None:
+        """Lets servers change variables, and returns when they have done so."""
+        by_server: dict[int, list[Operation]] = {}
+        for change in changes:
+            operands = tuple(np.asarray(x) for x in change.operands)
+            for index in change.servers:
+                made = Operation(
+                    change.kind,
+                    tuple(c.home.key for c in change.cells),
+                    operands,
+                    self.add_program(index, change),
+                    tuple(c.home.key for c in change.reads),
+                )
+                by_server.setdefault(index, []).append(made)
+        for index, operations in by_server.items():
+            what = f"changing '{changes[0].cells[0].name}'"
+            self.call(index, what, "push", operations)
+
+    def add_program(self, index: int, change: servers.Change) -> str:
+        """Gives a server the program of a change, if it has one; returns its key."""
+        if change.program is None:
+            return ""
+        data = export_change(change)
+        key = exported.digest(data)
+        self.send_program(index, key, data)
+        return key
+
+    def send_program(self, index: int, key: str, data: bytes) -> None:
+        """Gives a server the program of an update, unless it has it."""
+        if key not in self._known[index]:
+            self.call(index, "taking a program", "add_program", key, data)
+            self._known[index].add(key)
+
+    def call(self, index: int, what: str, method: str, *args: Any) -> Any:
+        """Calls a method of a server, and returns its result.
+
+        Args:
+            index: which server.
+            what: what it is asked to do, for messages.
+            method: the name of the method.
+            *args: its arguments.
+
+        Raises:
+            UnavailableError: the server is gone; it says which, and what it held.
+        """
+        try:
+            made = self._carrier.server(index).call(method, *args)
+            return waiting.wait(made, SERVER, index, what)
+        except errors.UnavailableError as error:
+            raise self.explain(error) from error
+
+    def explain(self, error: errors.UnavailableError) -> errors.UnavailableError:
+        """Returns the error of a lost server with its address and what it held."""
+        if error.task_type != SERVER:
+            return error
+        index = error.task_index
+        names = sorted(self.held[index].values())
+        told = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        return errors.UnavailableError(
+            f"The parameter server {index} ({self._carrier.address(SERVER, index)}) is "
+            f"gone. It held {len(names)} variable(s): {told}. Start the program again "
+            "and restore the last checkpoint.",
+            SERVER,
+            index,
+        )
+
+
+# Programs of changes are made once for each trace; their bytes are kept with it.
+_exported: dict[int, tuple[Any, bytes]] = {}
+
+
+def export_change(change: servers.Change) -> bytes:
+    """Returns the program of a change as bytes."""
+    known = _exported.get(id(change.program))
+    if known is not None and known[0] is change.program:
+        return known[1]
+    closed = change.program
+    data = exported.export(
+        lambda *xs: jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *xs),
+        [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals],
+        "update",
+    )
+    if len(_exported) > 256:
+        _exported.pop(next(iter(_exported)))
+    _exported[id(change.program)] = (change.program, data)
+    return data
