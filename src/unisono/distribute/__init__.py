@@ -5,6 +5,7 @@ import typing as _typing
 from unisono._src.execution.contexts import ReplicaContext
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.options import ReduceOp, RunOptions
+from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.strategies.base import Strategy, ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.cross_device_ops import (
@@ -81,6 +82,7 @@ __all__ = [
     "ReductionToOneDevice",
     "ReplicaContext",
     "RunOptions",
+    "ShardedVariable",
     "Strategy",
     "StrategyExtended",
     "TPUStrategy",

@@ -11,9 +11,9 @@ import jax
 import numpy as np
 
 from unisono._src.coordinator import closure_queue, server_group
-from unisono._src.coordinator.messages import Effect, Program, Stage
+from unisono._src.coordinator.messages import Effect, Lookup, Program, Stage
 from unisono._src.coordinator.remote_value import RemoteValue
-from unisono._src.execution import programs, signature
+from unisono._src.execution import programs, server_lookups, signature
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.state import frames
 from unisono._src.values import exported
@@ -69,14 +69,28 @@ def ship(
 
     avals = [v.aval for v in found.jaxpr.invars]
     given = [avals[places.index(i)] for i in range(count)] + avals[count:]
-    data = exported.export(run, [_struct(a) for a in given], found.name)
+    closed = jax.make_jaxpr(run)(*map(_struct, given))
+    stages = tuple(
+        _export(stage, found.name) for stage in server_lookups.split(closed, found.name)
+    )
     effects, updates, operands = _effects(found)
     reads = tuple((c.home.servers[0], c.home.key) for c in remote if c.home)
-    stages = (Stage(data),)
     known = found.name, reads, tuple(feeds), tuple(map(tuple, shapes))
-    key = exported.digest(data, effects, *known)
+    key = exported.digest(stages, effects, *known)
     program = Program(key, *known, stages, effects, operands)
     return Shipment(program, tuple(local), found.outputs, updates)
+
+
+def _export(stage: server_lookups.Stage, name: str) -> Stage:
+    """Returns a stage as it travels."""
+    program = stage.program
+    data = exported.export(
+        lambda *xs: jax.core.eval_jaxpr(program.jaxpr, program.consts, *xs),
+        [_struct(a) for a in program.in_avals],
+        name,
+    )
+    homes = [c.home for c in stage.cells]
+    return Stage(data, tuple(Lookup(h.servers[0], h.key) for h in homes))
 
 
 def _struct(aval: Any) -> jax.ShapeDtypeStruct:
@@ -116,7 +130,8 @@ def _effects(found: TracedFunction) -> Any:
             name = exported.digest(data)
             updates += [(s, name, data) for s in change.servers]
         effects += [
-            Effect(s, change.kind, keys, operands, name, reads) for s in change.servers
+            Effect(s, change.kind, keys, operands, name, reads, change.sparse)
+            for s in change.servers
         ]
     return tuple(effects), tuple(updates), position
 

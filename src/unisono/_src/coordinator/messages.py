@@ -31,6 +31,8 @@ class Operation(NamedTuple):
         program: for a program, the key under which the server knows it. It computes
             the new values from the old ones of `keys`, those of `reads` and `operands`.
         reads: for a program, variables that it needs besides.
+        sparse: for a program, the places of two operands that are positions of rows and
+            rows, and how many the program takes. Those that are absent do not travel.
     """
 
     kind: str
@@ -38,6 +40,7 @@ class Operation(NamedTuple):
     operands: tuple[np.ndarray, ...]
     program: str = ""
     reads: tuple[str, ...] = ()
+    sparse: tuple[tuple[int, int, int], ...] = ()
 
 
 @final
@@ -51,6 +54,7 @@ class Effect(NamedTuple):
         operands: the places of its operands among those that the program computes.
         program: see `Operation`.
         reads: see `Operation`.
+        sparse: see `Operation`.
     """
 
     server: int
@@ -59,6 +63,7 @@ class Effect(NamedTuple):
     operands: tuple[int, ...]
     program: str = ""
     reads: tuple[str, ...] = ()
+    sparse: tuple[tuple[int, int, int], ...] = ()
 
 
 @final

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
+from unisono._src.coordinator import partitioned_creation
 from unisono._src.coordinator.carrier import Carrier
 from unisono._src.coordinator.server_group import Servers
 from unisono._src.coordinator.worker_data import WorkerBatches, WorkerFunction
@@ -38,11 +39,21 @@ class _ServerExtended(local.SingleExtended):
     Args:
         container_strategy: the strategy.
         placement: where its variables go.
+        partitioner: says into how many parts a variable is cut; None cuts none.
     """
 
-    def __init__(self, container_strategy: Any, placement: frames.Placement) -> None:
+    def __init__(
+        self, container_strategy: Any, placement: frames.Placement, partitioner: Any
+    ) -> None:
         super().__init__(container_strategy, placement)
         self._warned: set[str] = set()
+        self._partitioner = partitioner
+
+    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        """Makes a variable, or its parts if the partitioner cuts it."""
+        if self._partitioner is None or ambient.current().colocate is not None:
+            return next_creator(**kwargs)
+        return partitioned_creation.create(self._partitioner, next_creator, kwargs)
 
     @contextlib.contextmanager
     def _enter(self, **changes: Any) -> Iterator[None]:
@@ -151,7 +162,7 @@ class ParameterServerStrategy(base.Strategy):
         )
         # Set by the first `ClusterCoordinator`.
         self._coordinator: Any = None
-        super().__init__(_ServerExtended(self, placement))
+        super().__init__(_ServerExtended(self, placement, variable_partitioner))
 
     def shutdown(self) -> None:
         """Ends the workers and servers; variables of the strategy are gone then.

@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+import jax.numpy as jnp
 import numpy as np
 
+from unisono._src.coordinator import wanted_rows
 from unisono._src.coordinator.messages import Operation, Request
 from unisono._src.foundation import errors
 from unisono._src.values import exported
@@ -37,15 +39,18 @@ class Server:
         """Returns the number of this server: it answers."""
         return self._index
 
-    def create(self, key: str, value: np.ndarray) -> None:
+    def create(self, key: str, value: np.ndarray | tuple[tuple[int, ...], str]) -> None:
         """Begins to keep a variable.
 
         Args:
             key: the variable's key, by which all other calls name it.
-            value: its first value.
+            value: its first value; or its shape and type, for zeros.
         """
         with self._lock:
-            self._values[key] = np.array(value)
+            if isinstance(value, np.ndarray):
+                self._values[key] = np.array(value)
+            else:
+                self._values[key] = np.zeros(value[0], jnp.dtype(value[1]))
 
     def drop(self, keys: Sequence[str]) -> None:
         """Forgets variables that nobody can name any more."""
@@ -121,7 +126,7 @@ class Server:
         """Changes variables by a program."""
         program = exported.load(self._programs[operation.program])
         given = [self._find(k) for k in (*operation.keys, *operation.reads)]
-        found = program(*given, *operation.operands)
+        found = program(*given, *wanted_rows.unpack(operation))
         for key, value in zip(operation.keys, found, strict=True):
             self._values[key] = np.asarray(value)
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.coordinator import waiting
+from unisono._src.coordinator import waiting, wanted_rows
 from unisono._src.coordinator.carrier import SERVER, Carrier
 from unisono._src.coordinator.messages import Operation, Request
 from unisono._src.foundation import ambient, errors
@@ -76,10 +76,11 @@ class Servers(servers.ServerGroup):
         return None if home is None else home.servers
 
     def create(self, cell: Any, value: Any) -> None:
-        """Gives a variable its first value."""
+        """Gives a variable its first value; zeros if it is None."""
         self._forget_dropped()
         home = cell.home
-        array = np.asarray(value)
+        zeros = tuple(cell.shape), str(cell.dtype)
+        array = zeros if value is None else np.asarray(value)
         for index in home.servers:
             self.call(index, f"creating '{cell.name}'", "create", home.key, array)
 
@@ -111,10 +112,12 @@ class Servers(servers.ServerGroup):
 
     def read_rows(self, cell: Any, rows: Any) -> Any:
         """Returns some rows of a variable."""
-        asked = [Request(cell.home.key, np.asarray(rows))]
+        wanted = wanted_rows.Wanted(np.asarray(rows))
+        asked = [Request(cell.home.key, wanted.rows)]
         what = f"reading rows of '{cell.name}'"
+        found = self.call(cell.home.servers[0], what, "pull", asked)[0]
         with jax.ensure_compile_time_eval():
-            return jnp.asarray(self.call(cell.home.servers[0], what, "pull", asked)[0])
+            return jnp.asarray(wanted.expand(found))
 
     def apply(self, changes: Sequence[servers.Change]) -> None:
         """Lets servers change variables, and returns when they have done so."""
@@ -128,7 +131,9 @@ class Servers(servers.ServerGroup):
                     operands,
                     self.add_program(index, change),
                     tuple(c.home.key for c in change.reads),
+                    change.sparse,
                 )
+                made = wanted_rows.pack(made)
                 by_server.setdefault(index, []).append(made)
         for index, operations in by_server.items():
             what = f"changing '{changes[0].cells[0].name}'"

@@ -9,6 +9,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from unisono._src.coordinator import wanted_rows
 from unisono._src.coordinator.carrier import Handle
 from unisono._src.coordinator.messages import (
     Effect,
@@ -141,13 +142,19 @@ class Worker:
         for stage in program.stages:
             out = exported.load(stage.program)(*inputs)
             if stage.lookups:
-                asked = zip(stage.lookups, map(np.asarray, out), strict=True)
-                inputs += self._pull([(x.server, Request(x.key, r)) for x, r in asked])
+                inputs += self._look_up(stage.lookups, [np.asarray(x) for x in out])
         # An error of the program itself must come before any change is sent.
         arrays = [np.asarray(x) for x in jax.block_until_ready(out)]
         count = program.operands
         self._push(program.effects, arrays[:count], closure)
         return arrays[count:]
+
+    def _look_up(self, lookups: Any, places: list[np.ndarray]) -> list[np.ndarray]:
+        """Returns rows of variables; each row travels once."""
+        packed = [wanted_rows.Wanted(x) for x in places]
+        asked = zip(lookups, packed, strict=True)
+        found = self._pull([(x.server, Request(x.key, w.rows)) for x, w in asked])
+        return [w.expand(x) for w, x in zip(packed, found, strict=True)]
 
     def _pull(self, wanted: Sequence[tuple[int, Request]]) -> list[np.ndarray]:
         """Returns what is asked of servers, which each are asked once."""
@@ -169,9 +176,9 @@ class Worker:
         """Sends changes of variables to their servers, one message for each server."""
         by_server: dict[int, list[Operation]] = {}
         for effect in map(Effect._make, effects):
-            arrays = tuple(operands[i] for i in effect.operands)
-            made = Operation(
-                effect.kind, effect.keys, arrays, effect.program, effect.reads
+            arrays = [operands[i] for i in effect.operands]
+            made = wanted_rows.pack(
+                Operation(effect.kind, effect.keys, tuple(arrays), *effect[4:])
             )
             by_server.setdefault(effect.server, []).append(made)
         calls: list[Future[Any]] = [

@@ -14,13 +14,16 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 
-from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution import (
+    inlining,
     profile_names,
     program_digest,
+    server_lookups,
     signature,
 )
+from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.foundation import errors
 from unisono._src.machines import topology
@@ -104,6 +107,8 @@ class Program:
             self._call_together if first.needs_all_workers else self._call_alone
         )
         self._changes = first.changes
+        self._has_lookups = server_lookups.has_lookups(first.jaxpr)
+        self._staged: dict[Any, server_lookups.Staged] = {}
         if first.uses_servers:
             self.call = self._call_with_servers
         profile_names.watch(self)
@@ -292,7 +297,10 @@ class Program:
         # The arrays of cells of this process are copied, because they are donated.
         donated = [jnp.copy(x) for x in arrays[:count]]
         donated, kept, leaves = self._place_inputs(donated, arrays[count:], leaves)
-        new, rest = jax.block_until_ready(self._jitted(donated, kept, leaves))
+        if self._has_lookups:
+            new, rest = self._run_in_stages([*donated, *kept], leaves)
+        else:
+            new, rest = jax.block_until_ready(self._jitted(donated, kept, leaves))
         for cell, array in zip(self.written, new, strict=True):
             cell.array = array
         given = iter(rest)
@@ -303,6 +311,17 @@ class Program:
         servers.apply_all(changes)
         self._bring_home()
         return self._collect(list(given))
+
+    def _run_in_stages(self, arrays: list[Any], leaves: list[Any]) -> Any:
+        """Return the new values and the rest of a program that asks for rows."""
+        key = aval_key(leaves)
+        found, run = self._traces[key], self._staged.get(key)
+        if run is None:
+            closed = core.ClosedJaxpr(found.jaxpr, found.constants.fill_in(()))
+            run = self._staged[key] = server_lookups.Staged(closed, self.name)
+        by_cell = dict(zip([*self.donated, *self.kept], arrays, strict=True))
+        out = run([*(by_cell[c] for c in found.read), *leaves])
+        return out[: len(self.written)], out[len(self.written) :]
 
     def _bring_home(self) -> None:
         """Move new arrays back to the devices of cells that live elsewhere."""
@@ -398,7 +417,7 @@ def find_callback(jaxpr: Any) -> str | None:
         name: str = e.primitive.name
         if "callback" in name or name.startswith("debug"):
             return name
-        for inner in map(find_callback, _inner_programs(e)):
+        for inner in map(find_callback, inlining.inner(e)):
             if inner is not None:
                 return inner
     return None
@@ -407,10 +426,3 @@ def find_callback(jaxpr: Any) -> str | None:
 def _has_callbacks(jaxpr: Any) -> bool:
     """Whether a program calls Python while it runs, where Python may raise."""
     return find_callback(jaxpr) is not None
-
-
-def _inner_programs(equation: Any) -> list[Any]:
-    """Return the programs inside an equation."""
-    found = jax.tree.leaves(list(equation.params.values()))
-    found = [getattr(p, "jaxpr", p) for p in found]
-    return [p for p in found if hasattr(p, "eqns")]

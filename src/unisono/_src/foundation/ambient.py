@@ -38,6 +38,8 @@ class Frame(NamedTuple):
         tape: the `jax_tapes.Recording` of the innermost gradient tape, or None.
         worker: the number of the worker whose dataset function runs; -1 while a
             function is traced that any worker may run; None elsewhere.
+        is_lookup: whether an embedding lookup runs, which must not read whole tables.
+        reads: the values that `cache_variable_reads` keeps, by cell; None outside it.
     """
 
     strategy: Any = None
@@ -54,6 +56,8 @@ class Frame(NamedTuple):
     updating: Any = None
     tape: Any = None
     worker: int | None = None
+    is_lookup: bool = False
+    reads: dict[Any, Any] | None = None
 
 
 ROOT = Frame()

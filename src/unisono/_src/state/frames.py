@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from unisono._src.foundation import ambient, errors
 from unisono._src.machines import partition
 from unisono._src.machines.topology import Topology
+from unisono._src.state import rows as rows_lib
 from unisono._src.state import trace_versions
 from unisono._src.state.servers import Change, Home, ServerGroup
 from unisono._src.values import collectives, jax_tapes, jax_traces
@@ -362,6 +363,11 @@ class StateFrame(abc.ABC):
     def create(self, cell: Cell, value: Any) -> None:
         """Gives a new cell its first value, of the variable's own shape."""
 
+    def rows(self, cell: Cell, rows: Any) -> jax.Array:
+        """Returns some rows of the array that the cell stores."""
+        found: jax.Array = rows_lib.take(self.whole(cell), rows)
+        return found
+
     def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
         """Changes cells that parameter servers keep.
 
@@ -475,6 +481,13 @@ class EagerFrame(StateFrame):
         check_level(cell, value, ())
         cell.begin(value)
 
+    def rows(self, cell: Cell, rows: Any) -> jax.Array:
+        """Returns some rows; of a cell on a server, only these are fetched."""
+        if cell.home is None or isinstance(rows, jax.core.Tracer):
+            return super().rows(cell, rows)
+        found: jax.Array = cell.home.group.read_rows(cell, rows)
+        return found
+
     def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
         """Lets servers change cells, and waits until they have."""
         for operand in change.operands:
@@ -567,6 +580,16 @@ class FunctionFrame(StateFrame):
         self.versions.advance()
         self.values[cell] = value
         self.written[cell] = None
+
+    def rows(self, cell: Cell, rows: Any) -> jax.Array:
+        """Returns some rows, which are fetched when the program runs."""
+        # After a change in this program the rows on the server are not the newest.
+        is_changed = self.values.get(cell) is not self.inputs.get(cell)
+        if cell.home is None or is_changed:
+            return super().rows(cell, rows)
+        trace_versions.check_reading(self.traces, self.versions, cell.name)
+        found: jax.Array = rows_lib.lookup_p.bind(rows, cell=cell)
+        return found
 
     def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
         """Notes what servers are to do; later reads see the new values."""

@@ -89,6 +89,8 @@ def sparse_read(variable: Any, indices: Any) -> jax.Array:
         )
     where = _as_array(indices)
     _check_range(where[..., None], limits)
+    if variable.state_cell.home is not None:
+        return assignment.read_rows(variable, where)
     return _take(variable, where)
 
 

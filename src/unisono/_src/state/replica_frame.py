@@ -63,6 +63,11 @@ class LocalFrame(frames.StateFrame):
         """Returns the replica's copy, which is the whole of a replicated cell."""
         return self.copy(cell)
 
+    def rows(self, cell: Cell, rows: Any) -> Any:
+        """Returns some rows of the replica's copy."""
+        is_own = cell.home is None or cell in self.written
+        return super().rows(cell, rows) if is_own else self.parent.rows(cell, rows)
+
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replaces the replica's copy."""
         frames.check_level(cell, value, self.traces)

@@ -41,6 +41,8 @@ class Change:
             and `operands` to the new values of `cells`.
         reads: for a program, cells that it needs besides.
         server: for a program, the server that runs it.
+        sparse: for a program, the places of two operands that are positions of rows and
+            rows to add there, and how many there are.
     """
 
     cells: tuple[Any, ...]
@@ -49,6 +51,7 @@ class Change:
     program: Any = None
     reads: tuple[Any, ...] = ()
     server: int | None = None
+    sparse: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def servers(self) -> tuple[int, ...]:
@@ -68,7 +71,7 @@ class ServerGroup(abc.ABC):
 
     @abc.abstractmethod
     def create(self, cell: Any, value: Any) -> None:
-        """Gives a variable its first value."""
+        """Gives a variable its first value; zeros if it is None."""
 
     @abc.abstractmethod
     def read(self, cells: Sequence[Any]) -> list[Any]:

@@ -667,6 +667,27 @@ def _create(
     return made
 
 
+def make_zeros_on_servers(
+    shape: tuple[int, ...], dtype: Any, name: str, home: Any
+) -> Variable:
+    """Makes a variable of zeros on the servers of `home`, which nobody sends there."""
+    frame = ambient.current()
+    with ambient.push(colocate=home):
+        cell = frames.Cell(
+            Policy.SERVER, shape, dtype, frame.placement, name, creation.find_origin()
+        )
+    assert cell.home is not None
+    cell.home.group.create(cell, None)
+    made: Variable = ResourceVariable.assemble(
+        cell,
+        trainable=False,
+        synchronization=VariableSynchronization.AUTO,
+        aggregation=VariableAggregation.NONE,
+        strategy=frame.strategy,
+    )
+    return made
+
+
 def get_variable(
     name: str,
     shape: Sequence[int] | None = None,

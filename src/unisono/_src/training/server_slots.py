@@ -1,0 +1,252 @@
+"""An optimizer's state on parameter servers, and updates that servers compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src.execution import server_update
+from unisono._src.foundation import ambient
+from unisono._src.state import frames, servers
+from unisono._src.state.variables import Variable, make_zeros_on_servers
+from unisono._src.values.indexed_slices import IndexedSlices
+
+if TYPE_CHECKING:
+    import optax
+
+
+def find_owners(
+    tx: optax.GradientTransformation, treedef: Any, count: int
+) -> list[int]:
+    """Returns for each leaf of Optax's state the parameter that it belongs to.
+
+    Args:
+        tx: the transformation.
+        treedef: the structure of its state.
+        count: the number of parameters.
+
+    Returns:
+        The position of the parameter, or -1 for a leaf that belongs to none.
+    """
+    import optax
+
+    # Optax knows which leaves of its state are like the parameters.
+    found = optax.tree_utils.tree_map_params(
+        tx,
+        lambda _, owner: owner,
+        treedef.unflatten(range(treedef.num_leaves)),
+        list(range(count)),
+        transform_non_params=lambda _: -1,
+    )
+    owners: list[int] = jax.tree.leaves(found)
+    return owners
+
+
+@final
+class Update:
+    """The slots of variables that servers keep, and the programs that update both.
+
+    A slot that belongs to one variable is kept beside it. Others, such as a count of
+    steps, are kept on every server that has one of the variables; all copies change
+    alike, because every update goes to all of these servers.
+
+    Args:
+        variables: the variables; servers keep them all.
+        tx: the transformation.
+
+    Attributes:
+        treedef: the structure of Optax's state.
+    """
+
+    def __init__(
+        self, variables: Sequence[Variable], tx: optax.GradientTransformation
+    ) -> None:
+        self._cells = [v.state_cell for v in variables]
+        self._tx = tx
+        self._avals = [_aval(c) for c in self._cells]
+        state = jax.eval_shape(tx.init, self._avals)
+        self._slots, self.treedef = jax.tree.flatten(state)
+        self._owners = find_owners(tx, self.treedef, len(self._cells))
+        used = {s for c in self._cells if c.home for s in c.home.servers}
+        first = self._cells[0].home
+        assert first is not None
+        self._everywhere = servers.Home(first.group, "", tuple(sorted(used)))
+        # The parts of the update, for each set of variables without a gradient.
+        self._parts: dict[Any, list[server_update.Part]] = {}
+
+    @classmethod
+    def of(
+        cls, variables: Sequence[Variable], tx: optax.GradientTransformation
+    ) -> Update | None:
+        """Returns the update of variables on servers; None if they are elsewhere.
+
+        Raises:
+            ValueError: some are on servers and others are not.
+        """
+        away = [v for v in variables if v.state_cell.home is not None]
+        if not away:
+            return None
+        others = [v.name for v in variables if v.state_cell.home is None]
+        if others:
+            raise ValueError(
+                f"The variables {others} were made outside the scope of the "
+                "ParameterServerStrategy, and the others in it. Make all of them in "
+                "its scope, or use an optimizer for each group."
+            )
+        return cls(variables, tx)
+
+    def make_slots(self, name: str) -> list[Variable]:
+        """Returns the variables of Optax's state; servers compute their first values.
+
+        Args:
+            name: the prefix of their names.
+        """
+        made = []
+        for i, (slot, owner) in enumerate(zip(self._slots, self._owners, strict=True)):
+            home = self._everywhere if owner < 0 else self._cells[owner].home
+            made.append(
+                make_zeros_on_servers(slot.shape, slot.dtype, f"{name}/slot_{i}", home)
+            )
+        cells = [*self._cells, *(v.state_cell for v in made)]
+
+        def begin(old: list[Any], _: list[Any]) -> list[Any]:
+            params = old[: len(self._cells)]
+            return [*params, *jax.tree.leaves(self._tx.init(params))]
+
+        kept = frozenset(range(len(self._cells)))
+        servers.apply_all(
+            [
+                _change(part, cells, ())
+                for part in server_update.cut(
+                    begin, [_aval(c) for c in cells], [], _homes(cells), [], kept
+                )
+                if part.written
+            ]
+        )
+        return made
+
+    def apply(
+        self,
+        change: Callable[[Sequence[Any], Sequence[Any]], list[Any]],
+        cells: Sequence[Any],
+        gradients: Sequence[Any],
+        idle: tuple[int, ...],
+    ) -> None:
+        """Lets the servers update variables and slots.
+
+        Args:
+            change: a function from the values of cells and the gradients to new values.
+            cells: those of variables, slots and the count of updates.
+            gradients: an array or `IndexedSlices` for each variable.
+            idle: the positions of variables that have none.
+        """
+        target = frames.frame()
+        flat, structure = jax.tree.flatten(list(gradients))
+        for part in self._find_parts(change, cells, flat, structure, idle):
+            program = part.operands
+            operands = jax.core.eval_jaxpr(program.jaxpr, program.consts, *flat)
+            pairs = _sparse_operands(part, gradients)
+            made = _change(part, cells, tuple(operands), pairs)
+            _apply(target, made)
+
+    def _find_parts(
+        self, change: Any, cells: Sequence[Any], flat: Any, structure: Any, idle: Any
+    ) -> list[server_update.Part]:
+        """Returns the parts of the update for gradients of certain shapes.
+
+        Args:
+            change: see `apply`.
+            cells: see `apply`.
+            flat: the arrays of all gradients; `IndexedSlices` have two.
+            structure: which of them belong together.
+            idle: see `apply`.
+        """
+        shapes = tuple((x.shape, x.dtype) for x in flat)
+        key = (idle, shapes, structure)
+        found = self._parts.get(key)
+        if found is None:
+            owners = [*range(len(self._cells)), *self._owners, -1]
+            kept = frozenset(i for i, o in enumerate(owners) if o in idle and o >= 0)
+            given = [jax.ShapeDtypeStruct(*s) for s in shapes]
+            avals = [_aval(c) for c in cells]
+            counts = [len(jax.tree.leaves(g)) for g in structure.unflatten(flat)]
+            whose = [i for i, n in enumerate(counts) for _ in range(n)]
+
+            def change_flat(old: list[Any], arrays: list[Any]) -> list[Any]:
+                pairs = zip(structure.unflatten(arrays), self._cells, strict=True)
+                new: list[Any] = change(old, [_as_dense(g, c) for g, c in pairs])
+                return [x.astype(c.dtype) for x, c in zip(new, cells, strict=True)]
+
+            # In no frame and no tape: the programs are for any later call.
+            with ambient.push(state=None, tape=None):
+                found = server_update.cut(
+                    change_flat, avals, given, _homes(cells), whose, kept
+                )
+            self._parts[key] = found
+        return [p for p in found if p.written]
+
+
+def _as_dense(gradient: Any, cell: Any) -> Any:
+    """Returns a gradient as an array; rows outside the variable are left out."""
+    if not isinstance(gradient, IndexedSlices):
+        return gradient
+    zeros = jnp.zeros(cell.shape, cell.dtype)
+    return zeros.at[gradient.indices].add(gradient.values, mode="drop")
+
+
+def _apply(target: frames.StateFrame, change: servers.Change) -> None:
+    """Makes a change, whose new values are computed here only if they are read."""
+
+    def compute() -> list[Any]:
+        given = [target.whole(c) for c in (*change.cells, *change.reads)]
+        program = change.program
+        found: list[Any] = jax.core.eval_jaxpr(
+            program.jaxpr, program.consts, *given, *change.operands
+        )
+        return found
+
+    target.change(change, compute)
+
+
+def _sparse_operands(
+    part: server_update.Part, gradients: Sequence[Any]
+) -> tuple[tuple[int, int, int], ...]:
+    """Returns which operands of a part are positions of rows, and the rows."""
+    number, found = 0, []
+    for gradient in gradients:
+        if isinstance(gradient, IndexedSlices):
+            # The order of its children: rows, then positions.
+            both = number + 1, number
+            if all(x in part.sent for x in both):
+                places = [part.sent.index(x) for x in both]
+                found.append((*places, gradient.indices.shape[0]))
+        number += len(jax.tree.leaves(gradient))
+    return tuple(found)
+
+
+def _change(
+    part: server_update.Part,
+    cells: Sequence[Any],
+    operands: tuple[Any, ...],
+    sparse: tuple[tuple[int, int, int], ...] = (),
+) -> servers.Change:
+    return servers.Change(
+        tuple(cells[i] for i in part.written),
+        "program",
+        operands,
+        part.program,
+        tuple(cells[i] for i in part.reads),
+        part.server,
+        sparse,
+    )
+
+
+def _homes(cells: Sequence[Any]) -> list[tuple[int, ...]]:
+    return [c.home.servers for c in cells]
+
+
+def _aval(cell: Any) -> Any:
+    return jax.ShapeDtypeStruct(cell.shape, cell.dtype)
