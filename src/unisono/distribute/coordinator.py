@@ -1,5 +1,6 @@
 """Functions on the workers of a parameter server strategy: TensorFlow's names."""
 
+from unisono._src.coordinator.cached_reads import cache_variable_reads
 from unisono._src.coordinator.carrier import Carrier, Handle
 from unisono._src.coordinator.cluster_coordinator import (
     ClusterCoordinator,
@@ -18,5 +19,6 @@ __all__ = [
     "PerWorkerValue",
     "RemoteValue",
     "ThreadCarrier",
+    "cache_variable_reads",
     "experimental_get_current_worker_index",
 ]

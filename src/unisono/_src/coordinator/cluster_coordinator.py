@@ -148,7 +148,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             self._queue.fail(error)
             return remote
         self._queue.put(closure)
-        if self._is_synchronous:
+        if self._is_synchronous and self._close.alive:
             next(self._turns).run(self._queue.get())
         return remote
 
@@ -159,13 +159,18 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             found: closures.Shipment = self._ship(fn, args, kwargs, shapes)[0]
             return found
 
-        shipment, leaves = self._ship(fn, args, kwargs, None)
+        # The plan keeps the iterators: workers let theirs go when these are garbage.
+        shipment, leaves, plan = self._ship(fn, args, kwargs, None)
         number = next(self._numbers) if is_once else None
         arrays = [np.asarray(x) for x in leaves]
-        return closures.Closure(shipment, arrays, number, retrace, remote)
+        return closures.Closure(shipment, arrays, plan, number, retrace, remote)
 
     def _ship(self, fn: Any, args: Any, kwargs: Any, shapes: Any) -> Any:
-        """Traces a call; returns what travels, and the arrays of the arguments."""
+        """Traces a call.
+
+        Returns:
+            What travels; the arrays of the arguments; and the iterators.
+        """
         compiled = function.find_compiled(fn, None) or fn
         # The number of the worker is not known yet: it is an input of the program.
         mark = ambient.push(worker=worker.INDEX)
@@ -184,14 +189,11 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
                 raise host_inputs.EndOfSequenceError from None
             known = self._shipments.get(id(found))
             if known is not None:
-                return known[1], leaves
-            feeds = [
-                worker.INDEX if s is worker_data.NUMBER else s.number for s in plan
-            ]
+                return known[1], leaves, plan
             described = [worker.describe(arrays) for arrays in taken]
-            made = closures.ship(found, feeds, described)
+            made = closures.ship(found, described)
             self._shipments[id(found)] = (found, made)
-            return made, leaves
+            return made, leaves, plan
 
     def _expect(self, compiled: Any, args: Any, kwargs: Any, shapes: Any) -> None:
         """Lets iterators give elements of certain shapes to the next trace."""

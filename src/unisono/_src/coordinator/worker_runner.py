@@ -76,17 +76,28 @@ class WorkerRunner:
             self._queue.finish(error)
         else:
             closure.succeed(arrays)
+            self._confirm(closure)
             self._queue.finish()
+
+    def _confirm(self, closure: closures.Closure) -> None:
+        """Lets servers forget a closure that does not run again."""
+        if closure.number is None:
+            return
+        for server in {e.server for e in closure.shipment.program.effects}:
+            # Nobody waits: a server that remembers too long does no harm.
+            self._carrier.server(server).call("confirm", [closure.number])
 
     def _run(self, closure: closures.Closure) -> Any:
         """Returns the arrays of a closure's result."""
         while True:
             program = closure.shipment.program
-            self._resources.build(self.index, program.feeds)
+            self._resources.build(self.index, closure.feeds)
             self._send(closure.shipment)
             local = closures.local_values(closure.shipment)
             given = [*local, *closure.arguments]
-            found = self._call("run", program.key, given, closure.number)
+            found = self._call(
+                "run", program.key, given, closure.feeds, closure.number
+            )
             if not isinstance(found, OtherShapes):
                 return found
             closure.shipment = closure.retrace(found.shapes)
