@@ -20,6 +20,7 @@ from unisono._src.coordinator.closure_queue import ClosureQueue
 from unisono._src.coordinator.parameter_server import ParameterServerStrategy
 from unisono._src.coordinator.remote_value import RemoteValue
 from unisono._src.coordinator.resources import ClosureInputError, Resources
+from unisono._src.coordinator.server_recovery import ServerRecovery
 from unisono._src.coordinator.worker_runner import WorkerRunner
 from unisono._src.execution import concrete_function, function, host_inputs
 from unisono._src.foundation import ambient, nest
@@ -82,9 +83,11 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         self._is_synchronous = carrier.is_synchronous
         self._queue = ClosureQueue()
         self._resources = Resources(carrier, workers)
+        servers = strategy._servers
+        recovery = ServerRecovery(servers, strategy._restore_from)
+        parts = self._queue, self._resources, recovery
         self._runners = [
-            WorkerRunner(i, carrier, strategy._servers, self._queue, self._resources)
-            for i in range(workers)
+            WorkerRunner(i, carrier, servers, *parts) for i in range(workers)
         ]
         self._shipments: dict[int, tuple[Any, closures.Shipment]] = {}
         self._numbers = itertools.count()

@@ -13,6 +13,7 @@ from unisono._src.coordinator.closure_queue import ClosureQueue
 from unisono._src.coordinator.messages import OtherShapes
 from unisono._src.coordinator.resources import ClosureInputError, Resources
 from unisono._src.coordinator.server_group import Servers
+from unisono._src.coordinator.server_recovery import ServerRecovery
 from unisono._src.foundation import errors
 
 _log = logging.getLogger("unisono")
@@ -28,6 +29,7 @@ class WorkerRunner:
         servers: the parameter servers.
         queue: has the closures.
         resources: has the datasets that workers make.
+        recovery: brings lost servers back.
     """
 
     def __init__(
@@ -37,14 +39,17 @@ class WorkerRunner:
         servers: Servers,
         queue: ClosureQueue,
         resources: Resources,
+        recovery: ServerRecovery,
     ) -> None:
         self.index = index
         self._carrier = carrier
         self._servers = servers
         self._queue = queue
         self._resources = resources
-        # Programs that the worker has.
+        self._recovery = recovery
+        # Programs that the worker has, and how often it and servers were replaced.
         self._known: set[str] = set()
+        self._rounds = (0, 0)
         self.is_stopped = threading.Event()
 
     def serve(self) -> None:
@@ -56,13 +61,14 @@ class WorkerRunner:
 
     def run(self, closure: closures.Closure) -> None:
         """Runs a closure, and says how it ended."""
+        rounds = 0
         try:
-            arrays = self._run(closure)
+            with self._recovery.run() as rounds:
+                self._meet_servers(rounds)
+                arrays = self._run(closure)
         except errors.UnavailableError as error:
             if error.task_type == SERVER:
-                told = self._servers.explain(error)
-                closure.fail(told)
-                self._queue.finish(told)
+                self._miss_server(closure, error, rounds)
                 return
             _log.warning(
                 "The worker %d is gone; '%s' runs again on another one.",
@@ -78,6 +84,35 @@ class WorkerRunner:
             closure.succeed(arrays)
             self._confirm(closure)
             self._queue.finish()
+
+    def _meet_servers(self, rounds: int) -> None:
+        """Connects the worker with servers; one of them may have been replaced."""
+        now = (rounds, self._resources.rounds[self.index])
+        if now != self._rounds:
+            every = range(self._servers.count)
+            self._call("connect", [self._carrier.server(i) for i in every])
+            # A new worker needs all programs. New servers need those of updates, which
+            # are sent with those of closures.
+            self._known.clear()
+            self._rounds = now
+
+    def _miss_server(
+        self, closure: closures.Closure, error: errors.UnavailableError, rounds: int
+    ) -> None:
+        """Ends a closure whose server is gone, or brings the server back first."""
+        told = self._servers.explain(error)
+        if not self._recovery.is_possible:
+            closure.fail(told)
+            self._queue.finish(told)
+            return
+        try:
+            self._recovery.recover(error.task_index, rounds)
+        except Exception as failure:
+            failure.add_note(f"It was raised while variables were restored: {told}")
+            closure.fail(failure)
+            self._queue.finish(failure)
+        else:
+            self._queue.put_back(closure)
 
     def _confirm(self, closure: closures.Closure) -> None:
         """Lets servers forget a closure that does not run again."""
@@ -95,9 +130,7 @@ class WorkerRunner:
             self._send(closure.shipment)
             local = closures.local_values(closure.shipment)
             given = [*local, *closure.arguments]
-            found = self._call(
-                "run", program.key, given, closure.feeds, closure.number
-            )
+            found = self._call("run", program.key, given, closure.feeds, closure.number)
             if not isinstance(found, OtherShapes):
                 return found
             closure.shipment = closure.retrace(found.shapes)
@@ -118,13 +151,10 @@ class WorkerRunner:
 
     def _recover(self) -> None:
         """Waits until the worker is there again; its datasets are made anew."""
-        self._known.clear()
-        self._resources.lose(self.index)
         end, pause = time.monotonic() + waiting.PATIENCE, 0.01
         while not self.is_stopped.is_set():
             try:
-                self._carrier.replace(WORKER, self.index)
-                self._resources.rebuild(self.index)
+                self._resources.recover(self.index)
                 return
             except ClosureInputError:
                 # Closures that use the dataset say so.
