@@ -94,16 +94,6 @@ def test_a_closure_sees_its_own_writes_and_returns_any_structure(pair, total):
     assert coordinator.schedule(unisono.function(lambda: None)).fetch() is None
 
 
-def fail_with(message):
-    """Returns a function whose program fails on the worker."""
-
-    @unisono.function
-    def fail(iterator):
-        return next(iterator), message
-
-    return fail
-
-
 def broken(elements=0):
     def dataset_fn():
         return unisono.data.Dataset.range(elements + 1).skip(0).take(elements)
@@ -153,7 +143,7 @@ def test_join_waits_for_functions_of_all_threads_and_may_be_repeated(pair, total
 
 
 def test_results_that_nobody_holds_are_dropped_and_others_are_kept(pair, total):
-    strategy, coordinator = pair
+    _, coordinator = pair
     add = unisono.function(lambda: total.assign_add(1))
     before = int(total.numpy())
     for _ in range(5):
@@ -251,9 +241,9 @@ def test_functions_that_cannot_travel_are_refused_by_name(pair):
     def show(x):
         jax.debug.print("{}", x)
 
-    with pytest.raises(ValueError, match="show.*debug"):
+    with pytest.raises(ValueError, match=r"show.*debug"):
         coordinator.schedule(unisono.function(show), args=(np.float32(1),))
-    with pytest.raises(ValueError, match="'local'.*coordinator"):
+    with pytest.raises(ValueError, match=r"'local'.*coordinator"):
         coordinator.schedule(unisono.function(lambda: local.assign_add(1.0)))
     # Reading it is fine: its value travels when the function runs.
     read = unisono.function(lambda: local + 1.0)
