@@ -588,7 +588,7 @@ class FunctionFrame(StateFrame):
         if cell.home is None or is_changed:
             return super().rows(cell, rows)
         trace_versions.check_reading(self.traces, self.versions, cell.name)
-        found: jax.Array = rows_lib.lookup_p.bind(rows, cell=cell)
+        found: jax.Array = rows_lib.lookup_p.bind(jnp.asarray(rows), cell=cell)
         return found
 
     def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:

@@ -144,7 +144,8 @@ class ShardedVariable(array_operators.ArrayOperators):
         found = []
         for v, offset in zip(self.variables, self.offsets, strict=True):
             inside = (where >= offset) & (where < offset + v.shape[0])
-            found.append(jnp.where(inside, where - offset, rows.ABSENT))
+            choose = np.where if isinstance(where, np.ndarray) else jnp.where
+            found.append(choose(inside, where - offset, rows.ABSENT))
         return found
 
     def lookup(self, where: Any) -> jax.Array:
@@ -157,8 +158,10 @@ class ShardedVariable(array_operators.ArrayOperators):
         each = self._locate(where)
         tape = ambient.current().tape
         with ambient.push(tape=None if tape is None else tape.outer):
-            parts = zip(self.variables, each, strict=True)
-            found = [assignment.read_rows(v, x) for v, x in parts]
+            # A part that is known to have none of the rows is not asked.
+            parts = list(zip(self.variables, each, strict=True))
+            asked = [(v, x) for v, x in parts if not _is_absent(x)] or parts[:1]
+            found = [assignment.read_rows(v, x) for v, x in asked]
         total = sum(found[1:], start=found[0])
         if tape is None:
             return total
@@ -298,8 +301,13 @@ for _kind, _verb in {
     setattr(ShardedVariable, f"scatter_{_kind}", _scatter_method(_kind, _verb))
 
 
-def _one_axis(indices: Any) -> jax.Array:
-    found = jnp.asarray(array_operators.operand(indices))
+def _is_absent(where: Any) -> bool:
+    """Whether no row is wanted, as far as that is known."""
+    return isinstance(where, np.ndarray) and bool((where == rows.ABSENT).all())
+
+
+def _one_axis(indices: Any) -> Any:
+    found = rows.as_positions(array_operators.operand(indices))
     if found.ndim != 1:
         raise ValueError(
             "ShardedVariable: scatter_xxx and sparse_read only support 1-D indices. "
@@ -326,5 +334,10 @@ def parts(sources: Sequence[Any]) -> list[Any]:
         found += x.variables if isinstance(x, ShardedVariable) else [x]
     return found
 
+
+# JAX sees it as its value, as it sees any other variable.
+jax.tree_util.register_pytree_node(
+    ShardedVariable, lambda v: ((v.value(),), None), lambda _, children: children[0]
+)
 
 publish("unisono.distribute", ShardedVariable)
