@@ -1,5 +1,7 @@
 """Cutting variables into parts, TensorFlow's facts 7, 8 and 40."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -24,7 +26,7 @@ def cut(parts, servers=2):
 
 def test_parts_are_named_and_spread_and_small_variables_are_whole():
     with cut(5) as (strategy, _), strategy.scope():
-        table = unisono.Variable(jnp.arange(13.0), name="table")
+        table: Any = unisono.Variable(jnp.arange(13.0), name="table")
         scalar = unisono.Variable(1.0)
         single = unisono.Variable([[1.0, 2.0]])
         with strategy.extended.colocate_vars_with(single):
@@ -40,7 +42,7 @@ def test_parts_are_named_and_spread_and_small_variables_are_whole():
 
 
 def test_first_values_are_made_by_parts_if_the_function_can():
-    calls = []
+    calls: list[Any] = []
 
     def by_parts(partition_shape=None, partition_offset=None):
         calls.append((partition_shape, partition_offset))

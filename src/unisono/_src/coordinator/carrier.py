@@ -12,6 +12,8 @@ import abc
 from concurrent.futures import Future
 from typing import Any
 
+from unisono._src.foundation.public_names import publish
+
 SERVER, WORKER = "ps", "worker"
 
 
@@ -22,7 +24,7 @@ class Handle(abc.ABC):
     """
 
     @abc.abstractmethod
-    def call(self, method: str, *args: Any) -> Future[Any]:
+    def call(self, method: str, *args: object) -> Future[Any]:
         """Calls a method of the object, and returns at once.
 
         Calls of one caller to one object are carried out in order, one at a time.
@@ -94,3 +96,6 @@ class Carrier(abc.ABC):
     @abc.abstractmethod
     def stop(self) -> None:
         """Ends all servers and workers, and all that was started for them."""
+
+
+publish("unisono.distribute.coordinator", Carrier, Handle)

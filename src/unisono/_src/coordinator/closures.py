@@ -155,7 +155,7 @@ class Closure:
         sources: Sequence[Any],
         number: int | None,
         retrace: Callable[[Any], Shipment],
-        remote: RemoteValue,
+        remote: RemoteValue[Any],
     ) -> None:
         self.shipment = shipment
         self.arguments = arguments

@@ -98,3 +98,18 @@ def apply_all(changes: Sequence[Change]) -> None:
     """Lets servers make changes, if there are any."""
     if changes:
         changes[0].cells[0].home.group.apply(changes)
+
+
+def read_once(cell: Any, source: Any, kept: dict[Any, Any]) -> Any:
+    """Returns the value of a cell that was read first in a block of cached reads.
+
+    Args:
+        cell: the cell.
+        source: the frame that reads it.
+        kept: the values that the block keeps.
+    """
+    # A value of one program means nothing in another.
+    key = (cell, id(source))
+    if key not in kept:
+        kept[key] = source.whole(cell)
+    return kept[key]

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import assignment, conversion, rows
+from unisono._src.state import assignment, conversion, row_reading, rows
 from unisono._src.state.variables import Variable
 from unisono._src.values import array_operators
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -95,7 +95,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         return self.variables[0].trainable
 
     @property
-    def distribute_strategy(self) -> Any:
+    def distribute_strategy(self) -> object:
         """The strategy in whose scope it was made, or None."""
         return self.variables[0].distribute_strategy
 
@@ -148,27 +148,27 @@ class ShardedVariable(array_operators.ArrayOperators):
             found.append(choose(inside, where - offset, rows.ABSENT))
         return found
 
-    def lookup(self, where: Any) -> jax.Array:
+    def lookup(self, where: _Values) -> jax.Array:
         """Returns rows, in the order asked for; each part gives those that it has.
 
         Args:
             where: the positions, of any shape.
         """
-        where = rows.as_positions(where)
-        each = self._locate(where)
+        positions = rows.as_positions(where)
+        each = self._locate(positions)
         tape = ambient.current().tape
         with ambient.push(tape=None if tape is None else tape.outer):
             # A part that is known to have none of the rows is not asked.
             parts = list(zip(self.variables, each, strict=True))
             asked = [(v, x) for v, x in parts if not _is_absent(x)] or parts[:1]
-            found = [assignment.read_rows(v, x) for v, x in asked]
+            found = [row_reading.read_rows(v, x) for v, x in asked]
         total = sum(found[1:], start=found[0])
         if tape is None:
             return total
         # Rows are followed as those of the whole, and as those of each part.
         pairs = zip(self.variables, each, strict=True)
         cells = [(v.state_cell, x, v) for v, x in pairs]
-        followed: jax.Array = tape.follow_rows(total, [(self, where, self), *cells])
+        followed: jax.Array = tape.follow_rows(total, [(self, positions, self), *cells])
         return followed
 
     def sparse_read(self, indices: _Values, name: str | None = None) -> jax.Array:
@@ -268,7 +268,10 @@ class ShardedVariable(array_operators.ArrayOperators):
         return self
 
     def batch_scatter_update(
-        self, sparse_delta: IndexedSlices, use_locking: object = None, name: Any = None
+        self,
+        sparse_delta: IndexedSlices,
+        use_locking: object = None,
+        name: object = None,
     ) -> ShardedVariable:
         """Replaces some rows, as `scatter_update` does."""
         return self._scatter("scatter_update", sparse_delta)

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from unisono._src.execution import server_update
 from unisono._src.foundation import ambient
-from unisono._src.state import frames, servers
+from unisono._src.state import frames, server_zeros, servers
 from unisono._src.state.sharded_variable import ShardedVariable
-from unisono._src.state.variables import Variable, make_zeros_on_servers
+from unisono._src.state.variables import Variable
 from unisono._src.values.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ class Update:
         for i, (slot, owner) in enumerate(zip(self._slots, self._owners, strict=True)):
             home = self._everywhere if owner < 0 else self._cells[owner].home
             made.append(
-                make_zeros_on_servers(slot.shape, slot.dtype, f"{name}/slot_{i}", home)
+                server_zeros.make_zeros(
+                    slot.shape, slot.dtype, f"{name}/slot_{i}", home
+                )
             )
         cells = [*self._cells, *(v.state_cell for v in made)]
 
