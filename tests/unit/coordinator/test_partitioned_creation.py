@@ -110,3 +110,14 @@ def test_checkpoints_go_to_any_number_of_parts_and_any_strategy(tmp_path):
             np.testing.assert_array_equal(x, y)
         step(*again[:3])
         assert int(again[2].iterations.numpy()) == 2
+
+
+def test_updates_that_treat_parts_as_variables_are_refused_by_name():
+    with cut(2) as (strategy, _), strategy.scope():
+        table = unisono.Variable(np.ones((6, 2), np.float32), name="table")
+        bias = unisono.Variable(1.0)
+        # To Optax the table is one entry, so masks fit.
+        masked = optax.masked(optax.sgd(0.1), [True, False])
+        unisono.optimizers.Optimizer(masked, [table, bias])
+        with pytest.raises(NotImplementedError, match="parts of 'table'"):
+            unisono.optimizers.Optimizer(optax.lamb(0.1), [table, bias])

@@ -19,18 +19,29 @@ if TYPE_CHECKING:
     import optax
 
 
+def nest(values: Sequence[Any], groups: Sequence[int]) -> list[Any]:
+    """Returns values with those of the parts of a variable as a list of their own.
+
+    Args:
+        values: one for each part of each variable.
+        groups: the number of parts of each variable; 1 for one that is whole.
+    """
+    given = iter(values)
+    return [next(given) if n == 1 else [next(given) for _ in range(n)] for n in groups]
+
+
 def find_owners(
-    tx: optax.GradientTransformation, treedef: Any, count: int
+    tx: optax.GradientTransformation, treedef: Any, groups: Sequence[int]
 ) -> list[int]:
     """Returns for each leaf of Optax's state the parameter that it belongs to.
 
     Args:
         tx: the transformation.
         treedef: the structure of its state.
-        count: the number of parameters.
+        groups: the number of parts of each variable; see `nest`.
 
     Returns:
-        The position of the parameter, or -1 for a leaf that belongs to none.
+        The position of the part, or -1 for a leaf that belongs to none.
     """
     import optax
 
@@ -39,7 +50,7 @@ def find_owners(
         tx,
         lambda _, owner: owner,
         treedef.unflatten(range(treedef.num_leaves)),
-        list(range(count)),
+        nest(range(sum(groups)), groups),
         transform_non_params=lambda _: -1,
     )
     owners: list[int] = jax.tree.leaves(found)
@@ -55,22 +66,27 @@ class Update:
     alike, because every update goes to all of these servers.
 
     Args:
-        variables: the variables; servers keep them all.
+        variables: the variables, part by part; servers keep them all.
         tx: the transformation.
+        groups: the number of parts of each variable; see `nest`.
 
     Attributes:
         treedef: the structure of Optax's state.
     """
 
     def __init__(
-        self, variables: Sequence[Variable], tx: optax.GradientTransformation
+        self,
+        variables: Sequence[Variable],
+        tx: optax.GradientTransformation,
+        groups: Sequence[int],
     ) -> None:
+        self._groups = groups
         self._cells = [v.state_cell for v in variables]
         self._tx = tx
         self._avals = [_aval(c) for c in self._cells]
-        state = jax.eval_shape(tx.init, self._avals)
+        state = jax.eval_shape(tx.init, nest(self._avals, groups))
         self._slots, self.treedef = jax.tree.flatten(state)
-        self._owners = find_owners(tx, self.treedef, len(self._cells))
+        self._owners = find_owners(tx, self.treedef, groups)
         used = {s for c in self._cells if c.home for s in c.home.servers}
         first = self._cells[0].home
         assert first is not None
@@ -81,7 +97,10 @@ class Update:
 
     @classmethod
     def of(
-        cls, variables: Sequence[Variable], tx: optax.GradientTransformation
+        cls,
+        variables: Sequence[Variable],
+        tx: optax.GradientTransformation,
+        groups: Sequence[int],
     ) -> Update | None:
         """Returns the update of variables on servers; None if they are elsewhere.
 
@@ -98,7 +117,7 @@ class Update:
                 "ParameterServerStrategy, and the others in it. Make all of them in "
                 "its scope, or use an optimizer for each group."
             )
-        return cls(variables, tx)
+        return cls(variables, tx, groups)
 
     def make_slots(self, name: str) -> list[Variable]:
         """Returns the variables of Optax's state; servers compute their first values.
@@ -118,7 +137,8 @@ class Update:
 
         def begin(old: list[Any], _: list[Any]) -> list[Any]:
             params = old[: len(self._cells)]
-            return [*params, *jax.tree.leaves(self._tx.init(params))]
+            slots = self._tx.init(nest(params, self._groups))
+            return [*params, *jax.tree.leaves(slots)]
 
         kept = frozenset(range(len(self._cells)))
         servers.apply_all(
@@ -132,14 +152,9 @@ class Update:
         )
         return made
 
-    def join_parts(self, slots: Sequence[Variable], groups: Sequence[int]) -> list[Any]:
-        """Returns slots with those of the parts of a variable as one.
-
-        Args:
-            slots: the slots.
-            groups: how many of the variables are the parts of each variable that the
-                optimizer was given.
-        """
+    def join_parts(self, slots: Sequence[Variable]) -> list[Any]:
+        """Returns slots with those of the parts of a variable as one."""
+        groups = self._groups
         if self._joined is not None:
             return self._joined
         # Optax's trees have the parts of a variable one after the other.
