@@ -128,7 +128,9 @@ def _effects(found: TracedFunction) -> Any:
             name = exported.digest(data)
             updates += [(s, name, data) for s in change.servers]
         effects += [
-            Effect(s, change.kind, keys, operands, name, reads, change.sparse)
+            Effect(
+                s, change.kind, keys, operands, name, reads, change.sparse, change.rows
+            )
             for s in change.servers
         ]
     return tuple(effects), tuple(updates), position

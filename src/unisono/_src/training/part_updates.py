@@ -60,7 +60,8 @@ def _rows(variable: Any, count: int) -> int:
     """Returns how many rows of a part are tried."""
     if count == 1:
         return 0
-    return max(1, min(variable.shape[0], _ROWS // count))
+    rows: int = variable.shape[0]
+    return max(1, min(rows, _ROWS // count))
 
 
 def _is_same(tx: Any, wholes: Sequence[Any], cuts: Sequence[Any]) -> Any:
