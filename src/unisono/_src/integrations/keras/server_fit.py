@@ -76,15 +76,8 @@ def fit(
     together = model.steps_per_execution or 1
     step = _make_step(model, strategy, together)
     last = _make_step(model, strategy, steps_per_epoch % together)
-    listeners = keras.callbacks.CallbackList(
-        callbacks,
-        add_history=True,
-        add_progbar=verbose not in (0, None),
-        verbose=1 if verbose == "auto" else verbose,
-        epochs=epochs,
-        steps=steps_per_epoch,
-        model=model,
-    )
+    told = {"epochs": epochs, "steps": steps_per_epoch}
+    listeners = _make_listeners(model, callbacks, verbose, told)
     model.stop_training = False
     listeners.on_train_begin()
     logs: dict[str, Any] = {}
@@ -102,6 +95,18 @@ def fit(
             break
     listeners.on_train_end(logs)
     return model.history
+
+
+def _make_listeners(model: Any, callbacks: Any, verbose: Any, told: Any) -> Any:
+    """Return the callbacks of `fit`, with those that Keras adds."""
+    return keras.callbacks.CallbackList(
+        callbacks,
+        add_history=True,
+        add_progbar=verbose not in (0, None),
+        verbose=1 if verbose == "auto" else verbose,
+        model=model,
+        **told,
+    )
 
 
 def _check(x: Any, steps: int | None, others: dict[str, Any]) -> None:
@@ -148,7 +153,8 @@ def _make_step(model: Any, strategy: Any, count: int) -> Any:
             return loss, found
 
         weights = model.trainable_variables
-        (loss, found), slopes = gradients.value_and_grad(loss_fn, weights, True)()
+        compute: Any = gradients.value_and_grad(loss_fn, weights, True)
+        (loss, found), slopes = compute()
         model.optimizer.apply(slopes, weights)
         size = next(iter(nest.leaves(x))).shape[0]
         model._loss_tracker.update_state(loss, sample_weight=size)
