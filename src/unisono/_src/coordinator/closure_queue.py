@@ -65,6 +65,11 @@ class ClosureQueue:
             self._changed.notify_all()
             return found
 
+    def has_waiting(self) -> bool:
+        """Whether a closure waits for a worker."""
+        with self._changed:
+            return bool(self._waiting)
+
     def finish(self, error: BaseException | None = None) -> None:
         """Notes that a closure has ended, with an error or without."""
         with self._changed:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
-from unisono._src.coordinator import partitioned_creation
+from unisono._src.coordinator import partitioned_creation, per_worker_variable
 from unisono._src.coordinator.carrier import Carrier
 from unisono._src.coordinator.server_group import Servers
 from unisono._src.coordinator.worker_data import WorkerBatches, WorkerFunction
@@ -48,6 +48,14 @@ class _ServerExtended(local.SingleExtended):
         super().__init__(container_strategy, placement)
         self._warned: set[str] = set()
         self._partitioner = partitioner
+
+    def _create_per_worker_variable(
+        self, next_creator: Callable[..., Any], **kwargs: Any
+    ) -> per_worker_variable.PerWorkerVariable:
+        """Makes a variable with a value for each worker; TensorFlow's name for it."""
+        strategy = self._container_strategy()
+        with strategy.scope():
+            return per_worker_variable.create(kwargs.pop("initial_value"), **kwargs)
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         """Makes a variable, or its parts if the partitioner cuts it."""
@@ -116,13 +124,14 @@ class ParameterServerStrategy(base.Strategy):
             a variable is cut, as those of `distribute.experimental.partitioners`; None
             cuts none.
         carrier: what runs servers and workers: ``"threads"`` for threads of this
-            process, or an object. The default is processes, by Ray.
+            process, or a carrier object. It must be given.
         restore_from: a function without arguments that restores all variables from the
             last checkpoint. If a server is lost while functions run, it starts again,
             this function is called, and training goes on. None makes it an error.
 
     Raises:
-        ValueError: the cluster has no workers or no servers, or tasks of other kinds.
+        ValueError: the cluster has no workers or no servers, or tasks of other kinds;
+            or there is no such carrier.
 
     >>> import unisono
     >>> cluster = {"worker": ["a:1", "b:1"], "ps": ["c:1", "d:1"]}
@@ -155,7 +164,7 @@ class ParameterServerStrategy(base.Strategy):
         self._carrier.start(count, self._workers)
         # When the strategy is garbage, so are its servers and workers.
         self._stop = weakref.finalize(self, self._carrier.stop)
-        self._servers = Servers(self._carrier, count)
+        self._servers = Servers(self._carrier, count, self._workers)
         topology = Topology.of(["CPU:0"])
         placement = frames.Placement(
             self,
