@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.coordinator import waiting, wanted_rows
+from unisono._src.coordinator import random_keys, waiting, wanted_rows
 from unisono._src.coordinator.carrier import SERVER, Carrier
 from unisono._src.coordinator.messages import OWN, Operation, Request
 from unisono._src.foundation import ambient, errors
@@ -34,6 +34,8 @@ class Servers(servers.ServerGroup):
     def __init__(self, carrier: Carrier, count: int, workers: int) -> None:
         self._carrier = carrier
         self._workers = workers
+        # By key, the implementation of random keys.
+        self._impls: dict[str, str] = {}
         # By key, the first value of variables with a value for each worker.
         self._first: dict[str, tuple[int, Any]] = {}
         self.count = count
@@ -48,17 +50,9 @@ class Servers(servers.ServerGroup):
         self._lock = threading.RLock()
 
     def place(self, cell: Any) -> servers.Home:
-        """Returns where a new variable goes: to the server that holds fewest bytes.
-
-        Raises:
-            TypeError: servers cannot hold the variable.
-        """
-        if jnp.issubdtype(cell.dtype, jax.dtypes.extended):
-            raise TypeError(
-                f"The variable '{cell.name}' holds {cell.dtype}, which parameter "
-                "servers do not keep. Keep jax.random.key_data(key) instead."
-            )
-        size = int(np.prod(cell.shape)) * np.dtype(cell.dtype).itemsize
+        """Returns where a new variable goes: to the server that holds fewest bytes."""
+        kept = random_keys.numbers_like(cell)
+        size = int(np.prod(kept.shape)) * kept.dtype.itemsize
         with self._lock:
             wanted = self._wanted() or (int(np.argmin(self._bytes)),)
             key = f"{next(self._numbers)}:{cell.name}"
@@ -67,7 +61,7 @@ class Servers(servers.ServerGroup):
                 wanted, key = (int(np.argmin(self._bytes)),), f"{key}{OWN}"
             for index in wanted:
                 self._bytes[index] += size
-                self.held[index][key] = cell.name, tuple(cell.shape), str(cell.dtype)
+                self.held[index][key] = cell.name, kept.shape, str(kept.dtype)
         # When nobody has the variable any more, the servers need not either. This may
         # run at any moment in any thread, so it only takes a note.
         weakref.finalize(cell, self._dropped.append, (wanted, key, size))
@@ -90,6 +84,9 @@ class Servers(servers.ServerGroup):
         """Gives a variable its first value; zeros if it is None."""
         self._forget_dropped()
         home = cell.home
+        if random_keys.is_key(cell):
+            self._impls[home.key] = str(jax.random.key_impl(value))
+            value = random_keys.to_numbers(value)
         if home.workers:
             self._first[home.key] = home.servers[0], np.asarray(value)
             for worker in range(home.workers):
@@ -149,7 +146,14 @@ class Servers(servers.ServerGroup):
             values = self.call(server, what, "pull", asked)
             found.update(zip(places, values, strict=True))
         with jax.ensure_compile_time_eval():
-            return [jnp.asarray(found[i]) for i in range(len(cells))]
+            return [
+                random_keys.from_numbers(jnp.asarray(found[i]), self.impl_of(cell))
+                for i, cell in enumerate(cells)
+            ]
+
+    def impl_of(self, cell: Any) -> str | None:
+        """Returns the implementation of a cell's random keys; None for numbers."""
+        return self._impls.get(cell.home.key)
 
     def read_rows(self, cell: Any, rows: Any) -> Any:
         """Returns some rows of a variable."""
@@ -164,7 +168,9 @@ class Servers(servers.ServerGroup):
         """Lets servers change variables, and returns when they have done so."""
         by_server: dict[int, list[Operation]] = {}
         for change in changes:
-            operands = tuple(np.asarray(x) for x in change.operands)
+            operands = tuple(
+                np.asarray(random_keys.to_numbers(x)) for x in change.operands
+            )
             for index in change.servers:
                 made = Operation(
                     change.kind,
