@@ -6,6 +6,7 @@ from unisono._src.execution.traced_values import OperatorNotAllowedInGraphError
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.errors import (
     AlreadyExistsError,
+    CancelledError,
     DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,
@@ -13,6 +14,7 @@ from unisono._src.foundation.errors import (
     NotFoundError,
     OutOfRangeError,
     SaveError,
+    UnavailableError,
     WorkerError,
     WorkerFailedError,
     WorkerLostError,
@@ -26,6 +28,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
 
 __all__ = [
     "AlreadyExistsError",
+    "CancelledError",
     "DataLossError",
     "FailedPreconditionError",
     "InvalidArgumentError",
@@ -34,6 +37,7 @@ __all__ = [
     "OperatorNotAllowedInGraphError",
     "OutOfRangeError",
     "SaveError",
+    "UnavailableError",
     "WorkerError",
     "WorkerFailedError",
     "WorkerLostError",

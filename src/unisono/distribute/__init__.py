@@ -5,6 +5,7 @@ import typing as _typing
 from unisono._src.execution.contexts import ReplicaContext
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.options import ReduceOp, RunOptions
+from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.strategies.base import Strategy, ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.cross_device_ops import (
@@ -29,6 +30,7 @@ from unisono._src.values.distributed import DistributedValues, Mirrored, PerRepl
 from unisono.distribute import experimental
 
 if _typing.TYPE_CHECKING:
+    from unisono._src.coordinator.parameter_server import ParameterServerStrategy
     from unisono._src.input.api.distributed_dataset import (
         DistributedDataset,
         DistributedIterator,
@@ -39,7 +41,7 @@ if _typing.TYPE_CHECKING:
         InputReplicationMode,
     )
     from unisono._src.strategies.tpu import TPUStrategy
-    from unisono.distribute import cluster_resolver
+    from unisono.distribute import cluster_resolver, coordinator
 
 # Loaded on first use: not every program reads data, names a resolver or has a TPU.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
@@ -51,8 +53,10 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "InputContext": "unisono._src.input.stages.dataset_options",
             "InputOptions": "unisono._src.input.stages.dataset_options",
             "InputReplicationMode": "unisono._src.input.stages.dataset_options",
+            "ParameterServerStrategy": "unisono._src.coordinator.parameter_server",
             "TPUStrategy": "unisono._src.strategies.tpu",
             "cluster_resolver": "unisono.distribute",
+            "coordinator": "unisono.distribute",
         },
     )
 
@@ -72,16 +76,19 @@ __all__ = [
     "MultiWorkerMirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",
+    "ParameterServerStrategy",
     "PerReplica",
     "ReduceOp",
     "ReductionToOneDevice",
     "ReplicaContext",
     "RunOptions",
+    "ShardedVariable",
     "Strategy",
     "StrategyExtended",
     "TPUStrategy",
     "ValueContext",
     "cluster_resolver",
+    "coordinator",
     "experimental",
     "experimental_set_strategy",
     "get_replica_context",

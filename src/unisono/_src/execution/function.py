@@ -207,7 +207,7 @@ class Function(Generic[_P, _R_co]):
             return self._run_as_python(args, kwargs)
         if self._is_host:
             return self._run_on_host(args, kwargs)
-        mesh = self._topology or _current_mesh(frame)
+        mesh = self._topology or current_mesh(frame)
         leaves: list[Any] = []
         rest = signature.flatten(args, leaves, mesh)
         more = signature.flatten(kwargs, leaves, mesh)
@@ -409,7 +409,7 @@ class Function(Generic[_P, _R_co]):
         """Return the program of a call, and the call's arrays."""
         frame = ambient.current()
         leaves: list[Any] = []
-        mesh = self._topology or _current_mesh(frame)
+        mesh = self._topology or current_mesh(frame)
         rest = (
             signature.flatten(args, leaves, mesh),
             signature.flatten(kwargs, leaves, mesh),
@@ -558,7 +558,7 @@ class Method(Generic[_P, _R_co]):
         return f"<bound {self.function!r} of {self.__self__!r}>"
 
 
-def _current_mesh(frame: ambient.Frame) -> Topology | None:
+def current_mesh(frame: ambient.Frame) -> Topology | None:
     """Return the devices of the strategy in scope; None for a single device."""
     if frame.placement is None or frame.placement.topology.is_one_device:
         return None

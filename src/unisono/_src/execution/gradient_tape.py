@@ -11,10 +11,18 @@ from typing import Any, final, overload
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from unisono._src.execution import row_gradients
 from unisono._src.foundation import ambient, library_hooks, nest
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import assignment, frames, trace_versions, variables
+from unisono._src.state import (
+    assignment,
+    frames,
+    sharded_variable,
+    trace_versions,
+    variables,
+)
 from unisono._src.values import array_operators, jax_tapes
 from unisono._src.values.jax_tapes import Recording
 
@@ -266,8 +274,13 @@ class GradientTape:
                 "Trying to watch with a tape which is not recording. Call watch inside "
                 "`with unisono.GradientTape() as tape:`."
             )
-        for x in nest.leaves(tensor):
-            self._watch(self._recording, _find_variable(x))
+        found = [_find_variable(x) for x in nest.leaves(tensor)]
+        for x in found:
+            if isinstance(x, sharded_variable.ShardedVariable):
+                # For its rows; for its values the parts are followed.
+                self._recording.add_key(x, _example(x), x)
+        for x in sharded_variable.parts(found):
+            self._watch(self._recording, x)
 
     def _watch(self, recording: Recording, x: Any) -> None:
         """Follow one array or variable."""
@@ -288,7 +301,7 @@ class GradientTape:
             )
         elif is_variable:
             with ambient.push(tape=None):
-                like = _read(x)
+                like = _example(x) if _is_on_server(x) else _read(x)
             owner = x.owner if isinstance(x, library_hooks.Held) else x
             recording.add_key(_key_of(x), like, owner)
         else:
@@ -389,13 +402,18 @@ class GradientTape:
                 "Variables or CompositeTensors to be differentiated, but received None."
             )
         targets = [_as_operand(x, "target") for x in nest.leaves(target)]
-        wanted = [_as_operand(x, "sources") for x in nest.leaves(sources)]
+        leaves = list(nest.leaves(sources))
+        wanted = [_as_operand(x, "sources") for x in sharded_variable.parts(leaves)]
         factors = _find_factors(targets, output_gradients)
-        pull, given = _differentiate(recording, targets, wanted)
+        # Rows that were looked up are sources of their own.
+        every = [*wanted, *row_gradients.find_lookups(recording, leaves)]
+        pull, given = _differentiate(recording, targets, every)
         found = pull([factors[i] for i in given])
-        _check_late(recording, wanted, found)
+        count = len(wanted)
+        _check_late(recording, wanted, found[:count])
+        filled = row_gradients.join(recording, leaves, found[:count], found[count:])
         self._finish(recording)
-        return _rebuild(sources, _fill(found, wanted, rule))
+        return _rebuild(sources, _fill(filled, leaves, rule))
 
     @overload
     def jacobian(
@@ -511,6 +529,16 @@ class GradientTape:
         recording.release()
 
 
+def _example(variable: Any) -> Any:
+    """Return an array of the shape and type of a variable, which takes no memory."""
+    return np.broadcast_to(np.zeros((), variable.dtype), variable.shape)
+
+
+def _is_on_server(x: Any) -> bool:
+    """Whether a parameter server holds the value of a variable."""
+    return isinstance(x, variables.Variable) and x.state_cell.home is not None
+
+
 def _separate_versions() -> None:
     """Keep JAX from reusing traces of other code in the block (decision 0008)."""
     state = frames.frame()
@@ -545,6 +573,8 @@ def _as_operand(x: Any, role: str) -> Any:
     found = _find_variable(x)
     if isinstance(found, (jax.Array, *_VARIABLES)):
         return found
+    if isinstance(found, sharded_variable.ShardedVariable):
+        return found.value()
     raise TypeError(
         f"Expected arrays and variables as `{role}`, received {type(x).__name__}: "
         f"{x!r}. A number or an array of NumPy must be made an array first, with "

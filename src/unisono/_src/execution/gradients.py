@@ -6,17 +6,21 @@ JAX differentiates.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, final, overload
 
 import jax
 
+from unisono._src.execution import gradient_tape
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames, trace_versions, variables
+from unisono._src.state import frames, sharded_variable, trace_versions, variables
+from unisono._src.state import rows as rows_lib
 from unisono._src.state.frames import Cell
+from unisono._src.state.servers import Change
 from unisono._src.values import array_operators
 
 _P = ParamSpec("_P")
@@ -66,6 +70,21 @@ class GradientFrame(frames.StateFrame):
         value = frames.strip_gradient(value)
         self.parent.set_copy(cell, index, value)
         self.note_assignment(cell, value)
+
+    def rows(self, cell: Cell, rows: Any) -> Any:
+        """Return some rows of the array that the cell stores."""
+        if cell not in self.values:
+            return self.parent.rows(cell, rows)
+        return rows_lib.take(self.whole(cell), rows)
+
+    def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
+        """Let servers change cells; later reads count for the variables' gradients."""
+        operands = tuple(map(frames.strip_gradient, change.operands))
+        change = dataclasses.replace(change, operands=operands)
+        self.parent.change(change, compute)
+        for cell in change.cells:
+            if cell in self._differentiated:
+                self.note_assignment(cell, self.parent.whole(cell))
 
     def note_assignment(self, cell: Cell, value: Any) -> None:
         """Note a new value; later reads of it count for the variable's gradient."""
@@ -161,12 +180,14 @@ def value_and_grad(
     >>> float(value), aux, float(gradient)
     (9.0, 'note', 6.0)
     """
-    single = isinstance(
-        array_operators.find_own_variable(variables_), variables.Variable
-    )
+    kinds = (variables.Variable, sharded_variable.ShardedVariable)
+    single = isinstance(array_operators.find_own_variable(variables_), kinds)
     given: Any = [variables_] if single else variables_
     wanted = [array_operators.find_own_variable(v) for v in given]
     _check_kind(wanted)
+
+    if any(_is_on_servers(v) for v in wanted):
+        return _follow(fn, wanted, has_aux, single)
 
     @functools.wraps(fn)
     def compute(*args: Any, **kwargs: Any) -> Any:
@@ -258,10 +279,43 @@ def grad(
     return compute
 
 
+def _is_on_servers(variable: Any) -> bool:
+    """Whether a variable is in parts, or on a parameter server."""
+    if isinstance(variable, sharded_variable.ShardedVariable):
+        return True
+    return variable.state_cell.home is not None
+
+
+def _follow(
+    fn: Callable[..., Any], wanted: Sequence[Any], has_aux: bool, single: bool
+) -> Callable[..., Any]:
+    """Return the function that `value_and_grad` returns for variables on servers.
+
+    It follows the rows that `fn` looks up, of which only the call itself can tell; a
+    tape can do that. The gradient of such a variable is `IndexedSlices`.
+    """
+
+    @functools.wraps(fn)
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        with gradient_tape.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(wanted))
+            value = fn(*args, **kwargs)
+        loss = value[0] if has_aux else value
+        found = tape.gradient(
+            loss,
+            list(wanted),
+            unconnected_gradients=gradient_tape.UnconnectedGradients.ZERO,
+        )
+        return value, found[0] if single else found
+
+    return compute
+
+
 def _check_kind(wanted: Sequence[Any]) -> None:
     """Raise if one of `wanted` is no variable."""
     for v in wanted:
-        if not isinstance(v, variables.Variable):
+        kinds = (variables.Variable, sharded_variable.ShardedVariable)
+        if not isinstance(v, kinds):
             raise TypeError(
                 "Expected variables to differentiate with respect to, received "
                 f"{type(v).__name__}: {v!r}. For plain arrays use jax.value_and_grad."

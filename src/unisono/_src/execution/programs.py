@@ -7,24 +7,28 @@ stores the results (decision 0003).
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 
-from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution import (
+    inlining,
     profile_names,
     program_checks,
     program_digest,
+    server_lookups,
     signature,
 )
+from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.foundation import errors
 from unisono._src.machines import topology
-from unisono._src.state import frames, mirroring, trace_versions
+from unisono._src.state import frames, mirroring, servers, trace_versions
 from unisono._src.state.frames import Cell
 from unisono._src.values import collectives
 from unisono._src.workers import watchdog
@@ -103,6 +107,11 @@ class Program:
         self.call: Any = (
             self._call_together if first.needs_all_workers else self._call_alone
         )
+        self._changes = first.changes
+        self._has_lookups = server_lookups.has_lookups(first.jaxpr)
+        self._staged: dict[Any, server_lookups.Staged] = {}
+        if first.uses_servers:
+            self.call = self._call_with_servers
         profile_names.watch(self)
 
     def _is_elsewhere(self, cell: Cell) -> bool:
@@ -120,6 +129,7 @@ class Program:
         return (
             self.outputs == other.outputs
             and self.written == other.written
+            and not (self._changes or other.changes)
             and set(self.donated) | set(self.kept) == set(other.read)
             and self._may_raise == _has_callbacks(other.jaxpr)
             and self.mesh == other.mesh
@@ -283,6 +293,40 @@ class Program:
         self._bring_home()
         return self._collect(flat)
 
+    def _call_with_servers(self, leaves: list[Any]) -> Any:
+        """Call a program whose variables are, in part, on parameter servers."""
+        mirroring.settle([*self.donated, *self.kept])
+        arrays = servers.read_all([*self.donated, *self.kept])
+        count = len(self.donated)
+        # The arrays of cells of this process are copied, because they are donated.
+        donated = [jnp.copy(x) for x in arrays[:count]]
+        donated, kept, leaves = self._place_inputs(donated, arrays[count:], leaves)
+        if self._has_lookups:
+            new, rest = self._run_in_stages([*donated, *kept], leaves)
+        else:
+            new, rest = jax.block_until_ready(self._jitted(donated, kept, leaves))
+        for cell, array in zip(self.written, new, strict=True):
+            cell.array = array
+        given = iter(rest)
+        changes = [
+            dataclasses.replace(c, operands=tuple(next(given) for _ in c.operands))
+            for c in self._changes
+        ]
+        servers.apply_all(changes)
+        self._bring_home()
+        return self._collect(list(given))
+
+    def _run_in_stages(self, arrays: list[Any], leaves: list[Any]) -> Any:
+        """Return the new values and the rest of a program that asks for rows."""
+        key = aval_key(leaves)
+        found, run = self._traces[key], self._staged.get(key)
+        if run is None:
+            closed = core.ClosedJaxpr(found.jaxpr, found.constants.fill_in(()))
+            run = self._staged[key] = server_lookups.Staged(closed, self.name)
+        by_cell = dict(zip([*self.donated, *self.kept], arrays, strict=True))
+        out = run([*(by_cell[c] for c in found.read), *leaves])
+        return out[: len(self.written)], out[len(self.written) :]
+
     def _bring_home(self) -> None:
         """Move new arrays back to the devices of cells that live elsewhere."""
         for cell in self._results_elsewhere:
@@ -371,18 +415,18 @@ def _home_sharding(found: TracedFunction) -> Any:
     return next((c.sharding for c in cells if c.sharding is not None), None)
 
 
+def find_callback(jaxpr: Any) -> str | None:
+    """Return the name of the first operation of a program that calls Python, if any."""
+    for e in jaxpr.eqns:
+        name: str = e.primitive.name
+        if "callback" in name or name.startswith("debug"):
+            return name
+        for inner in map(find_callback, inlining.inner(e)):
+            if inner is not None:
+                return inner
+    return None
+
+
 def _has_callbacks(jaxpr: Any) -> bool:
     """Whether a program calls Python while it runs, where Python may raise."""
-    return any(
-        "callback" in e.primitive.name
-        or e.primitive.name.startswith("debug")
-        or any(map(_has_callbacks, _inner_programs(e)))
-        for e in jaxpr.eqns
-    )
-
-
-def _inner_programs(equation: Any) -> list[Any]:
-    """Return the programs inside an equation."""
-    found = jax.tree.leaves(list(equation.params.values()))
-    found = [getattr(p, "jaxpr", p) for p in found]
-    return [p for p in found if hasattr(p, "eqns")]
+    return find_callback(jaxpr) is not None

@@ -18,7 +18,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from unisono._src.execution import jaxpr_equality, replica_invariance
+from unisono._src.execution import inlining, jaxpr_equality, replica_invariance
 from unisono._src.foundation import errors
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import AXIS
@@ -137,7 +137,7 @@ class Update:
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the replica's parts of the results, inside an SPMD program."""
-        return self._walk(inputs, _compute_equation)[1]
+        return self._walk(inputs, inlining.compute)[1]
 
     def _walk(self, inputs: Sequence[Any], act: Any) -> tuple[list[Any], list[Any]]:
         """Return the marks and values of the results; see `_Walk`."""
@@ -162,17 +162,6 @@ def _compute_nothing(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
     return [None] * len(eqn.outvars)
 
 
-def _compute_equation(program: Any, eqn: Any, values: list[Any]) -> list[Any]:
-    """Return the results of one equation."""
-    # JAX evaluates programs, so make one of this equation alone.
-    given = zip(eqn.invars, values, strict=True)
-    by_var = {v: x for v, x in given if not replica_invariance.is_literal(v)}
-    alone = program.replace(
-        constvars=[], invars=list(by_var), outvars=list(eqn.outvars), eqns=[eqn]
-    )
-    return jax.core.eval_jaxpr(alone, [], *by_var.values())
-
-
 @final
 class _Walk:
     """Goes through a program for whole arrays and one for parts, side by side.
@@ -180,7 +169,7 @@ class _Walk:
     Args:
         whole: the program for whole arrays.
         part: the program for parts.
-        act: `_compute_equation` to compute the values of parts, or `_compute_nothing`
+        act: `inlining.compute` to compute the values of parts, or `_compute_nothing`
             to find marks only.
     """
 
@@ -248,7 +237,7 @@ class _Walk:
             out = [self._result_mark(name, whole, part, marks)] * len(part.outvars)
             new = self._act(self._part, part, values)
             # Each replica has reduced its part; the collective continues over all.
-            if self._act is _compute_equation and self._is_over_cut(part, marks):
+            if self._act is inlining.compute and self._is_over_cut(part, marks):
                 new = [_REDUCTIONS[name](x, AXIS) for x in new]
         self._known.update(zip(part.outvars, zip(out, new, strict=True), strict=True))
 
@@ -299,7 +288,7 @@ class _Walk:
         if replica_invariance.separates(part):
             raise NotByParts(f"`{name}` gives each replica another value.")
         is_same = jaxpr_equality.has_same_params(whole, part)
-        if name in _ELEMENTWISE and is_same:
+        if name in ELEMENTWISE and is_same:
             return _common_mark(marks)
         # Any other operation is allowed on values that are whole in both programs.
         is_cut = any(isinstance(m, int) for m in marks)
@@ -373,7 +362,7 @@ _REDUCTIONS = {
     "reduce_or": _is_true_on_any,
 }
 _LOGICAL = {"reduce_and", "reduce_or"}
-_ELEMENTWISE = {
+ELEMENTWISE = {
     "abs", "add", "add_any", "and", "atan2", "cbrt", "ceil", "clamp",
     "convert_element_type", "copy", "copy_p", "cos", "div", "eq", "erf", "exp", "exp2",
     "expm1", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "log", "log1p",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import partial_eval
 
@@ -27,8 +28,9 @@ from unisono._src.execution import (
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.machines import topology
-from unisono._src.state import frames, trace_versions
+from unisono._src.state import frames, function_frame, trace_versions
 from unisono._src.state.frames import Cell
+from unisono._src.state.servers import Change
 from unisono._src.values import collectives
 
 
@@ -39,7 +41,8 @@ class TracedFunction:
 
     Attributes:
         jaxpr: the program. Its inputs are the values of `read`, then the arguments; its
-            outputs are those of `written`, of `created`, then the result.
+            outputs are those of `written`, of `created`, the operands of `changes`,
+            then the result.
         constants: the constants of the program.
         read: the cells whose values the program uses.
         written: the cells that it assigns.
@@ -50,6 +53,8 @@ class TracedFunction:
         needs_all_workers: whether all workers must call it together.
         gathered: the split cells that it may use only as a whole.
         has_worker_parts: whether the program differs between workers, by design.
+        changes: what parameter servers do with the cells that they keep, in order. Its
+            operands are the avals of the arrays that the program computes.
     """
 
     jaxpr: Any
@@ -63,10 +68,17 @@ class TracedFunction:
     needs_all_workers: bool
     gathered: frozenset[Cell]
     has_worker_parts: bool
+    changes: list[Change]
+
+    @property
+    def uses_servers(self) -> bool:
+        """Whether parameter servers keep some of the cells."""
+        return bool(self.changes) or any(c.home is not None for c in self.read)
 
     def result_avals(self) -> list[Any]:
         """Return the shapes and types of the arrays of the result."""
         start = len(self.written) + len(self.created)
+        start += sum(len(c.operands) for c in self.changes)
         return [v.aval for v in self.jaxpr.outvars[start:]]
 
 
@@ -130,7 +142,7 @@ def _trace_with(
     seen: dict[str, Any] = {}
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
-        frame = frames.FunctionFrame(cells, stored, versions)
+        frame = function_frame.FunctionFrame(cells, stored, versions)
         frame.feeds, frame.program = feeds, fn
         with ambient.push(state=frame), library_hooks.enter_scopes():
             args, kwargs = feeds.begin(rest, arrays)
@@ -167,8 +179,8 @@ def _trace_with(
 
 
 def _collect_outputs(
-    frame: frames.FunctionFrame, flat: list[Any], seen: dict[str, Any]
-) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
+    frame: function_frame.FunctionFrame, flat: list[Any], seen: dict[str, Any]
+) -> tuple[list[Any], ...]:
     """Return the outputs of a trace, and note in `seen` which cells they are for.
 
     Args:
@@ -177,17 +189,22 @@ def _collect_outputs(
         seen: what is known of the trace.
 
     Returns:
-        The new values of cells, the first values of cells, the result, and pairs of
-        values that must be equal.
+        The new values of cells, the first values of cells, the operands of changes that
+        servers make, the result, and pairs of values that must be equal.
     """
-    seen["written"], seen["alike"] = [], []
+    seen["written"], seen["alike"], seen["changes"] = [], [], []
     created = list(frame.created.values())
     if "raised" in seen:
-        return [], created, [], []
+        return [], created, [], [], []
     changed = seen["written"] = [c for c in frame.written if c not in frame.created]
     seen["alike"] = [cell for cell, *_ in frame.alike]
     alike = equal_values.flatten(frame.alike)
-    return [frame.values[c] for c in changed], created, flat, alike
+    operands = [jnp.asarray(x) for c in frame.changes for x in c.operands]
+    seen["changes"] = [
+        dataclasses.replace(c, operands=tuple(jax.typeof(x) for x in c.operands))
+        for c in frame.changes
+    ]
+    return [frame.values[c] for c in changed], created, operands, flat, alike
 
 
 def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFunction:
@@ -218,6 +235,7 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
         mesh is not None and mesh.is_spread and _must_meet(jaxpr, read, seen),
         frozenset(c for c in split if partitioner_limits.must_gather(jaxpr, c.split)),
         frame.has_worker_parts,
+        seen["changes"],
     )
 
 
@@ -278,7 +296,7 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
         if not e.primitive.name.startswith("debug")
     ]
     jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr.replace(eqns=silent), wanted)
-    given = [*(c.array for c in found.read), *leaves]
+    given = [*map(frames.stored_array, found.read), *leaves]
     needed = [x for x, u in zip(given, used, strict=True) if u]
     if any(isinstance(x, Placeholder) for x in needed):
         raise ValueError(

@@ -37,6 +37,10 @@ class Frame(NamedTuple):
         updating: in a program, the mirrored cell whose copies are updated as one.
         tape: the `jax_tapes.Recording` of the innermost gradient tape, or None.
         names: the prefix that `name_scope` gives to names of variables.
+        worker: the number of the worker whose dataset function runs; -1 while a
+            function is traced that any worker may run; None elsewhere.
+        is_lookup: whether an embedding lookup runs, which must not read whole tables.
+        reads: the values that `cache_variable_reads` keeps, by cell; None outside it.
     """
 
     strategy: Any = None
@@ -53,6 +57,9 @@ class Frame(NamedTuple):
     updating: Any = None
     tape: Any = None
     names: str = ""
+    worker: int | None = None
+    is_lookup: bool = False
+    reads: dict[Any, Any] | None = None
 
 
 ROOT = Frame()

@@ -88,6 +88,43 @@ class DataLossError(ValueError):
     """
 
 
+class UnavailableError(RuntimeError):
+    """A parameter server, or a worker of a `ClusterCoordinator`, is gone.
+
+    Attributes:
+        task_type: ``"ps"`` or ``"worker"``.
+        task_index: which one of them it is.
+
+    >>> try:
+    ...     raise UnavailableError("Server 1 is gone.", "ps", 1)
+    ... except UnavailableError as error:
+    ...     print(error, error.task_type, error.task_index)
+    Server 1 is gone. ps 1
+    """
+
+    def __init__(
+        self, message: str, task_type: str = "worker", task_index: int = 0
+    ) -> None:
+        # All of them are arguments of the exception, so that it can be pickled.
+        super().__init__(message, task_type, task_index)
+        self.task_type = task_type
+        self.task_index = task_index
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class CancelledError(RuntimeError):
+    """A scheduled function did not run, because another one has failed.
+
+    >>> try:
+    ...     raise CancelledError("Please reschedule the function.")
+    ... except CancelledError as error:
+    ...     print(error)
+    Please reschedule the function.
+    """
+
+
 class LaunchError(RuntimeError):
     """A worker that the launcher started has failed.
 
@@ -304,6 +341,7 @@ def garbled_message_error(what: str) -> WorkerMismatchError:
 publish(
     "unisono.errors",
     AlreadyExistsError,
+    CancelledError,
     DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,
@@ -311,6 +349,7 @@ publish(
     NotFoundError,
     OutOfRangeError,
     SaveError,
+    UnavailableError,
     WorkerError,
     WorkerFailedError,
     WorkerLostError,

@@ -16,6 +16,7 @@ OWN = {
     "models.save_model": f"{_OWN}.former_names",
     "saving.load_model": f"{_OWN}.former_names",
     "saving.save_model": f"{_OWN}.former_names",
+    "utils.experimental.DatasetCreator": f"{_OWN}.dataset_creator",
 }
 
 # Namespaces of TensorFlow whose names Keras 3 has elsewhere.
@@ -25,6 +26,7 @@ MOVED = {
     "layers.experimental.preprocessing": "layers",
     "optimizers.experimental": "optimizers",
     "optimizers.legacy": "optimizers",
+    "utils.experimental": "utils",
 }
 
 # Functions of `tf.keras.backend` that `keras.ops` has under the same name, with the
@@ -73,8 +75,6 @@ TOLD = {
     "layers.StringLookup": _STRINGS,
     "layers.TextVectorization": _STRINGS,
     "premade": "Build the model with layers.",
-    "utils.experimental": "Its DatasetCreator was for parameter servers. Pass a "
-    "unisono.data.Dataset to model.fit.",
     "wrappers.scikit_learn": "Use SKLearnClassifier and SKLearnRegressor of wrappers.",
 }  # fmt: skip
 

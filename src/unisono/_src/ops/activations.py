@@ -10,6 +10,7 @@ import numpy as np
 
 from unisono._src.foundation import errors
 from unisono._src.ops import elementwise, indexing, kinds, reductions, shaping, tensors
+from unisono._src.training import embedding
 from unisono._src.values import jax_tapes
 
 
@@ -173,6 +174,8 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any) -> jax.Array:
     Raises:
         ValueError: there are no parts.
     """
+    if embedding.has_rows_elsewhere(params):
+        return embedding.embedding_lookup(params, ids, max_norm)
     parts = params if isinstance(params, (list, tuple)) else [params]
     if not parts:
         raise ValueError("Must specify non-empty `params` in embedding_lookup.")

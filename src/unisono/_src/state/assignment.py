@@ -18,7 +18,7 @@ import numpy as np
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
-from unisono._src.state import conversion, frames, mirroring
+from unisono._src.state import conversion, frames, mirroring, servers
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives, distributed, jax_tapes, jax_traces, ports
 from unisono._src.values.array_operators import StandsForArray, operand
@@ -74,6 +74,8 @@ def read(variable: Any) -> jax.Array:
     if frame.tape is not None:
         return _read_for_tape(variable, frame.tape)
     source: frames.StateFrame = frame.state or frames.EAGER
+    if frame.reads is not None and cell.home is not None:
+        return servers.read_once(cell, source, frame.reads)  # type: ignore[no-any-return]
     if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
         if cell.is_stacked:
             check_component(variable, frame)
@@ -173,7 +175,9 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
     """
     cell = variable.state_cell
     frame = check_strategy(variable)
-    if cell.policy is Policy.PLAIN or variable.replica_index is not None:
+    if cell.home is not None:
+        result = _write_on_server(cell, op, value, read_value)
+    elif cell.policy is Policy.PLAIN or variable.replica_index is not None:
         result = _write_one(variable, op, value, frame)
     elif not sees_copy(variable, frame):
         result = _write_cross(variable, op, value, frame, read_value)
@@ -185,6 +189,16 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
         # What follows is computed from the variable, and so is its gradient.
         return read(variable) if read_value else None
     return result if read_value else None
+
+
+def _write_on_server(cell: frames.Cell, op: str, value: Any, read_value: bool) -> Any:
+    """Lets a parameter server assign to a variable that it keeps."""
+    target, delta = frames.frame(), convert(cell, value)
+    target.change(
+        servers.Change((cell,), op, (delta,)),
+        lambda: [_apply(op, target.whole(cell) if op != REPLACE else None, delta)],
+    )
+    return target.whole(cell) if read_value else None
 
 
 def write_own(variable: Any, op: str, value: Any) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, final
 
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, replica_frame, trace_versions
+from unisono._src.state import rows as rows_lib
 from unisono._src.state.frames import Cell
+from unisono._src.state.servers import Change
 from unisono._src.values import jax_traces
 
 
@@ -85,6 +87,29 @@ class BranchFrame(frames.StateFrame):
                 f"{cell.origin}) was assigned inside a branch or loop body. Assign all "
                 "copies there, or return the value and assign it afterwards."
             )
+
+    def rows(self, cell: Cell, rows: Any) -> Any:
+        """Returns some rows of the array that the cell stores.
+
+        Raises:
+            RuntimeError: a parameter server keeps them, and is asked before the step.
+        """
+        if cell.home is None:
+            return rows_lib.take(self.whole(cell), rows)
+        raise RuntimeError(
+            f"Rows of the variable '{cell.name}' (created at {cell.origin}) were looked "
+            "up inside a branch or loop body. A parameter server keeps it: look the "
+            "rows up before the branch or loop."
+        )
+
+    def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> NoReturn:
+        """Raises `RuntimeError`: servers are told after the step, whatever it did."""
+        cell = change.cells[0]
+        raise RuntimeError(
+            f"The variable '{cell.name}' (created at {cell.origin}) was changed inside "
+            "a branch or loop body. A parameter server keeps it: return the value from "
+            "there and assign it afterwards."
+        )
 
     def create(self, cell: Cell, value: Any) -> NoReturn:
         """Raises `ValueError`: a branch may not be taken, and a loop runs again."""

@@ -31,6 +31,8 @@ def policy(
     """Returns how a placement keeps a variable with this synchronization."""
     if placement is None or placement.kind is Policy.PLAIN:
         return Policy.PLAIN
+    if placement.kind is Policy.SERVER:
+        return Policy.SERVER
     if placement.kind is Policy.CENTRAL:
         return Policy.CENTRAL if placement.topology.replicas > 1 else Policy.PLAIN
     if synchronization is VariableSynchronization.ON_READ:

@@ -14,7 +14,7 @@ import enum
 import itertools
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
 import jax
@@ -23,7 +23,9 @@ import jax.numpy as jnp
 from unisono._src.foundation import ambient, errors
 from unisono._src.machines import partition
 from unisono._src.machines.topology import Topology
+from unisono._src.state import rows as rows_lib
 from unisono._src.state import trace_versions
+from unisono._src.state.servers import Change, Home, ServerGroup
 from unisono._src.values import collectives, jax_tapes, jax_traces
 from unisono._src.workers import eager_exchange
 
@@ -36,12 +38,14 @@ class Policy(enum.Enum):
         MIRRORED: a copy on each replica, all equal.
         ON_READ: a value per replica, aggregated when read across replicas.
         CENTRAL: one array on the parameter device, which replicas copy.
+        SERVER: one array, or a part of one, on a parameter server.
     """
 
     PLAIN = "one copy"
     MIRRORED = "mirrored"
     ON_READ = "per replica"
     CENTRAL = "central"
+    SERVER = "on a server"
 
 
 @final
@@ -59,6 +63,7 @@ class Placement:
             the devices; None if none is.
         ops: the program's own `CrossDeviceOps`; None leaves it to XLA how values of
             replicas are combined.
+        servers: the parameter servers that keep variables; None if none do.
     """
 
     strategy: Any
@@ -68,6 +73,7 @@ class Placement:
     parameter_name: str
     split_above: int | None = None
     ops: Any = None
+    servers: ServerGroup | None = None
 
 
 @final
@@ -102,6 +108,7 @@ class Cell:
         drafts: for a cell that is cut, the values that replicas have written in turn,
             by replica; not stored yet.
         escaped: whether someone else may hold the array.
+        home: where parameter servers have the value; None if it is here, in `array`.
         is_everywhere: whether each device of the topology holds the array or a part.
         is_replicated: whether each replica's device holds all of the array.
         is_spread: whether other processes hold copies too.
@@ -116,9 +123,9 @@ class Cell:
 
     __slots__ = (
         "__weakref__", "aggregation", "array", "copies", "drafts", "dtype", "escaped",
-        "is_everywhere", "is_replicated", "is_spread", "is_stacked", "is_suspect",
-        "name", "origin", "owner", "parameter_device", "policy", "serial", "shape",
-        "sharding", "split", "stored_shape", "topology",
+        "home", "is_everywhere", "is_replicated", "is_spread", "is_stacked",
+        "is_suspect", "name", "origin", "owner", "parameter_device", "policy", "serial",
+        "shape", "sharding", "split", "stored_shape", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -158,6 +165,9 @@ class Cell:
         self.escaped = False
         self.is_suspect = False
         self.serial = next(_serial)
+        self.home: Home | None = None
+        if policy is Policy.SERVER and placement is not None and placement.servers:
+            self.home = placement.servers.place(self)
         with LOCK:
             _live.add(self)
 
@@ -175,6 +185,9 @@ class Cell:
         """
         check_type(self, array)
         trace_versions.EAGER.note_change()
+        if self.home is not None:
+            self.home.group.create(self, array)
+            return
         self.array = self._place(array)
         self.drafts, self.is_suspect = {}, False
         if not is_fresh:
@@ -201,6 +214,9 @@ class Cell:
         Args:
             value: an array of the variable's own shape.
         """
+        if self.home is not None:
+            self.home.group.create(self, value)
+            return
         if self.is_spread:
             point = f"creation of variable '{self.name}'"
             value = eager_exchange.broadcast_first(
@@ -308,7 +324,8 @@ def live_cells() -> list[Cell]:
     """Returns every cell that has a value, oldest first."""
     with LOCK:
         found = list(_live)
-    return sorted((c for c in found if c.array is not None), key=lambda c: c.serial)
+    known = (c for c in found if c.array is not None or c.home is not None)
+    return sorted(known, key=lambda c: c.serial)
 
 
 class StateFrame(abc.ABC):
@@ -347,6 +364,19 @@ class StateFrame(abc.ABC):
     def create(self, cell: Cell, value: Any) -> None:
         """Gives a new cell its first value, of the variable's own shape."""
 
+    @abc.abstractmethod
+    def rows(self, cell: Cell, rows: Any) -> jax.Array:
+        """Returns some rows of the array that the cell stores."""
+
+    @abc.abstractmethod
+    def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
+        """Changes cells that parameter servers keep.
+
+        Args:
+            change: what the servers do.
+            compute: returns the new values, as far as they are known here.
+        """
+
     def note_assignment(self, cell: Cell, value: Any) -> None:  # noqa: B027
         """Notes a value that was written through another frame."""
 
@@ -364,6 +394,8 @@ class StateFrame(abc.ABC):
 
 def check_has_value(cell: Cell) -> None:
     """Raises `FailedPreconditionError` unless a cell has a value."""
+    if cell.home is not None:
+        return
     if cell.array is not None and not cell.array.is_deleted():
         return
     why = "the call that was creating it failed"
@@ -384,6 +416,8 @@ class EagerFrame(StateFrame):
         # A short question first: nearly all reads are outside JAX's transformations.
         if not jax_traces.is_clean():
             trace_versions.check_reading((), self.versions, cell.name)
+        if cell.home is not None:
+            return cell.home.group.read([cell])[0]
         with LOCK:
             check_has_value(cell)
             if cell.drafts and not cell.settle():
@@ -413,13 +447,16 @@ class EagerFrame(StateFrame):
     def set_whole(self, cell: Cell, value: Any) -> None:
         """Replaces the array that the cell stores."""
         check_level(cell, value, ())
-        cell.store(value)
+        if cell.home is not None:
+            self.change(Change((cell,), "assign", (value,)), lambda: [value])
+        else:
+            cell.store(value)
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replaces the copy on one replica's device; the others stay as they are."""
         check_level(cell, value, ())
         if not cell.is_everywhere:
-            cell.store(value)
+            self.set_whole(cell, value)
             return
         if cell.split is not None:
             # The parts on the devices are replaced by `settle`, if all drafts agree.
@@ -444,132 +481,24 @@ class EagerFrame(StateFrame):
         check_level(cell, value, ())
         cell.begin(value)
 
+    def rows(self, cell: Cell, rows: Any) -> jax.Array:
+        """Returns some rows; of a cell on a server, only these are fetched."""
+        found: jax.Array
+        if cell.home is None or isinstance(rows, jax.core.Tracer):
+            found = rows_lib.take(self.whole(cell), rows)
+        else:
+            found = cell.home.group.read_rows(cell, rows)
+        return found
+
+    def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
+        """Lets servers change cells, and waits until they have."""
+        for operand in change.operands:
+            check_operand(change.cells[0], operand, ())
+        trace_versions.EAGER.note_change()
+        change.cells[0].home.group.apply([change])
+
 
 EAGER = EagerFrame()
-
-
-@final
-class FunctionFrame(StateFrame):
-    """Reads and writes cells in a program being traced, outside replicas.
-
-    Args:
-        cells: the cells that are inputs of the program.
-        tracers: one per cell.
-        found: the versions of the program.
-
-    Attributes:
-        values: the value of each cell now.
-        inputs: the value of each cell at the start.
-        written: the cells that were written, in that order.
-        created: the first value of each cell that the program makes.
-        topology: the replicas whose devices the program runs on, once known.
-        is_late: whether a cell was read that is not among the inputs.
-        feeds: the input that the program takes from datasets, if any.
-        pending: for each mirrored cell of which not all copies were written, the new
-            value of each replica.
-        alike: a cell, with the values of its first copy and of another one, for each
-            copy that was written by itself; the program must prove that they are equal.
-    """
-
-    is_compiled = True
-
-    def __init__(
-        self,
-        cells: Sequence[Cell],
-        tracers: Sequence[Any],
-        found: trace_versions.Versions = trace_versions.NONE,
-    ) -> None:
-        self.versions = found
-        self.values: dict[Cell, Any] = dict(zip(cells, tracers, strict=True))
-        self.inputs = dict(self.values)
-        self.written: dict[Cell, None] = {}
-        self.created: dict[Cell, Any] = {}
-        self.topology: Topology | None = None
-        self.is_late = False
-        self.feeds: Any = None
-        self.pending: dict[Cell, dict[int, Any]] = {}
-        self.alike: list[tuple[Cell, Any, Any]] = []
-        # A value that is made here knows the trace of the program.
-        made_here: Any = jnp.zeros(())
-        self.traces = (made_here._trace,)  # noqa: SLF001
-
-    def whole(self, cell: Cell) -> Any:
-        """Returns the array that the cell stores."""
-        trace_versions.check_reading(self.traces, self.versions, cell.name)
-        if cell in self.pending:
-            raise errors.diverging_copies_error(cell.name, cell.origin)
-        if cell not in self.values:
-            # Made by another thread, or by code that ran outside this trace. In this
-            # trace it is a constant; `is_late` asks for a new one with it as an input.
-            check_has_value(cell)
-            self.values[cell] = cell.array
-            self.is_late = True
-        return self.values[cell]
-
-    def copy(self, cell: Cell, index: int | None) -> Any:
-        """Returns the value that replica `index` sees."""
-        written = self.pending.get(cell, {})
-        if index in written:
-            return written[index]
-        whole = self.values[cell] if written else self.whole(cell)
-        if cell.is_stacked:
-            return whole[index or 0]
-        # Each of the replicas that take turns gets an object of its own: one object for
-        # all would count as one value, not as one per replica.
-        return jnp.copy(whole) if index else whole
-
-    def set_whole(self, cell: Cell, value: Any) -> None:
-        """Replaces the array that the cell stores."""
-        check_level(cell, value, self.traces)
-        self.versions.advance()
-        self.values[cell] = value
-        self.written[cell] = None
-
-    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
-        """Replaces the value that replica `index` sees."""
-        if cell.is_stacked:
-            value = self.whole(cell).at[index or 0].set(value)
-        elif cell.is_replicated or cell.split is not None:
-            # The program has one value for all copies; it is replaced when all of them
-            # have been written. `update` settles by itself at its end.
-            check_level(cell, value, self.traces)
-            self.pending.setdefault(cell, {})[index or 0] = value
-            if ambient.current().updating is not cell:
-                self.settle(cell)
-            return
-        self.set_whole(cell, value)
-
-    def settle(self, cell: Cell) -> None:
-        """Stores the copies of a cell that were updated one by one, if all were."""
-        if len(self.pending.get(cell, ())) < cell.copies:
-            return
-        # The value of replica 0 stands for all. Whether the others are the same is
-        # found from the program when it is complete.
-        written = self.pending.pop(cell)
-        first = written.pop(0)
-        self.alike += [(cell, first, x) for x in written.values() if x is not first]
-        self.set_whole(cell, first)
-
-    def finish(self) -> None:
-        """Raises if some copies of a mirrored variable were written and others not."""
-        for cell in self.pending:
-            raise errors.diverging_copies_error(cell.name, cell.origin)
-
-    def create(self, cell: Cell, value: Any) -> None:
-        """Remembers the first value, which is stored when the program has run."""
-        value = jnp.asarray(value)
-        check_level(cell, value, self.traces)
-        if cell.is_stacked:
-            value = jnp.broadcast_to(value, cell.stored_shape)
-        self.values[cell] = self.created[cell] = value
-
-    def cells(self) -> Iterable[Cell]:
-        """Returns all cells of the program so far."""
-        return self.values
-
-    def note_topology(self, topology: Topology) -> None:
-        """Notes the devices that the program runs on."""
-        self.topology = topology
 
 
 def frame() -> StateFrame:
@@ -587,6 +516,8 @@ def note_worker_parts() -> None:
 
 def has_value(cell: Cell) -> bool:
     """Whether a cell has a value: a stored one, or one that the program will store."""
+    if cell.home is not None:
+        return True
     if cell.array is not None:
         return not cell.array.is_deleted()
     source: Any = frame()
@@ -603,6 +534,8 @@ def peek(cell: Cell) -> Any:
     Unlike a read it does not count as an escape: the next step may donate the array.
     """
     source = frame()
+    if cell.home is not None and not source.is_compiled:
+        return stored_array(cell)
     if source.is_compiled or cell.array is None:
         # A program being made may have assigned the cell already.
         return source.copy(cell, 0)
@@ -610,6 +543,11 @@ def peek(cell: Cell) -> Any:
         return cell.array
     piece = collectives.shards(cell.array, cell.topology)[0]
     return collectives.release(piece.reshape(cell.shape))
+
+
+def stored_array(cell: Cell) -> Any:
+    """Returns the array of a cell, which a server may have."""
+    return cell.array if cell.home is None else cell.home.group.read([cell])[0]
 
 
 def strip_gradient(value: Any) -> Any:
@@ -643,6 +581,14 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
         ValueError: `value` is not of the type that the cell holds.
     """
     check_type(cell, value)
+    check_operand(cell, value, traces)
+
+
+def check_operand(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
+    """Raises `RuntimeError` if an array must not be used to change a cell.
+
+    Takes the same as `check_level`, but for the type of `value`.
+    """
     if jax_traces.is_clean() and not isinstance(value, jax.core.Tracer):
         return
     where = jax_traces.base_trace()

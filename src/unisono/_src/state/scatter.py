@@ -7,12 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
-from unisono._src.state import assignment, conversion, frames
+from unisono._src.state import assignment, conversion, frames, servers
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives
+from unisono._src.values.array_operators import operand
 from unisono._src.values.indexed_slices import IndexedSlices
 
 _NONE = VariableAggregation.NONE
@@ -101,6 +103,8 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
             f"`ONLY_FIRST_REPLICA` aggregation, got: {variable.state_cell.aggregation}"
         )
     frame = assignment.check_strategy(variable)
+    if cell.home is not None and not is_nd:
+        return _scatter_on_server(cell, kind, sparse)
     is_own = assignment.sees_copy(variable, frame)
     if distributed and is_own and frame.mode != ambient.UPDATE:
         return _scatter_aggregated(variable, kind, sparse, frame, is_nd)
@@ -110,6 +114,34 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
         frame,
         frame.mode == ambient.UPDATE,
     )
+
+
+def _scatter_on_server(cell: Any, kind: str, sparse: IndexedSlices) -> jax.Array:
+    """Lets a parameter server change rows of a variable, and returns the new value."""
+    target = frames.frame()
+    rows = jnp.asarray(operand(sparse.indices)), frames.strip_gradient(sparse.values)
+    given = IndexedSlices(rows[1], rows[0])
+    target.change(
+        servers.Change((cell,), f"scatter_{kind}", rows),
+        lambda: [_apply(kind, target.whole(cell), given, False)],
+    )
+    return target.whole(cell)
+
+
+def _change_on_server(cell: Any, fn: Callable[[Any], jax.Array]) -> jax.Array:
+    """Lets a parameter server compute a function of a variable, as a program."""
+    target = frames.frame()
+    closed = jax.make_jaxpr(fn)(jax.ShapeDtypeStruct(cell.shape, cell.dtype))
+    # What the function captures are the operands of the program.
+    jaxpr = closed.jaxpr.replace(
+        constvars=[], invars=[*closed.jaxpr.invars, *closed.jaxpr.constvars]
+    )
+    operands = tuple(frames.strip_gradient(x) for x in closed.consts)
+    target.change(
+        servers.Change((cell,), "program", operands, core.ClosedJaxpr(jaxpr, [])),
+        lambda: [fn(target.whole(cell))],
+    )
+    return target.whole(cell)
 
 
 def change(
@@ -124,6 +156,8 @@ def change(
         is_own: whether to change the copy that the running code sees, not all copies.
     """
     cell, target = variable.state_cell, frames.frame()
+    if cell.home is not None:
+        return _change_on_server(cell, fn)
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise assignment.needs_lockstep(cell)
     assignment.check_component(variable, frame)

@@ -226,6 +226,8 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         cell = self.state_cell
         if cell.topology is None:
             return "/job:localhost/replica:0/task:0/device:CPU:0"
+        if cell.home is not None:
+            return f"/job:ps/replica:0/task:{cell.home.servers[0]}/device:CPU:0"
         if cell.policy in (Policy.MIRRORED, Policy.ON_READ):
             topology = cell.topology
             return str(
@@ -654,7 +656,7 @@ def _create(
     frames.frame().create(cell, frames.strip_gradient(value))
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
-    made: Variable = _KINDS[policy].assemble(
+    made: Variable = _KINDS.get(policy, ResourceVariable).assemble(
         cell,
         trainable=trainable,
         synchronization=synchronization,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import jax
@@ -21,11 +21,12 @@ from unisono._src.foundation.options import (
 )
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
-from unisono._src.state import frames
+from unisono._src.state import frames, sharded_variable
 from unisono._src.state.variables import Variable
+from unisono._src.training import part_updates, server_slots
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import find_own_variable
-from unisono._src.values.indexed_slices import IndexedSlices
+from unisono._src.values.indexed_slices import IndexedSlices, concatenate
 
 if TYPE_CHECKING:
     import optax
@@ -73,16 +74,27 @@ class Optimizer:
         name: str = "optimizer",
     ) -> None:
         self._tx = tx
-        self._variables = [find_own_variable(v) for v in variables]
+        found = [find_own_variable(v) for v in variables]
+        # Each part of a variable in parts is a parameter of its own.
+        self._variables = sharded_variable.parts(found)
+        self._groups = [
+            len(v.variables) if isinstance(v, sharded_variable.ShardedVariable) else 1
+            for v in found
+        ]
         self._check(self._variables)
         self.name = name
-        initial = self._make_slots()
-        leaves = jax.tree.leaves(initial)
-        self._treedef: Any = jax.tree.structure(initial)
-        self._slots = [
-            Variable(x, trainable=False, name=f"{name}/slot_{i}")
-            for i, x in enumerate(leaves)
-        ]
+        part_updates.check(tx, self._variables, self._groups)
+        self._servers = server_slots.Update.of(self._variables, tx, self._groups)
+        if self._servers is not None:
+            self._treedef: Any = self._servers.treedef
+            self._slots = self._servers.make_slots(name)
+        else:
+            initial = self._make_slots()
+            self._treedef = jax.tree.structure(initial)
+            self._slots = [
+                Variable(x, trainable=False, name=f"{name}/slot_{i}")
+                for i, x in enumerate(jax.tree.leaves(initial))
+            ]
         self.iterations = Variable(
             jnp.zeros((), jnp.int32),
             trainable=False,
@@ -100,6 +112,10 @@ class Optimizer:
         if accumulate_steps > 1:
             self._make_accumulators()
 
+    def _init(self, values: Sequence[Any]) -> Any:
+        """Returns Optax's first state for the values of all variables."""
+        return self._tx.init(server_slots.nest(values, self._groups))
+
     def _make_slots(self) -> Any:
         """Returns Optax's first state; in parts if variables are split."""
         cells = [v.state_cell for v in self._variables]
@@ -107,21 +123,31 @@ class Optimizer:
         source = frames.frame()
         if _is_local():
             # A replica sees the variables whole; storing the state splits it.
-            return self._tx.init([source.copy(c, 0) for c in cells])
+            return self._init([source.copy(c, 0) for c in cells])
         if all(c.split is None for c in cells) or placement is None:
             is_known = not source.is_compiled
-            return self._tx.init(
+            return self._init(
                 [c.gather(0) if c.split and is_known else frames.peek(c) for c in cells]
             )
         # Compiled with the shardings of the result, so that no device ever holds a
         # large slot whole (docs/decisions/0017).
         params = [frames.peek(c) for c in cells]
-        shapes = jax.eval_shape(self._tx.init, params)
+        shapes = jax.eval_shape(self._init, params)
         targets = jax.tree.map(lambda x: _sharding_of(x, placement), shapes)
-        return jax.jit(self._tx.init, out_shardings=targets)(params)
+        return jax.jit(self._init, out_shardings=targets)(params)
 
     def _make_accumulators(self) -> None:
-        """Makes the variables that hold gradients between two updates."""
+        """Makes the variables that hold gradients between two updates.
+
+        Raises:
+            ValueError: the variables are on parameter servers.
+        """
+        if self._servers is not None:
+            raise ValueError(
+                "accumulate_steps is for replicas that compute together. Workers of a "
+                "ParameterServerStrategy do not: average gradients in the scheduled "
+                "function, over several batches."
+            )
         self._sums = [
             Variable(
                 jnp.zeros(v.shape, v.dtype),
@@ -169,7 +195,11 @@ class Optimizer:
 
     def _checkpoint_children(self) -> dict[str, Any]:
         """Returns the state by the names that it has in checkpoints."""
-        found: dict[str, Any] = {"iterations": self.iterations, "slots": self._slots}
+        slots: list[Any] = self._slots
+        if self._servers is not None:
+            # One entry for a variable, whatever its number of parts here.
+            slots = self._servers.join_parts(slots)
+        found: dict[str, Any] = {"iterations": self.iterations, "slots": slots}
         if self._count is not None:
             found |= {"accumulated": self._count, "sums": self._sums}
             found["given"] = self._given
@@ -218,7 +248,8 @@ class Optimizer:
         frame = ambient.current()
         replica = frame.replica if frame.mode == ambient.REPLICA else None
         pairs = zip(gradients, self._variables, strict=True)
-        dense = [_sum_gradients(g, v) for g, v in pairs]
+        is_away = self._servers is not None
+        dense = [_sum_gradients(g, v, is_away) for g, v in pairs]
         given = tuple(bool(g) for g in gradients)
         if self._every > 1:
             self._accumulate(replica, dense, given)
@@ -309,8 +340,7 @@ class Optimizer:
     ) -> list[list[Any]]:
         """Returns a list of the gradients of each variable, without None."""
         by_id: dict[int, list[Any]] = {id(v): [] for v in self._variables}
-        for gradient, given in grads_and_vars:
-            v = find_own_variable(given)
+        for gradient, v in _split_pairs(grads_and_vars):
             if id(v) not in by_id:
                 raise ValueError(
                     f"The optimizer was not made for the variable {v.name}; give it "
@@ -347,6 +377,9 @@ class Optimizer:
         """
         target = frames.frame()
         cells = self._shared_cells()
+        if self._servers is not None:
+            self._servers.apply(self._change, cells, gradients, idle)
+            return
         old = [_read(target, c) for c in cells]
         kept = set(self._find_owners(idle))
         new = self._change(old, gradients)
@@ -378,20 +411,10 @@ class Optimizer:
             The position of the variable, by the position of each of its cells in
             `_shared_cells`: its own, and those of its slots.
         """
-        import optax
-
         if not idle:
             return {}
-        # Optax knows which leaves of its state are like the parameters. Each of these
-        # becomes the position of its parameter, and every other leaf -1.
-        owners = optax.tree_utils.tree_map_params(
-            self._tx,
-            lambda _, owner: owner,
-            self._treedef.unflatten(range(len(self._slots))),
-            list(range(len(self._variables))),
-            transform_non_params=lambda _: -1,
-        )
-        every = [*range(len(self._variables)), *jax.tree.leaves(owners)]
+        owners = server_slots.find_owners(self._tx, self._treedef, self._groups)
+        every = [*range(len(self._variables)), *owners]
         return {k: owner for k, owner in enumerate(every) if owner in idle}
 
     def _shared_cells(self) -> list[frames.Cell]:
@@ -404,10 +427,12 @@ class Optimizer:
         import optax
 
         count = len(self._variables)
-        params = list(old[:count])
+        # To Optax a variable in parts is a list, so that masks and labels fit.
+        params = server_slots.nest(old[:count], self._groups)
         slots = self._treedef.unflatten(old[count:-1])
-        changes, slots = self._tx.update(list(gradients), slots, params)
-        new = optax.apply_updates(params, changes)
+        given = server_slots.nest(gradients, self._groups)
+        changes, slots = self._tx.update(given, slots, params)
+        new = jax.tree.leaves(optax.apply_updates(params, changes))
         for i, v in enumerate(self._variables):
             if v.constraint is not None:
                 new[i] = v.constraint(new[i])
@@ -525,8 +550,41 @@ def _find_idle(given: Sequence[Any]) -> tuple[int, ...]:
     return tuple(i for i, marks in enumerate(every) if not any(marks))
 
 
-def _sum_gradients(gradients: Sequence[Any], variable: Variable) -> Any:
-    """Returns the sum of a variable's gradients as an array; zeros for none."""
+def _split_pairs(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Yields gradients and variables, with the parts of those that are in parts."""
+    for gradient, given in pairs:
+        v = find_own_variable(given)
+        if not isinstance(v, sharded_variable.ShardedVariable):
+            yield gradient, v
+        elif gradient is None:
+            yield from ((None, part) for part in v.variables)
+        elif isinstance(gradient, IndexedSlices):
+            yield from zip(v.split_slices(gradient), v.variables, strict=True)
+        else:
+            pairs_of = zip(v.offsets, v.variables, strict=True)
+            rows = [slice(o, o + p.shape[0]) for o, p in pairs_of]
+            dense = jnp.asarray(gradient)
+            if dense.shape != v.shape:
+                raise ValueError(
+                    f"The gradient of {v.name} has shape {dense.shape}, the variable "
+                    f"has {v.shape}."
+                )
+            yield from zip((dense[r] for r in rows), v.variables, strict=True)
+
+
+def _sum_gradients(
+    gradients: Sequence[Any], variable: Variable, may_be_sparse: bool
+) -> Any:
+    """Returns the sum of a variable's gradients as an array; zeros for none.
+
+    Args:
+        gradients: the gradients.
+        variable: the variable.
+        may_be_sparse: whether rows stay `IndexedSlices`, if there is nothing else.
+    """
+    is_sparse = bool(gradients) and all(isinstance(g, IndexedSlices) for g in gradients)
+    if may_be_sparse and is_sparse:
+        return concatenate(gradients, None)
     if not gradients:
         return jnp.zeros(variable.shape, variable.dtype)
     return functools.reduce(operator.add, (_as_dense(g, variable) for g in gradients))

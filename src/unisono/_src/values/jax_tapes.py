@@ -351,6 +351,8 @@ class Recording:
         owners: the objects that the keys belong to that are followed.
         late: keys, and ids of arrays, that were used before they were followed.
         unfollowed: keys whose values were used and not followed.
+        lookups: for each key of which rows were read, a key for each time and the
+            positions of its rows.
     """
 
     def __init__(self, outer: Recording | None, follows_keys: bool) -> None:
@@ -366,6 +368,7 @@ class Recording:
         self.owners: dict[Any, Any] = {}
         self.late: set[Any] = set()
         self.unfollowed: set[Any] = set()
+        self.lookups: dict[Any, list[tuple[Any, Any]]] = {}
 
     @property
     def is_recording(self) -> bool:
@@ -444,6 +447,29 @@ class Recording:
                 return x
             self.add_key(key, x, owner)
         return TapeTracer(self._trace, x, self._keys[key])
+
+    def follow_rows(self, x: Any, places: Sequence[tuple[Any, Any, Any]]) -> Any:
+        """Returns rows of a key's value so that they are followed by themselves.
+
+        Args:
+            x: the rows.
+            places: for each key that has them, the key, their positions there, and its
+                owner (see `follow`). A row may be outside a key.
+        """
+        if not self._trace.is_recording or jax_traces.is_clean():
+            return x
+        added = any(key in self._keys for key, *_ in places)
+        owner = places[0][2]
+        if not added and not (self._follows_keys and owner.trainable and is_float(x)):
+            self.unfollowed.update(key for key, *_ in places)
+            return x
+        number = len(self.lookups.setdefault(places[0][0], []))
+        lookup = (places[0][0], number)
+        self._keys[lookup] = self._new_tangent(x)
+        for key, where, its_owner in places:
+            self.lookups.setdefault(key, []).append((lookup, lower(where)))
+            self.owners.setdefault(key, its_owner)
+        return TapeTracer(self._trace, x, self._keys[lookup])
 
     def _new_tangent(self, x: Any) -> Any:
         aval = jax.typeof(x).to_tangent_aval()

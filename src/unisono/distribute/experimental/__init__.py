@@ -18,20 +18,25 @@ from unisono._src.strategies.multi_worker import (
 )
 
 if _typing.TYPE_CHECKING:
+    from unisono._src.coordinator.parameter_server import ParameterServerStrategy
     from unisono._src.saving.preemption import (
         PreemptionCheckpointHandler,
         TerminationConfig,
     )
     from unisono._src.strategies.tpu import experimental_tpu as TPUStrategy
+    from unisono.distribute.experimental import coordinator, partitioners
 
 # Loaded on first use: not every program saves when it is preempted, or has a TPU.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
     __getattr__, __dir__ = _lazy_names.names(
         "unisono.distribute.experimental",
         {
+            "ParameterServerStrategy": "unisono._src.coordinator.parameter_server",
             "PreemptionCheckpointHandler": "unisono._src.saving.preemption",
             "TPUStrategy": "unisono._src.strategies.tpu:experimental_tpu",
             "TerminationConfig": "unisono._src.saving.preemption",
+            "coordinator": "unisono.distribute.experimental",
+            "partitioners": "unisono.distribute.experimental",
         },
     )
 
@@ -42,8 +47,11 @@ __all__ = [
     "CommunicationImplementation",
     "CommunicationOptions",
     "MultiWorkerMirroredStrategy",
+    "ParameterServerStrategy",
     "PreemptionCheckpointHandler",
     "TPUStrategy",
     "TerminationConfig",
     "ValueContext",
+    "coordinator",
+    "partitioners",
 ]

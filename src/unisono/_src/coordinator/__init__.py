@@ -1,0 +1,1 @@
+"""Parameter servers: a coordinator gives functions to workers, servers keep state."""

@@ -1,0 +1,101 @@
+"""Carriers: how the coordinator reaches servers and workers, and workers reach servers.
+
+A carrier starts a `Server` for each parameter server and a `Worker` for each worker, in
+processes or threads of its own, and carries calls of their methods. All that crosses it
+is plain data: numbers, strings, bytes, NumPy arrays, tuples, lists and dictionaries of
+these, and the named tuples of `messages`. Dataset functions are the one exception.
+"""
+
+from __future__ import annotations
+
+import abc
+from concurrent.futures import Future
+from typing import Any
+
+from unisono._src.foundation.public_names import publish
+
+SERVER, WORKER = "ps", "worker"
+
+
+class Handle(abc.ABC):
+    """Reaches one server or one worker; abstract.
+
+    A carrier gives the servers' handles to workers, so it must be able to send them.
+    """
+
+    @abc.abstractmethod
+    def call(self, method: str, *args: object) -> Future[Any]:
+        """Calls a method of the object, and returns at once.
+
+        Calls of one caller to one object are carried out in order, one at a time.
+
+        Args:
+            method: the name of the method.
+            *args: its arguments.
+
+        Returns:
+            The result, or the error that the method raised. If the object is gone, the
+            error is an `UnavailableError` that says which one it was.
+        """
+
+
+class Carrier(abc.ABC):
+    """Runs servers and workers, and reaches them; abstract.
+
+    Attributes:
+        is_synchronous: whether `Handle.call` carries a call out before it returns, so
+            that the order of all calls is known.
+    """
+
+    is_synchronous = False
+
+    @abc.abstractmethod
+    def start(self, servers: int, workers: int) -> None:
+        """Starts all servers and workers, and returns when they answer.
+
+        Raises:
+            UnavailableError: one of them does not.
+        """
+
+    @abc.abstractmethod
+    def server(self, index: int) -> Handle:
+        """Returns a handle of a server, which workers may have too."""
+
+    @abc.abstractmethod
+    def worker(self, index: int) -> Handle:
+        """Returns a handle of a worker."""
+
+    @abc.abstractmethod
+    def address(self, kind: str, index: int) -> str:
+        """Returns where a server or worker runs, for messages.
+
+        Args:
+            kind: SERVER or WORKER.
+            index: which one.
+        """
+
+    @abc.abstractmethod
+    def replace(self, kind: str, index: int) -> None:
+        """Starts a new, empty object in place of a lost one.
+
+        It returns when the new one answers. Handles that `server` and `worker` return
+        from now on reach the new one.
+
+        Args:
+            kind: SERVER or WORKER.
+            index: which one.
+
+        Raises:
+            UnavailableError: there is no place to start it yet; the caller tries again.
+        """
+
+    @abc.abstractmethod
+    def lose(self, kind: str, index: int) -> None:
+        """Ends a server or worker at once, as if its process were killed."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Ends all servers and workers, and all that was started for them."""
+
+
+publish("unisono.distribute.coordinator", Carrier, Handle)

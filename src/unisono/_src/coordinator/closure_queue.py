@@ -1,0 +1,143 @@
+"""The queue of closures: who waits, what happens after an error."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from typing import Any, final
+
+from unisono._src.foundation import errors
+
+# TensorFlow's limit, after which `schedule` waits.
+LIMIT = 256 * 1024
+CANCELLED = "The corresponding function is cancelled. Please reschedule the function."
+
+
+@final
+class ClosureQueue:
+    """Closures that wait for a worker, first come first served.
+
+    The first error of a closure is kept. The next `put`, `wait` or `is_done` raises it,
+    after nothing runs any more and all that waits is cancelled. Then the queue is as
+    good as new.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._waiting: collections.deque[Any] = collections.deque()
+        self._running = 0
+        self._error: BaseException | None = None
+        self._is_cancelling = False
+        self._is_closed = False
+        self._changed = threading.Condition()
+        # Held by `wait`: what is scheduled meanwhile in other threads comes later.
+        self._cut_off = threading.Lock()
+
+    def put(self, closure: Any) -> None:
+        """Appends a closure; waits while the queue is full.
+
+        Raises:
+            BaseException: the error of an earlier closure. The new one is cancelled.
+        """
+        with self._cut_off, self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    len(self._waiting) < self._limit or self._error or self._is_closed
+                )
+            )
+            if self._is_closed:
+                closure.cancel()
+                return
+            self._waiting.append(closure)
+            self._changed.notify_all()
+            self._raise_error()
+
+    def get(self) -> Any:
+        """Returns the next closure, which runs from now on; None to end."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_closed or (self._waiting and not self._is_cancelling)
+            )
+            if self._is_closed:
+                return None
+            self._running += 1
+            found = self._waiting.popleft()
+            self._changed.notify_all()
+            return found
+
+    def has_waiting(self) -> bool:
+        """Whether a closure waits for a worker."""
+        with self._changed:
+            return bool(self._waiting)
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Notes that a closure has ended, with an error or without."""
+        with self._changed:
+            self._running -= 1
+            if self._error is None and not self._is_cancelling:
+                self._error = error
+            self._changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """Notes the error of a closure that could not even be made."""
+        with self._changed:
+            self._raise_error()
+            self._error = error
+            self._changed.notify_all()
+
+    def put_back(self, closure: Any) -> None:
+        """Takes back a closure whose worker was lost: it is the next one to run."""
+        with self._changed:
+            self._running -= 1
+            if self._is_cancelling or self._is_closed:
+                closure.cancel()
+            else:
+                self._waiting.appendleft(closure)
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Waits until all closures have ended.
+
+        Raises:
+            BaseException: the first error of one of them.
+        """
+        with self._cut_off, self._changed:
+            self._changed.wait_for(lambda: self._error is not None or self._is_idle())
+            self._raise_error()
+
+    def is_done(self) -> bool:
+        """Whether all closures have ended; raises as `wait`."""
+        with self._changed:
+            self._raise_error()
+            return self._is_idle()
+
+    def _is_idle(self) -> bool:
+        return self._is_closed or not (self._waiting or self._running)
+
+    def _raise_error(self) -> None:
+        """Raises the error, once, after cancelling everything else."""
+        if self._error is None:
+            return
+        self._is_cancelling = True
+        try:
+            self._changed.wait_for(lambda: not self._running or self._is_closed)
+            while self._waiting:
+                self._waiting.popleft().cancel()
+            error, self._error = self._error, None
+        finally:
+            self._is_cancelling = False
+            self._changed.notify_all()
+        raise error
+
+    def close(self) -> None:
+        """Cancels all that waits, and ends those that wait for a closure."""
+        with self._changed:
+            self._is_closed = True
+            while self._waiting:
+                self._waiting.popleft().cancel()
+            self._changed.notify_all()
+
+
+def cancelled_error() -> errors.CancelledError:
+    """Returns the error of a closure that was cancelled."""
+    return errors.CancelledError(CANCELLED)

@@ -1,0 +1,214 @@
+"""Closures: scheduled functions as programs that any worker can run."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from unisono._src.coordinator import closure_queue, random_keys, server_group
+from unisono._src.coordinator.messages import Effect, Lookup, Program, Stage
+from unisono._src.coordinator.remote_value import RemoteValue
+from unisono._src.execution import programs, server_lookups, signature
+from unisono._src.execution.traced_function import TracedFunction
+from unisono._src.state import frames
+from unisono._src.values import exported
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shipment:
+    """A trace as workers get it.
+
+    Attributes:
+        program: what a worker runs.
+        local: the cells of the coordinator that the program reads. Their values are
+            the first arguments.
+        outputs: the structure of the result.
+        updates: the bytes of the programs that servers run for it, by key, with the
+            server that needs each.
+    """
+
+    program: Program
+    local: tuple[Any, ...]
+    outputs: Any
+    updates: tuple[tuple[int, str, bytes], ...]
+
+
+def ship(
+    found: TracedFunction, shapes: Sequence[Sequence[tuple[Any, ...]]]
+) -> Shipment:
+    """Returns a trace in the form that travels.
+
+    Args:
+        found: the trace.
+        shapes: the shapes and types of the arrays of each element that it takes from a
+            dataset.
+
+    Raises:
+        ValueError: the program cannot run in another process; it says why.
+    """
+    _check(found)
+    remote = [c for c in found.read if c.home is not None]
+    local = [c for c in found.read if c.home is None]
+    order = {c: i for i, c in enumerate([*remote, *local])}
+    places = [order[c] for c in found.read]
+    count, consts = len(places), found.constants.fill_in(())
+    start = len(found.written) + len(found.created)
+
+    def run(*inputs: Any) -> Any:
+        # Random keys travel as numbers.
+        cells = [
+            random_keys.from_numbers(inputs[i], _impl(c))
+            for i, c in zip(places, found.read, strict=True)
+        ]
+        out = jax.core.eval_jaxpr(found.jaxpr, consts, *cells, *inputs[count:])
+        return [random_keys.to_numbers(x) for x in out[start:]]
+
+    avals = [v.aval for v in found.jaxpr.invars]
+    given = [avals[places.index(i)] for i in range(count)] + avals[count:]
+    closed = jax.make_jaxpr(run)(*map(_struct, given))
+    stages = tuple(
+        _export(stage, found.name) for stage in server_lookups.split(closed, found.name)
+    )
+    effects, updates, operands = _effects(found)
+    reads = tuple((c.home.servers[0], c.home.key) for c in remote if c.home)
+    known = found.name, reads, tuple(map(tuple, shapes))
+    key = exported.digest(stages, effects, *known)
+    program = Program(key, *known, stages, effects, operands)
+    return Shipment(program, tuple(local), found.outputs, updates)
+
+
+def _export(stage: server_lookups.Stage, name: str) -> Stage:
+    """Returns a stage as it travels."""
+    program = stage.program
+    data = exported.export(
+        lambda *xs: jax.core.eval_jaxpr(program.jaxpr, program.consts, *xs),
+        [_struct(a) for a in program.in_avals],
+        name,
+    )
+    homes = [c.home for c in stage.cells]
+    return Stage(data, tuple(Lookup(h.servers[0], h.key) for h in homes))
+
+
+def _struct(aval: Any) -> jax.ShapeDtypeStruct:
+    return random_keys.numbers_like(aval)
+
+
+def _impl(cell: Any) -> str | None:
+    """Returns the implementation of a cell's random keys; None for numbers."""
+    if not random_keys.is_key(cell):
+        return None
+    if cell.home is None:
+        return str(jax.random.key_impl(frames.EAGER.whole(cell)))
+    found: str | None = cell.home.group.impl_of(cell)
+    return found
+
+
+def _check(found: TracedFunction) -> None:
+    """Raises `ValueError` if a trace cannot run in another process."""
+    callback = programs.find_callback(found.jaxpr)
+    if callback is not None:
+        raise ValueError(
+            f"The function '{found.name}' calls Python while it runs ({callback}). A "
+            "scheduled function runs in another process, as a compiled program. Take "
+            "jax.debug.print, jax.pure_callback and jax.experimental.io_callback out, "
+            "and return what you want to see."
+        )
+    for cell in found.written:
+        raise ValueError(
+            f"The function '{found.name}' assigns the variable '{cell.name}' (created "
+            f"at {cell.origin}), which was made outside strategy.scope() and lives on "
+            "the coordinator. Create it in the scope, so that a parameter server keeps "
+            "it."
+        )
+
+
+def _effects(found: TracedFunction) -> Any:
+    """Returns a trace's effects, the servers' programs, and the operands' count."""
+    effects, updates, position = [], [], 0
+    for change in found.changes:
+        operands = tuple(range(position, position + len(change.operands)))
+        position += len(operands)
+        keys = tuple(c.home.key for c in change.cells)
+        reads = tuple(c.home.key for c in change.reads)
+        name = ""
+        if change.program is not None:
+            data = server_group.export_change(change)
+            name = exported.digest(data)
+            updates += [(s, name, data) for s in change.servers]
+        effects += [
+            Effect(
+                s, change.kind, keys, operands, name, reads, change.sparse, change.rows
+            )
+            for s in change.servers
+        ]
+    return tuple(effects), tuple(updates), position
+
+
+@final
+class Closure:
+    """One scheduled call of a function.
+
+    Args:
+        shipment: its program.
+        arguments: the arrays of its arguments.
+        sources: the iterators that its elements come from. It keeps them: workers let
+            their own go when nobody has these.
+        number: tells closures apart if its changes must be made only once; else None.
+        retrace: returns the shipment for elements of other shapes.
+        remote: its result. Nobody else may hold it: then the result is dropped.
+    """
+
+    def __init__(
+        self,
+        shipment: Shipment,
+        arguments: Sequence[np.ndarray],
+        sources: Sequence[Any],
+        number: int | None,
+        retrace: Callable[[Any], Shipment],
+        remote: RemoteValue[Any],
+    ) -> None:
+        self.shipment = shipment
+        self.arguments = arguments
+        self._sources = sources
+        self.number = number
+        self.retrace = retrace
+        self._remote = weakref.ref(remote)
+
+    @property
+    def feeds(self) -> list[int]:
+        """The workers' resources that its elements come from, in order."""
+        return [source.number for source in self._sources]
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.shipment.program.name
+
+    def succeed(self, arrays: Sequence[np.ndarray]) -> None:
+        """Sets the result."""
+        remote = self._remote()
+        if remote is not None:
+            outputs = self.shipment.outputs
+            remote._set(lambda: signature.rebuild(outputs, iter(arrays)))  # noqa: SLF001
+
+    def fail(self, error: BaseException) -> None:
+        """Sets the error that `fetch` raises."""
+        remote = self._remote()
+        if remote is not None:
+            remote._fail(error)  # noqa: SLF001
+
+    def cancel(self) -> None:
+        """Sets the error of a closure that does not run."""
+        self.fail(closure_queue.cancelled_error())
+
+
+def local_values(shipment: Shipment) -> list[np.ndarray]:
+    """Returns the values of the coordinator's own variables that a program reads."""
+    found = (frames.EAGER.whole(c) for c in shipment.local)
+    return [np.asarray(random_keys.to_numbers(x)) for x in found]

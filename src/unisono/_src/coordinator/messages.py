@@ -1,0 +1,142 @@
+"""The plain data that coordinator, workers and servers send each other.
+
+A key that ends with `OWN` stands for the value of the worker that uses it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+OWN = "@"
+
+
+@final
+class Request(NamedTuple):
+    """Asks a server for the value of a variable, or for some of its rows.
+
+    Attributes:
+        key: the variable's key on the server.
+        rows: the positions of the rows, as an array of one axis; None for all.
+    """
+
+    key: str
+    rows: np.ndarray | None = None
+
+
+@final
+class Operation(NamedTuple):
+    """A change of variables of one server, which the server computes.
+
+    Attributes:
+        kind: ``assign``, ``assign_add``, ``assign_sub``, ``scatter_…``, or ``program``.
+        keys: the variables to change. Only a program may change more than one.
+        operands: the arrays to change them by.
+        program: for a program, the key under which the server knows it. It computes
+            the new values from the old ones of `keys`, those of `reads` and `operands`.
+        reads: for a program, variables that it needs besides.
+        sparse: for a program, the places of two operands that are positions of rows and
+            rows, and how many the program takes. Those that are absent do not travel.
+        rows: for a program of some rows only, the place of each such variable among
+            `keys` and `reads`, and the place of the operand with their positions.
+    """
+
+    kind: str
+    keys: tuple[str, ...]
+    operands: tuple[np.ndarray, ...]
+    program: str = ""
+    reads: tuple[str, ...] = ()
+    sparse: tuple[tuple[int, int, int], ...] = ()
+    rows: tuple[tuple[int, int], ...] = ()
+
+
+@final
+class Effect(NamedTuple):
+    """An operation of a closure, whose operands its program computes.
+
+    Attributes:
+        server: the server that carries it out.
+        kind: see `Operation`.
+        keys: see `Operation`.
+        operands: the places of its operands among those that the program computes.
+        program: see `Operation`.
+        reads: see `Operation`.
+        sparse: see `Operation`.
+        rows: see `Operation`.
+    """
+
+    server: int
+    kind: str
+    keys: tuple[str, ...]
+    operands: tuple[int, ...]
+    program: str = ""
+    reads: tuple[str, ...] = ()
+    sparse: tuple[tuple[int, int, int], ...] = ()
+    rows: tuple[tuple[int, int], ...] = ()
+
+
+@final
+class Lookup(NamedTuple):
+    """The rows of a variable that a closure asks for while it runs.
+
+    Attributes:
+        server: the server that has them.
+        key: the variable's key there.
+    """
+
+    server: int
+    key: str
+
+
+@final
+class Stage(NamedTuple):
+    """A part of a closure's program, which runs without asking anyone.
+
+    Attributes:
+        program: the compiled function as `jax.export` writes it.
+        lookups: what is asked of servers when it has run: its results are the positions
+            of the rows. Empty for the last stage.
+    """
+
+    program: bytes
+    lookups: tuple[Lookup, ...] = ()
+
+
+@final
+class Program(NamedTuple):
+    """The program of a closure, which every worker can run.
+
+    The inputs of each stage are the values of `reads`, the arguments, the arrays of the
+    elements that it takes from datasets, and the rows that earlier stages have asked
+    for. The last stage gives the operands of `effects`, then the result.
+
+    Attributes:
+        key: tells programs apart.
+        name: the name of the function.
+        reads: the server and key of each variable that it uses whole.
+        shapes: for each element that it takes from a dataset, the shape and type of the
+            element's arrays.
+        stages: its parts, in order.
+        effects: the changes of variables that it makes, in order.
+        operands: how many arrays the last stage computes for them.
+    """
+
+    key: str
+    name: str
+    reads: tuple[tuple[int, str], ...]
+    shapes: tuple[tuple[tuple[Any, ...], ...], ...]
+    stages: tuple[Stage, ...]
+    effects: tuple[Effect, ...]
+    operands: int
+
+
+@final
+class OtherShapes(NamedTuple):
+    """Says that a program was not made for elements of such shapes; nothing was done.
+
+    Attributes:
+        shapes: for each element, the shape and type of its arrays.
+    """
+
+    shapes: tuple[tuple[tuple[Any, ...], ...], ...]

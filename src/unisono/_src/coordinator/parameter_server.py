@@ -1,0 +1,242 @@
+"""`ParameterServerStrategy`: servers keep the variables, workers compute."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from unisono._src.cluster.cluster_tasks import ClusterSpec
+from unisono._src.coordinator import partitioned_creation, per_worker_variable
+from unisono._src.coordinator.carrier import Carrier
+from unisono._src.coordinator.server_group import Servers
+from unisono._src.coordinator.worker_data import WorkerBatches, WorkerFunction
+from unisono._src.execution import function
+from unisono._src.foundation import ambient
+from unisono._src.foundation.public_names import publish
+from unisono._src.machines.topology import Topology
+from unisono._src.state import frames
+from unisono._src.strategies import base, local
+
+if TYPE_CHECKING:
+    from unisono._src.cluster.resolvers.base import ClusterResolver
+
+_log = logging.getLogger("unisono")
+
+# By name; loaded when they are asked for.
+_CARRIERS = {
+    "threads": "unisono._src.coordinator.threads:ThreadCarrier",
+}
+
+
+@final
+class _ServerExtended(local.SingleExtended):
+    """The methods of a strategy whose variables are on parameter servers.
+
+    Args:
+        container_strategy: the strategy.
+        placement: where its variables go.
+        partitioner: says into how many parts a variable is cut; None cuts none.
+    """
+
+    def __init__(
+        self, container_strategy: Any, placement: frames.Placement, partitioner: Any
+    ) -> None:
+        super().__init__(container_strategy, placement)
+        self._warned: set[str] = set()
+        self._partitioner = partitioner
+
+    def _create_per_worker_variable(
+        self, next_creator: Callable[..., Any], **kwargs: Any
+    ) -> per_worker_variable.PerWorkerVariable:
+        """Makes a variable with a value for each worker; TensorFlow's name for it."""
+        strategy = self._container_strategy()
+        with strategy.scope():
+            return per_worker_variable.create(kwargs.pop("initial_value"), **kwargs)
+
+    def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+        """Makes a variable, or its parts if the partitioner cuts it."""
+        if self._partitioner is None or ambient.current().colocate is not None:
+            return next_creator(**kwargs)
+        return partitioned_creation.create(self._partitioner, next_creator, kwargs)
+
+    @contextlib.contextmanager
+    def _enter(self, **changes: Any) -> Iterator[None]:
+        self._warn("run")
+        with ambient.push(copy=0, **changes):
+            yield
+
+    def _warn(self, method: str) -> None:
+        """Says once that a method ran here, and not on a worker."""
+        if function.is_compiling() or method in self._warned:
+            return
+        self._warned.add(method)
+        _log.warning(
+            "A `tf.distribute.ParameterServerStrategy` method (`%s`) is invoked "
+            "without using `ClusterCoordinator.schedule`. If you are not tracing a "
+            "function, this method is executed on the coordinator.",
+            method,
+        )
+
+    def _place(self, tree: Any) -> Any:
+        return tree
+
+    def _reduce_to(self, op: Any, value: Any, destinations: Any, options: Any) -> Any:
+        self._warn("reduce")
+        return value
+
+    def _distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        return WorkerBatches(dataset)
+
+    def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
+        return WorkerFunction(dataset_fn, self._num_replicas_in_sync)
+
+    @property
+    def worker_devices(self) -> Sequence[str]:
+        """The name of the device that computes, of one worker."""
+        return self._topology.names
+
+    @property
+    def parameter_devices(self) -> Sequence[str]:
+        """The names of the devices that hold variables, one for each server."""
+        assert self._placement is not None
+        group = self._placement.servers
+        assert isinstance(group, Servers)
+        return [f"/job:ps/replica:0/task:{i}/device:CPU:0" for i in range(group.count)]
+
+    def non_slot_devices(self, var_list: Sequence[Any]) -> Any:
+        """Returns the first of the variables by name."""
+        return min(var_list, key=lambda v: v.name)
+
+
+class ParameterServerStrategy(base.Strategy):
+    """Keeps variables on parameter servers, and lets workers compute on their own.
+
+    Variables that are made in `scope` go to the servers. Functions that are given to
+    `ClusterCoordinator.schedule` run on workers, which do not wait for each other.
+
+    Args:
+        cluster_resolver: says how many workers and parameter servers there are.
+        variable_partitioner: a function of shape and type that says into how many parts
+            a variable is cut, as those of `distribute.experimental.partitioners`; None
+            cuts none.
+        carrier: what runs servers and workers: ``"threads"`` for threads of this
+            process, or a carrier object. It must be given.
+        restore_from: a function without arguments that restores all variables from the
+            last checkpoint. If a server is lost while functions run, it starts again,
+            this function is called, and training goes on. None makes it an error.
+
+    Raises:
+        ValueError: the cluster has no workers or no servers, or tasks of other kinds;
+            or there is no such carrier.
+
+    >>> import unisono
+    >>> cluster = {"worker": ["a:1", "b:1"], "ps": ["c:1", "d:1"]}
+    >>> resolver = unisono.distribute.cluster_resolver.SimpleClusterResolver(
+    ...     unisono.train.ClusterSpec(cluster)
+    ... )
+    >>> strategy = unisono.distribute.ParameterServerStrategy(
+    ...     resolver, carrier="threads"
+    ... )
+    >>> with strategy.scope():
+    ...     first, second = unisono.Variable([1.0, 2.0]), unisono.Variable(3.0)
+    >>> second.device, first.assign_add([1.0, 1.0]).tolist()
+    ('/job:ps/replica:0/task:1/device:CPU:0', [2.0, 3.0])
+    >>> strategy.shutdown()
+    """
+
+    def __init__(
+        self,
+        cluster_resolver: ClusterResolver,
+        variable_partitioner: Callable[..., Sequence[int]] | None = None,
+        *,
+        carrier: str | Carrier | None = None,
+        restore_from: Callable[[], object] | None = None,
+    ) -> None:
+        spec = cluster_resolver.cluster_spec()
+        self._workers, count = _check_cluster(spec)
+        self._resolver = cluster_resolver
+        self._restore_from = restore_from
+        self._carrier = _find_carrier(carrier)
+        self._carrier.start(count, self._workers)
+        # When the strategy is garbage, so are its servers and workers.
+        self._stop = weakref.finalize(self, self._carrier.stop)
+        self._servers = Servers(self._carrier, count, self._workers)
+        topology = Topology.of(["CPU:0"])
+        placement = frames.Placement(
+            self,
+            topology,
+            frames.Policy.SERVER,
+            topology.home,
+            topology.names[0],
+            servers=self._servers,
+        )
+        # Set by the first `ClusterCoordinator`.
+        self._coordinator: Any = None
+        super().__init__(_ServerExtended(self, placement, variable_partitioner))
+
+    def shutdown(self) -> None:
+        """Ends the workers and servers; variables of the strategy are gone then.
+
+        Without it they end with the program, or when nobody has the strategy or a
+        variable of it any more. A result that was not fetched before is cancelled.
+
+        >>> import unisono
+        >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]})
+        >>> strategy = unisono.distribute.ParameterServerStrategy(
+        ...     unisono.distribute.cluster_resolver.SimpleClusterResolver(cluster),
+        ...     carrier="threads",
+        ... )
+        >>> strategy.shutdown()
+        """
+        if self._coordinator is not None:
+            self._coordinator._close()  # noqa: SLF001
+        self._stop()
+
+
+def _check_cluster(spec: ClusterSpec) -> tuple[int, int]:
+    """Returns the numbers of workers and of parameter servers.
+
+    Raises:
+        ValueError: there are none, or tasks of other kinds.
+    """
+    if not spec or not spec.jobs:
+        raise ValueError(
+            "Cluster spec must be non-empty in `ParameterServerStrategy`; give a "
+            "cluster with `worker` and `ps` tasks."
+        )
+    unknown = sorted(set(spec.jobs) - {"chief", "worker", "ps", "evaluator"})
+    if unknown:
+        raise ValueError(
+            "The job types of a `ParameterServerStrategy` are chief, worker, ps and "
+            f"evaluator; received {unknown}."
+        )
+    if "ps" not in spec.jobs or spec.num_tasks("ps") < 1:
+        raise ValueError("There must be at least one ps.")
+    if "worker" not in spec.jobs or spec.num_tasks("worker") < 1:
+        raise ValueError("There must be at least one worker.")
+    return spec.num_tasks("worker"), spec.num_tasks("ps")
+
+
+def _find_carrier(given: str | Carrier | None) -> Carrier:
+    """Returns the carrier that is asked for.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    if isinstance(given, Carrier):
+        return given
+    if given not in _CARRIERS:
+        raise ValueError(
+            f"carrier must be one of {sorted(_CARRIERS)} or a carrier object, received "
+            f"{given!r}."
+        )
+    module, _, name = _CARRIERS[given].partition(":")
+    found: Carrier = getattr(importlib.import_module(module), name)()
+    return found
+
+
+publish("unisono.distribute", ParameterServerStrategy)

@@ -1,0 +1,88 @@
+"""`RemoteValue`: the result of a scheduled function, when it is there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.foundation import nest
+from unisono._src.foundation.public_names import publish
+
+_R = TypeVar("_R")
+
+
+class RemoteValue(Generic[_R]):
+    """The result of a function that `ClusterCoordinator.schedule` was given.
+
+    It is there at once; its content comes when a worker has run the function.
+
+    >>> import unisono
+    >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]})
+    >>> strategy = unisono.distribute.ParameterServerStrategy(
+    ...     unisono.distribute.cluster_resolver.SimpleClusterResolver(cluster),
+    ...     carrier="threads",
+    ... )
+    >>> coordinator = unisono.distribute.coordinator.ClusterCoordinator(strategy)
+    >>> remote = coordinator.schedule(unisono.function(lambda: {"loss": 0.5}))
+    >>> remote.fetch(), remote.get()
+    ({'loss': np.float32(0.5)}, {'loss': Array(0.5, dtype=float32...)})
+    >>> strategy.shutdown()
+    """
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def fetch(self) -> _R:
+        """Waits for the result, and returns it with NumPy arrays.
+
+        Raises:
+            CancelledError: the function was cancelled because another one has failed,
+                or because the coordinator is gone.
+            Exception: the error of the function itself.
+        """
+        return cast(_R, nest.map_structure(_as_numpy, self._wait()))
+
+    def get(self) -> _R:
+        """Waits for the result, and returns it with JAX's arrays on this process.
+
+        Raises:
+            CancelledError: as for `fetch`; also the error of the function itself.
+        """
+        return cast(_R, nest.map_structure(_as_array, self._wait()))
+
+    def _wait(self) -> Any:
+        self._event.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def _set(self, make: Callable[[], Any]) -> None:
+        """Sets the result, which `make` returns; the first one stays."""
+        if not self._event.is_set():
+            self._value = make()
+            self._event.set()
+
+    def _fail(self, error: BaseException) -> None:
+        """Sets the error; a result that is there stays."""
+        if not self._event.is_set():
+            self._error = error
+            self._event.set()
+
+
+def _as_numpy(x: Any) -> Any:
+    if isinstance(x, np.ndarray):
+        return x[()] if x.ndim == 0 else x
+    return x
+
+
+def _as_array(x: Any) -> Any:
+    return jnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x
+
+
+publish("unisono.distribute.coordinator", RemoteValue)

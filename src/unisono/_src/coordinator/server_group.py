@@ -1,0 +1,264 @@
+"""All parameter servers together: where variables go, and how they are reached."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.coordinator import random_keys, waiting, wanted_rows
+from unisono._src.coordinator.carrier import SERVER, Carrier
+from unisono._src.coordinator.messages import OWN, Operation, Request
+from unisono._src.foundation import ambient, errors
+from unisono._src.state import servers
+from unisono._src.values import exported
+
+
+@final
+class Servers(servers.ServerGroup):
+    """The parameter servers of a strategy.
+
+    Args:
+        carrier: reaches them.
+        count: how many there are.
+        workers: how many workers there are.
+    """
+
+    def __init__(self, carrier: Carrier, count: int, workers: int) -> None:
+        self._carrier = carrier
+        self._workers = workers
+        # By key, the implementation of random keys.
+        self._impls: dict[str, str] = {}
+        # By key, the first value of variables with a value for each worker.
+        self._first: dict[str, tuple[int, Any]] = {}
+        self.count = count
+        self._bytes = [0] * count
+        self._numbers = itertools.count()
+        # By server, what it holds: the name, shape and type of each key.
+        self.held: list[dict[str, tuple[str, Any, str]]] = [{} for _ in range(count)]
+        self._dropped: collections.deque[tuple[tuple[int, ...], str, int]] = (
+            collections.deque()
+        )
+        self._known: list[set[str]] = [set() for _ in range(count)]
+        self._lock = threading.RLock()
+
+    def place(self, cell: Any) -> servers.Home:
+        """Returns where a new variable goes: to the server that holds fewest bytes."""
+        kept = random_keys.numbers_like(cell)
+        size = int(np.prod(kept.shape)) * kept.dtype.itemsize
+        with self._lock:
+            wanted = self._wanted() or (int(np.argmin(self._bytes)),)
+            key = f"{next(self._numbers)}:{cell.name}"
+            workers = getattr(ambient.current().colocate, "workers", 0)
+            if workers:
+                wanted, key = (int(np.argmin(self._bytes)),), f"{key}{OWN}"
+            for index in wanted:
+                self._bytes[index] += size
+                self.held[index][key] = cell.name, kept.shape, str(kept.dtype)
+        # When nobody has the variable any more, the servers need not either. This may
+        # run at any moment in any thread, so it only takes a note.
+        weakref.finalize(cell, self._dropped.append, (wanted, key, size))
+        return servers.Home(self, key, wanted, workers)
+
+    def of_workers(self) -> servers.Home:
+        """Returns the place of variables with a value for each worker."""
+        return servers.Home(self, "", (), self._workers)
+
+    def _wanted(self) -> tuple[int, ...] | None:
+        """Returns the servers that the running code asks for, or None."""
+        target = ambient.current().colocate
+        if isinstance(target, servers.Home):
+            return target.servers
+        cell = getattr(target, "state_cell", None)
+        home = getattr(cell, "home", None)
+        return None if home is None else home.servers
+
+    def create(self, cell: Any, value: Any) -> None:
+        """Gives a variable its first value; zeros if it is None."""
+        self._forget_dropped()
+        home = cell.home
+        if random_keys.is_key(cell):
+            self._impls[home.key] = str(jax.random.key_impl(value))
+            value = random_keys.to_numbers(value)
+        if home.workers:
+            self._first[home.key] = home.servers[0], np.asarray(value)
+            for worker in range(home.workers):
+                self.reset(worker, home.key)
+            return
+        zeros = tuple(cell.shape), str(cell.dtype)
+        array = zeros if value is None else np.asarray(value)
+        for index in home.servers:
+            self.call(index, f"creating '{cell.name}'", "create", home.key, array)
+
+    def reset(self, worker: int, key: str | None = None) -> None:
+        """Gives a worker's own values of variables their first value again.
+
+        Args:
+            worker: the worker.
+            key: the variable; None for all that have a value for each worker.
+        """
+        for name in list(self._first) if key is None else [key]:
+            server, value = self._first[name]
+            self.call(server, f"creating '{name}'", "create", f"{name}{worker}", value)
+
+    def read_of_workers(self, cell: Any) -> list[np.ndarray]:
+        """Returns each worker's value of a variable that has one for each."""
+        home = cell.home
+        asked = [Request(f"{home.key}{i}") for i in range(home.workers)]
+        what = f"reading '{cell.name}'"
+        found: list[np.ndarray] = self.call(home.servers[0], what, "pull", asked)
+        return found
+
+    def _forget_dropped(self) -> None:
+        """Tells servers which variables are gone."""
+        gone: dict[int, list[str]] = {}
+        while self._dropped:
+            wanted, key, size = self._dropped.popleft()
+            own = range(self._workers) if self._first.pop(key, None) else ()
+            for index in wanted:
+                gone.setdefault(index, []).extend([key, *(f"{key}{i}" for i in own)])
+                self._bytes[index] -= size
+                self.held[index].pop(key, None)
+        for index, keys in gone.items():
+            self.call(index, "dropping variables", "drop", keys)
+
+    def read(self, cells: Sequence[Any]) -> list[Any]:
+        """Returns the values of variables, as arrays on this process's device."""
+        by_server: dict[int, list[int]] = {}
+        for i, cell in enumerate(cells):
+            if cell.home.workers:
+                raise ValueError(
+                    f"The variable '{cell.name}' has a value for each worker: use it "
+                    "in scheduled functions, and read_all() on the coordinator."
+                )
+            by_server.setdefault(cell.home.servers[0], []).append(i)
+        found: dict[int, Any] = {}
+        for server, places in by_server.items():
+            asked = [Request(cells[i].home.key) for i in places]
+            what = f"reading '{cells[places[0]].name}'"
+            values = self.call(server, what, "pull", asked)
+            found.update(zip(places, values, strict=True))
+        with jax.ensure_compile_time_eval():
+            return [
+                random_keys.from_numbers(jnp.asarray(found[i]), self.impl_of(cell))
+                for i, cell in enumerate(cells)
+            ]
+
+    def impl_of(self, cell: Any) -> str | None:
+        """Returns the implementation of a cell's random keys; None for numbers."""
+        return self._impls.get(cell.home.key)
+
+    def read_rows(self, cell: Any, rows: Any) -> Any:
+        """Returns some rows of a variable."""
+        wanted = wanted_rows.Wanted(np.asarray(rows))
+        asked = [Request(cell.home.key, wanted.rows)]
+        what = f"reading rows of '{cell.name}'"
+        found = self.call(cell.home.servers[0], what, "pull", asked)[0]
+        with jax.ensure_compile_time_eval():
+            return jnp.asarray(wanted.expand(found))
+
+    def apply(self, changes: Sequence[servers.Change]) -> None:
+        """Lets servers change variables, and returns when they have done so."""
+        by_server: dict[int, list[Operation]] = {}
+        for change in changes:
+            operands = tuple(
+                np.asarray(random_keys.to_numbers(x)) for x in change.operands
+            )
+            for index in change.servers:
+                made = Operation(
+                    change.kind,
+                    tuple(c.home.key for c in change.cells),
+                    operands,
+                    self.add_program(index, change),
+                    tuple(c.home.key for c in change.reads),
+                    change.sparse,
+                    change.rows,
+                )
+                made = wanted_rows.pack(made)
+                by_server.setdefault(index, []).append(made)
+        for index, operations in by_server.items():
+            what = f"changing '{changes[0].cells[0].name}'"
+            self.call(index, what, "push", operations)
+
+    def add_program(self, index: int, change: servers.Change) -> str:
+        """Gives a server the program of a change, if it has one; returns its key."""
+        if change.program is None:
+            return ""
+        data = export_change(change)
+        key = exported.digest(data)
+        self.send_program(index, key, data)
+        return key
+
+    def send_program(self, index: int, key: str, data: bytes) -> None:
+        """Gives a server the program of an update, unless it has it."""
+        if key not in self._known[index]:
+            self.call(index, "taking a program", "add_program", key, data)
+            self._known[index].add(key)
+
+    def call(self, index: int, what: str, method: str, *args: Any) -> Any:
+        """Calls a method of a server, and returns its result.
+
+        Args:
+            index: which server.
+            what: what it is asked to do, for messages.
+            method: the name of the method.
+            *args: its arguments.
+
+        Raises:
+            UnavailableError: the server is gone; it says which, and what it held.
+        """
+        try:
+            made = self._carrier.server(index).call(method, *args)
+            return waiting.wait(made, SERVER, index, what)
+        except errors.UnavailableError as error:
+            raise self.explain(error) from error
+
+    def replace(self, index: int) -> None:
+        """Starts a server again, with zeros for all that the lost one held."""
+        self._carrier.replace(SERVER, index)
+        self._known[index].clear()
+        for key, (name, *zeros) in list(self.held[index].items()):
+            self.call(index, f"creating '{name}'", "create", key, tuple(zeros))
+
+    def explain(self, error: errors.UnavailableError) -> errors.UnavailableError:
+        """Returns the error of a lost server with its address and what it held."""
+        if error.task_type != SERVER:
+            return error
+        index = error.task_index
+        names = sorted(name for name, *_ in self.held[index].values())
+        told = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        return errors.UnavailableError(
+            f"The parameter server {index} ({self._carrier.address(SERVER, index)}) is "
+            f"gone. It held {len(names)} variable(s): {told}. Start the program again "
+            "and restore the last checkpoint.",
+            SERVER,
+            index,
+        )
+
+
+# Programs of changes are made once for each trace; their bytes are kept with it.
+_exported: dict[int, tuple[Any, bytes]] = {}
+
+
+def export_change(change: servers.Change) -> bytes:
+    """Returns the program of a change as bytes."""
+    known = _exported.get(id(change.program))
+    if known is not None and known[0] is change.program:
+        return known[1]
+    closed = change.program
+    data = exported.export(
+        lambda *xs: jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *xs),
+        [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals],
+        "update",
+    )
+    if len(_exported) > 256:
+        _exported.pop(next(iter(_exported)))
+    _exported[id(change.program)] = (change.program, data)
+    return data

@@ -1,0 +1,47 @@
+"""Waits for answers of servers and workers; every wait ends and says for whom."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+from concurrent.futures import Future
+from typing import Any
+
+from unisono._src.foundation import errors
+
+_log = logging.getLogger("unisono")
+
+# As long as TensorFlow waits for a worker that was lost.
+PATIENCE = 3600.0
+# After so long it is said, once, who is waited for.
+_NEWS = 60.0
+
+
+def wait(call: Future[Any], kind: str, index: int, what: str) -> Any:
+    """Returns the result of a call, or raises its error.
+
+    Args:
+        call: the call.
+        kind: the kind of the task that was called.
+        index: the number of that task.
+        what: what the task was asked to do, for messages.
+
+    Raises:
+        UnavailableError: it has not answered for an hour, or is gone.
+    """
+    try:
+        return call.result(_NEWS)
+    except concurrent.futures.TimeoutError:
+        if call.done():
+            raise
+    _log.warning("The %s %d has not answered for %d s: %s.", kind, index, _NEWS, what)
+    try:
+        return call.result(PATIENCE - _NEWS)
+    except concurrent.futures.TimeoutError:
+        if call.done():
+            raise
+        raise errors.UnavailableError(
+            f"The {kind} {index} has not answered for {PATIENCE:.0f} s: {what}.",
+            kind,
+            index,
+        ) from None

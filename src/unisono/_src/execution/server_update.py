@@ -1,0 +1,179 @@
+"""Cuts an optimizer's update into one program for each parameter server.
+
+An update is a function of all variables, slots and gradients. A server has some of the
+variables, and the worker has all gradients. For each server the part of the program is
+taken that computes its own variables. What that part needs of gradients of other
+servers' variables, such as the norm of all gradients, the worker computes and sends
+along. An update that needs the variables or slots of another server cannot be cut.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+from jax.extend import core
+from jax.interpreters import partial_eval
+
+from unisono._src.execution import inlining, replica_invariance
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Part:
+    """One server's part of an update.
+
+    Attributes:
+        server: the server.
+        written: which of the cells it computes, by position.
+        reads: which cells it needs besides.
+        program: computes the new values from those of `written`, `reads` and operands.
+        operands: computes the operands from all gradients.
+        sent: for each operand the gradient that it is; -1 if it is computed from some.
+    """
+
+    server: int
+    written: tuple[int, ...]
+    reads: tuple[int, ...]
+    program: Any
+    operands: Any
+    sent: tuple[int, ...]
+
+
+def cut(
+    change: Callable[[list[Any], list[Any]], list[Any]],
+    cells: Sequence[Any],
+    gradients: Sequence[Any],
+    homes: Sequence[tuple[int, ...]],
+    owners: Sequence[int],
+    kept: frozenset[int],
+) -> list[Part]:
+    """Return the parts of an update, one for each server that has some of the cells.
+
+    Args:
+        change: a function from the values of cells and the gradients to new values.
+        cells: the shape and type of each cell.
+        gradients: the shape and type of each gradient's arrays.
+        homes: the servers that have each cell.
+        owners: for each of `gradients`, the cell that it is for.
+        kept: positions of cells that stay as they are.
+
+    Raises:
+        NotImplementedError: a server would need the variables of another one.
+    """
+    closed = inlining.inline(jax.make_jaxpr(change)(list(cells), list(gradients)))
+    servers = sorted({s for home in homes for s in home})
+    return [_Cutter(closed, len(cells), homes, owners, s).cut(kept) for s in servers]
+
+
+@final
+class _Cutter:
+    """Finds one server's part of an update.
+
+    Args:
+        closed: the whole update. Its inputs are cells, then gradients.
+        count: how many cells there are.
+        homes: the servers that have each cell.
+        owners: for each gradient, its cell.
+        server: the server.
+    """
+
+    def __init__(
+        self,
+        closed: Any,
+        count: int,
+        homes: Sequence[tuple[int, ...]],
+        owners: Sequence[int],
+        server: int,
+    ) -> None:
+        self._closed, self._server, self._homes = closed, server, homes
+        jaxpr = closed.jaxpr
+        self._cells, self._gradients = jaxpr.invars[:count], jaxpr.invars[count:]
+        pairs = zip(self._gradients, owners, strict=True)
+        self._own = [g for g, owner in pairs if server in homes[owner]]
+        # What the worker can compute: whatever needs gradients only.
+        self._known = {*self._gradients, *jaxpr.constvars}
+        for eqn in jaxpr.eqns:
+            if all(v in self._known for v in _inputs(eqn)):
+                self._known.update(eqn.outvars)
+        here = [v for v, h in zip(self._cells, homes, strict=True) if server in h]
+        # What the server has, or can compute.
+        self._here = {*here, *self._own, *jaxpr.constvars}
+        self._sent: dict[Any, None] = dict.fromkeys(self._own)
+
+    def cut(self, kept: frozenset[int]) -> Part:
+        """Return the part, without the cells in `kept`."""
+        jaxpr, server = self._closed.jaxpr, self._server
+        written = tuple(
+            i for i, h in enumerate(self._homes) if server in h and i not in kept
+        )
+        wanted = [i in written for i in range(len(jaxpr.outvars))]
+        needed, _ = partial_eval.dce_jaxpr(jaxpr, wanted, instantiate=True)
+        equations = [e for e in needed.eqns if self._is_for_server(e)]
+        for v in needed.outvars:
+            self._require([v], "its result")
+        sent = list(self._sent)
+        reads = [i for i, h in enumerate(self._homes) if server in h]
+        reads = [i for i in reads if i not in written]
+        inputs = [self._cells[i] for i in (*written, *reads)]
+        program = _program(self._closed, [*inputs, *sent], needed.outvars, equations)
+        # Operands that the part does not need are not sent, nor cells read.
+        program, used = _drop_unused(program, len(written))
+        n = len(inputs)
+        reads = [i for i, u in zip(reads, used[len(written) :], strict=False) if u]
+        sent = [v for v, u in zip(sent, used[n:], strict=True) if u]
+        operands = _program(self._closed, self._gradients, sent, jaxpr.eqns)
+        operands, _ = _drop_unused(operands, len(self._gradients))
+        number = {v: i for i, v in enumerate(self._gradients)}
+        which = tuple(number.get(v, -1) for v in sent)
+        return Part(server, written, tuple(reads), program, operands, which)
+
+    def _is_for_server(self, eqn: Any) -> bool:
+        """Whether the server computes an equation; else the worker does."""
+        missing = [v for v in _inputs(eqn) if v not in self._here]
+        can_leave = bool(missing) and all(v in self._known for v in eqn.outvars)
+        is_small = all(v.aval.size <= 1 for v in missing)
+        # Numbers travel, such as a norm; arrays stay where they are if they can.
+        if can_leave and (all(v.aval.size <= 1 for v in eqn.outvars) or not is_small):
+            return False
+        self._require(missing, f"`{eqn.primitive.name}`")
+        self._here.update(eqn.outvars)
+        return True
+
+    def _require(self, values: Sequence[Any], what: str) -> None:
+        """Let the worker send values to the server that this one does not have."""
+        for v in values:
+            if replica_invariance.is_literal(v) or v in self._here:
+                continue
+            if v not in self._known:
+                raise NotImplementedError(
+                    f"The update of the optimizer needs variables, or slots, of other "
+                    f"parameter servers to compute {what} on server {self._server}. A "
+                    "transformation may combine gradients of all variables, such as "
+                    "optax.clip_by_global_norm, but not the variables themselves. Put "
+                    "the variables on one server, or use another transformation."
+                )
+            self._here.add(v)
+            self._sent[v] = None
+
+
+def _inputs(eqn: Any) -> list[Any]:
+    return [v for v in eqn.invars if not replica_invariance.is_literal(v)]
+
+
+def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
+    """Return a program of some of the equations of another one."""
+    jaxpr = closed.jaxpr.replace(
+        invars=list(inputs), outvars=list(outputs), eqns=list(equations)
+    )
+    return core.ClosedJaxpr(jaxpr, closed.consts)
+
+
+def _drop_unused(closed: Any, fixed: int) -> tuple[Any, list[bool]]:
+    """Return a program without the inputs, after the first `fixed`, that it ignores."""
+    keep = [i < fixed for i in range(len(closed.jaxpr.invars))]
+    wanted = [True] * len(closed.jaxpr.outvars)
+    jaxpr, used = partial_eval.dce_jaxpr(closed.jaxpr, wanted, instantiate=keep)
+    return core.ClosedJaxpr(jaxpr, closed.consts), used

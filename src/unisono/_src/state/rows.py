@@ -1,0 +1,59 @@
+"""Reads rows of variables; of one on a parameter server only these rows travel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.extend.core
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import ad, batching
+
+from unisono._src.values import jax_tapes
+
+# Stands for a row that is not wanted. It is no row of any variable, so it reads zeros
+# and changes nothing, and nobody sends it.
+ABSENT = np.iinfo(np.int32).max
+
+# Stands for the rows of a variable in a program being traced. Whoever runs the program
+# asks the server for them when it knows the positions (see `server_lookups`).
+lookup_p = jax.extend.core.Primitive("server_lookup")
+
+
+def _shape(rows: Any, *, cell: Any) -> Any:
+    return jax.core.ShapedArray((*rows.shape, *cell.shape[1:]), cell.dtype)
+
+
+def _read(rows: Any, *, cell: Any) -> Any:
+    return cell.home.group.read_rows(cell, rows)
+
+
+def _batch(args: Any, axes: Any, *, cell: Any) -> Any:
+    (rows,), (axis,) = args, axes
+    return lookup_p.bind(jnp.moveaxis(rows, axis, 0), cell=cell), 0
+
+
+def _differentiate(primals: Any, tangents: Any, *, cell: Any) -> Any:
+    # Positions have no gradient. That of the rows is followed by a tape, by itself.
+    found = lookup_p.bind(*primals, cell=cell)
+    return found, ad.Zero(jax.typeof(found).to_tangent_aval())
+
+
+lookup_p.def_abstract_eval(_shape)
+lookup_p.def_impl(_read)
+batching.primitive_batchers[lookup_p] = _batch
+ad.primitive_jvps[lookup_p] = _differentiate
+
+
+def take(whole: Any, rows: Any) -> Any:
+    """Returns rows of an array; zeros for positions outside it."""
+    # As TensorFlow on accelerators.
+    return whole.at[rows].get(mode="fill", fill_value=0, wrap_negative_indices=False)
+
+
+def as_positions(rows: Any) -> Any:
+    """Returns positions as an array that no gradient follows; of NumPy's if it can."""
+    found = jax_tapes.lower(rows)
+    is_known = not isinstance(found, jax.core.Tracer)
+    return np.asarray(found, np.int32) if is_known else jnp.asarray(found, jnp.int32)

@@ -1,0 +1,122 @@
+"""Variables that parameter servers keep: where they are, and how they are changed."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, final
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Home:
+    """The place of a variable on parameter servers.
+
+    Attributes:
+        group: all servers.
+        key: by which the servers know the variable.
+        servers: the numbers of the servers that have it. It is one, except for small
+            state that an optimizer needs on each server.
+        workers: for a variable with a value for each worker, their number; else 0. The
+            key of a worker's value ends with its number.
+    """
+
+    group: ServerGroup
+    key: str
+    servers: tuple[int, ...]
+    workers: int = 0
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Change:
+    """A change of variables that servers compute, in the order in which it arrives.
+
+    A value that was read is never written back: other workers may have changed the
+    variable since.
+
+    Attributes:
+        cells: the cells that it changes. Only a program changes more than one.
+        kind: ``assign``, ``assign_add``, ``assign_sub``, ``scatter_…`` or ``program``.
+        operands: the arrays to change them by.
+        program: for a program, its closed jaxpr: from the values of `cells`, of `reads`
+            and `operands` to the new values of `cells`.
+        reads: for a program, cells that it needs besides.
+        server: for a program, the server that runs it.
+        sparse: for a program, the places of two operands that are positions of rows and
+            rows to add there, and how many there are.
+        rows: for a program that computes some rows only: the place of each such cell
+            among `cells` and `reads`, and the place of the operand that is the
+            positions of its rows. The program does not have that operand.
+    """
+
+    cells: tuple[Any, ...]
+    kind: str
+    operands: tuple[Any, ...]
+    program: Any = None
+    reads: tuple[Any, ...] = ()
+    server: int | None = None
+    sparse: tuple[tuple[int, int, int], ...] = ()
+    rows: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def servers(self) -> tuple[int, ...]:
+        """The servers that must make the change."""
+        if self.server is not None:
+            return (self.server,)
+        found: tuple[int, ...] = self.cells[0].home.servers
+        return found
+
+
+class ServerGroup(abc.ABC):
+    """All parameter servers of a strategy, as variables use them; abstract."""
+
+    @abc.abstractmethod
+    def place(self, cell: Any) -> Home:
+        """Returns where a new variable goes."""
+
+    @abc.abstractmethod
+    def create(self, cell: Any, value: Any) -> None:
+        """Gives a variable its first value; zeros if it is None."""
+
+    @abc.abstractmethod
+    def read(self, cells: Sequence[Any]) -> list[Any]:
+        """Returns the values of variables, as arrays on this process's device."""
+
+    @abc.abstractmethod
+    def read_rows(self, cell: Any, rows: Any) -> Any:
+        """Returns some rows of a variable."""
+
+    @abc.abstractmethod
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Lets servers change variables, and returns when they have done so."""
+
+
+def read_all(cells: Sequence[Any]) -> list[Any]:
+    """Returns the arrays of cells; those on servers are asked for together."""
+    remote = [c for c in cells if c.home is not None]
+    found = remote[0].home.group.read(remote) if remote else []
+    by_cell = dict(zip(remote, found, strict=True))
+    return [c.array if c.home is None else by_cell[c] for c in cells]
+
+
+def apply_all(changes: Sequence[Change]) -> None:
+    """Lets servers make changes, if there are any."""
+    if changes:
+        changes[0].cells[0].home.group.apply(changes)
+
+
+def read_once(cell: Any, source: Any, kept: dict[Any, Any]) -> Any:
+    """Returns the value of a cell that was read first in a block of cached reads.
+
+    Args:
+        cell: the cell.
+        source: the frame that reads it.
+        kept: the values that the block keeps.
+    """
+    # A value of one program means nothing in another.
+    key = (cell, id(source))
+    if key not in kept:
+        kept[key] = source.whole(cell)
+    return kept[key]
