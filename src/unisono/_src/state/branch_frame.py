@@ -97,9 +97,9 @@ class BranchFrame(frames.StateFrame):
         if cell.home is None:
             return rows_lib.take(self.whole(cell), rows)
         raise RuntimeError(
-            f"Rows of the variable '{cell.name}' (created at {cell.origin}) were looked "
-            "up inside a branch or loop body. A parameter server keeps it: look the "
-            "rows up before the branch or loop."
+            f"Rows of the variable '{cell.name}' (created at {cell.origin}) were "
+            "looked up inside a branch or loop body. A parameter server keeps it: look "
+            "the rows up before the branch or loop."
         )
 
     def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> NoReturn:

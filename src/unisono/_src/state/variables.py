@@ -640,7 +640,8 @@ def _create(
 ) -> Variable:
     synchronization = options.variable_synchronization(synchronization, name)
     aggregation = options.variable_aggregation(aggregation, name)
-    placement = ambient.current().placement
+    scope = ambient.current()
+    placement = scope.placement
     if placement is not None:
         creation.check_distributed(synchronization, name)
     policy = creation.policy(placement, synchronization)
@@ -650,8 +651,7 @@ def _create(
         creation.check_mean(aggregation, value.dtype)
         if synchronization is VariableSynchronization.AUTO:
             synchronization = VariableSynchronization.ON_WRITE
-    full = f"{ambient.current().names}{name or 'Variable'}"
-    known = full, creation.find_origin()
+    known = f"{scope.names}{name or 'Variable'}", creation.find_origin()
     cell = frames.Cell(policy, value.shape, value.dtype, placement, *known)
     frames.frame().create(cell, frames.strip_gradient(value))
     if trainable is None:
@@ -661,7 +661,7 @@ def _create(
         trainable=trainable,
         synchronization=synchronization,
         aggregation=aggregation,
-        strategy=ambient.current().strategy,
+        strategy=scope.strategy,
         constraint=constraint,
     )
     return made

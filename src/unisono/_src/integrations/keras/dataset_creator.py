@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from unisono._src import input as pipelines
 from unisono._src.foundation.public_names import publish
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unisono._src.input.stages.dataset_options import InputContext, InputOptions
 
 
+@final
 class DatasetCreator:
     """Holds a function that makes a worker's dataset, to be given to `fit`.
 
