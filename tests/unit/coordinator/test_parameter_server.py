@@ -1,6 +1,7 @@
 """The strategy, TensorFlow's facts 1 to 11, 43 and 44."""
 
 import logging
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -83,6 +84,17 @@ def test_variables_in_scope_are_on_servers_and_others_here(pair):
     assert first.scatter_nd_add([[0]], [5.0]).tolist() == [5.0, 7.0]
     text = str(strategy.describe([first]))
     assert "on server" in text and "first" in text
+
+
+def test_a_dataset_function_that_travels_has_what_it_needs_of_the_strategy(pair):
+    there = pickle.loads(pickle.dumps(pair[0]))
+    assert there.num_replicas_in_sync == 1
+    dataset = unisono.data.Dataset.range(3)
+    given = [
+        there.experimental_distribute_dataset(dataset),
+        there.distribute_datasets_from_function(lambda context: dataset),
+    ]
+    assert all(x.make() is dataset for x in given)
 
 
 def test_servers_hold_about_the_same_number_of_bytes():
