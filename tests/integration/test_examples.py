@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
@@ -128,3 +129,11 @@ def test_at_least_97_of_100_lines_of_tensorflow_are_unchanged(tmp_path, monkeypa
     assert {name: count_lines(name, tmp_path) for name in wanted} == wanted
     for name, (touched, changed) in wanted.items():
         assert changed <= 0.03 * touched, name
+
+
+@pytest.mark.feature("T06")
+def test_the_wide_and_deep_example_learns_on_parameter_servers():
+    # In this process: its workers and servers are threads.
+    main = runpy.run_path(str(EXAMPLES / "wide_and_deep.py"))["main"]
+    losses, right = main(steps=200)
+    assert losses[-1] < losses[0] and right > 0.5

@@ -7,13 +7,17 @@ import importlib
 import logging
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, SupportsIndex, final
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.coordinator import partitioned_creation, per_worker_variable
 from unisono._src.coordinator.carrier import Carrier
 from unisono._src.coordinator.server_group import Servers
-from unisono._src.coordinator.worker_data import WorkerBatches, WorkerFunction
+from unisono._src.coordinator.worker_data import (
+    WorkerBatches,
+    WorkerFunction,
+    WorkerStrategy,
+)
 from unisono._src.execution import function
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
@@ -177,6 +181,13 @@ class ParameterServerStrategy(base.Strategy):
         # Set by the first `ClusterCoordinator`.
         self._coordinator: Any = None
         super().__init__(_ServerExtended(self, placement, variable_partitioner))
+
+    def __reduce_ex__(  # type: ignore[override]
+        self, protocol: SupportsIndex
+    ) -> tuple[type[WorkerStrategy], tuple[int]]:
+        # A dataset function that uses the strategy travels to workers with it. All
+        # that it can need there are the methods that distribute datasets.
+        return WorkerStrategy, (self.num_replicas_in_sync,)
 
     def shutdown(self) -> None:
         """Ends the workers and servers; variables of the strategy are gone then.

@@ -531,12 +531,11 @@ class Variable(parts.VariableParts, metaclass=_Factory):
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
         cell = self.state_cell
         placement = ambient.current().placement
-        if self.state_cell.owner is not None:
+        if cell.owner is not None:
             # The copy lives where the variable does, whatever scope is open now.
-            placement = self.state_cell.owner.extended._placement  # noqa: SLF001
-        twin = frames.Cell(
-            cell.policy, cell.shape, cell.dtype, placement, cell.name, cell.origin
-        )
+            placement = cell.owner.extended._placement  # noqa: SLF001
+        shape, known = (cell.shape, cell.dtype), (cell.name, cell.origin)
+        twin = frames.Cell(cell.policy, *shape, placement, *known)
         twin.array, twin.is_suspect = cell.duplicate(), cell.is_suspect
         copied: Variable = type(self).assemble(
             twin,
