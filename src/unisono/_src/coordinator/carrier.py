@@ -12,6 +12,8 @@ import abc
 from concurrent.futures import Future
 from typing import Any
 
+from unisono._src.cluster.cluster_tasks import ClusterSpec
+
 SERVER, WORKER = "ps", "worker"
 
 
@@ -48,8 +50,11 @@ class Carrier(abc.ABC):
     is_synchronous = False
 
     @abc.abstractmethod
-    def start(self, servers: int, workers: int) -> None:
+    def start(self, cluster: ClusterSpec) -> None:
         """Starts all servers and workers, and returns when they answer.
+
+        Args:
+            cluster: how many of them there are, and their addresses if they have any.
 
         Raises:
             UnavailableError: one of them does not.

@@ -28,6 +28,7 @@ _log = logging.getLogger("unisono")
 
 # By name; loaded when they are asked for.
 _CARRIERS = {
+    "ray": "unisono._src.integrations.ray.carrier:RayCarrier",
     "threads": "unisono._src.coordinator.threads:ThreadCarrier",
 }
 
@@ -115,8 +116,9 @@ class ParameterServerStrategy(base.Strategy):
         variable_partitioner: a function of shape and type that says into how many parts
             a variable is cut, as those of `distribute.experimental.partitioners`; None
             cuts none.
-        carrier: what runs servers and workers: ``"threads"`` for threads of this
-            process, or an object. The default is processes, by Ray.
+        carrier: what runs servers and workers: ``"ray"``, which is the default, for
+            processes, ``"threads"`` for threads of this process, or an object such as
+            `coordinator.RayCarrier`.
 
     Raises:
         ValueError: the cluster has no workers or no servers, or tasks of other kinds.
@@ -147,7 +149,7 @@ class ParameterServerStrategy(base.Strategy):
         self._workers, count = _check_cluster(spec)
         self._resolver = cluster_resolver
         self._carrier = _find_carrier(carrier)
-        self._carrier.start(count, self._workers)
+        self._carrier.start(spec)
         # When the strategy is garbage, so are its servers and workers.
         self._stop = weakref.finalize(self, self._carrier.stop)
         self._servers = Servers(self._carrier, count)
@@ -215,6 +217,7 @@ def _find_carrier(given: str | Carrier | None) -> Carrier:
     """
     if isinstance(given, Carrier):
         return given
+    given = "ray" if given is None else given
     if given not in _CARRIERS:
         raise ValueError(
             f"carrier must be one of {sorted(_CARRIERS)} or a carrier object, received "

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, final
 
+from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.coordinator.carrier import SERVER, WORKER, Carrier, Handle
 from unisono._src.coordinator.server import Server
 from unisono._src.coordinator.worker import Worker
@@ -184,13 +185,12 @@ class ThreadCarrier(Carrier):
         self._lost: list[_Task] = []
         self._servers = 0
 
-    def start(self, servers: int, workers: int) -> None:
+    def start(self, cluster: ClusterSpec) -> None:
         """Starts all servers and workers; see `Carrier`."""
-        self._servers = servers
-        for index in range(servers):
-            self.replace(SERVER, index)
-        for index in range(workers):
-            self.replace(WORKER, index)
+        self._servers = cluster.num_tasks(SERVER)
+        for kind in (SERVER, WORKER):
+            for index in range(cluster.num_tasks(kind)):
+                self.replace(kind, index)
 
     def server(self, index: int) -> Handle:
         """Returns a handle of a server; see `Carrier`."""
