@@ -45,9 +45,12 @@ class Carrier(abc.ABC):
     Attributes:
         is_synchronous: whether `Handle.call` carries a call out before it returns, so
             that the order of all calls is known.
+        is_remote: whether calls go to other processes, so that few of them are better
+            than many.
     """
 
     is_synchronous = False
+    is_remote = False
 
     @abc.abstractmethod
     def start(self, cluster: ClusterSpec) -> None:

@@ -31,6 +31,7 @@ class Resources:
 
     def __init__(self, carrier: Carrier, workers: int) -> None:
         self._carrier = carrier
+        self.workers = workers
         self._numbers = itertools.count()
         self._makers: dict[int, Callable[[], Any]] = {}
         self._built: list[dict[int, Any]] = [{} for _ in range(workers)]

@@ -45,6 +45,8 @@ class RayCarrier(Carrier):
         timeout_seconds: how long to wait until all servers and workers answer.
     """
 
+    is_remote = True
+
     def __init__(
         self,
         address: str | None = None,
