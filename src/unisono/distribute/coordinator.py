@@ -2,6 +2,7 @@
 
 import typing as _typing
 
+from unisono._src.coordinator.cached_reads import cache_variable_reads
 from unisono._src.coordinator.carrier import Carrier, Handle
 from unisono._src.coordinator.cluster_coordinator import (
     ClusterCoordinator,
@@ -32,5 +33,6 @@ __all__ = [
     "RayCarrier",
     "RemoteValue",
     "ThreadCarrier",
+    "cache_variable_reads",
     "experimental_get_current_worker_index",
 ]

@@ -41,8 +41,13 @@ class ClosureQueue:
         """
         with self._cut_off, self._changed:
             self._changed.wait_for(
-                lambda: len(self._waiting) < self._limit or self._error is not None
+                lambda: (
+                    len(self._waiting) < self._limit or self._error or self._is_closed
+                )
             )
+            if self._is_closed:
+                closure.cancel()
+                return
             self._waiting.append(closure)
             self._changed.notify_all()
             self._raise_error()

@@ -40,16 +40,14 @@ class Shipment:
 
 
 def ship(
-    found: TracedFunction,
-    feeds: Sequence[int],
-    shapes: Sequence[Sequence[tuple[Any, ...]]],
+    found: TracedFunction, shapes: Sequence[Sequence[tuple[Any, ...]]]
 ) -> Shipment:
     """Returns a trace in the form that travels.
 
     Args:
         found: the trace.
-        feeds: the workers' resource that each element comes from.
-        shapes: the shapes and types of the arrays of each element.
+        shapes: the shapes and types of the arrays of each element that it takes from a
+            dataset.
 
     Raises:
         ValueError: the program cannot run in another process; it says why.
@@ -75,7 +73,7 @@ def ship(
     )
     effects, updates, operands = _effects(found)
     reads = tuple((c.home.servers[0], c.home.key) for c in remote if c.home)
-    known = found.name, reads, tuple(feeds), tuple(map(tuple, shapes))
+    known = found.name, reads, tuple(map(tuple, shapes))
     key = exported.digest(stages, effects, *known)
     program = Program(key, *known, stages, effects, operands)
     return Shipment(program, tuple(local), found.outputs, updates)
@@ -143,6 +141,8 @@ class Closure:
     Args:
         shipment: its program.
         arguments: the arrays of its arguments.
+        sources: the iterators that its elements come from. It keeps them: workers let
+            their own go when nobody has these.
         number: tells closures apart if its changes must be made only once; else None.
         retrace: returns the shipment for elements of other shapes.
         remote: its result. Nobody else may hold it: then the result is dropped.
@@ -152,15 +152,22 @@ class Closure:
         self,
         shipment: Shipment,
         arguments: Sequence[np.ndarray],
+        sources: Sequence[Any],
         number: int | None,
         retrace: Callable[[Any], Shipment],
         remote: RemoteValue,
     ) -> None:
         self.shipment = shipment
         self.arguments = arguments
+        self._sources = sources
         self.number = number
         self.retrace = retrace
         self._remote = weakref.ref(remote)
+
+    @property
+    def feeds(self) -> list[int]:
+        """The workers' resources that its elements come from, in order."""
+        return [source.number for source in self._sources]
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from unisono._src.coordinator.closure_queue import ClosureQueue
 from unisono._src.coordinator.parameter_server import ParameterServerStrategy
 from unisono._src.coordinator.remote_value import RemoteValue
 from unisono._src.coordinator.resources import ClosureInputError, Resources
+from unisono._src.coordinator.server_recovery import ServerRecovery
 from unisono._src.coordinator.worker_runner import WorkerRunner
 from unisono._src.execution import concrete_function, function, host_inputs
 from unisono._src.foundation import ambient, nest
@@ -82,9 +83,11 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         self._is_synchronous = carrier.is_synchronous
         self._queue = ClosureQueue()
         self._resources = Resources(carrier, workers)
+        servers = strategy._servers
+        recovery = ServerRecovery(servers, strategy._restore_from)
+        parts = self._queue, self._resources, recovery
         self._runners = [
-            WorkerRunner(i, carrier, strategy._servers, self._queue, self._resources)
-            for i in range(workers)
+            WorkerRunner(i, carrier, servers, *parts) for i in range(workers)
         ]
         self._shipments: dict[int, tuple[Any, closures.Shipment]] = {}
         self._numbers = itertools.count()
@@ -148,7 +151,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             self._queue.fail(error)
             return remote
         self._queue.put(closure)
-        if self._is_synchronous:
+        if self._is_synchronous and self._close.alive:
             next(self._turns).run(self._queue.get())
         return remote
 
@@ -159,13 +162,18 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             found: closures.Shipment = self._ship(fn, args, kwargs, shapes)[0]
             return found
 
-        shipment, leaves = self._ship(fn, args, kwargs, None)
+        # The plan keeps the iterators: workers let theirs go when these are garbage.
+        shipment, leaves, plan = self._ship(fn, args, kwargs, None)
         number = next(self._numbers) if is_once else None
         arrays = [np.asarray(x) for x in leaves]
-        return closures.Closure(shipment, arrays, number, retrace, remote)
+        return closures.Closure(shipment, arrays, plan, number, retrace, remote)
 
     def _ship(self, fn: Any, args: Any, kwargs: Any, shapes: Any) -> Any:
-        """Traces a call; returns what travels, and the arrays of the arguments."""
+        """Traces a call.
+
+        Returns:
+            What travels; the arrays of the arguments; and the iterators.
+        """
         compiled = function.find_compiled(fn, None) or fn
         # The number of the worker is not known yet: it is an input of the program.
         mark = ambient.push(worker=worker.INDEX)
@@ -184,14 +192,11 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
                 raise host_inputs.EndOfSequenceError from None
             known = self._shipments.get(id(found))
             if known is not None:
-                return known[1], leaves
-            feeds = [
-                worker.INDEX if s is worker_data.NUMBER else s.number for s in plan
-            ]
+                return known[1], leaves, plan
             described = [worker.describe(arrays) for arrays in taken]
-            made = closures.ship(found, feeds, described)
+            made = closures.ship(found, described)
             self._shipments[id(found)] = (found, made)
-            return made, leaves
+            return made, leaves, plan
 
     def _expect(self, compiled: Any, args: Any, kwargs: Any, shapes: Any) -> None:
         """Lets iterators give elements of certain shapes to the next trace."""

@@ -98,16 +98,15 @@ class Program(NamedTuple):
     """The program of a closure, which every worker can run.
 
     The inputs of each stage are the values of `reads`, the arguments, the arrays of the
-    elements taken from `feeds`, and the rows that earlier stages have asked for. The
-    last stage gives the operands of `effects`, then the result.
+    elements that it takes from datasets, and the rows that earlier stages have asked
+    for. The last stage gives the operands of `effects`, then the result.
 
     Attributes:
         key: tells programs apart.
         name: the name of the function.
         reads: the server and key of each variable that it uses whole.
-        feeds: the worker's resource of each element that it takes from a dataset, in
-            order; -1 stands for the worker's index.
-        shapes: for each of `feeds`, the shape and type of the element's arrays.
+        shapes: for each element that it takes from a dataset, the shape and type of the
+            element's arrays.
         stages: its parts, in order.
         effects: the changes of variables that it makes, in order.
         operands: how many arrays the last stage computes for them.
@@ -116,7 +115,6 @@ class Program(NamedTuple):
     key: str
     name: str
     reads: tuple[tuple[int, str], ...]
-    feeds: tuple[int, ...]
     shapes: tuple[tuple[tuple[Any, ...], ...], ...]
     stages: tuple[Stage, ...]
     effects: tuple[Effect, ...]
@@ -130,11 +128,13 @@ class Job(NamedTuple):
     Attributes:
         key: the key of its program.
         arguments: the arrays of its arguments.
+        feeds: the worker's resource of each element that it takes from a dataset.
         closure: its number, if its changes must be made only once.
     """
 
     key: str
     arguments: list[np.ndarray]
+    feeds: list[int]
     closure: int | None
 
 

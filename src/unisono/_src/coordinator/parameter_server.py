@@ -119,6 +119,9 @@ class ParameterServerStrategy(base.Strategy):
         carrier: what runs servers and workers: ``"ray"``, which is the default, for
             processes, ``"threads"`` for threads of this process, or an object such as
             `coordinator.RayCarrier`.
+        restore_from: a function without arguments that restores all variables from the
+            last checkpoint. If a server is lost while functions run, it starts again,
+            this function is called, and training goes on. None makes it an error.
 
     Raises:
         ValueError: the cluster has no workers or no servers, or tasks of other kinds.
@@ -144,10 +147,12 @@ class ParameterServerStrategy(base.Strategy):
         variable_partitioner: Callable[..., Sequence[int]] | None = None,
         *,
         carrier: str | Carrier | None = None,
+        restore_from: Callable[[], object] | None = None,
     ) -> None:
         spec = cluster_resolver.cluster_spec()
         self._workers, count = _check_cluster(spec)
         self._resolver = cluster_resolver
+        self._restore_from = restore_from
         self._carrier = _find_carrier(carrier)
         self._carrier.start(spec)
         # When the strategy is garbage, so are its servers and workers.

@@ -44,17 +44,14 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
 
     def _describe(self) -> Any:
         """Returns what the first worker that answers says of its iterator."""
-        if self._found is None:
-            lost: errors.UnavailableError | None = None
-            for worker in range(self._workers):
-                try:
-                    self._found = self._resources.describe(worker, self.number)
-                    break
-                except errors.UnavailableError as error:
-                    lost = error
-            else:
-                assert lost is not None
-                raise lost
+        worker = 0
+        while self._found is None:
+            try:
+                self._found = self._resources.describe(worker, self.number)
+            except errors.UnavailableError:
+                if worker + 1 == self._workers:
+                    self._resources.recover(0)
+                worker = (worker + 1) % self._workers
         return self._found
 
     @property

@@ -27,11 +27,15 @@ class Resources:
     Args:
         carrier: reaches the workers.
         workers: how many there are.
+
+    Attributes:
+        rounds: for each worker, how often it was replaced.
     """
 
     def __init__(self, carrier: Carrier, workers: int) -> None:
         self._carrier = carrier
         self.workers = workers
+        self.rounds = [0] * workers
         self._numbers = itertools.count()
         self._makers: dict[int, Callable[[], Any]] = {}
         self._built: list[dict[int, Any]] = [{} for _ in range(workers)]
@@ -93,14 +97,22 @@ class Resources:
             if held:
                 self._call(worker, "forget", held)
 
-    def lose(self, worker: int) -> None:
-        """Notes that a worker has lost its resources."""
-        with self._locks[worker]:
-            self._built[worker].clear()
+    def recover(self, worker: int) -> None:
+        """Replaces a worker that is gone, and lets the new one make all resources.
 
-    def rebuild(self, worker: int) -> None:
-        """Lets a worker that has come back make all resources anew."""
-        self.build(worker, list(self._makers))
+        Raises:
+            ClosureInputError: making a resource has failed.
+            UnavailableError: there is no place for a new worker yet.
+        """
+        with self._locks[worker]:
+            try:
+                # Another thread may have missed it, too.
+                self._call(worker, "ping")
+            except errors.UnavailableError:
+                self._built[worker].clear()
+                self._carrier.replace(WORKER, worker)
+                self.rounds[worker] += 1
+            self.build(worker, list(self._makers))
 
     def _call(self, worker: int, method: str, *args: Any) -> Any:
         made = self._carrier.worker(worker).call(method, *args)

@@ -35,8 +35,8 @@ class Servers(servers.ServerGroup):
         self.count = count
         self._bytes = [0] * count
         self._numbers = itertools.count()
-        # By server, the names of what it holds; by key.
-        self.held: list[dict[str, str]] = [{} for _ in range(count)]
+        # By server, what it holds: the name, shape and type of each key.
+        self.held: list[dict[str, tuple[str, Any, str]]] = [{} for _ in range(count)]
         self._dropped: collections.deque[tuple[tuple[int, ...], str, int]] = (
             collections.deque()
         )
@@ -60,7 +60,7 @@ class Servers(servers.ServerGroup):
             key = f"{next(self._numbers)}:{cell.name}"
             for index in wanted:
                 self._bytes[index] += size
-                self.held[index][key] = cell.name
+                self.held[index][key] = cell.name, tuple(cell.shape), str(cell.dtype)
         # When nobody has the variable any more, the servers need not either. This may
         # run at any moment in any thread, so it only takes a note.
         weakref.finalize(cell, self._dropped.append, (wanted, key, size))
@@ -172,12 +172,19 @@ class Servers(servers.ServerGroup):
         except errors.UnavailableError as error:
             raise self.explain(error) from error
 
+    def replace(self, index: int) -> None:
+        """Starts a server again, with zeros for all that the lost one held."""
+        self._carrier.replace(SERVER, index)
+        self._known[index].clear()
+        for key, (name, *zeros) in list(self.held[index].items()):
+            self.call(index, f"creating '{name}'", "create", key, tuple(zeros))
+
     def explain(self, error: errors.UnavailableError) -> errors.UnavailableError:
         """Returns the error of a lost server with its address and what it held."""
         if error.task_type != SERVER:
             return error
         index = error.task_index
-        names = sorted(self.held[index].values())
+        names = sorted(name for name, *_ in self.held[index].values())
         told = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
         return errors.UnavailableError(
             f"The parameter server {index} ({self._carrier.address(SERVER, index)}) is "

@@ -138,7 +138,18 @@ class _ThreadHandle(Handle):
             watch(source, *self._task, method)
         if self._caller is not None and self._caller.is_lost:
             raise _Gone
-        return self._carrier.tasks[self._task].call(method, args)
+        task = self._carrier.tasks[self._task]
+        return task.call(method, tuple(_hand_over(x, task) for x in args))
+
+    def given_to(self, caller: _Task) -> _ThreadHandle:
+        """Returns the handle as a worker has it."""
+        return _ThreadHandle(self._carrier, self._task, caller)
+
+
+def _hand_over(x: Any, task: _Task) -> Any:
+    """Returns an argument of a call as the task that is called has it."""
+    is_handles = isinstance(x, list) and x and isinstance(x[0], _ThreadHandle)
+    return [handle.given_to(task) for handle in x] if is_handles else x
 
 
 @final
@@ -184,6 +195,7 @@ class ThreadCarrier(Carrier):
         self.tasks: dict[tuple[str, int], _Task] = {}
         self._lost: list[_Task] = []
         self._servers = 0
+        self._is_stopped = False
 
     def start(self, cluster: ClusterSpec) -> None:
         """Starts all servers and workers; see `Carrier`."""
@@ -206,6 +218,8 @@ class ThreadCarrier(Carrier):
 
     def replace(self, kind: str, index: int) -> None:
         """Starts a new, empty object in place of a lost one; see `Carrier`."""
+        if self._is_stopped:
+            raise errors.UnavailableError("The program has ended.", kind, index)
         task = _Task(kind, index, self.is_synchronous)
         if kind == SERVER:
             task.target = Server(index)
@@ -222,6 +236,7 @@ class ThreadCarrier(Carrier):
 
     def stop(self) -> None:
         """Ends all servers and workers; see `Carrier`."""
+        self._is_stopped = True
         for task in (*self.tasks.values(), *self._lost):
             task.stop()
 

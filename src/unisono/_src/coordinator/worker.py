@@ -86,13 +86,19 @@ class Worker:
         return getattr(self._resources[resource], method)(*args)
 
     def run(
-        self, key: str, arguments: Sequence[np.ndarray], closure: int | None = None
+        self,
+        key: str,
+        arguments: Sequence[np.ndarray],
+        feeds: Sequence[int] = (),
+        closure: int | None = None,
     ) -> list[np.ndarray] | OtherShapes:
         """Runs a closure.
 
         Args:
             key: the key of its program.
             arguments: the arrays of its arguments.
+            feeds: the resource of each element that it takes from a dataset, in order;
+                -1 stands for the number of this worker.
             closure: its number, if its changes must be made only once.
 
         Returns:
@@ -102,7 +108,7 @@ class Worker:
         program = self._programs[key]
         taken: list[tuple[Any, Any]] = []
         try:
-            arrays = self._take(program, taken)
+            arrays = self._take(program, feeds, taken)
             if isinstance(arrays, OtherShapes):
                 self._put_back(taken)
                 return arrays
@@ -140,10 +146,12 @@ class Worker:
             self._outbox = None
         return [Outcome(x, failed.get(i)) for i, x in enumerate(results)]
 
-    def _take(self, program: Program, taken: list[tuple[Any, Any]]) -> Any:
+    def _take(
+        self, program: Program, feeds: Sequence[int], taken: list[tuple[Any, Any]]
+    ) -> Any:
         """Returns the arrays of the elements that a closure takes from datasets."""
         found: list[list[np.ndarray]] = []
-        for resource in program.feeds:
+        for resource in feeds:
             if resource == INDEX:
                 found.append([np.asarray(self._index, np.int32)])
                 continue

@@ -137,6 +137,8 @@ class WorkerIterator:
 class WorkerNumber(host_inputs.HostIterator):
     """Gives the number of the worker to a closure, as if it came from a dataset."""
 
+    number = worker.INDEX
+
     def pull(self) -> Any:
         """Returns a number of the type that workers give."""
         return np.asarray(0, np.int32)

@@ -13,6 +13,7 @@ from unisono._src.coordinator.closure_queue import ClosureQueue
 from unisono._src.coordinator.messages import Job, OtherShapes, Outcome
 from unisono._src.coordinator.resources import ClosureInputError, Resources
 from unisono._src.coordinator.server_group import Servers
+from unisono._src.coordinator.server_recovery import ServerRecovery
 from unisono._src.foundation import errors
 
 # Closures travel together as long as they take no longer than this.
@@ -32,6 +33,7 @@ class WorkerRunner:
         servers: the parameter servers.
         queue: has the closures.
         resources: has the datasets that workers make.
+        recovery: brings lost servers back.
     """
 
     def __init__(
@@ -41,14 +43,17 @@ class WorkerRunner:
         servers: Servers,
         queue: ClosureQueue,
         resources: Resources,
+        recovery: ServerRecovery,
     ) -> None:
         self.index = index
         self._carrier = carrier
         self._servers = servers
         self._queue = queue
         self._resources = resources
-        # Programs that the worker has.
+        self._recovery = recovery
+        # Programs that the worker has, and how often it and servers were replaced.
         self._known: set[str] = set()
+        self._rounds = (0, 0)
         self.is_stopped = threading.Event()
         # How many closures travel together.
         self._most = 1
@@ -70,11 +75,14 @@ class WorkerRunner:
         if len(batch) == 1:
             self.run(batch[0])
             return
+        rounds = 0
         try:
-            jobs = [self._prepare(closure) for closure in batch]
-            outcomes = self._call("run_many", jobs)
+            with self._recovery.run() as rounds:
+                self._meet_servers(rounds)
+                jobs = [self._prepare(closure) for closure in batch]
+                outcomes = self._call("run_many", jobs)
         except errors.UnavailableError as error:
-            self._lose(batch, error)
+            self._lose(batch, error, rounds)
             return
         except Exception:
             # One of them cannot be made ready; none has run.
@@ -83,6 +91,7 @@ class WorkerRunner:
             return
         for closure, outcome in zip(batch, map(Outcome._make, outcomes), strict=False):
             self._finish(closure, *outcome)
+        self._confirm(batch[: len(outcomes)])
         rest = batch[len(outcomes) :]
         if rest:
             # The first of them says itself why it did not run.
@@ -91,14 +100,18 @@ class WorkerRunner:
 
     def run(self, closure: closures.Closure) -> None:
         """Runs a closure, and says how it ended."""
+        rounds = 0
         try:
-            arrays = self._run(closure)
+            with self._recovery.run() as rounds:
+                self._meet_servers(rounds)
+                arrays = self._run(closure)
         except errors.UnavailableError as error:
-            self._lose([closure], error)
+            self._lose([closure], error, rounds)
         except Exception as error:
             self._finish(closure, [], error)
         else:
             self._finish(closure, arrays)
+            self._confirm([closure])
 
     def _finish(
         self, closure: closures.Closure, arrays: Any, error: Exception | None = None
@@ -111,13 +124,14 @@ class WorkerRunner:
         self._queue.finish(error)
 
     def _lose(
-        self, batch: list[closures.Closure], error: errors.UnavailableError
+        self,
+        batch: list[closures.Closure],
+        error: errors.UnavailableError,
+        rounds: int,
     ) -> None:
         """Does what is to be done when a server or this worker is gone."""
         if error.task_type == SERVER:
-            told = self._servers.explain(error)
-            for closure in batch:
-                self._finish(closure, [], told)
+            self._miss_server(batch, error, rounds)
             return
         _log.warning(
             "The worker %d is gone; '%s' runs again on another one.",
@@ -126,6 +140,48 @@ class WorkerRunner:
         )
         self._queue.put_back(*batch)
         self._recover()
+
+    def _meet_servers(self, rounds: int) -> None:
+        """Connects the worker with servers; one of them may have been replaced."""
+        now = (rounds, self._resources.rounds[self.index])
+        if now != self._rounds:
+            every = range(self._servers.count)
+            self._call("connect", [self._carrier.server(i) for i in every])
+            # A new worker needs all programs. New servers need those of updates, which
+            # are sent with those of closures.
+            self._known.clear()
+            self._rounds = now
+
+    def _miss_server(
+        self,
+        batch: list[closures.Closure],
+        error: errors.UnavailableError,
+        rounds: int,
+    ) -> None:
+        """Ends closures whose server is gone, or brings the server back first."""
+        told: Exception = self._servers.explain(error)
+        if self._recovery.is_possible:
+            try:
+                self._recovery.recover(error.task_index, rounds)
+            except Exception as failure:
+                failure.add_note(f"It was raised while variables were restored: {told}")
+                told = failure
+            else:
+                self._queue.put_back(*batch)
+                return
+        for closure in batch:
+            self._finish(closure, [], told)
+
+    def _confirm(self, batch: list[closures.Closure]) -> None:
+        """Lets servers forget closures that do not run again."""
+        ended: dict[int, list[int]] = {}
+        for closure in batch:
+            if closure.number is not None:
+                for server in {e.server for e in closure.shipment.program.effects}:
+                    ended.setdefault(server, []).append(closure.number)
+        for server, numbers in ended.items():
+            # Nobody waits: a server that remembers too long does no harm.
+            self._carrier.server(server).call("confirm", numbers)
 
     def _run(self, closure: closures.Closure) -> Any:
         """Returns the arrays of a closure's result."""
@@ -138,10 +194,11 @@ class WorkerRunner:
     def _prepare(self, closure: closures.Closure) -> Job:
         """Gives the worker what a closure needs; returns the closure as it travels."""
         program = closure.shipment.program
-        self._resources.build(self.index, program.feeds)
+        self._resources.build(self.index, closure.feeds)
         self._send(closure.shipment)
         local = closures.local_values(closure.shipment)
-        return Job(program.key, [*local, *closure.arguments], closure.number)
+        given = [*local, *closure.arguments]
+        return Job(program.key, given, closure.feeds, closure.number)
 
     def _send(self, shipment: closures.Shipment) -> None:
         """Gives the worker, and servers, the programs that they do not have yet."""
@@ -159,13 +216,10 @@ class WorkerRunner:
 
     def _recover(self) -> None:
         """Waits until the worker is there again; its datasets are made anew."""
-        self._known.clear()
-        self._resources.lose(self.index)
         end, pause = time.monotonic() + waiting.PATIENCE, 0.01
         while not self.is_stopped.is_set():
             try:
-                self._carrier.replace(WORKER, self.index)
-                self._resources.rebuild(self.index)
+                self._resources.recover(self.index)
                 return
             except ClosureInputError:
                 # Closures that use the dataset say so.

@@ -99,6 +99,17 @@ class ConcreteFunction:
             TypeError: an array is missing, or another value was given before.
             InvalidArgumentError: an array has another shape or type.
         """
+        call = self._complete(args, kwargs)
+        return self._call(*call.args, **call.kwargs)
+
+    def trace_call(self, args: Any, kwargs: Any) -> Any:
+        """Return the trace of a call, as `Function.trace_call` does."""
+        call = self._complete(args, kwargs)
+        function: Any = self._call.__self__  # type: ignore[attr-defined]
+        return function.trace_call(call.args, call.kwargs)
+
+    def _complete(self, args: Any, kwargs: Any) -> inspect.BoundArguments:
+        """Return the arguments of a call, with those that were given before."""
         given = self._parameters.bind_partial(*args, **kwargs).arguments
         for name, wanted in self._bound.arguments.items():
             if name in given:
@@ -112,8 +123,7 @@ class ConcreteFunction:
                 given[name] = wanted
         # In the order of the parameters, in which `BoundArguments` reads them.
         ordered = {name: given[name] for name in self._bound.arguments}
-        call = inspect.BoundArguments(self._parameters, ordered)
-        return self._call(*call.args, **call.kwargs)
+        return inspect.BoundArguments(self._parameters, ordered)
 
     def __repr__(self) -> str:
         return f"<ConcreteFunction {self.name}{self._bound.arguments}>"

@@ -74,6 +74,8 @@ def read(variable: Any) -> jax.Array:
     if frame.tape is not None:
         return _read_for_tape(variable, frame.tape)
     source: frames.StateFrame = frame.state or frames.EAGER
+    if frame.reads is not None and cell.home is not None:
+        return _read_once(cell, source, frame.reads)
     if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
         if cell.is_stacked:
             check_component(variable, frame)
@@ -96,6 +98,18 @@ def read(variable: Any) -> jax.Array:
         mirroring.verify(cell)
         return source.copy(cell, None)
     return source.whole(cell)
+
+
+def _read_once(
+    cell: frames.Cell, source: frames.StateFrame, kept: dict[Any, Any]
+) -> jax.Array:
+    """Returns the value that was read first in the block of cached reads."""
+    # A value of one program means nothing in another.
+    key = (cell, id(source))
+    if key not in kept:
+        kept[key] = source.whole(cell)
+    found: jax.Array = kept[key]
+    return found
 
 
 def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:

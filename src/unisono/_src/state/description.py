@@ -180,6 +180,9 @@ def _row(name: str, variable: variables.Variable) -> Row:
     spread = cell.policy in (frames.Policy.MIRRORED, frames.Policy.ON_READ)
     size = math.prod(cell.shape) * cell.dtype.itemsize
     placement, devices = cell.policy.value, cell.copies if spread else 1
+    if cell.home is not None:
+        numbers = ", ".join(map(str, cell.home.servers))
+        placement = f"on server {numbers}"
     if cell.split is not None:
         placement, devices = "sharded", len(cell.sharding.device_set)
         size //= cell.split.parts

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
@@ -127,6 +128,22 @@ def _scatter_on_server(cell: Any, kind: str, sparse: IndexedSlices) -> jax.Array
     return target.whole(cell)
 
 
+def _change_on_server(cell: Any, fn: Callable[[Any], jax.Array]) -> jax.Array:
+    """Lets a parameter server compute a function of a variable, as a program."""
+    target = frames.frame()
+    closed = jax.make_jaxpr(fn)(jax.ShapeDtypeStruct(cell.shape, cell.dtype))
+    # What the function captures are the operands of the program.
+    jaxpr = closed.jaxpr.replace(
+        constvars=[], invars=[*closed.jaxpr.invars, *closed.jaxpr.constvars]
+    )
+    operands = tuple(frames.strip_gradient(x) for x in closed.consts)
+    target.change(
+        servers.Change((cell,), "program", operands, core.ClosedJaxpr(jaxpr, [])),
+        lambda: [fn(target.whole(cell))],
+    )
+    return target.whole(cell)
+
+
 def change(
     variable: Any, fn: Callable[[Any], jax.Array], frame: ambient.Frame, is_own: bool
 ) -> jax.Array:
@@ -139,6 +156,8 @@ def change(
         is_own: whether to change the copy that the running code sees, not all copies.
     """
     cell, target = variable.state_cell, frames.frame()
+    if cell.home is not None:
+        return _change_on_server(cell, fn)
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise assignment.needs_lockstep(cell)
     assignment.check_component(variable, frame)

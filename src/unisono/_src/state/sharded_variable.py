@@ -105,6 +105,12 @@ class ShardedVariable(array_operators.ArrayOperators):
     def __iter__(self) -> Iterator[Variable]:  # type: ignore[override]
         return iter(self.variables)
 
+    def __repr__(self) -> str:
+        return (
+            f"<ShardedVariable '{self.name}' shape={self.shape} dtype={self.dtype} in "
+            f"{len(self.variables)} parts>"
+        )
+
     # Reading.
 
     def value(self) -> jax.Array:

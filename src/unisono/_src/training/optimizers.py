@@ -77,6 +77,10 @@ class Optimizer:
         found = [find_own_variable(v) for v in variables]
         # Each part of a variable in parts is a parameter of its own.
         self._variables = sharded_variable.parts(found)
+        self._groups = [
+            len(v.variables) if isinstance(v, sharded_variable.ShardedVariable) else 1
+            for v in found
+        ]
         self._check(self._variables)
         self.name = name
         self._servers = server_slots.Update.of(self._variables, tx)
@@ -182,7 +186,11 @@ class Optimizer:
 
     def _checkpoint_children(self) -> dict[str, Any]:
         """Returns the state by the names that it has in checkpoints."""
-        found: dict[str, Any] = {"iterations": self.iterations, "slots": self._slots}
+        slots: list[Any] = self._slots
+        if self._servers is not None:
+            # One entry for a variable, whatever its number of parts here.
+            slots = self._servers.join_parts(slots, self._groups)
+        found: dict[str, Any] = {"iterations": self.iterations, "slots": slots}
         if self._count is not None:
             found |= {"accumulated": self._count, "sums": self._sums}
             found["given"] = self._given

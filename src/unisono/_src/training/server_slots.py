@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from unisono._src.execution import server_update
 from unisono._src.foundation import ambient
 from unisono._src.state import frames, servers
+from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.state.variables import Variable, make_zeros_on_servers
 from unisono._src.values.indexed_slices import IndexedSlices
 
@@ -74,6 +75,7 @@ class Update:
         first = self._cells[0].home
         assert first is not None
         self._everywhere = servers.Home(first.group, "", tuple(sorted(used)))
+        self._joined: list[Any] | None = None
         # The parts of the update, for each set of variables without a gradient.
         self._parts: dict[Any, list[server_update.Part]] = {}
 
@@ -126,6 +128,33 @@ class Update:
                 if part.written
             ]
         )
+        return made
+
+    def join_parts(self, slots: Sequence[Variable], groups: Sequence[int]) -> list[Any]:
+        """Returns slots with those of the parts of a variable as one.
+
+        Args:
+            slots: the slots.
+            groups: how many of the variables are the parts of each variable that the
+                optimizer was given.
+        """
+        if self._joined is not None:
+            return self._joined
+        # Optax's trees have the parts of a variable one after the other.
+        first = {sum(groups[:i]): n for i, n in enumerate(groups) if n > 1}
+        made, i = list[Any](), 0
+        while i < len(slots):
+            owner = max(self._owners[i], 0)
+            own = slots[i : i + first.get(self._owners[i], 1)]
+            parts = self._cells[owner : owner + len(own)]
+            is_like = all(s.shape == c.shape for s, c in zip(own, parts, strict=True))
+            if len(own) > 1 and is_like:
+                made.append(ShardedVariable(own, own[0].name.partition(":")[0]))
+                i += len(own)
+            else:
+                made.append(slots[i])
+                i += 1
+        self._joined = made
         return made
 
     def apply(

@@ -34,7 +34,7 @@ _QUIET = {
     "RAY_health_check_failure_threshold": "5",
 }
 # The allocator keeps the memory of arrays for the next ones. Otherwise it would give it
-# back and get it anew for every message, which takes 20 times as long as a copy of 1 MB.
+# back and get it anew for each message, which takes 20 times as long as a copy of 1 MB.
 _ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(128 << 20),

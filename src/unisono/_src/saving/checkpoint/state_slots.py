@@ -19,7 +19,9 @@ import jax
 import numpy as np
 
 from unisono._src.foundation import library_hooks
+from unisono._src.saving.checkpoint import variable_parts
 from unisono._src.saving.format import array_types, manifest, plain_data
+from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.state.variables import Variable
 
 # The attribute in which an object holds the restorations of attributes it lacks so far.
@@ -137,10 +139,17 @@ def leaf_kind(obj: Any) -> str | None:
         return manifest.PLAIN
     if hasattr(type(obj), "_checkpoint_children"):
         return None
-    found = library_hooks.find_state(obj)
+    found = _find_state(obj)
     if found is not None:
         return manifest.VARIABLE if isinstance(found, library_hooks.Held) else None
     return manifest.STATE if as_stateful(obj) is not None else None
+
+
+def _find_state(obj: Any) -> Any:
+    """Returns how checkpoints see an object of a library, or a variable in parts."""
+    if isinstance(obj, ShardedVariable):
+        return variable_parts.held_parts(obj)
+    return library_hooks.find_state(obj)
 
 
 def is_state(obj: Any) -> bool:
@@ -184,7 +193,7 @@ def child_slots(obj: Any, slot: StateSlot) -> dict[str, StateSlot]:
 
 def replace_library_variable(slot: StateSlot) -> StateSlot:
     """Returns a slot; for a library's variable, one with its `Held` wrapper."""
-    found = library_hooks.find_state(slot.get())
+    found = _find_state(slot.get())
     return fixed_slot(found) if isinstance(found, library_hooks.Held) else slot
 
 

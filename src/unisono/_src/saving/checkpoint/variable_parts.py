@@ -1,0 +1,72 @@
+"""A variable in parts, as checkpoints see it: one array."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, final
+
+import numpy as np
+
+from unisono._src.foundation import ambient, library_hooks
+from unisono._src.state import assignment
+from unisono._src.state.sharded_variable import ShardedVariable
+from unisono._src.state.variables import Variable
+
+
+@final
+class HeldParts(library_hooks.Held):
+    """A `ShardedVariable` as one array, whatever its number of parts.
+
+    So it can be restored into another number of parts, and under another strategy.
+    """
+
+    owner: ShardedVariable
+
+    @property
+    def strategy_variable(self) -> Any:
+        """None: no single variable keeps the value."""
+        return None
+
+    @property
+    def name(self) -> str:
+        """The name of the variable in messages."""
+        return self.owner.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole."""
+        return self.owner.shape
+
+    @property
+    def dtype(self) -> Any:
+        """The type of the elements."""
+        return self.owner.dtype
+
+    def read(self, is_detached: bool) -> np.ndarray:
+        """Returns the whole, put together on the host."""
+        return self.owner.numpy()
+
+    def assign(self, value: Any) -> None:
+        """Gives each part its rows."""
+        array = np.asarray(value)
+        before = ambient.swap(ambient.ROOT)
+        try:
+            for v, offset in zip(self.owner.variables, self.owner.offsets, strict=True):
+                part = array[offset : offset + v.shape[0]]
+                assignment.assign(v, assignment.REPLACE, part, False)
+        finally:
+            ambient.swap(before)
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[Variable]:
+        """Gives a variable with the whole value, for exported models."""
+        with ambient.push(placement=None, strategy=None):
+            yield Variable(self.owner.numpy(), name=self.name)
+
+
+def held_parts(variable: ShardedVariable) -> HeldParts:
+    """Returns a variable as checkpoints see it; the same object at every call."""
+    # Kept by the variable itself: a restoration finds objects by their identity.
+    found: HeldParts = vars(variable).setdefault("_held", HeldParts(variable))
+    return found

@@ -1,0 +1,25 @@
+"""Small clusters for the tests of this folder."""
+
+import contextlib
+
+import unisono
+from unisono.distribute import coordinator
+
+
+def resolver(workers=2, servers=2, **jobs):
+    jobs |= {"worker": [f"w{i}:1" for i in range(workers)]} if workers else {}
+    jobs |= {"ps": [f"p{i}:1" for i in range(servers)]} if servers else {}
+    spec = unisono.train.ClusterSpec(jobs)
+    return unisono.distribute.cluster_resolver.SimpleClusterResolver(spec)
+
+
+@contextlib.contextmanager
+def cluster(workers=2, servers=2, partitioner=None, carrier="threads"):
+    """Gives a strategy and its coordinator, and ends them."""
+    strategy = unisono.distribute.ParameterServerStrategy(
+        resolver(workers, servers), partitioner, carrier=carrier
+    )
+    try:
+        yield strategy, coordinator.ClusterCoordinator(strategy)
+    finally:
+        strategy.shutdown()

@@ -1,0 +1,293 @@
+"""The strategy, TensorFlow's facts 1 to 11, 43 and 44."""
+
+import logging
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import unisono
+from tests.unit.coordinator import clusters
+from unisono._src.coordinator.server import Server
+from unisono.distribute import coordinator as api
+from unisono.distribute.experimental import partitioners
+
+pytestmark = pytest.mark.feature("T06")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "text"),
+    [
+        ({}, "non-empty"),
+        ({"worker": ["a:1"]}, r"There must be at least one ps\."),
+        ({"ps": ["a:1"]}, r"There must be at least one worker\."),
+        ({"ps": ["a:1"], "worker": ["b:1"], "master": ["c:1"]}, "master"),
+    ],
+)
+def test_a_cluster_needs_workers_and_servers_and_nothing_unknown(jobs, text):
+    resolver = clusters.resolver(0, 0, **jobs)
+    with pytest.raises(ValueError, match=text):
+        unisono.distribute.ParameterServerStrategy(resolver, carrier="threads")
+
+
+def test_an_unknown_carrier_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"threads.*'smoke'"):
+        unisono.distribute.ParameterServerStrategy(clusters.resolver(), carrier="smoke")
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with clusters.cluster() as found:
+        yield found
+
+
+def test_the_old_names_are_the_same_objects():
+    experimental = unisono.distribute.experimental
+    assert experimental.ParameterServerStrategy is (
+        unisono.distribute.ParameterServerStrategy
+    )
+    assert experimental.coordinator.ClusterCoordinator is api.ClusterCoordinator
+    assert experimental.coordinator.RemoteValue is api.RemoteValue
+    assert experimental.coordinator.PerWorkerValues is api.PerWorkerValue
+
+
+def test_variables_in_scope_are_on_servers_and_others_here(pair):
+    strategy, _ = pair
+    assert strategy.num_replicas_in_sync == 1
+    assert len(strategy.extended.parameter_devices) == 2
+    outside = unisono.Variable(1.0)
+    with strategy.scope():
+        first = unisono.Variable([1.0, 2.0], name="first")
+        with strategy.extended.colocate_vars_with(first):
+            beside = unisono.Variable(0.0)
+        on_read = unisono.Variable(
+            2.0,
+            synchronization=unisono.VariableSynchronization.ON_READ,
+            aggregation=unisono.VariableAggregation.SUM,
+        )
+    assert "job:ps" not in outside.device
+    assert first.device.startswith("/job:ps/replica:0/task:")
+    assert beside.device == first.device
+    assert first.distribute_strategy is strategy
+    # Reads and writes of the coordinator go to the server; ON_READ has no effect.
+    assert first.assign_add([1.0, 1.0]).tolist() == [2.0, 3.0]
+    assert first.scatter_update(
+        unisono.IndexedSlices(jnp.array([9.0]), jnp.array([1]))
+    ).tolist() == [2.0, 9.0]
+    assert float(on_read.assign_add(1.0)) == 3.0
+    assert first.assign([0.0, 1.0], read_value=False) is None
+    assert (first + 1.0).tolist() == [1.0, 2.0]
+    assert first[1:].assign([7.0]).tolist() == [0.0, 7.0]
+    assert first.scatter_nd_add([[0]], [5.0]).tolist() == [5.0, 7.0]
+    text = str(strategy.describe([first]))
+    assert "on server" in text and "first" in text
+
+
+def test_servers_hold_about_the_same_number_of_bytes():
+    sizes = np.random.default_rng(0).choice([7, 100, 450, 2000], 60)
+    with clusters.cluster(servers=3) as (strategy, _):
+        with strategy.scope():
+            kept = [unisono.Variable(np.zeros(n, np.float32)) for n in sizes]
+        totals = {}
+        for v in kept:
+            totals[v.device] = totals.get(v.device, 0) + v.size
+        assert max(totals.values()) <= 1.1 * min(totals.values())
+        # What nobody holds any more is forgotten by the servers, too.
+        del kept, v
+        with strategy.scope():
+            last = unisono.Variable(1.0)
+        held = [strategy._servers.call(i, "", "describe") for i in range(3)]
+        assert sum(len(h) for h in held) == 1 and float(last.numpy()) == 1.0
+
+
+def test_run_and_reduce_work_on_the_coordinator_with_a_warning(pair, caplog):
+    strategy, _ = pair
+    strategy.extended._warned.clear()
+    with caplog.at_level(logging.WARNING, "unisono"):
+        assert float(strategy.run(lambda x: x + 1.0, args=(1.0,))) == 2.0
+        assert float(strategy.reduce("SUM", 3.0, axis=None)) == 3.0
+    text = "ClusterCoordinator.schedule"
+    told = [r.message for r in caplog.records if text in r.message]
+    assert len(told) == 2
+
+
+def test_reads_are_cached_only_in_the_block(pair):
+    strategy, coordinator = pair
+    with strategy.scope():
+        v = unisono.Variable(1.0)
+
+    @unisono.function
+    def step():
+        first = v.read_value()
+        v.assign(5.0)
+        return first + v.read_value()
+
+    with api.cache_variable_reads():
+        with pytest.raises(ValueError, match="nested"), api.cache_variable_reads():
+            pass
+        assert coordinator.schedule(step).fetch() == 2.0
+    assert float(v.numpy()) == 5.0
+    fresh = unisono.function(lambda: v.assign(v * 2.0) + v)
+    assert coordinator.schedule(fresh).fetch() == 20.0
+
+
+def mlp(strategy, schedule, tx, batches):
+    """Trains a small network, and returns its weights and the last loss."""
+    with strategy.scope():
+        weight = unisono.Variable(np.linspace(-1, 1, 12).reshape(4, 3), dtype="float32")
+        bias = unisono.Variable(jnp.zeros(3))
+        optimizer = unisono.optimizers.Optimizer(tx, [weight, bias])
+        mean = unisono.metrics.Mean()
+
+    def replica_fn(x, y):
+        def loss_fn():
+            return jnp.mean((jnp.tanh(x @ weight) + bias - y) ** 2)
+
+        loss, gradients = unisono.value_and_grad(loss_fn, [weight, bias])()
+        optimizer.apply_gradients(zip(gradients, [weight, bias]))
+        mean.update_state(loss)
+        return loss
+
+    step = unisono.function(lambda x, y: strategy.run(replica_fn, args=(x, y)))
+    for x, y in batches:
+        loss = schedule(step, (x, y))
+    counts = int(optimizer.iterations.numpy()), float(mean.result())
+    return weight.numpy(), bias.numpy(), np.asarray(loss), counts
+
+
+TRANSFORMATIONS = {
+    "sgd": lambda: optax.sgd(0.1, momentum=0.9),
+    "norm": lambda: optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.05)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+def test_synchronous_training_is_equal_to_a_mirrored_strategy(name):
+    rng = np.random.default_rng(0)
+    batches = [(rng.normal(size=(8, 4)), rng.normal(size=(8, 3))) for _ in range(5)]
+    batches = [(x.astype(np.float32), y.astype(np.float32)) for x, y in batches]
+    tx = TRANSFORMATIONS[name]()
+    mirrored = unisono.distribute.MirroredStrategy(["CPU:0"])
+    wanted = mlp(mirrored, lambda fn, args: fn(*args), tx, batches)
+    carrier = api.ThreadCarrier(synchronous=True)
+    with clusters.cluster(carrier=carrier) as (strategy, coordinator):
+        found = mlp(
+            strategy,
+            lambda fn, args: coordinator.schedule(fn, args=args).fetch(),
+            tx,
+            batches,
+        )
+    for x, y in zip(found[:3], wanted[:3]):
+        np.testing.assert_allclose(x, y, atol=1e-6)
+    assert found[3][0] == 5 and found[3][1] == pytest.approx(wanted[3][1], 1e-6)
+
+
+def test_an_update_that_needs_variables_of_two_servers_is_refused(pair):
+    strategy, _ = pair
+
+    def scale_by_all(updates, state, params):
+        total = sum(jnp.sum(p) for p in params)
+        return [u * total for u in updates], state
+
+    tx = optax.GradientTransformation(lambda p: optax.EmptyState(), scale_by_all)
+    with strategy.scope():
+        first, second = unisono.Variable([1.0, 2.0]), unisono.Variable([3.0, 4.0])
+        assert first.device != second.device
+        optimizer = unisono.optimizers.Optimizer(tx, [first, second])
+    with pytest.raises(NotImplementedError, match="of other parameter servers"):
+        optimizer.apply_gradients([(jnp.ones(2), first), (jnp.ones(2), second)])
+    with pytest.raises(ValueError, match="accumulate_steps"), strategy.scope():
+        unisono.optimizers.Optimizer(optax.sgd(0.1), [first], accumulate_steps=2)
+    outside = unisono.Variable(1.0, name="outside")
+    with pytest.raises(ValueError, match="outside"), strategy.scope():
+        unisono.optimizers.Optimizer(optax.sgd(0.1), [first, outside])
+
+
+class Bytes:
+    """Counts the bytes of rows that travel between workers and servers."""
+
+    def __init__(self, monkeypatch):
+        self.total = 0
+        pull, push = Server.pull, Server.push
+
+        def count_pull(server, requests):
+            found = pull(server, requests)
+            self.total += sum(x.nbytes for x in found)
+            return found
+
+        def count_push(server, operations, closure=None):
+            self.total += sum(x.nbytes for o in operations for x in o.operands)
+            push(server, operations, closure)
+
+        monkeypatch.setattr(Server, "pull", count_pull)
+        monkeypatch.setattr(Server, "push", count_push)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("by_tape", [False, True])
+def test_only_the_rows_that_are_used_travel(monkeypatch, parts, by_tape):
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(3000, 16)).astype(np.float32)
+    ids = rng.choice(3000, 64, replace=False).reshape(16, 4)
+    ids[3] = ids[2]  # Some rows are used twice.
+    partitioner = partitioners.FixedShardsPartitioner(parts)
+    carrier = api.ThreadCarrier(synchronous=True)
+
+    def train(strategy, schedule):
+        with strategy.scope():
+            embedding = unisono.Variable(table, name="embedding")
+            optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1), [embedding])
+
+        def loss_fn(x):
+            return jnp.sum(unisono.nn.embedding_lookup(embedding, x) ** 2)
+
+        @unisono.function
+        def step(x):
+            if by_tape:
+                with unisono.GradientTape() as tape:
+                    loss = loss_fn(x)
+                gradient = tape.gradient(loss, embedding)
+            else:
+                loss, gradient = unisono.value_and_grad(loss_fn, embedding)(x)
+            assert isinstance(gradient, unisono.IndexedSlices) or parts == 0
+            optimizer.apply_gradients([(gradient, embedding)])
+            return loss
+
+        loss = schedule(step, ids)
+        return loss, embedding.numpy()
+
+    with clusters.cluster(1, 3, partitioner, carrier) as (strategy, coordinator):
+        counter = Bytes(monkeypatch)
+
+        def schedule(fn, x):
+            before = counter.total
+            found = coordinator.schedule(fn, args=(x,)).fetch()
+            used = len(np.unique(x)) * 16 * 4
+            # The rows once in each direction, their positions and the counters.
+            assert counter.total - before <= 2 * used + 8 * x.size + 64
+            return found
+
+        loss, found = train(strategy, schedule)
+    gradient = np.zeros_like(table)
+    np.add.at(gradient, ids.ravel(), 2 * table[ids.ravel()])
+    np.testing.assert_allclose(found, table - 0.1 * gradient, atol=1e-6)
+    np.testing.assert_allclose(loss, (table[ids] ** 2).sum(), rtol=1e-5)
+
+
+def test_lookups_in_loops_are_refused_by_name_and_dependent_ones_work(pair):
+    strategy, coordinator = pair
+    with strategy.scope():
+        links = unisono.Variable([2, 0, 1], name="links")
+        table = unisono.Variable([[1.0], [2.0], [4.0]])
+    lookup = unisono.nn.embedding_lookup
+    follow = unisono.function(lambda i: lookup(table, lookup(links, lookup(links, i))))
+    found = coordinator.schedule(follow, args=(np.array([0, 1]),)).fetch()
+    assert found.ravel().tolist() == [2.0, 4.0]
+
+    def loop(x):
+        return jax.lax.map(lambda i: lookup(table, i), x)
+
+    with pytest.raises(ValueError, match=r"loop.*scan"):
+        coordinator.schedule(unisono.function(loop), args=(np.array([0, 1]),))
