@@ -63,8 +63,8 @@ class Node:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=_environment(os.environ, token),
-            # Of what this process has open, nothing must stay open in the node.
-            close_fds=True,
+            # It outlives this process for a moment, to tidy up.
+            start_new_session=True,
         )
 
     def _options(self, options: list[str]) -> list[str]:
@@ -175,9 +175,12 @@ def free_port() -> int:
 
 
 def _environment(given: Mapping[str, str], token: str) -> dict[str, str]:
+    # By this mark the launcher finds, and kills, what its workers have left behind. The
+    # keeper does so itself, and removes the node's folder besides.
+    kept = {k: v for k, v in given.items() if k != "UNISONO_WORKER_MARK"}
     return {
         **_ALLOCATOR,
-        **given,
+        **kept,
         **_QUIET,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": token,

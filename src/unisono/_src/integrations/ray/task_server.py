@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
+import sys
 import threading
 import time
+import types
 import weakref
+from collections.abc import Iterator
 from typing import Any, final
 
 from unisono._src.cluster import untrusted
@@ -111,10 +116,11 @@ class Server:
         """
         self.start()
         assert self._keeper is not None
-        try:
-            self._keeper.wait()
-        finally:
-            self._keeper.stop()
+        with _exit_at_signal():
+            try:
+                self._keeper.wait()
+            finally:
+                self._keeper.stop()
 
 
 @final
@@ -214,6 +220,27 @@ class _NodeLoop:
         _log.warning("The node of %s has ended and starts anew.", self._task)
         _log.debug("The node of %s said: %s", self._task, words)
         self._is_stopped.wait(1.0)
+
+
+@contextlib.contextmanager
+def _exit_at_signal() -> Iterator[None]:
+    """Lets SIGTERM end the node before this process, unless the program handles it."""
+    is_free = threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if not is_free:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _exit(number: int, frame: types.FrameType | None) -> None:
+    # As a shell shows the end by a signal.
+    sys.exit(128 + number)
 
 
 def _find_task(
