@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, final
 
 import jax
 
-from unisono._src.coordinator.carrier import SERVER, Handle
+from unisono._src.coordinator.carrier import SERVER
 from unisono._src.coordinator.server import Server
 from unisono._src.coordinator.worker import Worker
 from unisono._src.foundation import cpu_threads
@@ -69,7 +69,6 @@ class Host:
     Args:
         kind: SERVER or WORKER.
         index: which one.
-        servers: for a worker, handles of all servers.
         options: options of JAX.
         threads: how many threads computations get.
         is_on_cpu: whether it must leave accelerators alone.
@@ -79,7 +78,6 @@ class Host:
         self,
         kind: str,
         index: int,
-        servers: Sequence[Handle],
         options: Mapping[str, Any],
         threads: int,
         is_on_cpu: bool,
@@ -90,7 +88,7 @@ class Host:
             jax.config.update(name, value)
         if is_on_cpu:
             jax.config.update("jax_platforms", "cpu")
-        self._target = Server(index) if kind == SERVER else Worker(index, servers)
+        self._target = Server(index) if kind == SERVER else Worker(index, [])
         self._mappings = shared_memory.Mappings()
 
     def where(self, probe: shared_memory.Place | None) -> Where:

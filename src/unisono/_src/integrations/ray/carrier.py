@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import jax
@@ -82,9 +82,7 @@ class RayCarrier(Carrier):
         self._connection = self._connect(cluster)
         try:
             self._wait_for_nodes(cluster)
-            # Workers are given the servers' handles.
-            for kind in (SERVER, WORKER):
-                self._start_all(kind, range(cluster.num_tasks(kind)))
+            self._start_all(cluster)
         except BaseException:
             self.stop()
             raise
@@ -128,10 +126,19 @@ class RayCarrier(Carrier):
         assert self._cluster is not None
         return self._wanted is None and CHIEF in self._cluster.jobs
 
-    def _start_all(self, kind: str, indices: Iterable[int]) -> None:
-        started = {index: self._make_actor(kind, index) for index in indices}
-        for index, actor in started.items():
-            self._meet(kind, index, actor)
+    def _start_all(self, cluster: ClusterSpec) -> None:
+        """Starts all servers and workers at the same time, and waits for them."""
+        tasks = [(k, i) for k in (SERVER, WORKER) for i in cluster.task_indices(k)]
+        started = [(*task, self._make_actor(*task)) for task in tasks]
+        for task in started:
+            self._meet(*task)
+        for index in cluster.task_indices(WORKER):
+            self._introduce(index)
+
+    def _introduce(self, worker: int) -> None:
+        """Gives a worker the handles of all servers."""
+        servers = [h for (k, _), h in sorted(self._handles.items()) if k == SERVER]
+        self.worker(worker).call("connect", servers).result(self._timeout)
 
     def _make_actor(self, kind: str, index: int) -> Any:
         """Starts the process of a server or worker, and returns Ray's handle of it."""
@@ -152,7 +159,6 @@ class RayCarrier(Carrier):
             placed["scheduling_strategy"] = _stay_on(found["NodeID"])
         count = 1 if self._has_nodes else self._cluster.num_tasks(kind)
         gpus = self._count_gpus(nodes, count) if kind == WORKER else 0
-        servers = [h for (k, _), h in sorted(self._handles.items()) if k == SERVER]
         actor_class = ray.remote(
             num_cpus=0,
             num_gpus=gpus,
@@ -165,7 +171,6 @@ class RayCarrier(Carrier):
         return actor_class.remote(
             kind,
             index,
-            servers if kind == WORKER else [],
             actors.read_options(),
             max(1, (os.cpu_count() or 1) // count),
             not gpus,
@@ -226,6 +231,8 @@ class RayCarrier(Carrier):
         # It may only seem to be gone, and must not go on beside the new one.
         self.lose(kind, index)
         self._meet(kind, index, self._make_actor(kind, index))
+        if kind == WORKER:
+            self._introduce(index)
 
     def lose(self, kind: str, index: int) -> None:
         """Ends a server or worker at once; see `Carrier`."""

@@ -88,26 +88,33 @@ class RayHandle(Handle):
         self, made: Future[Any], method: str, lane: _Lane | None, done: Future[Answer]
     ) -> None:
         """Gives a call its outcome; runs in a thread of Ray."""
-        error = done.exception()
-        if error is not None:
-            # The lane is not used again: a server that only seems to be gone could
-            # still write there.
-            made.set_exception(self._translate(error))
-            return
-        answer = done.result()
+        # Nobody sees an error of this function itself, and somebody waits for `made`.
+        try:
+            error = done.exception()
+            if error is None:
+                result = self._read(method, lane, done.result())
+            else:
+                # The lane is not used again: a server that only seems to be gone could
+                # still write there.
+                error = self._translate(error)
+        except BaseException as failure:
+            error = failure
+        if error is None:
+            made.set_result(result)
+        else:
+            made.set_exception(error)
+
+    def _read(self, method: str, lane: _Lane | None, answer: Answer) -> Any:
+        """Returns the result of a call, and keeps its memory for the next one."""
         result = answer.message
         if lane is not None:
-            try:
-                if answer.is_packed:
-                    result = packing.unpack(result, lane.reply.memory)
-                elif answer.wanted:
-                    lane.reply.reserve(answer.wanted)
-            except BaseException as failure:
-                made.set_exception(failure)
-                return
+            if answer.is_packed:
+                result = packing.unpack(result, lane.reply.memory)
+            elif answer.wanted:
+                lane.reply.reserve(answer.wanted)
             with self._lock:
                 self._free.setdefault(method, []).append(lane)
-        made.set_result(result)
+        return result
 
     def _translate(self, error: BaseException) -> BaseException:
         """Returns the error that the object has raised, or that it is gone."""
@@ -117,9 +124,7 @@ class RayHandle(Handle):
             cause = error.cause
             if isinstance(cause, BaseException):
                 if not isinstance(cause, errors.UnavailableError):
-                    cause.add_note(
-                        f"On the {self._name}:\n{error.traceback_str.rstrip()}"
-                    )
+                    cause.add_note(f"On the {self._name}:\n{str(error).rstrip()}")
                 return cause
         if isinstance(error, ray_errors.RayActorError):
             return errors.UnavailableError(

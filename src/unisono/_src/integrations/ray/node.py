@@ -72,6 +72,8 @@ class Node:
             f"--node-ip-address={self.host}",
             f"--temp-dir={self.folder}",
             "--disable-usage-stats",
+            # Ray would start a process for each; servers and workers ask for none.
+            "--num-cpus=0",
             "--include-log-monitor=false",
             # A free port. No dashboard is served there.
             "--dashboard-agent-listen-port=0",
