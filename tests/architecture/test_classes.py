@@ -28,6 +28,7 @@ _EXTRA = "A subclass adds its own state to the position of its base."
 _PROGRAM = "Only the frame of a program does something here."
 
 # Members that subclasses replace nevertheless, and why.
+_SERVERS = "Workers of parameter servers have datasets of their own."
 REPLACED = {
     "cluster.resolvers.base.ClusterResolver._answer": _CONTRACT,
     "cluster.resolvers.base.ClusterResolver._sources": _CONTRACT,
@@ -38,6 +39,7 @@ REPLACED = {
     "estimator.hooks.CheckpointSaverListener.after_save": _CONTRACT,
     "estimator.hooks.SessionRunHook.after_run": _CONTRACT,
     "estimator.hooks.SessionRunHook.end": _CONTRACT,
+    "execution.host_inputs.HostIterator.__next__": "Only workers read their datasets.",
     "execution.specs.TypeSpec.describes": "Only a TensorSpec describes an array.",
     "foundation.library_hooks.Keeper.prepare": "Flax's objects need no preparation.",
     "foundation.library_hooks.Keeper.watch": "Flax's objects are complete when made.",
@@ -59,6 +61,11 @@ REPLACED = {
     "state.frames.StateFrame.settle": _PROGRAM,
     "strategies.extended.StrategyExtended._batch_reduce_to": _CONTRACT,
     "strategies.extended.StrategyExtended._update_together": _CONTRACT,
+    "strategies.local.LocalExtended._distribute_dataset": _SERVERS,
+    "strategies.local.LocalExtended._distribute_from_function": _SERVERS,
+    "strategies.local.SingleExtended._reduce_to": _SERVERS,
+    "values.array_operators.ArrayOperators.__iter__": "A variable in parts gives its "
+    "parts, as in TensorFlow.",
 }
 
 _PUBLIC = "Programs make objects of it and subclass it."

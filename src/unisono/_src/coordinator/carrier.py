@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
+from unisono._src.foundation.public_names import publish
 
 SERVER, WORKER = "ps", "worker"
 
@@ -24,7 +25,7 @@ class Handle(abc.ABC):
     """
 
     @abc.abstractmethod
-    def call(self, method: str, *args: Any) -> Future[Any]:
+    def call(self, method: str, *args: object) -> Future[Any]:
         """Calls a method of the object, and returns at once.
 
         Calls of one caller to one object are carried out in order, one at a time.
@@ -102,3 +103,6 @@ class Carrier(abc.ABC):
     @abc.abstractmethod
     def stop(self) -> None:
         """Ends all servers and workers, and all that was started for them."""
+
+
+publish("unisono.distribute.coordinator", Carrier, Handle)

@@ -128,7 +128,9 @@ def _effects(found: TracedFunction) -> Any:
             name = exported.digest(data)
             updates += [(s, name, data) for s in change.servers]
         effects += [
-            Effect(s, change.kind, keys, operands, name, reads, change.sparse)
+            Effect(
+                s, change.kind, keys, operands, name, reads, change.sparse, change.rows
+            )
             for s in change.servers
         ]
     return tuple(effects), tuple(updates), position
@@ -155,7 +157,7 @@ class Closure:
         sources: Sequence[Any],
         number: int | None,
         retrace: Callable[[Any], Shipment],
-        remote: RemoteValue,
+        remote: RemoteValue[Any],
     ) -> None:
         self.shipment = shipment
         self.arguments = arguments

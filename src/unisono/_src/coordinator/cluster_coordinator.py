@@ -10,7 +10,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, final, overload
 
 import jax
 import numpy as np
@@ -22,12 +22,20 @@ from unisono._src.coordinator.remote_value import RemoteValue
 from unisono._src.coordinator.resources import ClosureInputError, Resources
 from unisono._src.coordinator.server_recovery import ServerRecovery
 from unisono._src.coordinator.worker_runner import WorkerRunner
-from unisono._src.execution import concrete_function, function, host_inputs
+from unisono._src.execution import (
+    call_tracing,
+    concrete_function,
+    function,
+    host_inputs,
+)
 from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.input.plan import elements
 
+_R = TypeVar("_R")
 
+
+@final
 class _OnePerStrategy(type):
     """Makes a call of `ClusterCoordinator` return the one of the strategy."""
 
@@ -110,12 +118,12 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
 
     def schedule(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., _R],
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         *,
         exactly_once: bool = False,
-    ) -> RemoteValue:
+    ) -> RemoteValue[_R]:
         """Lets a worker run a function, and returns at once.
 
         The function is traced here, in the strategy's scope, and travels as a compiled
@@ -142,7 +150,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         given, named = tuple(args or ()), dict(kwargs or {})
         _check_function(fn)
         _check_arguments(given, named)
-        remote = RemoteValue()
+        remote: RemoteValue[_R] = RemoteValue()
         try:
             closure = self._make_closure(fn, given, named, remote, exactly_once)
         except (ClosureInputError, host_inputs.EndOfSequenceError) as error:
@@ -156,7 +164,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         return remote
 
     def _make_closure(
-        self, fn: Any, args: Any, kwargs: Any, remote: RemoteValue, is_once: bool
+        self, fn: Any, args: Any, kwargs: Any, remote: RemoteValue[Any], is_once: bool
     ) -> closures.Closure:
         def retrace(shapes: Any) -> closures.Shipment:
             found: closures.Shipment = self._ship(fn, args, kwargs, shapes)[0]
@@ -181,7 +189,9 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             if shapes is not None:
                 self._expect(compiled, args, kwargs, shapes)
             try:
-                found, leaves, plan, taken = compiled.trace_call(args, kwargs)
+                found, leaves, plan, taken = call_tracing.trace_call(
+                    compiled, args, kwargs
+                )
             except host_inputs.NeedsHost:
                 raise ValueError(
                     f"The function {compiled!r} loops over a dataset, which only the "
@@ -200,7 +210,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
 
     def _expect(self, compiled: Any, args: Any, kwargs: Any, shapes: Any) -> None:
         """Lets iterators give elements of certain shapes to the next trace."""
-        _, _, plan, _ = compiled.trace_call(args, kwargs)
+        _, _, plan, _ = call_tracing.trace_call(compiled, args, kwargs)
         for source, wanted in zip(plan, shapes, strict=True):
             if isinstance(source, per_worker.PerWorkerIterator):
                 source.shapes = wanted
@@ -218,6 +228,15 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         """Whether all scheduled functions have ended; raises as `join`."""
         return self._queue.is_done()
 
+    @overload
+    def fetch(self, val: RemoteValue[_R]) -> _R: ...
+
+    @overload
+    def fetch(self, val: list[Any]) -> list[Any]: ...
+
+    @overload
+    def fetch(self, val: Any) -> Any: ...
+
     def fetch(self, val: Any) -> Any:
         """Returns a structure with the content of each `RemoteValue` in it.
 
@@ -231,7 +250,9 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             lambda x: x.fetch() if isinstance(x, RemoteValue) else x, val
         )
 
-    def create_per_worker_dataset(self, dataset_fn: Any) -> per_worker.PerWorkerDataset:
+    def create_per_worker_dataset(
+        self, dataset_fn: object
+    ) -> per_worker.PerWorkerDataset:
         """Returns a dataset of which each worker makes its own.
 
         Args:

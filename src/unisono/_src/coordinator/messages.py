@@ -33,6 +33,8 @@ class Operation(NamedTuple):
         reads: for a program, variables that it needs besides.
         sparse: for a program, the places of two operands that are positions of rows and
             rows, and how many the program takes. Those that are absent do not travel.
+        rows: for a program of some rows only, the place of each such variable among
+            `keys` and `reads`, and the place of the operand with their positions.
     """
 
     kind: str
@@ -41,6 +43,7 @@ class Operation(NamedTuple):
     program: str = ""
     reads: tuple[str, ...] = ()
     sparse: tuple[tuple[int, int, int], ...] = ()
+    rows: tuple[tuple[int, int], ...] = ()
 
 
 @final
@@ -55,6 +58,7 @@ class Effect(NamedTuple):
         program: see `Operation`.
         reads: see `Operation`.
         sparse: see `Operation`.
+        rows: see `Operation`.
     """
 
     server: int
@@ -64,6 +68,7 @@ class Effect(NamedTuple):
     program: str = ""
     reads: tuple[str, ...] = ()
     sparse: tuple[tuple[int, int, int], ...] = ()
+    rows: tuple[tuple[int, int], ...] = ()
 
 
 @final

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import weakref
-from typing import Any, NoReturn
+from typing import Any, NoReturn, final
 
 import jax
 import numpy as np
@@ -16,14 +17,15 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.state import frames
 
 
-class PerWorkerValue:
-    """Something of which each worker has its own; users do not make it.
+class PerWorkerValue(abc.ABC):  # noqa: B024
+    """Something of which each worker has its own; abstract.
 
     A scheduled function that is given one, or uses one, sees the component of the
     worker that runs it.
     """
 
 
+@final
 class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
     """An iterator of each worker over its own dataset.
 
@@ -87,6 +89,7 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
         return next(self)
 
 
+@final
 class PerWorkerDataset(PerWorkerValue):
     """A dataset of each worker; `create_per_worker_dataset` makes it.
 

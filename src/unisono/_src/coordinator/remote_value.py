@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +12,10 @@ import numpy as np
 from unisono._src.foundation import nest
 from unisono._src.foundation.public_names import publish
 
+_R = TypeVar("_R")
 
-class RemoteValue:
+
+class RemoteValue(Generic[_R]):
     """The result of a function that `ClusterCoordinator.schedule` was given.
 
     It is there at once; its content comes when a worker has run the function.
@@ -36,7 +38,7 @@ class RemoteValue:
         self._value: Any = None
         self._error: BaseException | None = None
 
-    def fetch(self) -> Any:
+    def fetch(self) -> _R:
         """Waits for the result, and returns it with NumPy arrays.
 
         Raises:
@@ -44,15 +46,15 @@ class RemoteValue:
                 or because the coordinator is gone.
             Exception: the error of the function itself.
         """
-        return nest.map_structure(_as_numpy, self._wait())
+        return cast(_R, nest.map_structure(_as_numpy, self._wait()))
 
-    def get(self) -> Any:
+    def get(self) -> _R:
         """Waits for the result, and returns it with JAX's arrays on this process.
 
         Raises:
             CancelledError: as for `fetch`; also the error of the function itself.
         """
-        return nest.map_structure(_as_array, self._wait())
+        return cast(_R, nest.map_structure(_as_array, self._wait()))
 
     def _wait(self) -> Any:
         self._event.wait()

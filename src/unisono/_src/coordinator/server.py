@@ -66,12 +66,15 @@ class Server:
     def pull(self, requests: Sequence[Request]) -> list[np.ndarray]:
         """Returns the values, or rows, that are asked for, all of one moment."""
         with self._lock:
-            return [self._read(Request(*r)) for r in requests]
+            found = [self._read(Request(*r)) for r in requests]
+            # Changes are made in place, so what leaves is a copy, as rows are.
+            wholes = [Request(*r).rows is None for r in requests]
+            return [x.copy() if w else x for x, w in zip(found, wholes, strict=True)]
 
     def _read(self, request: Request) -> np.ndarray:
         value = self._find(request.key)
         if request.rows is None:
-            return value.copy()
+            return value
         # A position outside the variable gives zeros, as on TensorFlow's accelerators.
         rows = np.asarray(request.rows)
         inside = (rows >= 0) & (rows < len(value))
@@ -148,10 +151,25 @@ class Server:
     def _run(self, operation: Operation) -> None:
         """Changes variables by a program."""
         program = exported.load(self._programs[operation.program])
-        given = [self._find(k) for k in (*operation.keys, *operation.reads)]
-        found = program(*given, *wanted_rows.unpack(operation))
-        for key, value in zip(operation.keys, found, strict=True):
-            self._values[key] = np.asarray(value)
+        operands = wanted_rows.unpack(operation)
+        # The positions of the rows of variables of which only some rows are computed.
+        rows = {i: operands[place] for i, place in operation.rows}
+        apart = {place for _, place in operation.rows}
+        rest = [x for i, x in enumerate(operands) if i not in apart]
+        keys = (*operation.keys, *operation.reads)
+        given = [self._read(Request(k, rows.get(i))) for i, k in enumerate(keys)]
+        found = program(*given, *rest)
+        for i, (key, value) in enumerate(zip(operation.keys, found, strict=True)):
+            if i in rows:
+                self._replace_rows(key, rows[i], np.asarray(value))
+            else:
+                self._values[key] = np.asarray(value)
+
+    def _replace_rows(self, key: str, rows: np.ndarray, values: np.ndarray) -> None:
+        old = self._find(key)
+        if not old.flags.writeable:
+            old = self._values[key] = old.copy()
+        _scatter_update(old, rows, values)
 
     def confirm(self, closures: Sequence[int]) -> None:
         """Forgets closures that have ended: nobody sends their changes again."""

@@ -132,6 +132,7 @@ class Servers(servers.ServerGroup):
                     self.add_program(index, change),
                     tuple(c.home.key for c in change.reads),
                     change.sparse,
+                    change.rows,
                 )
                 made = wanted_rows.pack(made)
                 by_server.setdefault(index, []).append(made)

@@ -130,7 +130,7 @@ class _ThreadHandle(Handle):
     ) -> None:
         self._carrier, self._task, self._caller = carrier, task, caller
 
-    def call(self, method: str, *args: Any) -> Future[Any]:
+    def call(self, method: str, *args: object) -> Future[Any]:
         """Calls a method of the object; see `Handle`."""
         watch = self._carrier.watch
         if watch is not None:

@@ -102,12 +102,6 @@ class ConcreteFunction:
         call = self._complete(args, kwargs)
         return self._call(*call.args, **call.kwargs)
 
-    def trace_call(self, args: Any, kwargs: Any) -> Any:
-        """Return the trace of a call, as `Function.trace_call` does."""
-        call = self._complete(args, kwargs)
-        function: Any = self._call.__self__  # type: ignore[attr-defined]
-        return function.trace_call(call.args, call.kwargs)
-
     def _complete(self, args: Any, kwargs: Any) -> inspect.BoundArguments:
         """Return the arguments of a call, with those that were given before."""
         given = self._parameters.bind_partial(*args, **kwargs).arguments

@@ -207,7 +207,7 @@ class Function(Generic[_P, _R_co]):
             return self._run_as_python(args, kwargs)
         if self._is_host:
             return self._run_on_host(args, kwargs)
-        mesh = self._topology or _current_mesh(frame)
+        mesh = self._topology or current_mesh(frame)
         leaves: list[Any] = []
         rest = signature.flatten(args, leaves, mesh)
         more = signature.flatten(kwargs, leaves, mesh)
@@ -409,7 +409,7 @@ class Function(Generic[_P, _R_co]):
         """Return the program of a call, and the call's arrays."""
         frame = ambient.current()
         leaves: list[Any] = []
-        mesh = self._topology or _current_mesh(frame)
+        mesh = self._topology or current_mesh(frame)
         rest = (
             signature.flatten(args, leaves, mesh),
             signature.flatten(kwargs, leaves, mesh),
@@ -423,55 +423,6 @@ class Function(Generic[_P, _R_co]):
         try:
             program = self._trace(key, leaves, mesh, feeds)
             return program, [*leaves, *feeds.arrays]
-        finally:
-            feeds.put_back()
-
-    def trace_call(
-        self, args: Any, kwargs: Any
-    ) -> tuple[traced_function.TracedFunction, list[Any], list[Any], Any]:
-        """Return the trace of a call, without running it.
-
-        A `ClusterCoordinator` calls it, and sends the trace to a worker. The elements
-        that the trace takes from iterators are put back.
-
-        Args:
-            args: the arguments of the call.
-            kwargs: its keyword arguments.
-
-        Returns:
-            The trace; the arrays of the arguments; the iterators that the function
-            takes elements from, in order; and the arrays of each of these elements, by
-            shape and type.
-
-        Raises:
-            NeedsHost: the function loops over a dataset, so it has no program.
-        """
-        if self.input_signature is not None:
-            args, kwargs = self._apply_signature(args, kwargs)
-        frame, leaves = ambient.current(), list[Any]()
-        mesh = self._topology or _current_mesh(frame)
-        rest = (
-            signature.flatten(args, leaves, mesh),
-            signature.flatten(kwargs, leaves, mesh),
-        )
-        owner = None if frame.strategy is None else weakref.ref(frame.strategy)
-        key = (rest, owner, frame.mode)
-        among = signature.find_iterators(rest)
-        feeds = host_inputs.Feeds(among, mesh)
-        try:
-            for source in self._kept.plans.get(key, ()):
-                feeds.pull(source)
-            fed_key = ((*rest, *feeds.parts), *key[1:])
-            given = [*leaves, *feeds.arrays]
-            program = self._kept.find(fed_key, given)
-            if program is None:
-                program = self._trace(key, leaves, mesh, feeds)
-                feeds.check_length(self._kept.plans.setdefault(key, feeds.plan[:]))
-                given = [*leaves, *feeds.arrays]
-            plan = [among[s] if isinstance(s, int) else s for s in feeds.plan]
-            counts = [len(signature.leaf_kinds(p)) for p in feeds.parts]
-            found = program.trace_for(programs.aval_key(given))
-            return found, leaves, plan, _cut(feeds.arrays, counts)
         finally:
             feeds.put_back()
 
@@ -607,13 +558,7 @@ class Method(Generic[_P, _R_co]):
         return f"<bound {self.function!r} of {self.__self__!r}>"
 
 
-def _cut(arrays: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
-    """Return consecutive groups of arrays, of the given lengths."""
-    given = iter(arrays)
-    return [[next(given) for _ in range(n)] for n in counts]
-
-
-def _current_mesh(frame: ambient.Frame) -> Topology | None:
+def current_mesh(frame: ambient.Frame) -> Topology | None:
     """Return the devices of the strategy in scope; None for a single device."""
     if frame.placement is None or frame.placement.topology.is_one_device:
         return None

@@ -18,6 +18,7 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, sharded_variable, trace_versions, variables
+from unisono._src.state import rows as rows_lib
 from unisono._src.state.frames import Cell
 from unisono._src.state.servers import Change
 from unisono._src.values import array_operators
@@ -72,8 +73,9 @@ class GradientFrame(frames.StateFrame):
 
     def rows(self, cell: Cell, rows: Any) -> Any:
         """Return some rows of the array that the cell stores."""
-        is_own = cell in self.values
-        return super().rows(cell, rows) if is_own else self.parent.rows(cell, rows)
+        if cell not in self.values:
+            return self.parent.rows(cell, rows)
+        return rows_lib.take(self.whole(cell), rows)
 
     def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
         """Let servers change cells; later reads count for the variables' gradients."""

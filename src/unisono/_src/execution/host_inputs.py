@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from unisono._src.execution import signature
 from unisono._src.execution.signature import Identity
 from unisono._src.foundation import ambient, errors, nest
-from unisono._src.state import frames
+from unisono._src.state import frames, function_frame
 
 
 class SequenceEnd(errors.Signal):
@@ -265,7 +265,7 @@ def take(frame: Any, source: Any) -> Any:
         frame: the current frame of variable values.
         source: an iterator, or the number of one among the arguments.
     """
-    while not isinstance(frame, frames.FunctionFrame):
+    while not isinstance(frame, function_frame.FunctionFrame):
         frame = frame.parent
     return frame.feeds.take(source)
 

@@ -288,7 +288,7 @@ class _Walk:
         if replica_invariance.separates(part):
             raise NotByParts(f"`{name}` gives each replica another value.")
         is_same = jaxpr_equality.has_same_params(whole, part)
-        if name in _ELEMENTWISE and is_same:
+        if name in ELEMENTWISE and is_same:
             return _common_mark(marks)
         # Any other operation is allowed on values that are whole in both programs.
         is_cut = any(isinstance(m, int) for m in marks)
@@ -362,7 +362,7 @@ _REDUCTIONS = {
     "reduce_or": _is_true_on_any,
 }
 _LOGICAL = {"reduce_and", "reduce_or"}
-_ELEMENTWISE = {
+ELEMENTWISE = {
     "abs", "add", "add_any", "and", "atan2", "cbrt", "ceil", "clamp",
     "convert_element_type", "copy", "copy_p", "cos", "div", "eq", "erf", "exp", "exp2",
     "expm1", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "log", "log1p",

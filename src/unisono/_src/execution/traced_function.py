@@ -28,7 +28,7 @@ from unisono._src.execution import (
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.machines import topology
-from unisono._src.state import frames, trace_versions
+from unisono._src.state import frames, function_frame, trace_versions
 from unisono._src.state.frames import Cell
 from unisono._src.state.servers import Change
 from unisono._src.values import collectives
@@ -139,7 +139,7 @@ def _trace_with(
     seen: dict[str, Any] = {}
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
-        frame = frames.FunctionFrame(cells, stored, versions)
+        frame = function_frame.FunctionFrame(cells, stored, versions)
         frame.feeds = feeds
         with ambient.push(state=frame), library_hooks.enter_scopes():
             args, kwargs = feeds.begin(rest, arrays)
@@ -176,7 +176,7 @@ def _trace_with(
 
 
 def _collect_outputs(
-    frame: frames.FunctionFrame, flat: list[Any], seen: dict[str, Any]
+    frame: function_frame.FunctionFrame, flat: list[Any], seen: dict[str, Any]
 ) -> tuple[list[Any], ...]:
     """Return the outputs of a trace, and note in `seen` which cells they are for.
 

@@ -18,7 +18,7 @@ import numpy as np
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
-from unisono._src.state import conversion, frames, mirroring, rows, servers
+from unisono._src.state import conversion, frames, mirroring, servers
 from unisono._src.state.frames import Policy
 from unisono._src.values import collectives, distributed, jax_tapes, jax_traces, ports
 from unisono._src.values.array_operators import StandsForArray, operand
@@ -75,7 +75,7 @@ def read(variable: Any) -> jax.Array:
         return _read_for_tape(variable, frame.tape)
     source: frames.StateFrame = frame.state or frames.EAGER
     if frame.reads is not None and cell.home is not None:
-        return _read_once(cell, source, frame.reads)
+        return servers.read_once(cell, source, frame.reads)  # type: ignore[no-any-return]
     if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
         if cell.is_stacked:
             check_component(variable, frame)
@@ -100,46 +100,11 @@ def read(variable: Any) -> jax.Array:
     return source.whole(cell)
 
 
-def _read_once(
-    cell: frames.Cell, source: frames.StateFrame, kept: dict[Any, Any]
-) -> jax.Array:
-    """Returns the value that was read first in the block of cached reads."""
-    # A value of one program means nothing in another.
-    key = (cell, id(source))
-    if key not in kept:
-        kept[key] = source.whole(cell)
-    found: jax.Array = kept[key]
-    return found
-
-
 def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
     """Returns the value so that the open gradient tapes follow it."""
     with ambient.push(tape=tape.outer):
         value = read(variable)
     return tape.follow(variable.state_cell, value, variable)  # type: ignore[no-any-return]
-
-
-def read_rows(variable: Any, where: Any) -> jax.Array:
-    """Returns rows of a variable, as the running context sees it.
-
-    Args:
-        variable: the variable.
-        where: the positions; a row outside the variable is zeros.
-    """
-    frame = check_strategy(variable)
-    if frame.tape is not None:
-        return _read_rows_for_tape(variable, where, frame.tape)
-    source: frames.StateFrame = frame.state or frames.EAGER
-    return source.rows(variable.state_cell, rows.as_positions(where))
-
-
-def _read_rows_for_tape(variable: Any, where: Any, tape: Any) -> jax.Array:
-    """Returns rows so that the open gradient tapes follow them."""
-    with ambient.push(tape=tape.outer):
-        found = read_rows(variable, where)
-    if variable.state_cell.home is None:
-        return rows.take(read(variable), rows.as_positions(where))  # type: ignore[no-any-return]
-    return tape.follow_rows(found, [(variable.state_cell, where, variable)])  # type: ignore[no-any-return]
 
 
 def read_stored(variable: Any) -> jax.Array:

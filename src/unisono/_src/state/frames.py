@@ -363,11 +363,11 @@ class StateFrame(abc.ABC):
     def create(self, cell: Cell, value: Any) -> None:
         """Gives a new cell its first value, of the variable's own shape."""
 
+    @abc.abstractmethod
     def rows(self, cell: Cell, rows: Any) -> jax.Array:
         """Returns some rows of the array that the cell stores."""
-        found: jax.Array = rows_lib.take(self.whole(cell), rows)
-        return found
 
+    @abc.abstractmethod
     def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
         """Changes cells that parameter servers keep.
 
@@ -375,7 +375,6 @@ class StateFrame(abc.ABC):
             change: what the servers do.
             compute: returns the new values, as far as they are known here.
         """
-        raise NotImplementedError
 
     def note_assignment(self, cell: Cell, value: Any) -> None:  # noqa: B027
         """Notes a value that was written through another frame."""
@@ -483,9 +482,11 @@ class EagerFrame(StateFrame):
 
     def rows(self, cell: Cell, rows: Any) -> jax.Array:
         """Returns some rows; of a cell on a server, only these are fetched."""
+        found: jax.Array
         if cell.home is None or isinstance(rows, jax.core.Tracer):
-            return super().rows(cell, rows)
-        found: jax.Array = cell.home.group.read_rows(cell, rows)
+            found = rows_lib.take(self.whole(cell), rows)
+        else:
+            found = cell.home.group.read_rows(cell, rows)
         return found
 
     def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
@@ -497,154 +498,6 @@ class EagerFrame(StateFrame):
 
 
 EAGER = EagerFrame()
-
-
-@final
-class FunctionFrame(StateFrame):
-    """Reads and writes cells in a program being traced, outside replicas.
-
-    Args:
-        cells: the cells that are inputs of the program.
-        tracers: one per cell.
-        found: the versions of the program.
-
-    Attributes:
-        values: the value of each cell now.
-        inputs: the value of each cell at the start.
-        written: the cells that were written, in that order.
-        created: the first value of each cell that the program makes.
-        topology: the replicas whose devices the program runs on, once known.
-        is_late: whether a cell was read that is not among the inputs.
-        feeds: the input that the program takes from datasets, if any.
-        pending: for each mirrored cell of which not all copies were written, the new
-            value of each replica.
-        changes: what servers are to do with the cells that they keep, in order.
-        alike: a cell, with the values of its first copy and of another one, for each
-            copy that was written by itself; the program must prove that they are equal.
-    """
-
-    is_compiled = True
-
-    def __init__(
-        self,
-        cells: Sequence[Cell],
-        tracers: Sequence[Any],
-        found: trace_versions.Versions = trace_versions.NONE,
-    ) -> None:
-        self.versions = found
-        self.values: dict[Cell, Any] = dict(zip(cells, tracers, strict=True))
-        self.inputs = dict(self.values)
-        self.written: dict[Cell, None] = {}
-        self.created: dict[Cell, Any] = {}
-        self.topology: Topology | None = None
-        self.is_late = False
-        self.feeds: Any = None
-        self.pending: dict[Cell, dict[int, Any]] = {}
-        self.changes: list[Change] = []
-        self.alike: list[tuple[Cell, Any, Any]] = []
-        # A value that is made here knows the trace of the program.
-        made_here: Any = jnp.zeros(())
-        self.traces = (made_here._trace,)  # noqa: SLF001
-
-    def whole(self, cell: Cell) -> Any:
-        """Returns the array that the cell stores."""
-        trace_versions.check_reading(self.traces, self.versions, cell.name)
-        if cell in self.pending:
-            raise errors.diverging_copies_error(cell.name, cell.origin)
-        if cell not in self.values:
-            # Made by another thread, or by code that ran outside this trace. In this
-            # trace it is a constant; `is_late` asks for a new one with it as an input.
-            check_has_value(cell)
-            self.values[cell] = stored_array(cell)
-            self.is_late = True
-        return self.values[cell]
-
-    def copy(self, cell: Cell, index: int | None) -> Any:
-        """Returns the value that replica `index` sees."""
-        written = self.pending.get(cell, {})
-        if index in written:
-            return written[index]
-        whole = self.values[cell] if written else self.whole(cell)
-        if cell.is_stacked:
-            return whole[index or 0]
-        # Each of the replicas that take turns gets an object of its own: one object for
-        # all would count as one value, not as one per replica.
-        return jnp.copy(whole) if index else whole
-
-    def set_whole(self, cell: Cell, value: Any) -> None:
-        """Replaces the array that the cell stores."""
-        check_level(cell, value, self.traces)
-        if cell.home is not None and cell not in self.created:
-            self.change(Change((cell,), "assign", (value,)), lambda: [value])
-            return
-        self.versions.advance()
-        self.values[cell] = value
-        self.written[cell] = None
-
-    def rows(self, cell: Cell, rows: Any) -> jax.Array:
-        """Returns some rows, which are fetched when the program runs."""
-        # After a change in this program the rows on the server are not the newest.
-        is_changed = self.values.get(cell) is not self.inputs.get(cell)
-        if cell.home is None or is_changed:
-            return super().rows(cell, rows)
-        trace_versions.check_reading(self.traces, self.versions, cell.name)
-        found: jax.Array = rows_lib.lookup_p.bind(rows, cell=cell)
-        return found
-
-    def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
-        """Notes what servers are to do; later reads see the new values."""
-        for operand in change.operands:
-            check_operand(change.cells[0], operand, self.traces)
-        new = compute()
-        self.versions.advance()
-        self.changes.append(change)
-        self.values.update(zip(change.cells, new, strict=True))
-
-    def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
-        """Replaces the value that replica `index` sees."""
-        if cell.is_stacked:
-            value = self.whole(cell).at[index or 0].set(value)
-        elif cell.is_replicated or cell.split is not None:
-            # The program has one value for all copies; it is replaced when all of them
-            # have been written. `update` settles by itself at its end.
-            check_level(cell, value, self.traces)
-            self.pending.setdefault(cell, {})[index or 0] = value
-            if ambient.current().updating is not cell:
-                self.settle(cell)
-            return
-        self.set_whole(cell, value)
-
-    def settle(self, cell: Cell) -> None:
-        """Stores the copies of a cell that were updated one by one, if all were."""
-        if len(self.pending.get(cell, ())) < cell.copies:
-            return
-        # The value of replica 0 stands for all. Whether the others are the same is
-        # found from the program when it is complete.
-        written = self.pending.pop(cell)
-        first = written.pop(0)
-        self.alike += [(cell, first, x) for x in written.values() if x is not first]
-        self.set_whole(cell, first)
-
-    def finish(self) -> None:
-        """Raises if some copies of a mirrored variable were written and others not."""
-        for cell in self.pending:
-            raise errors.diverging_copies_error(cell.name, cell.origin)
-
-    def create(self, cell: Cell, value: Any) -> None:
-        """Remembers the first value, which is stored when the program has run."""
-        value = jnp.asarray(value)
-        check_level(cell, value, self.traces)
-        if cell.is_stacked:
-            value = jnp.broadcast_to(value, cell.stored_shape)
-        self.values[cell] = self.created[cell] = value
-
-    def cells(self) -> Iterable[Cell]:
-        """Returns all cells of the program so far."""
-        return self.values
-
-    def note_topology(self, topology: Topology) -> None:
-        """Notes the devices that the program runs on."""
-        self.topology = topology
 
 
 def frame() -> StateFrame:

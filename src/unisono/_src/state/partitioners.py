@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +14,8 @@ from unisono._src.foundation import jax_types
 from unisono._src.foundation.public_names import publish
 
 
-class Partitioner:
-    """Says into how many parts a variable is cut; base class.
+class Partitioner(abc.ABC):
+    """Says into how many parts a variable is cut; abstract.
 
     `ParameterServerStrategy` calls it for each variable of one axis or more. A function
     of the same arguments does as well.
@@ -26,6 +27,7 @@ class Partitioner:
     [2, 1]
     """
 
+    @abc.abstractmethod
     def __call__(
         self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0
     ) -> list[int]:
@@ -35,11 +37,7 @@ class Partitioner:
             shape: the shape of the variable.
             dtype: its element type.
             axis: the axis to cut; the others have one part.
-
-        Raises:
-            NotImplementedError: the class does not say.
         """
-        raise NotImplementedError("must be implemented in descendants")
 
 
 class FixedShardsPartitioner(Partitioner):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import ambient, errors
-from unisono._src.state import assignment, conversion, scatter
+from unisono._src.state import assignment, conversion, row_reading, scatter
 from unisono._src.state.frames import Policy
 from unisono._src.values import array_attributes, collectives
 from unisono._src.values.array_operators import operand
@@ -90,7 +90,7 @@ def sparse_read(variable: Any, indices: Any) -> jax.Array:
     where = _as_array(indices)
     _check_range(where[..., None], limits)
     if variable.state_cell.home is not None:
-        return assignment.read_rows(variable, where)
+        return row_reading.read_rows(variable, where)
     return _take(variable, where)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
 
 from unisono._src.machines.topology import AXIS
 from unisono._src.state import frames, trace_versions
+from unisono._src.state import rows as rows_lib
 from unisono._src.state.frames import Cell
+from unisono._src.state.servers import Change
 from unisono._src.values import collectives, jax_traces
 
 
@@ -65,8 +68,13 @@ class LocalFrame(frames.StateFrame):
 
     def rows(self, cell: Cell, rows: Any) -> Any:
         """Returns some rows of the replica's copy."""
-        is_own = cell.home is None or cell in self.written
-        return super().rows(cell, rows) if is_own else self.parent.rows(cell, rows)
+        if cell.home is not None:
+            return self.parent.rows(cell, rows)
+        return rows_lib.take(self.whole(cell), rows)
+
+    def change(self, change: Change, compute: Callable[[], Sequence[Any]]) -> None:
+        """Raises: no strategy has both servers and programs of several replicas."""
+        raise NotImplementedError("Servers are changed by one replica at a time.")
 
     def set_copy(self, cell: Cell, index: int | None, value: Any) -> None:
         """Replaces the replica's copy."""

@@ -53,5 +53,7 @@ def take(whole: Any, rows: Any) -> Any:
 
 
 def as_positions(rows: Any) -> Any:
-    """Returns positions as an array of JAX's that no gradient follows."""
-    return jnp.asarray(jax_tapes.lower(rows), jnp.int32)
+    """Returns positions as an array that no gradient follows; of NumPy's if it can."""
+    found = jax_tapes.lower(rows)
+    is_known = not isinstance(found, jax.core.Tracer)
+    return np.asarray(found, np.int32) if is_known else jnp.asarray(found, jnp.int32)

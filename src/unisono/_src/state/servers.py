@@ -43,6 +43,9 @@ class Change:
         server: for a program, the server that runs it.
         sparse: for a program, the places of two operands that are positions of rows and
             rows to add there, and how many there are.
+        rows: for a program that computes some rows only: the place of each such cell
+            among `cells` and `reads`, and the place of the operand that is the
+            positions of its rows. The program does not have that operand.
     """
 
     cells: tuple[Any, ...]
@@ -52,6 +55,7 @@ class Change:
     reads: tuple[Any, ...] = ()
     server: int | None = None
     sparse: tuple[tuple[int, int, int], ...] = ()
+    rows: tuple[tuple[int, int], ...] = ()
 
     @property
     def servers(self) -> tuple[int, ...]:
@@ -98,3 +102,18 @@ def apply_all(changes: Sequence[Change]) -> None:
     """Lets servers make changes, if there are any."""
     if changes:
         changes[0].cells[0].home.group.apply(changes)
+
+
+def read_once(cell: Any, source: Any, kept: dict[Any, Any]) -> Any:
+    """Returns the value of a cell that was read first in a block of cached reads.
+
+    Args:
+        cell: the cell.
+        source: the frame that reads it.
+        kept: the values that the block keeps.
+    """
+    # A value of one program means nothing in another.
+    key = (cell, id(source))
+    if key not in kept:
+        kept[key] = source.whole(cell)
+    return kept[key]

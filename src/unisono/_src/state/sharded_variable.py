@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import assignment, conversion, rows
+from unisono._src.state import assignment, conversion, row_reading, rows
 from unisono._src.state.variables import Variable
 from unisono._src.values import array_operators
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -95,7 +95,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         return self.variables[0].trainable
 
     @property
-    def distribute_strategy(self) -> Any:
+    def distribute_strategy(self) -> object:
         """The strategy in whose scope it was made, or None."""
         return self.variables[0].distribute_strategy
 
@@ -144,28 +144,31 @@ class ShardedVariable(array_operators.ArrayOperators):
         found = []
         for v, offset in zip(self.variables, self.offsets, strict=True):
             inside = (where >= offset) & (where < offset + v.shape[0])
-            found.append(jnp.where(inside, where - offset, rows.ABSENT))
+            choose = np.where if isinstance(where, np.ndarray) else jnp.where
+            found.append(choose(inside, where - offset, rows.ABSENT))
         return found
 
-    def lookup(self, where: Any) -> jax.Array:
+    def lookup(self, where: _Values) -> jax.Array:
         """Returns rows, in the order asked for; each part gives those that it has.
 
         Args:
             where: the positions, of any shape.
         """
-        where = rows.as_positions(where)
-        each = self._locate(where)
+        positions = rows.as_positions(where)
+        each = self._locate(positions)
         tape = ambient.current().tape
         with ambient.push(tape=None if tape is None else tape.outer):
-            parts = zip(self.variables, each, strict=True)
-            found = [assignment.read_rows(v, x) for v, x in parts]
+            # A part that is known to have none of the rows is not asked.
+            parts = list(zip(self.variables, each, strict=True))
+            asked = [(v, x) for v, x in parts if not _is_absent(x)] or parts[:1]
+            found = [row_reading.read_rows(v, x) for v, x in asked]
         total = sum(found[1:], start=found[0])
         if tape is None:
             return total
         # Rows are followed as those of the whole, and as those of each part.
         pairs = zip(self.variables, each, strict=True)
         cells = [(v.state_cell, x, v) for v, x in pairs]
-        followed: jax.Array = tape.follow_rows(total, [(self, where, self), *cells])
+        followed: jax.Array = tape.follow_rows(total, [(self, positions, self), *cells])
         return followed
 
     def sparse_read(self, indices: _Values, name: str | None = None) -> jax.Array:
@@ -265,7 +268,10 @@ class ShardedVariable(array_operators.ArrayOperators):
         return self
 
     def batch_scatter_update(
-        self, sparse_delta: IndexedSlices, use_locking: object = None, name: Any = None
+        self,
+        sparse_delta: IndexedSlices,
+        use_locking: object = None,
+        name: object = None,
     ) -> ShardedVariable:
         """Replaces some rows, as `scatter_update` does."""
         return self._scatter("scatter_update", sparse_delta)
@@ -298,8 +304,13 @@ for _kind, _verb in {
     setattr(ShardedVariable, f"scatter_{_kind}", _scatter_method(_kind, _verb))
 
 
-def _one_axis(indices: Any) -> jax.Array:
-    found = jnp.asarray(array_operators.operand(indices))
+def _is_absent(where: Any) -> bool:
+    """Whether no row is wanted, as far as that is known."""
+    return isinstance(where, np.ndarray) and bool((where == rows.ABSENT).all())
+
+
+def _one_axis(indices: Any) -> Any:
+    found = rows.as_positions(array_operators.operand(indices))
     if found.ndim != 1:
         raise ValueError(
             "ShardedVariable: scatter_xxx and sparse_read only support 1-D indices. "
@@ -326,5 +337,10 @@ def parts(sources: Sequence[Any]) -> list[Any]:
         found += x.variables if isinstance(x, ShardedVariable) else [x]
     return found
 
+
+# JAX sees it as its value, as it sees any other variable.
+jax.tree_util.register_pytree_node(
+    ShardedVariable, lambda v: ((v.value(),), None), lambda _, children: children[0]
+)
 
 publish("unisono.distribute", ShardedVariable)

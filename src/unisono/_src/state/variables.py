@@ -587,10 +587,9 @@ _KINDS = {
     Policy.MIRRORED: MirroredVariable,
     Policy.ON_READ: SyncOnReadVariable,
     Policy.CENTRAL: AggregatingVariable,
-    Policy.SERVER: ResourceVariable,
 }
 
-for _kind in set(_KINDS.values()):
+for _kind in _KINDS.values():
     # JAX sees a variable as its value: a function that JAX transforms gets an array.
     jax.tree_util.register_pytree_node(
         _kind,
@@ -656,34 +655,13 @@ def _create(
     frames.frame().create(cell, frames.strip_gradient(value))
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
-    made: Variable = _KINDS[policy].assemble(
+    made: Variable = _KINDS.get(policy, ResourceVariable).assemble(
         cell,
         trainable=trainable,
         synchronization=synchronization,
         aggregation=aggregation,
         strategy=ambient.current().strategy,
         constraint=constraint,
-    )
-    return made
-
-
-def make_zeros_on_servers(
-    shape: tuple[int, ...], dtype: Any, name: str, home: Any
-) -> Variable:
-    """Makes a variable of zeros on the servers of `home`, which nobody sends there."""
-    frame = ambient.current()
-    with ambient.push(colocate=home):
-        cell = frames.Cell(
-            Policy.SERVER, shape, dtype, frame.placement, name, creation.find_origin()
-        )
-    assert cell.home is not None
-    cell.home.group.create(cell, None)
-    made: Variable = ResourceVariable.assemble(
-        cell,
-        trainable=False,
-        synchronization=VariableSynchronization.AUTO,
-        aggregation=VariableAggregation.NONE,
-        strategy=frame.strategy,
     )
     return made
 

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
-from unisono._src.state import assignment, rows
+from unisono._src.state import row_reading, rows
 from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.state.variables import Variable
-from unisono._src.values.array_operators import find_own_variable, operand
+from unisono._src.values.array_operators import (
+    StandsForArray,
+    find_own_variable,
+    operand,
+)
+
+# A variable in parts stands for an array, too.
+_Table = ArrayLike | StandsForArray
 
 
 def embedding_lookup(
-    params: Any, ids: Any, max_norm: float | None = None, name: str | None = None
+    params: _Table | Sequence[Variable],
+    ids: _Table | Sequence[object],
+    max_norm: float | None = None,
+    name: str | None = None,
 ) -> jax.Array:
     """Returns the rows of an embedding table at some positions.
 
@@ -71,7 +83,7 @@ def _take(table: Any, where: Any) -> jax.Array:
     if isinstance(table, ShardedVariable):
         return table.lookup(where)
     if isinstance(table, Variable):
-        return assignment.read_rows(table, where)
+        return row_reading.read_rows(table, where)
     found: jax.Array = rows.take(jnp.asarray(operand(table)), where)
     return found
 

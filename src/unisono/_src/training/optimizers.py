@@ -23,7 +23,7 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
 from unisono._src.state import frames, sharded_variable
 from unisono._src.state.variables import Variable
-from unisono._src.training import server_slots
+from unisono._src.training import part_updates, server_slots
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import find_own_variable
 from unisono._src.values.indexed_slices import IndexedSlices, concatenate
@@ -83,7 +83,8 @@ class Optimizer:
         ]
         self._check(self._variables)
         self.name = name
-        self._servers = server_slots.Update.of(self._variables, tx)
+        part_updates.check(tx, self._variables, self._groups)
+        self._servers = server_slots.Update.of(self._variables, tx, self._groups)
         if self._servers is not None:
             self._treedef: Any = self._servers.treedef
             self._slots = self._servers.make_slots(name)
@@ -117,6 +118,10 @@ class Optimizer:
                 )
             self._make_accumulators()
 
+    def _init(self, values: Sequence[Any]) -> Any:
+        """Returns Optax's first state for the values of all variables."""
+        return self._tx.init(server_slots.nest(values, self._groups))
+
     def _make_slots(self) -> Any:
         """Returns Optax's first state; in parts if variables are split."""
         cells = [v.state_cell for v in self._variables]
@@ -124,18 +129,18 @@ class Optimizer:
         source = frames.frame()
         if _is_local():
             # A replica sees the variables whole; storing the state splits it.
-            return self._tx.init([source.copy(c, 0) for c in cells])
+            return self._init([source.copy(c, 0) for c in cells])
         if all(c.split is None for c in cells) or placement is None:
             is_known = not source.is_compiled
-            return self._tx.init(
+            return self._init(
                 [c.gather(0) if c.split and is_known else frames.peek(c) for c in cells]
             )
         # Compiled with the shardings of the result, so that no device ever holds a
         # large slot whole (docs/decisions/0017).
         params = [frames.peek(c) for c in cells]
-        shapes = jax.eval_shape(self._tx.init, params)
+        shapes = jax.eval_shape(self._init, params)
         targets = jax.tree.map(lambda x: _sharding_of(x, placement), shapes)
-        return jax.jit(self._tx.init, out_shardings=targets)(params)
+        return jax.jit(self._init, out_shardings=targets)(params)
 
     def _make_accumulators(self) -> None:
         """Makes the variables that hold gradients between two updates."""
@@ -189,7 +194,7 @@ class Optimizer:
         slots: list[Any] = self._slots
         if self._servers is not None:
             # One entry for a variable, whatever its number of parts here.
-            slots = self._servers.join_parts(slots, self._groups)
+            slots = self._servers.join_parts(slots)
         found: dict[str, Any] = {"iterations": self.iterations, "slots": slots}
         if self._count is not None:
             found |= {"accumulated": self._count, "sums": self._sums}
@@ -404,7 +409,7 @@ class Optimizer:
         """
         if not idle:
             return {}
-        owners = server_slots.find_owners(self._tx, self._treedef, len(self._variables))
+        owners = server_slots.find_owners(self._tx, self._treedef, self._groups)
         every = [*range(len(self._variables)), *owners]
         return {k: owner for k, owner in enumerate(every) if owner in idle}
 
@@ -418,10 +423,12 @@ class Optimizer:
         import optax
 
         count = len(self._variables)
-        params = list(old[:count])
+        # To Optax a variable in parts is a list, so that masks and labels fit.
+        params = server_slots.nest(old[:count], self._groups)
         slots = self._treedef.unflatten(old[count:-1])
-        changes, slots = self._tx.update(list(gradients), slots, params)
-        new = optax.apply_updates(params, changes)
+        given = server_slots.nest(gradients, self._groups)
+        changes, slots = self._tx.update(given, slots, params)
+        new = jax.tree.leaves(optax.apply_updates(params, changes))
         for i, v in enumerate(self._variables):
             if v.constraint is not None:
                 new[i] = v.constraint(new[i])

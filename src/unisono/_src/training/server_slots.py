@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import jax
 import jax.numpy as jnp
 
-from unisono._src.execution import server_update
+from unisono._src.execution import row_updates, server_update
 from unisono._src.foundation import ambient
-from unisono._src.state import frames, servers
+from unisono._src.state import frames, server_zeros, servers
+from unisono._src.state import rows as rows_lib
 from unisono._src.state.sharded_variable import ShardedVariable
-from unisono._src.state.variables import Variable, make_zeros_on_servers
+from unisono._src.state.variables import Variable
 from unisono._src.values.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
     import optax
 
 
+def nest(values: Sequence[Any], groups: Sequence[int]) -> list[Any]:
+    """Returns values with those of the parts of a variable as a list of their own.
+
+    Args:
+        values: one for each part of each variable.
+        groups: the number of parts of each variable; 1 for one that is whole.
+    """
+    given = iter(values)
+    return [next(given) if n == 1 else [next(given) for _ in range(n)] for n in groups]
+
+
 def find_owners(
-    tx: optax.GradientTransformation, treedef: Any, count: int
+    tx: optax.GradientTransformation, treedef: Any, groups: Sequence[int]
 ) -> list[int]:
     """Returns for each leaf of Optax's state the parameter that it belongs to.
 
     Args:
         tx: the transformation.
         treedef: the structure of its state.
-        count: the number of parameters.
+        groups: the number of parts of each variable; see `nest`.
 
     Returns:
-        The position of the parameter, or -1 for a leaf that belongs to none.
+        The position of the part, or -1 for a leaf that belongs to none.
     """
     import optax
 
@@ -39,7 +52,7 @@ def find_owners(
         tx,
         lambda _, owner: owner,
         treedef.unflatten(range(treedef.num_leaves)),
-        list(range(count)),
+        nest(range(sum(groups)), groups),
         transform_non_params=lambda _: -1,
     )
     owners: list[int] = jax.tree.leaves(found)
@@ -55,33 +68,43 @@ class Update:
     alike, because every update goes to all of these servers.
 
     Args:
-        variables: the variables; servers keep them all.
+        variables: the variables, part by part; servers keep them all.
         tx: the transformation.
+        groups: the number of parts of each variable; see `nest`.
 
     Attributes:
         treedef: the structure of Optax's state.
     """
 
     def __init__(
-        self, variables: Sequence[Variable], tx: optax.GradientTransformation
+        self,
+        variables: Sequence[Variable],
+        tx: optax.GradientTransformation,
+        groups: Sequence[int],
     ) -> None:
+        self._groups = groups
         self._cells = [v.state_cell for v in variables]
         self._tx = tx
         self._avals = [_aval(c) for c in self._cells]
-        state = jax.eval_shape(tx.init, self._avals)
+        state = jax.eval_shape(tx.init, nest(self._avals, groups))
         self._slots, self.treedef = jax.tree.flatten(state)
-        self._owners = find_owners(tx, self.treedef, len(self._cells))
+        self._owners = find_owners(tx, self.treedef, groups)
         used = {s for c in self._cells if c.home for s in c.home.servers}
         first = self._cells[0].home
         assert first is not None
         self._everywhere = servers.Home(first.group, "", tuple(sorted(used)))
         self._joined: list[Any] | None = None
+        # By the numbers of rows of gradients, the variables that are updated by rows.
+        self._tables: dict[Any, dict[int, tuple[int, ...]]] = {}
         # The parts of the update, for each set of variables without a gradient.
         self._parts: dict[Any, list[server_update.Part]] = {}
 
     @classmethod
     def of(
-        cls, variables: Sequence[Variable], tx: optax.GradientTransformation
+        cls,
+        variables: Sequence[Variable],
+        tx: optax.GradientTransformation,
+        groups: Sequence[int],
     ) -> Update | None:
         """Returns the update of variables on servers; None if they are elsewhere.
 
@@ -98,7 +121,7 @@ class Update:
                 "ParameterServerStrategy, and the others in it. Make all of them in "
                 "its scope, or use an optimizer for each group."
             )
-        return cls(variables, tx)
+        return cls(variables, tx, groups)
 
     def make_slots(self, name: str) -> list[Variable]:
         """Returns the variables of Optax's state; servers compute their first values.
@@ -110,13 +133,16 @@ class Update:
         for i, (slot, owner) in enumerate(zip(self._slots, self._owners, strict=True)):
             home = self._everywhere if owner < 0 else self._cells[owner].home
             made.append(
-                make_zeros_on_servers(slot.shape, slot.dtype, f"{name}/slot_{i}", home)
+                server_zeros.make_zeros(
+                    slot.shape, slot.dtype, f"{name}/slot_{i}", home
+                )
             )
         cells = [*self._cells, *(v.state_cell for v in made)]
 
         def begin(old: list[Any], _: list[Any]) -> list[Any]:
             params = old[: len(self._cells)]
-            return [*params, *jax.tree.leaves(self._tx.init(params))]
+            slots = self._tx.init(nest(params, self._groups))
+            return [*params, *jax.tree.leaves(slots)]
 
         kept = frozenset(range(len(self._cells)))
         servers.apply_all(
@@ -130,14 +156,9 @@ class Update:
         )
         return made
 
-    def join_parts(self, slots: Sequence[Variable], groups: Sequence[int]) -> list[Any]:
-        """Returns slots with those of the parts of a variable as one.
-
-        Args:
-            slots: the slots.
-            groups: how many of the variables are the parts of each variable that the
-                optimizer was given.
-        """
+    def join_parts(self, slots: Sequence[Variable]) -> list[Any]:
+        """Returns slots with those of the parts of a variable as one."""
+        groups = self._groups
         if self._joined is not None:
             return self._joined
         # Optax's trees have the parts of a variable one after the other.
@@ -173,16 +194,59 @@ class Update:
             idle: the positions of variables that have none.
         """
         target = frames.frame()
-        flat, structure = jax.tree.flatten(list(gradients))
-        for part in self._find_parts(change, cells, flat, structure, idle):
+        tables = self._find_tables(change, cells, gradients)
+        rows = {i: _join(gradients[i]) for i in tables}
+        given = [rows[i][1] if i in rows else g for i, g in enumerate(gradients)]
+        flat, structure = jax.tree.flatten(given)
+        where = {i: x for i, (x, _) in rows.items()}
+        counts = [len(jax.tree.leaves(g)) for g in given]
+        numbers = [sum(counts[:i]) for i in range(len(counts))]
+        for part in self._find_parts(change, cells, flat, structure, idle, tables):
             program = part.operands
             operands = jax.core.eval_jaxpr(program.jaxpr, program.consts, *flat)
-            pairs = _sparse_operands(part, gradients)
+            pairs = _sparse_operands(part, given)
             made = _change(part, cells, tuple(operands), pairs)
-            _apply(target, made)
+            _apply(target, _with_rows(made, part, tables, where, numbers))
+
+    def _find_tables(
+        self, change: Any, cells: Sequence[Any], gradients: Sequence[Any]
+    ) -> dict[int, tuple[int, ...]]:
+        """Returns the variables of which only the rows with a gradient are updated.
+
+        Returns:
+            The places of the cells of each, itself and its slots, by its position.
+        """
+        shapes = tuple(
+            g.indices.shape[0] if isinstance(g, IndexedSlices) else -1
+            for g in gradients
+        )
+        if shapes not in self._tables:
+            owners = [*range(len(self._cells)), *self._owners, -1]
+            avals, whole = [_aval(c) for c in cells], [_aval(c) for c in self._cells]
+            found = {}
+            for i, count in enumerate(shapes):
+                # With as many rows as the variable has, nothing would be saved.
+                if not 0 <= count < whole[i].shape[0]:
+                    continue
+                its = tuple(k for k, o in enumerate(owners) if o == i)
+                is_like = all(avals[k].shape == whole[i].shape for k in its)
+                with ambient.push(state=None, tape=None):
+                    is_found = is_like and row_updates.is_by_rows(
+                        change, avals, whole, its, i, max(count, 2)
+                    )
+                if is_found:
+                    found[i] = its
+            self._tables[shapes] = found
+        return self._tables[shapes]
 
     def _find_parts(
-        self, change: Any, cells: Sequence[Any], flat: Any, structure: Any, idle: Any
+        self,
+        change: Any,
+        cells: Sequence[Any],
+        flat: Any,
+        structure: Any,
+        idle: tuple[int, ...],
+        tables: dict[int, tuple[int, ...]],
     ) -> list[server_update.Part]:
         """Returns the parts of the update for gradients of certain shapes.
 
@@ -192,16 +256,25 @@ class Update:
             flat: the arrays of all gradients; `IndexedSlices` have two.
             structure: which of them belong together.
             idle: see `apply`.
+            tables: the variables of which only some rows are updated.
         """
         shapes = tuple((x.shape, x.dtype) for x in flat)
-        key = (idle, shapes, structure)
+        key = (idle, shapes, structure, tuple(tables))
         found = self._parts.get(key)
         if found is None:
             owners = [*range(len(self._cells)), *self._owners, -1]
             kept = frozenset(i for i, o in enumerate(owners) if o in idle and o >= 0)
             given = [jax.ShapeDtypeStruct(*s) for s in shapes]
+            gradients = structure.unflatten(given)
             avals = [_aval(c) for c in cells]
-            counts = [len(jax.tree.leaves(g)) for g in structure.unflatten(flat)]
+            for i, places in tables.items():
+                avals = [
+                    jax.ShapeDtypeStruct(gradients[i].shape, x.dtype)
+                    if k in places
+                    else x
+                    for k, x in enumerate(avals)
+                ]
+            counts = [len(jax.tree.leaves(g)) for g in gradients]
             whose = [i for i, n in enumerate(counts) for _ in range(n)]
 
             def change_flat(old: list[Any], arrays: list[Any]) -> list[Any]:
@@ -218,6 +291,52 @@ class Update:
         return [p for p in found if p.written]
 
 
+def _join(gradient: IndexedSlices) -> tuple[Any, Any]:
+    """Returns the positions of a gradient's rows, each once, and the sums of rows."""
+    places = jnp.asarray(gradient.indices)
+    count = places.shape[0]
+    found, number = jnp.unique(
+        places, size=count, fill_value=rows_lib.ABSENT, return_inverse=True
+    )
+    values = jnp.asarray(gradient.values)
+    total = jnp.zeros(values.shape, values.dtype).at[number.reshape(-1)].add(values)
+    present = (found != rows_lib.ABSENT).reshape(count, *[1] * (values.ndim - 1))
+    return found, jnp.where(present, total, jnp.zeros((), values.dtype))
+
+
+def _with_rows(
+    change: servers.Change,
+    part: server_update.Part,
+    tables: dict[int, tuple[int, ...]],
+    where: dict[int, Any],
+    numbers: Sequence[int],
+) -> servers.Change:
+    """Returns a change with the positions of the rows that it is for.
+
+    Args:
+        change: the change.
+        part: the part of the update that it makes.
+        tables: the places of the cells of each variable that is updated by rows.
+        where: the positions of the rows of each.
+        numbers: the number of each variable's gradient among all arrays of gradients.
+    """
+    every = (*part.written, *part.reads)
+    operands, rows, sparse = list(change.operands), [], list(change.sparse)
+    for variable, places in tables.items():
+        own = [i for i, place in enumerate(every) if place in places]
+        if not own:
+            continue
+        rows += [(i, len(operands)) for i in own]
+        operands.append(where[variable])
+        # The rows themselves, if the part needs them as they are.
+        if numbers[variable] in part.sent:
+            place = part.sent.index(numbers[variable])
+            sparse.append((len(operands) - 1, place, where[variable].shape[0]))
+    return dataclasses.replace(
+        change, operands=tuple(operands), rows=tuple(rows), sparse=tuple(sparse)
+    )
+
+
 def _as_dense(gradient: Any, cell: Any) -> Any:
     """Returns a gradient as an array; rows outside the variable are left out."""
     if not isinstance(gradient, IndexedSlices):
@@ -230,12 +349,20 @@ def _apply(target: frames.StateFrame, change: servers.Change) -> None:
     """Makes a change, whose new values are computed here only if they are read."""
 
     def compute() -> list[Any]:
-        given = [target.whole(c) for c in (*change.cells, *change.reads)]
+        wholes = [target.whole(c) for c in (*change.cells, *change.reads)]
+        where = {i: change.operands[place] for i, place in change.rows}
+        apart = {place for _, place in change.rows}
+        rest = [x for i, x in enumerate(change.operands) if i not in apart]
+        given = [
+            rows_lib.take(x, where[i]) if i in where else x
+            for i, x in enumerate(wholes)
+        ]
         program = change.program
-        found: list[Any] = jax.core.eval_jaxpr(
-            program.jaxpr, program.consts, *given, *change.operands
-        )
-        return found
+        new = jax.core.eval_jaxpr(program.jaxpr, program.consts, *given, *rest)
+        return [
+            wholes[i].at[where[i]].set(x, mode="drop") if i in where else x
+            for i, x in enumerate(new)
+        ]
 
     target.change(change, compute)
 

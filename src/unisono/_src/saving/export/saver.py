@@ -21,7 +21,7 @@ from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
 from unisono._src.saving.export import model_description
 from unisono._src.saving.export.model_description import Item, SavedFunction
 from unisono._src.saving.format import checkpoint_directory, checksummed_files
-from unisono._src.state import assignment, frames, trace_versions
+from unisono._src.state import assignment, frames, function_frame, trace_versions
 from unisono._src.state.variables import Variable
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -395,7 +395,7 @@ class _FunctionExporter:
             The result, and the new values of the variables it sets.
         """
         cells = [v.state_cell for v in self._variables]
-        frame = frames.FunctionFrame(cells, weights, kept)
+        frame = function_frame.FunctionFrame(cells, weights, kept)
         with ambient.push(state=frame):
             result = nest.map_structure(_unwrap_variable, self._fn(*args))
             frame.finish()

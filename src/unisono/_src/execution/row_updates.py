@@ -1,0 +1,186 @@
+"""Decides whether an update may be computed for the rows that have a gradient only.
+
+An update of a table whose gradient has few rows is the same for these rows alone, if it
+goes row by row and leaves a row without a gradient as it is: plain gradient descent and
+Adagrad do so, and momentum or weight decay do not. The update is traced for the whole
+table and for some rows, and the two programs are compared. For every value it is
+followed what a row without a gradient has there: zero, or what a cell had before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple, final
+
+import jax
+
+from unisono._src.execution import inlining, jaxpr_equality, replica_invariance
+from unisono._src.execution.sharded_update import ELEMENTWISE
+
+# What a row without a gradient has: zeros, or something that is not followed. A number
+# stands for what the cell at that place had before.
+_ZERO, _ANY = "zero", "any"
+# Functions of one value that are zero at zero.
+_KEEP_ZERO = {
+    "abs", "cbrt", "ceil", "erf", "expm1", "floor", "integer_pow", "log1p", "neg",
+    "round", "sign", "sin", "sqrt", "square", "tanh",
+}  # fmt: skip
+# Functions of one value that leave it as it is.
+_KEEP = {"copy", "copy_p", "reduce_precision", "stop_gradient"}
+
+
+class _NotByRows(Exception):
+    """The update of some rows is not known to be that of the whole."""
+
+
+@final
+class _Mark(NamedTuple):
+    """What is known of a value.
+
+    Attributes:
+        has_rows: whether its first axis is that of the table; if not, all its elements
+            are equal.
+        row: what a row without a gradient has.
+    """
+
+    has_rows: bool
+    row: Any
+
+
+def is_by_rows(
+    change: Callable[[list[Any], list[Any]], list[Any]],
+    cells: Sequence[Any],
+    gradients: Sequence[Any],
+    table: Collection[int],
+    gradient: int,
+    rows: int,
+) -> bool:
+    """Whether an update may be computed for the rows that have a gradient only.
+
+    Args:
+        change: a function from the values of cells and the gradients to new values.
+        cells: the shape and type of each cell.
+        gradients: the shape and type of each gradient.
+        table: the places of the cells that have the rows: a variable and its slots.
+        gradient: the place of the variable's gradient.
+        rows: the number of rows to try it with.
+    """
+
+    def cut(x: Any, is_cut: bool) -> Any:
+        shape = (rows, *x.shape[1:]) if is_cut else x.shape
+        return jax.ShapeDtypeStruct(shape, x.dtype)
+
+    few = [cut(x, i in table) for i, x in enumerate(cells)]
+    some = [cut(x, i == gradient) for i, x in enumerate(gradients)]
+    try:
+        whole = inlining.inline(jax.make_jaxpr(change)(list(cells), list(gradients)))
+        part = inlining.inline(jax.make_jaxpr(change)(few, some))
+        marks = _walk(whole, part, len(cells), table, gradient)
+    except (_NotByRows, TypeError, ValueError):
+        return False
+    wanted = [_Mark(True, i) if i in table else None for i in range(len(cells))]
+    return marks == wanted
+
+
+def _walk(whole: Any, part: Any, count: int, table: Any, gradient: int) -> list[Any]:
+    """Return the marks of the results of an update."""
+    if len(whole.jaxpr.eqns) != len(part.jaxpr.eqns):
+        raise _NotByRows
+    if not jaxpr_equality.is_same_data(whole.consts, part.consts):
+        raise _NotByRows
+    marks: dict[Any, Any] = {
+        v: _Mark(True, i)
+        for i, v in enumerate(whole.jaxpr.invars[:count])
+        if i in table
+    }
+    marks[whole.jaxpr.invars[count + gradient]] = _Mark(True, _ZERO)
+    for a, b in zip(whole.jaxpr.eqns, part.jaxpr.eqns, strict=True):
+        _check_alike(a, b)
+        given = [_mark_of(v, marks) for v in a.invars]
+        found = _result(a, given)
+        if found is None and not jaxpr_equality.has_same_params(a, b):
+            raise _NotByRows
+        marks.update((v, found) for v in a.outvars if found is not None)
+    return [_mark_of(v, marks) for v in whole.jaxpr.outvars]
+
+
+def _mark_of(v: Any, marks: dict[Any, Any]) -> Any:
+    """Return the mark of an operand; None if it has nothing to do with the table."""
+    if not replica_invariance.is_literal(v):
+        return marks.get(v)
+    return _Mark(False, _ZERO if v.val == 0 else _ANY) if v.aval.size == 1 else None
+
+
+def _check_alike(a: Any, b: Any) -> None:
+    """Raise unless two equations are the same but for the number of rows."""
+    if a.primitive is not b.primitive or len(a.invars) != len(b.invars):
+        raise _NotByRows
+    for x, y in zip(a.invars, b.invars, strict=True):
+        known = [replica_invariance.is_literal(v) for v in (x, y)]
+        if known[0] != known[1]:
+            raise _NotByRows
+        if known[0] and not jaxpr_equality.is_same_data(x.val, y.val):
+            raise _NotByRows
+
+
+def _result(eqn: Any, given: list[Any]) -> Any:
+    """Return the mark of an equation's results."""
+    name = eqn.primitive.name
+    if not any(m is not None and m.has_rows for m in given):
+        return _even_result(eqn, given)
+    if name == "reduce_sum":
+        return _sum_result(eqn, given[0])
+    if name not in ELEMENTWISE:
+        raise _NotByRows
+    for v, mark in zip(eqn.invars, given, strict=True):
+        # An array of another variable has other rows; a number is for all rows.
+        if mark is None and v.aval.size != 1:
+            raise _NotByRows
+    return _Mark(True, _row(name, eqn, [_ANY if m is None else m.row for m in given]))
+
+
+def _even_result(eqn: Any, given: list[Any]) -> Any:
+    """Return the mark of a result that no value of the table is needed for."""
+    is_even = all(
+        m is not None or v.aval.size == 1
+        for v, m in zip(eqn.invars, given, strict=True)
+    )
+    name, rows = eqn.primitive.name, [_ANY if m is None else m.row for m in given]
+    if not is_even or eqn.outvars[0].aval.size == 1:
+        return None
+    if name == "broadcast_in_dim":
+        return _Mark(False, rows[0])
+    return _Mark(False, _row(name, eqn, rows)) if name in ELEMENTWISE else None
+
+
+def _sum_result(eqn: Any, mark: _Mark) -> Any:
+    """Return the mark of a sum over rows, or within each."""
+    if 0 not in eqn.params["axes"]:
+        return _Mark(True, _ZERO if mark.row == _ZERO else _ANY)
+    if mark.row != _ZERO:
+        raise _NotByRows
+    # Rows without a gradient add nothing: the sum is that of the others.
+    return None
+
+
+def _row(name: str, eqn: Any, rows: list[Any]) -> Any:
+    """Return what an elementwise operation has in a row without a gradient."""
+    first = rows[0]
+    if name in _KEEP_ZERO:
+        return _ZERO if first == _ZERO else _ANY
+    if name in _KEEP:
+        return first
+    if name == "convert_element_type":
+        is_same = eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype
+        return first if is_same or first == _ZERO else _ANY
+    if name in ("mul", "div"):
+        parts = rows if name == "mul" else rows[:1]
+        return _ZERO if _ZERO in parts else _ANY
+    if name in ("add", "add_any"):
+        rest = [r for r in rows if r != _ZERO]
+        return _ZERO if not rest else rest[0] if len(rest) == 1 else _ANY
+    if name == "sub":
+        return first if rows[1] == _ZERO else _ANY
+    if name == "select_n":
+        return rows[1] if all(r == rows[1] for r in rows[1:]) else _ANY
+    return _ANY

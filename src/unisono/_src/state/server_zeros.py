@@ -1,0 +1,34 @@
+"""Makes variables of zeros on parameter servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unisono._src.foundation import ambient
+from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
+from unisono._src.state import creation, frames
+from unisono._src.state.variables import ResourceVariable, Variable
+
+
+def make_zeros(shape: tuple[int, ...], dtype: Any, name: str, home: Any) -> Variable:
+    """Makes a variable of zeros on the servers of `home`, which nobody sends there."""
+    frame = ambient.current()
+    with ambient.push(colocate=home):
+        cell = frames.Cell(
+            frames.Policy.SERVER,
+            shape,
+            dtype,
+            frame.placement,
+            name,
+            creation.find_origin(),
+        )
+    assert cell.home is not None
+    cell.home.group.create(cell, None)
+    made: Variable = ResourceVariable.assemble(
+        cell,
+        trainable=False,
+        synchronization=VariableSynchronization.AUTO,
+        aggregation=VariableAggregation.NONE,
+        strategy=frame.strategy,
+    )
+    return made
