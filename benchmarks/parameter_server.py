@@ -195,80 +195,100 @@ def compare(python: str | None, rounds: int) -> None:
 # --------------------------------------------------------------------------- kills
 
 
-def kill_workers(kills: int) -> None:
-    """Kills workers at random while closures run, and checks the counters."""
-    import unisono
+_MOMENTS = ("before", "in", "between", "two", "dataset")
+_EACH = 300
 
-    rng = random.Random(0)
-    with _strategy() as (strategy, coordinator):
+
+class _Killing:
+    """Closures that count, and workers that are killed meanwhile."""
+
+    def __init__(self, strategy: Any, coordinator: Any) -> None:
+        import unisono
+
+        self._strategy, self._coordinator = strategy, coordinator
+        self._random = random.Random(0)
+        self.killed: set[int] = set()
         with strategy.scope():
-            once, often = unisono.Variable(0), unisono.Variable(0)
+            self.once, self.often = unisono.Variable(0), unisono.Variable(0)
 
         @unisono.function
         def add_once(iterator: Any) -> None:
             next(iterator)
-            once.assign_add(1)
+            self.once.assign_add(1)
 
         @unisono.function
         def add_often() -> None:
-            often.assign_add(1)
+            self.often.assign_add(1)
+
+        self._add_once, self._add_often = add_once, add_often
+        self._make_dataset()
+
+    def _make_dataset(self) -> None:
+        import unisono
 
         def make() -> Any:
             time.sleep(0.2)
             return unisono.data.Dataset.range(10**9)
 
-        scheduled, seconds = 0, []
+        self._iterator = iter(self._coordinator.create_per_worker_dataset(make))
+
+    def _processes(self) -> list[int]:
+        carrier = self._strategy._carrier
+        return [carrier.process("worker", i) for i in range(WORKERS)]
+
+    def wait_for_workers(self) -> None:
+        """Waits until those that were killed are back."""
+        while not self.killed.isdisjoint(self._processes()):
+            # A lost worker is noticed, and replaced, when it gets something to do.
+            for _ in range(4 * WORKERS):
+                self._coordinator.schedule(self._add_often)
+            self._coordinator.join()
+
+    def run(self, moment: str) -> float:
+        """Runs closures and kills one worker, or two; returns the seconds of `join`."""
+        if moment == "dataset":
+            self._make_dataset()
+        if moment == "before":
+            self._kill(moment)
+        for _ in range(_EACH):
+            self._coordinator.schedule(
+                self._add_once, args=(self._iterator,), exactly_once=True
+            )
+            self._coordinator.schedule(self._add_often)
+        if moment == "between":
+            self._coordinator.join()
+        begin = time.perf_counter()
+        if moment != "before":
+            time.sleep(self._random.uniform(0.0, 0.1))
+            self._kill(moment)
+        self._coordinator.join()
+        return time.perf_counter() - begin
+
+    def _kill(self, moment: str) -> None:
+        pids = self._processes()
+        for pid in pids if moment == "two" else [self._random.choice(pids)]:
+            os.kill(pid, signal.SIGKILL)
+            self.killed.add(pid)
+
+
+def kill_workers(kills: int) -> None:
+    """Kills workers at random while closures run, and checks the counters."""
+    with _strategy() as (strategy, coordinator):
+        killing, seconds = _Killing(strategy, coordinator), []
         for kill in range(kills):
-            _wait_for_workers(strategy)
+            killing.wait_for_workers()
             moment = _MOMENTS[kill % len(_MOMENTS)]
-            victims = range(WORKERS) if moment == "two" else [rng.randrange(WORKERS)]
-            if kill == 0 or moment == "dataset":
-                iterator = iter(coordinator.create_per_worker_dataset(make))
-            if moment == "before":
-                _kill(strategy, victims)
-            for _ in range(300):
-                coordinator.schedule(add_once, args=(iterator,), exactly_once=True)
-                coordinator.schedule(add_often)
-            scheduled += 300
-            begin = time.perf_counter()
-            _kill_later(moment, strategy, coordinator, victims, rng.uniform(0.0, 0.1))
-            coordinator.join()
-            seconds.append(time.perf_counter() - begin)
-            counts = int(once.numpy()), int(often.numpy())
+            seconds.append(killing.run(moment))
+            scheduled = _EACH * (kill + 1)
+            counts = int(killing.once.numpy()), int(killing.often.numpy())
             print(f"  kill {kill + 1:2} {moment:8} {counts} of {scheduled}", flush=True)
             if counts[0] != scheduled or counts[1] < scheduled:
                 sys.exit("The counters are wrong.")
+        count = len(killing.killed)
     print(
-        f"{kills} kills: {scheduled} closures counted exactly once, and at least once;"
-        f" the slowest join took {max(seconds):.1f} s."
+        f"{kills} kills of {count} processes: {scheduled} closures counted exactly "
+        f"once, and at least once; the slowest join took {max(seconds):.1f} s."
     )
-
-
-_MOMENTS = ("before", "in", "between", "two", "dataset")
-
-
-def _kill_later(
-    moment: str, strategy: Any, coordinator: Any, victims: Any, seconds: float
-) -> None:
-    """Kills workers while closures run, or when they have ended."""
-    if moment == "between":
-        coordinator.join()
-    elif moment != "before":
-        time.sleep(seconds)
-    if moment != "before":
-        _kill(strategy, victims)
-
-
-def _wait_for_workers(strategy: Any) -> None:
-    """Waits until the workers that were killed are back."""
-    for index in range(WORKERS):
-        while not os.path.exists(f"/proc/{strategy._carrier.process('worker', index)}"):
-            time.sleep(0.05)
-
-
-def _kill(strategy: Any, victims: Any) -> None:
-    for index in victims:
-        os.kill(strategy._carrier.process("worker", index), signal.SIGKILL)
 
 
 # --------------------------------------------------------------------------- bytes
