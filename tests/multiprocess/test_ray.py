@@ -274,10 +274,37 @@ def test_a_killed_server_is_named_at_once_or_restored(group):
         other.coordinator.join()
         assert float(kept.numpy()) == 13.0
         assert other.carrier.process("worker", 0) == worker
+        late = _schedule_a_long_one(other)
     finally:
+        start = time.monotonic()
         other.strategy.shutdown()
+    assert time.monotonic() - start < 20.0
+    with pytest.raises(unisono.errors.CancelledError):
+        late.fetch()
     # Others still use the cluster.
     assert int(group.variable(7).numpy()) == 7
+
+
+def _schedule_a_long_one(group):
+    """Lets a worker wait for an element, for longer than any test may take."""
+
+    def make():
+        def read():
+            yield np.float32(0.0)
+            threading.Event().wait(1000)
+
+        return unisono.data.Dataset.from_generator(
+            read, output_signature=unisono.TensorSpec((), np.float32)
+        )
+
+    iterator = iter(group.coordinator.create_per_worker_dataset(make))
+
+    @unisono.function
+    def step(iterator):
+        return next(iterator)
+
+    group.coordinator.schedule(step, args=(iterator,)).fetch()
+    return group.coordinator.schedule(step, args=(iterator,))
 
 
 def test_a_dead_address_and_a_wrong_token_are_told_within_seconds(group):

@@ -1,5 +1,5 @@
-"""The package of `callbacks`, which Keras programs under a strategy may use."""
+"""The packages that Keras programs under a strategy may use."""
 
-from unisono.keras import callbacks
+from unisono.keras import callbacks, utils
 
-__all__ = ["callbacks"]
+__all__ = ["callbacks", "utils"]

@@ -223,6 +223,14 @@ def test_a_dataset_that_cannot_be_made_harms_only_those_who_use_it(pair, total):
     def dataset_fn():
         raise OSError("no such file")
 
+    def makes_variables():
+        return unisono.Variable(1.0, name="inside")
+
+    wrong = iter(coordinator.create_per_worker_dataset(makes_variables))
+    with pytest.raises(api.ClosureInputError, match="'inside'"):
+        coordinator.schedule(unisono.function(lambda: next(wrong))).fetch()
+    with pytest.raises(api.ClosureInputError):
+        coordinator.join()
     iterator = iter(coordinator.create_per_worker_dataset(dataset_fn))
     coordinator.schedule(unisono.function(lambda: total.assign_add(0)))
     coordinator.join()

@@ -185,9 +185,13 @@ class ParameterServerStrategy(base.Strategy):
         ... )
         >>> strategy.shutdown()
         """
-        if self._coordinator is not None:
-            self._coordinator._close()  # noqa: SLF001
+        coordinator = self._coordinator
+        if coordinator is not None:
+            coordinator._begin_end()  # noqa: SLF001
+        # Ends what workers run, too: nobody waits for a long closure.
         self._stop()
+        if coordinator is not None:
+            coordinator._close()  # noqa: SLF001
 
 
 def _check_cluster(spec: ClusterSpec) -> tuple[int, int]:

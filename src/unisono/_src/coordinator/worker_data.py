@@ -10,6 +10,7 @@ import numpy as np
 from unisono._src import input as pipelines
 from unisono._src.coordinator import worker
 from unisono._src.execution import function, host_inputs, signature
+from unisono._src.state import creation
 
 
 @final
@@ -85,7 +86,8 @@ class DatasetMaker:
         """
         found = self._given
         if callable(found) and not hasattr(found, "element_spec"):
-            found = function.python_function(found)()
+            with creation.variable_creator_scope(_refuse_variable):
+                found = function.python_function(found)()
         if isinstance(found, (WorkerBatches, WorkerFunction)):
             found = found.make()
         if not hasattr(found, "__iter__"):
@@ -93,6 +95,15 @@ class DatasetMaker:
                 f"Unexpected dataset type! The dataset function returned {found!r}."
             )
         return WorkerIterator(found)
+
+
+def _refuse_variable(next_creator: object, **kwargs: Any) -> NoReturn:
+    """Raises `ValueError`: the dataset of a worker must make no variables."""
+    raise ValueError(
+        f"The function of a per-worker dataset creates the variable "
+        f"{kwargs.get('name') or 'Variable'!r}. Create variables in strategy.scope(), "
+        "outside the function."
+    )
 
 
 @final

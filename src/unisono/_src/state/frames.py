@@ -533,6 +533,8 @@ def peek(cell: Cell) -> Any:
     Unlike a read it does not count as an escape: the next step may donate the array.
     """
     source = frame()
+    if cell.home is not None and not source.is_compiled:
+        return stored_array(cell)
     if source.is_compiled or cell.array is None:
         # A program being made may have assigned the cell already.
         return source.copy(cell, 0)

@@ -110,12 +110,6 @@ class Optimizer:
         self._count: Variable | None = None
         self._given: Variable | None = None
         if accumulate_steps > 1:
-            if self._servers is not None:
-                raise ValueError(
-                    "accumulate_steps is for replicas that compute together. Workers "
-                    "of a ParameterServerStrategy do not: average gradients in the "
-                    "scheduled function, over several batches."
-                )
             self._make_accumulators()
 
     def _init(self, values: Sequence[Any]) -> Any:
@@ -143,7 +137,17 @@ class Optimizer:
         return jax.jit(self._init, out_shardings=targets)(params)
 
     def _make_accumulators(self) -> None:
-        """Makes the variables that hold gradients between two updates."""
+        """Makes the variables that hold gradients between two updates.
+
+        Raises:
+            ValueError: the variables are on parameter servers.
+        """
+        if self._servers is not None:
+            raise ValueError(
+                "accumulate_steps is for replicas that compute together. Workers of a "
+                "ParameterServerStrategy do not: average gradients in the scheduled "
+                "function, over several batches."
+            )
         self._sums = [
             Variable(
                 jnp.zeros(v.shape, v.dtype),

@@ -21,6 +21,7 @@ from unisono._src.foundation import ambient
 from unisono._src.integrations.keras import (
     adoption,
     inputs,
+    server_fit,
     strategy_distribution,
     variables,
     workers,
@@ -93,6 +94,11 @@ def _make_loop_method(name: str) -> Callable[..., Any]:
 
     @functools.wraps(getattr(keras.Model, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = self.__dict__[_STRATEGY]
+        if name == "fit" and server_fit.is_needed(strategy):
+            with strategy.scope():
+                adoption.bring_in(self)
+                return server_fit.fit(self, strategy, _enter_loop, *args, **kwargs)
         with _enter_loop(self):
             return getattr(type(self), name)(self, *args, **kwargs)
 

@@ -150,7 +150,7 @@ class StrategyVariable(KerasVariable):
     def is_lost(self) -> bool:
         """Return whether the variable had a value that a step has taken over."""
         kept = self.__dict__.get("_kept")
-        if kept is None:
+        if kept is None or kept.state_cell.home is not None:
             return False
         return kept.state_cell.array is None or kept.state_cell.array.is_deleted()
 
@@ -243,10 +243,12 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
         return assignment.read(kept)
     is_training = strategy_distribution.is_training()
     is_keras = is_training or stateless_scope.in_stateless_scope()
-    if is_keras and not jax_traces.is_clean() and kept.state_cell.array is not None:
+    cell = kept.state_cell
+    has_value = cell.array is not None or cell.home is not None
+    if is_keras and not jax_traces.is_clean() and has_value:
         # Keras traces the code, to find shapes or to compile it, and passes the values
         # of variables itself. What is read here is not used for its numbers.
-        return frames.peek(kept.state_cell)
+        return frames.peek(cell)
     return _hand_over(variable, kept) if is_training else assignment.read(kept)
 
 
@@ -266,6 +268,8 @@ def _gather(variable: StrategyVariable, kept: variables.Variable, given: Any) ->
 def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
     """Return the whole value on all devices, for a step of Keras that may donate it."""
     cell = kept.state_cell
+    if cell.home is not None:
+        return assignment.read(kept)  # A copy, which a parameter server has sent.
     # Under the lock, so that no other thread, such as one that saves, gets hold of the
     # array after `unescape` has made sure that nobody else has it.
     with frames.LOCK:

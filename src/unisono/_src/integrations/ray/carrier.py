@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -25,6 +26,8 @@ from unisono._src.integrations.ray.handles import RayHandle
 from unisono._src.machines import devices
 
 CHIEF = "chief"
+# How long to wait for a replacement that is just being started when all ends.
+_STOP_SECONDS = 10.0
 
 
 @final
@@ -64,7 +67,9 @@ class RayCarrier(Carrier):
         self._connection: connection.Connection | None = None
         self._actors: dict[tuple[str, int], Any] = {}
         self._handles: dict[tuple[str, int], RayHandle] = {}
-        self._lock = threading.RLock()
+        # Guards these, and the number of replacements that are being made.
+        self._changed = threading.Condition()
+        self._replacing = 0
         self._probe = shared_memory.Segment()
 
     def start(self, cluster: ClusterSpec) -> None:
@@ -168,13 +173,15 @@ class RayCarrier(Carrier):
             enable_task_events=False,
             **placed,
         )(actors.Host)
-        return actor_class.remote(
+        made = actor_class.remote(
             kind,
             index,
             actors.read_options(),
             max(1, (os.cpu_count() or 1) // count),
             not gpus,
         )
+        self._actors[kind, index] = made
+        return made
 
     def _count_gpus(self, nodes: Sequence[Any], workers: int) -> int:
         if self._gpus_per_worker is not None:
@@ -204,8 +211,7 @@ class RayCarrier(Carrier):
         if self._has_nodes:
             assert self._cluster is not None
             address = f"{self._cluster.task_address(*key)}, process {where.pid}"
-        with self._lock:
-            self._actors[key] = actor
+        with self._changed:
             self._handles[key] = RayHandle(actor, kind, index, where, address)
 
     def server(self, index: int) -> Handle:
@@ -226,13 +232,20 @@ class RayCarrier(Carrier):
 
     def replace(self, kind: str, index: int) -> None:
         """Starts a new, empty object in place of a lost one; see `Carrier`."""
-        if self._connection is None:
-            raise errors.UnavailableError("The strategy was shut down.", kind, index)
-        # It may only seem to be gone, and must not go on beside the new one.
-        self.lose(kind, index)
-        self._meet(kind, index, self._make_actor(kind, index))
-        if kind == WORKER:
-            self._introduce(index)
+        with self._changed:
+            if self._connection is None:
+                raise errors.UnavailableError("It was shut down.", kind, index)
+            self._replacing += 1
+        try:
+            # It may only seem to be gone, and must not go on beside the new one.
+            self.lose(kind, index)
+            self._meet(kind, index, self._make_actor(kind, index))
+            if kind == WORKER:
+                self._introduce(index)
+        finally:
+            with self._changed:
+                self._replacing -= 1
+                self._changed.notify_all()
 
     def lose(self, kind: str, index: int) -> None:
         """Ends a server or worker at once; see `Carrier`."""
@@ -242,17 +255,26 @@ class RayCarrier(Carrier):
 
     def stop(self) -> None:
         """Ends all servers and workers, and the cluster if it was started for them."""
-        with self._lock:
+        with self._changed:
             held, self._connection = self._connection, None
         if held is None:
             return
-        ray = library.load()
-        # Ray may have ended already, if the program ends.
-        if ray.is_initialized():
-            for actor in self._actors.values():
-                ray.kill(actor)
+        self._end_actors()
         held.close()
         self._probe.release()
+
+    def _end_actors(self) -> None:
+        """Ends all servers and workers, also those that are just being started."""
+        ray = library.load()
+        until = time.monotonic() + _STOP_SECONDS
+        # Ray may have ended already, if the program ends.
+        while ray.is_initialized():
+            for actor in list(self._actors.values()):
+                ray.kill(actor)
+            with self._changed:
+                self._changed.wait_for(lambda: not self._replacing, 0.2)
+                if not self._replacing or time.monotonic() > until:
+                    return
 
 
 def _label(kind: str, index: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from unisono._src.coordinator.carrier import SERVER, Handle
 from unisono._src.foundation import errors
-from unisono._src.integrations.ray import packing, shared_memory
+from unisono._src.integrations.ray import library, packing, shared_memory
 from unisono._src.integrations.ray.actors import Answer, Where
 
 
@@ -60,6 +60,10 @@ class RayHandle(Handle):
         made: Future[Any] = Future()
         # Nobody can cancel it: what was sent is done.
         made.set_running_or_notify_cancel()
+        if not library.load().is_initialized():
+            # Ray would start a new cluster for the call.
+            made.set_exception(self._gone())
+            return made
         lane = self._take(method)
         place = reply = None
         if lane is not None:
@@ -127,10 +131,12 @@ class RayHandle(Handle):
                     cause.add_note(f"On the {self._name}:\n{str(error).rstrip()}")
                 return cause
         if isinstance(error, ray_errors.RayActorError):
-            return errors.UnavailableError(
-                f"The {self._name} is gone.", self._kind, self._index
-            )
+            return self._gone()
         return error
+
+    def _gone(self) -> errors.UnavailableError:
+        told = f"The {self._name} is gone."
+        return errors.UnavailableError(told, self._kind, self._index)
 
     @property
     def _name(self) -> str:

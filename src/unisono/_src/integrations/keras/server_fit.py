@@ -1,0 +1,167 @@
+"""`fit` of a model whose variables are on parameter servers.
+
+Keras' own loop waits for every step. Here steps are scheduled on workers, and the loop
+waits at the end of each epoch.
+"""
+
+# Keras' names for what its own loop does with a batch begin with an underscore.
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax.numpy as jnp
+import keras
+
+from unisono._src.coordinator import cluster_coordinator, parameter_server, worker_data
+from unisono._src.execution import function, gradients
+from unisono._src.foundation import nest
+from unisono._src.integrations.keras.dataset_creator import DatasetCreator
+
+
+def is_needed(strategy: Any) -> bool:
+    """Whether the models of a strategy are trained by this module's `fit`."""
+    return isinstance(strategy, parameter_server.ParameterServerStrategy)
+
+
+def fit(
+    model: Any,
+    strategy: Any,
+    block: Callable[[Any], AbstractContextManager[None]],
+    x: Any = None,
+    y: Any = None,
+    batch_size: Any = None,
+    epochs: int = 1,
+    verbose: Any = "auto",
+    callbacks: Any = None,
+    *,
+    initial_epoch: int = 0,
+    steps_per_epoch: int | None = None,
+    **others: Any,
+) -> Any:
+    """Train a model on the workers of a strategy; see `keras.Model.fit`.
+
+    Args:
+        model: the model, which was made and compiled in the strategy's scope.
+        strategy: the strategy.
+        block: makes a block in which Keras' own programs use the model.
+        x: a `DatasetCreator`.
+        y: must be None: the dataset has it; and so must `batch_size`.
+        batch_size: see `y`.
+        epochs: the number of the last epoch.
+        verbose: as for `keras.Model.fit`.
+        callbacks: as for `keras.Model.fit`. They are called for epochs; steps do not
+            end in order.
+        initial_epoch: the number of epochs that were trained before.
+        steps_per_epoch: how many batches all workers take together in an epoch.
+        **others: arguments that are not for parameter servers.
+
+    Returns:
+        Keras' `History`.
+
+    Raises:
+        ValueError: `x` is something else, there is no `steps_per_epoch`, or there are
+            arguments that are not for parameter servers.
+    """
+    _check(x, steps_per_epoch, {"y": y, "batch_size": batch_size, **others})
+    assert steps_per_epoch is not None
+    coordinator = cluster_coordinator.ClusterCoordinator(strategy)
+    dataset = worker_data.WorkerFunction(x, strategy.num_replicas_in_sync)
+    iterator = iter(coordinator.create_per_worker_dataset(dataset))
+    with block(model):
+        _build(model, iterator)
+    together = model.steps_per_execution or 1
+    step = _make_step(model, strategy, together)
+    last = _make_step(model, strategy, steps_per_epoch % together)
+    told = {"epochs": epochs, "steps": steps_per_epoch}
+    listeners = _make_listeners(model, callbacks, verbose, told)
+    model.stop_training = False
+    listeners.on_train_begin()
+    logs: dict[str, Any] = {}
+    for epoch in range(initial_epoch, epochs):
+        model.reset_metrics()
+        listeners.on_epoch_begin(epoch)
+        for _ in range(steps_per_epoch // together):
+            coordinator.schedule(step, args=(iterator,))
+        if steps_per_epoch % together:
+            coordinator.schedule(last, args=(iterator,))
+        coordinator.join()
+        logs = {k: float(v) for k, v in model.get_metrics_result().items()}
+        listeners.on_epoch_end(epoch, logs)
+        if model.stop_training:
+            break
+    listeners.on_train_end(logs)
+    return model.history
+
+
+def _make_listeners(model: Any, callbacks: Any, verbose: Any, told: Any) -> Any:
+    """Return the callbacks of `fit`, with those that Keras adds."""
+    return keras.callbacks.CallbackList(
+        callbacks,
+        add_history=True,
+        add_progbar=verbose not in (0, None),
+        verbose=1 if verbose == "auto" else verbose,
+        model=model,
+        **told,
+    )
+
+
+def _check(x: Any, steps: int | None, others: dict[str, Any]) -> None:
+    """Raise unless the arguments of `fit` are those of parameter servers."""
+    if not isinstance(x, DatasetCreator):
+        raise ValueError(
+            "Under a ParameterServerStrategy every worker makes its own dataset: give "
+            "unisono.keras.utils.experimental.DatasetCreator(dataset_fn) as x of "
+            f"`fit`, received {type(x).__name__}."
+        )
+    if not steps:
+        raise ValueError(
+            "`fit` under a ParameterServerStrategy needs steps_per_epoch: how many "
+            "batches all workers take together in an epoch."
+        )
+    unknown = sorted(k for k, v in others.items() if v is not None)
+    if unknown:
+        raise ValueError(
+            f"`fit` under a ParameterServerStrategy does not take {unknown}. Call "
+            "evaluate between calls of fit, and weight examples in the dataset."
+        )
+
+
+def _build(model: Any, iterator: Any) -> None:
+    """Make what Keras makes at the first batch: metrics, and the optimizer's slots."""
+    example = nest.map_structure(jnp.zeros_like, iterator.pull())
+    batch = example if isinstance(example, tuple) else (example,)
+    model._symbolic_build(data_batch=batch)
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+
+
+def _make_step(model: Any, strategy: Any, count: int) -> Any:
+    """Return a function that trains a model on some batches of a worker."""
+
+    def replica_fn(batch: Any) -> None:
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+
+        def loss_fn() -> Any:
+            found = model(x, training=True)
+            loss = model.compute_loss(
+                x=x, y=y, y_pred=found, sample_weight=weight, training=True
+            )
+            return loss, found
+
+        weights = model.trainable_variables
+        compute: Any = gradients.value_and_grad(loss_fn, weights, True)
+        (loss, found), slopes = compute()
+        model.optimizer.apply(slopes, weights)
+        size = next(iter(nest.leaves(x))).shape[0]
+        model._loss_tracker.update_state(loss, sample_weight=size)
+        model.compute_metrics(x, y, found, weight)
+
+    def train_step(iterator: Any) -> None:
+        for _ in range(count):
+            strategy.run(replica_fn, args=(next(iterator),))
+
+    return function.Function(train_step)

@@ -1,0 +1,5 @@
+"""The package of `experimental`."""
+
+from unisono.keras.utils import experimental
+
+__all__ = ["experimental"]
