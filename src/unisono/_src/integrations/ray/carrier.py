@@ -259,6 +259,8 @@ class RayCarrier(Carrier):
             held, self._connection = self._connection, None
         if held is None:
             return
+        for handle in list(self._handles.values()):
+            handle.is_closed = True
         self._end_actors()
         held.close()
         self._probe.release()

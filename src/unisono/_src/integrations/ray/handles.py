@@ -42,6 +42,8 @@ class RayHandle(Handle):
         self._given = actor, kind, index, where, address
         self._actor, self._kind, self._index = actor, kind, index
         self.where, self.address = where, address
+        # Set when the object is ended, which takes a moment.
+        self.is_closed = False
         machine = shared_memory.find_machine()
         self._is_near = bool(machine) and machine == where.machine
         # By method, because calls of one method need about the same memory.
@@ -60,8 +62,8 @@ class RayHandle(Handle):
         made: Future[Any] = Future()
         # Nobody can cancel it: what was sent is done.
         made.set_running_or_notify_cancel()
-        if not library.load().is_initialized():
-            # Ray would start a new cluster for the call.
+        if self.is_closed or not library.load().is_initialized():
+            # Without a connection Ray would start a new cluster for the call.
             made.set_exception(self._gone())
             return made
         lane = self._take(method)
