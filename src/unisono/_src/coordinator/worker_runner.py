@@ -17,7 +17,7 @@ from unisono._src.coordinator.server_recovery import ServerRecovery
 from unisono._src.foundation import errors
 
 # Closures travel together as long as they take no longer than this.
-_SECONDS = 0.02
+_SECONDS = 0.05
 _MOST = 32
 
 _log = logging.getLogger("unisono")

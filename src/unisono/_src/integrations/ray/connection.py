@@ -195,8 +195,7 @@ def _settings(token: str | None) -> Iterator[None]:
 
 def _read_settings() -> None:
     """Lets Ray's native part read the environment anew."""
-    import ray._raylet as native
-
+    native = library.load_native()
     native.Config.initialize("")
     native.AuthenticationTokenLoader.instance().reset_cache()
 
@@ -207,11 +206,10 @@ def _check_token(address: str) -> None:
     Raises:
         PermissionError: the cluster does not accept the token.
     """
-    import ray._raylet as native
     import ray.exceptions
 
     try:
-        native.GcsClient(address=address)
+        library.load_native().GcsClient(address=address)
     except ray.exceptions.AuthenticationError as error:
         raise PermissionError(
             f"The cluster of Ray at {address} does not accept this process's token. "

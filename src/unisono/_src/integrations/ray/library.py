@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from typing import Any
 
 
 def load() -> types.ModuleType:
@@ -24,3 +25,10 @@ def load() -> types.ModuleType:
         ) from None
     found: types.ModuleType = ray
     return found
+
+
+def load_native() -> Any:
+    """Returns Ray's native module, which has what Ray's own Python lacks."""
+    import ray._raylet
+
+    return ray._raylet  # noqa: SLF001
