@@ -59,6 +59,7 @@ REPLACED = {
     "state.frames.StateFrame.cells": _PROGRAM,
     "state.frames.StateFrame.note_topology": _PROGRAM,
     "state.frames.StateFrame.settle": _PROGRAM,
+    "strategies.base.Strategy.__reduce_ex__": "Dataset functions take it to workers.",
     "strategies.extended.StrategyExtended._batch_reduce_to": _CONTRACT,
     "strategies.extended.StrategyExtended._update_together": _CONTRACT,
     "strategies.local.LocalExtended._distribute_dataset": _SERVERS,

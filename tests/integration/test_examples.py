@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import runpy
 import subprocess
 import sys
 
@@ -62,3 +63,11 @@ def test_what_one_strategy_saves_others_load():
 def test_an_estimator_is_the_same_on_several_replicas():
     told = run("estimator", "--replicas", "2", "--steps", "12", "--images", "200")
     assert "same=True" in told
+
+
+@pytest.mark.feature("T06")
+def test_the_wide_and_deep_example_learns_on_parameter_servers():
+    # In this process: its workers and servers are threads.
+    main = runpy.run_path(str(EXAMPLES / "wide_and_deep.py"))["main"]
+    losses, right = main(steps=200)
+    assert losses[-1] < losses[0] and right > 0.5

@@ -301,6 +301,24 @@ def test_variables_may_be_created_in_the_first_call(pair):
     assert "job:ps" in made[0].device
 
 
+def test_random_keys_are_variables_on_servers(pair):
+    strategy, coordinator = pair
+    with strategy.scope():
+        key = unisono.Variable(jax.random.key(3))
+
+    @unisono.function
+    def draw():
+        first, second = jax.random.split(key.value())
+        key.assign(first)
+        return jax.random.uniform(second)
+
+    first, second = jax.random.split(jax.random.key(3))
+    assert coordinator.schedule(draw).fetch() == jax.random.uniform(second)
+    assert (jax.random.key_data(key.value()) == jax.random.key_data(first)).all()
+    key.assign(jax.random.key(3))
+    assert coordinator.schedule(draw).fetch() == jax.random.uniform(second)
+
+
 def test_after_the_end_results_that_did_not_come_are_cancelled():
     with clusters.cluster(workers=1) as (strategy, coordinator):
         done = coordinator.schedule(unisono.function(lambda: 1))

@@ -1,6 +1,9 @@
 """The strategy, TensorFlow's facts 1 to 11, 43 and 44."""
 
+import gc
 import logging
+import pickle
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -85,6 +88,17 @@ def test_variables_in_scope_are_on_servers_and_others_here(pair):
     assert "on server" in text and "first" in text
 
 
+def test_a_dataset_function_that_travels_has_what_it_needs_of_the_strategy(pair):
+    there = pickle.loads(pickle.dumps(pair[0]))
+    assert there.num_replicas_in_sync == 1
+    dataset = unisono.data.Dataset.range(3)
+    given = [
+        there.experimental_distribute_dataset(dataset),
+        there.distribute_datasets_from_function(lambda context: dataset),
+    ]
+    assert all(x.make() is dataset for x in given)
+
+
 def test_servers_hold_about_the_same_number_of_bytes():
     sizes = np.random.default_rng(0).choice([7, 100, 450, 2000], 60)
     with clusters.cluster(servers=3) as (strategy, _):
@@ -100,6 +114,25 @@ def test_servers_hold_about_the_same_number_of_bytes():
             last = unisono.Variable(1.0)
         held = [strategy._servers.call(i, "", "describe") for i in range(3)]
         assert sum(len(h) for h in held) == 1 and float(last.numpy()) == 1.0
+
+
+def test_workers_and_servers_end_when_nobody_has_the_strategy():
+    before = set(threading.enumerate())
+
+    def use():
+        strategy = unisono.distribute.ParameterServerStrategy(
+            clusters.resolver(), carrier="threads"
+        )
+        coordinator = api.ClusterCoordinator(strategy)
+        with strategy.scope():
+            v = unisono.Variable(1)
+        return int(coordinator.schedule(unisono.function(lambda: v + 1)).fetch())
+
+    assert use() == 2
+    gc.collect()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5.0)
+    assert set(threading.enumerate()) <= before
 
 
 def test_run_and_reduce_work_on_the_coordinator_with_a_warning(pair, caplog):

@@ -79,6 +79,11 @@ class ClosureQueue:
             self._running += count
             return [self._waiting.popleft() for _ in range(count)]
 
+    def has_waiting(self) -> bool:
+        """Whether a closure waits for a worker."""
+        with self._changed:
+            return bool(self._waiting)
+
     def finish(self, error: BaseException | None = None) -> None:
         """Notes that a closure has ended, with an error or without."""
         with self._changed:

@@ -10,7 +10,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from unisono._src.coordinator import closure_queue, server_group
+from unisono._src.coordinator import closure_queue, random_keys, server_group
 from unisono._src.coordinator.messages import Effect, Lookup, Program, Stage
 from unisono._src.coordinator.remote_value import RemoteValue
 from unisono._src.execution import programs, server_lookups, signature
@@ -61,9 +61,13 @@ def ship(
     start = len(found.written) + len(found.created)
 
     def run(*inputs: Any) -> Any:
-        cells = [inputs[i] for i in places]
+        # Random keys travel as numbers.
+        cells = [
+            random_keys.from_numbers(inputs[i], _impl(c))
+            for i, c in zip(places, found.read, strict=True)
+        ]
         out = jax.core.eval_jaxpr(found.jaxpr, consts, *cells, *inputs[count:])
-        return out[start:]
+        return [random_keys.to_numbers(x) for x in out[start:]]
 
     avals = [v.aval for v in found.jaxpr.invars]
     given = [avals[places.index(i)] for i in range(count)] + avals[count:]
@@ -92,7 +96,17 @@ def _export(stage: server_lookups.Stage, name: str) -> Stage:
 
 
 def _struct(aval: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+    return random_keys.numbers_like(aval)
+
+
+def _impl(cell: Any) -> str | None:
+    """Returns the implementation of a cell's random keys; None for numbers."""
+    if not random_keys.is_key(cell):
+        return None
+    if cell.home is None:
+        return str(jax.random.key_impl(frames.EAGER.whole(cell)))
+    found: str | None = cell.home.group.impl_of(cell)
+    return found
 
 
 def _check(found: TracedFunction) -> None:
@@ -196,4 +210,5 @@ class Closure:
 
 def local_values(shipment: Shipment) -> list[np.ndarray]:
     """Returns the values of the coordinator's own variables that a program reads."""
-    return [np.asarray(frames.EAGER.whole(c)) for c in shipment.local]
+    found = (frames.EAGER.whole(c) for c in shipment.local)
+    return [np.asarray(random_keys.to_numbers(x)) for x in found]

@@ -163,7 +163,8 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             self._queue.fail(error)
             return remote
         self._queue.put(closure)
-        if self._is_synchronous and self._close.alive:
+        # A closure whose worker is lost is put back, and the next worker runs it.
+        while self._is_synchronous and self._queue.has_waiting():
             next(self._turns).run(self._queue.get())
         return remote
 

@@ -1,10 +1,15 @@
-"""The plain data that coordinator, workers and servers send each other."""
+"""The plain data that coordinator, workers and servers send each other.
+
+A key that ends with `OWN` stands for the value of the worker that uses it.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, final
 
 import numpy as np
+
+OWN = "@"
 
 
 @final

@@ -7,13 +7,17 @@ import importlib
 import logging
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, SupportsIndex, final
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
-from unisono._src.coordinator import partitioned_creation
+from unisono._src.coordinator import partitioned_creation, per_worker_variable
 from unisono._src.coordinator.carrier import Carrier
 from unisono._src.coordinator.server_group import Servers
-from unisono._src.coordinator.worker_data import WorkerBatches, WorkerFunction
+from unisono._src.coordinator.worker_data import (
+    WorkerBatches,
+    WorkerFunction,
+    WorkerStrategy,
+)
 from unisono._src.execution import function
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
@@ -49,6 +53,14 @@ class _ServerExtended(local.SingleExtended):
         super().__init__(container_strategy, placement)
         self._warned: set[str] = set()
         self._partitioner = partitioner
+
+    def _create_per_worker_variable(
+        self, next_creator: Callable[..., Any], **kwargs: Any
+    ) -> per_worker_variable.PerWorkerVariable:
+        """Makes a variable with a value for each worker; TensorFlow's name for it."""
+        strategy = self._container_strategy()
+        with strategy.scope():
+            return per_worker_variable.create(kwargs.pop("initial_value"), **kwargs)
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         """Makes a variable, or its parts if the partitioner cuts it."""
@@ -124,7 +136,8 @@ class ParameterServerStrategy(base.Strategy):
             this function is called, and training goes on. None makes it an error.
 
     Raises:
-        ValueError: the cluster has no workers or no servers, or tasks of other kinds.
+        ValueError: the cluster has no workers or no servers, or tasks of other kinds;
+            or there is no such carrier.
 
     >>> import unisono
     >>> cluster = {"worker": ["a:1", "b:1"], "ps": ["c:1", "d:1"]}
@@ -157,7 +170,7 @@ class ParameterServerStrategy(base.Strategy):
         self._carrier.start(spec)
         # When the strategy is garbage, so are its servers and workers.
         self._stop = weakref.finalize(self, self._carrier.stop)
-        self._servers = Servers(self._carrier, count)
+        self._servers = Servers(self._carrier, count, self._workers)
         topology = Topology.of(["CPU:0"])
         placement = frames.Placement(
             self,
@@ -170,6 +183,13 @@ class ParameterServerStrategy(base.Strategy):
         # Set by the first `ClusterCoordinator`.
         self._coordinator: Any = None
         super().__init__(_ServerExtended(self, placement, variable_partitioner))
+
+    def __reduce_ex__(  # type: ignore[override]
+        self, protocol: SupportsIndex
+    ) -> tuple[type[WorkerStrategy], tuple[int]]:
+        # A dataset function that uses the strategy travels to workers with it. All
+        # that it can need there are the methods that distribute datasets.
+        return WorkerStrategy, (self.num_replicas_in_sync,)
 
     def shutdown(self) -> None:
         """Ends the workers and servers; variables of the strategy are gone then.

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.coordinator import waiting, wanted_rows
+from unisono._src.coordinator import random_keys, waiting, wanted_rows
 from unisono._src.coordinator.carrier import SERVER, Carrier
-from unisono._src.coordinator.messages import Operation, Request
+from unisono._src.coordinator.messages import OWN, Operation, Request
 from unisono._src.foundation import ambient, errors
 from unisono._src.state import servers
 from unisono._src.values import exported
@@ -28,10 +28,16 @@ class Servers(servers.ServerGroup):
     Args:
         carrier: reaches them.
         count: how many there are.
+        workers: how many workers there are.
     """
 
-    def __init__(self, carrier: Carrier, count: int) -> None:
+    def __init__(self, carrier: Carrier, count: int, workers: int) -> None:
         self._carrier = carrier
+        self._workers = workers
+        # By key, the implementation of random keys.
+        self._impls: dict[str, str] = {}
+        # By key, the first value of variables with a value for each worker.
+        self._first: dict[str, tuple[int, Any]] = {}
         self.count = count
         self._bytes = [0] * count
         self._numbers = itertools.count()
@@ -44,27 +50,26 @@ class Servers(servers.ServerGroup):
         self._lock = threading.RLock()
 
     def place(self, cell: Any) -> servers.Home:
-        """Returns where a new variable goes: to the server that holds fewest bytes.
-
-        Raises:
-            TypeError: servers cannot hold the variable.
-        """
-        if jnp.issubdtype(cell.dtype, jax.dtypes.extended):
-            raise TypeError(
-                f"The variable '{cell.name}' holds {cell.dtype}, which parameter "
-                "servers do not keep. Keep jax.random.key_data(key) instead."
-            )
-        size = int(np.prod(cell.shape)) * np.dtype(cell.dtype).itemsize
+        """Returns where a new variable goes: to the server that holds fewest bytes."""
+        kept = random_keys.numbers_like(cell)
+        size = int(np.prod(kept.shape)) * kept.dtype.itemsize
         with self._lock:
             wanted = self._wanted() or (int(np.argmin(self._bytes)),)
             key = f"{next(self._numbers)}:{cell.name}"
+            workers = getattr(ambient.current().colocate, "workers", 0)
+            if workers:
+                wanted, key = (int(np.argmin(self._bytes)),), f"{key}{OWN}"
             for index in wanted:
                 self._bytes[index] += size
-                self.held[index][key] = cell.name, tuple(cell.shape), str(cell.dtype)
+                self.held[index][key] = cell.name, kept.shape, str(kept.dtype)
         # When nobody has the variable any more, the servers need not either. This may
         # run at any moment in any thread, so it only takes a note.
         weakref.finalize(cell, self._dropped.append, (wanted, key, size))
-        return servers.Home(self, key, wanted)
+        return servers.Home(self, key, wanted, workers)
+
+    def of_workers(self) -> servers.Home:
+        """Returns the place of variables with a value for each worker."""
+        return servers.Home(self, "", (), self._workers)
 
     def _wanted(self) -> tuple[int, ...] | None:
         """Returns the servers that the running code asks for, or None."""
@@ -79,18 +84,46 @@ class Servers(servers.ServerGroup):
         """Gives a variable its first value; zeros if it is None."""
         self._forget_dropped()
         home = cell.home
+        if random_keys.is_key(cell):
+            self._impls[home.key] = str(jax.random.key_impl(value))
+            value = random_keys.to_numbers(value)
+        if home.workers:
+            self._first[home.key] = home.servers[0], np.asarray(value)
+            for worker in range(home.workers):
+                self.reset(worker, home.key)
+            return
         zeros = tuple(cell.shape), str(cell.dtype)
         array = zeros if value is None else np.asarray(value)
         for index in home.servers:
             self.call(index, f"creating '{cell.name}'", "create", home.key, array)
+
+    def reset(self, worker: int, key: str | None = None) -> None:
+        """Gives a worker's own values of variables their first value again.
+
+        Args:
+            worker: the worker.
+            key: the variable; None for all that have a value for each worker.
+        """
+        for name in list(self._first) if key is None else [key]:
+            server, value = self._first[name]
+            self.call(server, f"creating '{name}'", "create", f"{name}{worker}", value)
+
+    def read_of_workers(self, cell: Any) -> list[np.ndarray]:
+        """Returns each worker's value of a variable that has one for each."""
+        home = cell.home
+        asked = [Request(f"{home.key}{i}") for i in range(home.workers)]
+        what = f"reading '{cell.name}'"
+        found: list[np.ndarray] = self.call(home.servers[0], what, "pull", asked)
+        return found
 
     def _forget_dropped(self) -> None:
         """Tells servers which variables are gone."""
         gone: dict[int, list[str]] = {}
         while self._dropped:
             wanted, key, size = self._dropped.popleft()
+            own = range(self._workers) if self._first.pop(key, None) else ()
             for index in wanted:
-                gone.setdefault(index, []).append(key)
+                gone.setdefault(index, []).extend([key, *(f"{key}{i}" for i in own)])
                 self._bytes[index] -= size
                 self.held[index].pop(key, None)
         for index, keys in gone.items():
@@ -100,6 +133,11 @@ class Servers(servers.ServerGroup):
         """Returns the values of variables, as arrays on this process's device."""
         by_server: dict[int, list[int]] = {}
         for i, cell in enumerate(cells):
+            if cell.home.workers:
+                raise ValueError(
+                    f"The variable '{cell.name}' has a value for each worker: use it "
+                    "in scheduled functions, and read_all() on the coordinator."
+                )
             by_server.setdefault(cell.home.servers[0], []).append(i)
         found: dict[int, Any] = {}
         for server, places in by_server.items():
@@ -108,7 +146,14 @@ class Servers(servers.ServerGroup):
             values = self.call(server, what, "pull", asked)
             found.update(zip(places, values, strict=True))
         with jax.ensure_compile_time_eval():
-            return [jnp.asarray(found[i]) for i in range(len(cells))]
+            return [
+                random_keys.from_numbers(jnp.asarray(found[i]), self.impl_of(cell))
+                for i, cell in enumerate(cells)
+            ]
+
+    def impl_of(self, cell: Any) -> str | None:
+        """Returns the implementation of a cell's random keys; None for numbers."""
+        return self._impls.get(cell.home.key)
 
     def read_rows(self, cell: Any, rows: Any) -> Any:
         """Returns some rows of a variable."""
@@ -123,7 +168,9 @@ class Servers(servers.ServerGroup):
         """Lets servers change variables, and returns when they have done so."""
         by_server: dict[int, list[Operation]] = {}
         for change in changes:
-            operands = tuple(np.asarray(x) for x in change.operands)
+            operands = tuple(
+                np.asarray(random_keys.to_numbers(x)) for x in change.operands
+            )
             for index in change.servers:
                 made = Operation(
                     change.kind,

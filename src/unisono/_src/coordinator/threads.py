@@ -156,8 +156,8 @@ def _hand_over(x: Any, task: _Task) -> Any:
 class ThreadCarrier(Carrier):
     """Runs servers and workers as threads of this process.
 
-    Use it to test and debug a program: `carrier="threads"` in place of Ray is the only
-    change. Give an object to run the program step by step.
+    Use it to test and debug a program: ``carrier="threads"`` is one of it. Give an
+    object to run the program step by step.
 
     Args:
         synchronous: whether a closure runs when it is scheduled, in the thread that

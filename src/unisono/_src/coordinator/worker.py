@@ -12,6 +12,7 @@ import numpy as np
 from unisono._src.coordinator import wanted_rows
 from unisono._src.coordinator.carrier import Handle
 from unisono._src.coordinator.messages import (
+    OWN,
     Effect,
     Job,
     Operation,
@@ -59,7 +60,23 @@ class Worker:
 
     def add_program(self, program: Program) -> None:
         """Takes the program of closures, which `run` then names by its key."""
-        self._programs[program.key] = Program(*program)
+        given = Program(*program)
+        reads = tuple((s, self._own(k)) for s, k in given.reads)
+        effects = [Effect(*e) for e in given.effects]
+        self._programs[given.key] = given._replace(
+            reads=reads,
+            effects=tuple(
+                e._replace(
+                    keys=tuple(map(self._own, e.keys)),
+                    reads=tuple(map(self._own, e.reads)),
+                )
+                for e in effects
+            ),
+        )
+
+    def _own(self, key: str) -> str:
+        """Returns a key, with the number of this worker if it is for each worker."""
+        return f"{key}{self._index}" if key.endswith(OWN) else key
 
     def build(self, resource: int, make: Callable[[], Any]) -> Any:
         """Makes a resource that closures of this worker use.

@@ -67,6 +67,33 @@ def _not_here() -> NotImplementedError:
 
 
 @final
+class WorkerStrategy:
+    """A strategy as the dataset function of a worker in another process has it.
+
+    Args:
+        num_replicas_in_sync: the number of replicas of a worker.
+
+    Attributes:
+        num_replicas_in_sync: the number of replicas of a worker.
+    """
+
+    def __init__(self, num_replicas_in_sync: int) -> None:
+        self.num_replicas_in_sync = num_replicas_in_sync
+
+    def experimental_distribute_dataset(
+        self, dataset: Any, options: object = None
+    ) -> WorkerBatches:
+        """Returns the dataset, all of which is for this worker."""
+        return WorkerBatches(dataset)
+
+    def distribute_datasets_from_function(
+        self, dataset_fn: Callable[..., Any], options: object = None
+    ) -> WorkerFunction:
+        """Returns the dataset that the function makes for this worker."""
+        return WorkerFunction(dataset_fn, self.num_replicas_in_sync)
+
+
+@final
 class DatasetMaker:
     """Makes a worker's iterator; it travels to the worker.
 

@@ -220,6 +220,7 @@ class WorkerRunner:
         while not self.is_stopped.is_set():
             try:
                 self._resources.recover(self.index)
+                self._servers.reset(self.index)
                 return
             except ClosureInputError:
                 # Closures that use the dataset say so.

@@ -18,11 +18,14 @@ class Home:
         key: by which the servers know the variable.
         servers: the numbers of the servers that have it. It is one, except for small
             state that an optimizer needs on each server.
+        workers: for a variable with a value for each worker, their number; else 0. The
+            key of a worker's value ends with its number.
     """
 
     group: ServerGroup
     key: str
     servers: tuple[int, ...]
+    workers: int = 0
 
 
 @final

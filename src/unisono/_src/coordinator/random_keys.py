@@ -1,0 +1,38 @@
+"""Random keys of JAX on their way: servers and programs have their numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def is_key(x: Any) -> bool:
+    """Whether an array, cell or aval is of random keys."""
+    return bool(jnp.issubdtype(x.dtype, jax.dtypes.prng_key))
+
+
+def to_numbers(x: Any) -> Any:
+    """Returns the numbers of random keys; any other array as it is."""
+    return jax.random.key_data(x) if hasattr(x, "dtype") and is_key(x) else x
+
+
+def from_numbers(x: Any, impl: str | None) -> Any:
+    """Returns random keys of their numbers; any other array as it is.
+
+    Args:
+        x: the array.
+        impl: the name of the keys' implementation; None for another array.
+    """
+    return x if impl is None else jax.random.wrap_key_data(jnp.asarray(x), impl=impl)
+
+
+def numbers_like(aval: Any) -> jax.ShapeDtypeStruct:
+    """Returns the shape and type of an array as it travels."""
+    if not is_key(aval):
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+    found: jax.ShapeDtypeStruct = jax.eval_shape(
+        jax.random.key_data, jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+    )
+    return found
