@@ -35,6 +35,42 @@ def test_workers_get_a_cluster_of_loopback_addresses(launcher):
     assert all(map(launchers.can_bind, addresses))
 
 
+def test_those_that_serve_a_chief_end_with_it_and_may_be_killed(launcher):
+    script = launcher.script(
+        """
+        kind = CONFIG["task"]["type"]
+        (HERE / f"{kind}-{INDEX}").write_text("")
+        if kind == "worker" and INDEX == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if kind != "chief":
+            sleep()
+        while len(list(HERE.glob("*-*"))) < 4:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        print("done")
+        """
+    )
+    result = launcher.run("-n", 2, "--ps", 1, script)
+    assert (result.code, result.out) == (0, "[chief 0/1] done\n")
+    assert "unisono: worker 1/2 ended with signal SIGKILL; the others go on." in (
+        result.err
+    )
+
+
+def test_an_error_of_one_that_serves_is_a_failure(launcher):
+    script = launcher.script(
+        """
+        if CONFIG["task"]["type"] == "ps":
+            raise ValueError("no such file")
+        sleep()
+        """
+    )
+    result = launcher.run("-n", 1, "--ps", 1, "--grace", 0.2, script)
+    assert result.code == 1
+    assert "ps 0/1 failed first, with exit code 1" in result.err
+    assert "ValueError: no such file" in result.err
+
+
 def test_the_first_failing_worker_s_code_and_traceback_are_given(launcher):
     script = launcher.script(
         """

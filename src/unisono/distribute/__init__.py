@@ -40,6 +40,7 @@ if _typing.TYPE_CHECKING:
         InputOptions,
         InputReplicationMode,
     )
+    from unisono._src.integrations.ray.task_server import Server
     from unisono._src.strategies.tpu import TPUStrategy
     from unisono.distribute import cluster_resolver, coordinator
 
@@ -54,6 +55,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "InputOptions": "unisono._src.input.stages.dataset_options",
             "InputReplicationMode": "unisono._src.input.stages.dataset_options",
             "ParameterServerStrategy": "unisono._src.coordinator.parameter_server",
+            "Server": "unisono._src.integrations.ray.task_server",
             "TPUStrategy": "unisono._src.strategies.tpu",
             "cluster_resolver": "unisono.distribute",
             "coordinator": "unisono.distribute",
@@ -82,6 +84,7 @@ __all__ = [
     "ReductionToOneDevice",
     "ReplicaContext",
     "RunOptions",
+    "Server",
     "ShardedVariable",
     "Strategy",
     "StrategyExtended",

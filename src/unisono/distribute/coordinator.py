@@ -1,5 +1,7 @@
 """Functions on the workers of a parameter server strategy: TensorFlow's names."""
 
+import typing as _typing
+
 from unisono._src.coordinator.cached_reads import cache_variable_reads
 from unisono._src.coordinator.carrier import Carrier, Handle
 from unisono._src.coordinator.cluster_coordinator import (
@@ -10,6 +12,17 @@ from unisono._src.coordinator.per_worker import PerWorkerValue
 from unisono._src.coordinator.remote_value import RemoteValue
 from unisono._src.coordinator.resources import ClosureInputError
 from unisono._src.coordinator.threads import ThreadCarrier
+from unisono._src.foundation import lazy_names as _lazy_names
+
+if _typing.TYPE_CHECKING:
+    from unisono._src.integrations.ray.carrier import RayCarrier
+
+# Loaded on first use: not every program runs on Ray.
+if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
+    __getattr__, __dir__ = _lazy_names.names(
+        "unisono.distribute.coordinator",
+        {"RayCarrier": "unisono._src.integrations.ray.carrier"},
+    )
 
 __all__ = [
     "Carrier",
@@ -17,6 +30,7 @@ __all__ = [
     "ClusterCoordinator",
     "Handle",
     "PerWorkerValue",
+    "RayCarrier",
     "RemoteValue",
     "ThreadCarrier",
     "cache_variable_reads",

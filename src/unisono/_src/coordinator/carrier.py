@@ -12,6 +12,7 @@ import abc
 from concurrent.futures import Future
 from typing import Any
 
+from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.foundation.public_names import publish
 
 SERVER, WORKER = "ps", "worker"
@@ -45,13 +46,19 @@ class Carrier(abc.ABC):
     Attributes:
         is_synchronous: whether `Handle.call` carries a call out before it returns, so
             that the order of all calls is known.
+        is_remote: whether calls go to other processes, so that few of them are better
+            than many.
     """
 
     is_synchronous = False
+    is_remote = False
 
     @abc.abstractmethod
-    def start(self, servers: int, workers: int) -> None:
+    def start(self, cluster: ClusterSpec) -> None:
         """Starts all servers and workers, and returns when they answer.
+
+        Args:
+            cluster: how many of them there are, and their addresses if they have any.
 
         Raises:
             UnavailableError: one of them does not.

@@ -65,6 +65,20 @@ class ClosureQueue:
             self._changed.notify_all()
             return found
 
+    def get_more(self, most: int, share: int) -> list[Any]:
+        """Returns further closures, which run together with one that `get` returned.
+
+        Args:
+            most: how many at most.
+            share: how many workers there are, which all shall have something to do.
+        """
+        with self._changed:
+            if self._is_closed or self._is_cancelling or self._error is not None:
+                return []
+            count = min(most, len(self._waiting) // (2 * share))
+            self._running += count
+            return [self._waiting.popleft() for _ in range(count)]
+
     def has_waiting(self) -> bool:
         """Whether a closure waits for a worker."""
         with self._changed:
@@ -85,14 +99,15 @@ class ClosureQueue:
             self._error = error
             self._changed.notify_all()
 
-    def put_back(self, closure: Any) -> None:
-        """Takes back a closure whose worker was lost: it is the next one to run."""
+    def put_back(self, *given: Any) -> None:
+        """Takes back closures whose worker was lost: they are the next ones to run."""
         with self._changed:
-            self._running -= 1
+            self._running -= len(given)
             if self._is_cancelling or self._is_closed:
-                closure.cancel()
+                for closure in given:
+                    closure.cancel()
             else:
-                self._waiting.appendleft(closure)
+                self._waiting.extendleft(reversed(given))
             self._changed.notify_all()
 
     def wait(self) -> None:

@@ -109,6 +109,10 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             self, _close, self._queue, self._runners, self._threads
         )
 
+    def _begin_end(self) -> None:
+        """Cancels what waits; the threads end when what runs has ended."""
+        _begin_end(self._queue, self._runners)
+
     @property
     def strategy(self) -> ParameterServerStrategy:
         """The strategy."""
@@ -281,11 +285,16 @@ def _start(runner: WorkerRunner) -> threading.Thread:
     return made
 
 
-def _close(queue: ClosureQueue, runners: Any, threads: list[threading.Thread]) -> None:
-    """Ends the threads of a coordinator that is gone."""
+def _begin_end(queue: ClosureQueue, runners: Any) -> None:
+    """Cancels what waits; nothing starts any more."""
     for runner in runners:
         runner.is_stopped.set()
     queue.close()
+
+
+def _close(queue: ClosureQueue, runners: Any, threads: list[threading.Thread]) -> None:
+    """Ends the threads of a coordinator that is gone."""
+    _begin_end(queue, runners)
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join()

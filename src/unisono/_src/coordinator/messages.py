@@ -132,6 +132,36 @@ class Program(NamedTuple):
 
 
 @final
+class Job(NamedTuple):
+    """A closure to run.
+
+    Attributes:
+        key: the key of its program.
+        arguments: the arrays of its arguments.
+        feeds: the worker's resource of each element that it takes from a dataset.
+        closure: its number, if its changes must be made only once.
+    """
+
+    key: str
+    arguments: list[np.ndarray]
+    feeds: list[int]
+    closure: int | None
+
+
+@final
+class Outcome(NamedTuple):
+    """How a closure has ended that ran together with others.
+
+    Attributes:
+        arrays: the arrays of its result.
+        error: the error of a server that could not make its changes, if there was one.
+    """
+
+    arrays: list[np.ndarray]
+    error: Exception | None = None
+
+
+@final
 class OtherShapes(NamedTuple):
     """Says that a program was not made for elements of such shapes; nothing was done.
 

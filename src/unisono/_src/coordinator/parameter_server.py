@@ -32,6 +32,7 @@ _log = logging.getLogger("unisono")
 
 # By name; loaded when they are asked for.
 _CARRIERS = {
+    "ray": "unisono._src.integrations.ray.carrier:RayCarrier",
     "threads": "unisono._src.coordinator.threads:ThreadCarrier",
 }
 
@@ -127,8 +128,9 @@ class ParameterServerStrategy(base.Strategy):
         variable_partitioner: a function of shape and type that says into how many parts
             a variable is cut, as those of `distribute.experimental.partitioners`; None
             cuts none.
-        carrier: what runs servers and workers: ``"threads"`` for threads of this
-            process, or a carrier object. It must be given.
+        carrier: what runs servers and workers: ``"ray"``, which is the default, for
+            processes, ``"threads"`` for threads of this process, or an object such as
+            `coordinator.RayCarrier`.
         restore_from: a function without arguments that restores all variables from the
             last checkpoint. If a server is lost while functions run, it starts again,
             this function is called, and training goes on. None makes it an error.
@@ -165,7 +167,7 @@ class ParameterServerStrategy(base.Strategy):
         self._resolver = cluster_resolver
         self._restore_from = restore_from
         self._carrier = _find_carrier(carrier)
-        self._carrier.start(count, self._workers)
+        self._carrier.start(spec)
         # When the strategy is garbage, so are its servers and workers.
         self._stop = weakref.finalize(self, self._carrier.stop)
         self._servers = Servers(self._carrier, count, self._workers)
@@ -203,9 +205,13 @@ class ParameterServerStrategy(base.Strategy):
         ... )
         >>> strategy.shutdown()
         """
-        if self._coordinator is not None:
-            self._coordinator._close()  # noqa: SLF001
+        coordinator = self._coordinator
+        if coordinator is not None:
+            coordinator._begin_end()  # noqa: SLF001
+        # Ends what workers run, too: nobody waits for a long closure.
         self._stop()
+        if coordinator is not None:
+            coordinator._close()  # noqa: SLF001
 
 
 def _check_cluster(spec: ClusterSpec) -> tuple[int, int]:
@@ -240,6 +246,7 @@ def _find_carrier(given: str | Carrier | None) -> Carrier:
     """
     if isinstance(given, Carrier):
         return given
+    given = "ray" if given is None else given
     if given not in _CARRIERS:
         raise ValueError(
             f"carrier must be one of {sorted(_CARRIERS)} or a carrier object, received "

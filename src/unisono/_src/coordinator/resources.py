@@ -34,6 +34,7 @@ class Resources:
 
     def __init__(self, carrier: Carrier, workers: int) -> None:
         self._carrier = carrier
+        self.workers = workers
         self.rounds = [0] * workers
         self._numbers = itertools.count()
         self._makers: dict[int, Callable[[], Any]] = {}

@@ -110,6 +110,29 @@ class Server:
             if closure is not None:
                 self._made.add(closure)
 
+    def exchange(
+        self, pushes: Sequence[tuple[Any, Any]], requests: Sequence[Request]
+    ) -> tuple[list[Exception | None], list[np.ndarray]]:
+        """Makes the changes of several closures, then returns values.
+
+        Args:
+            pushes: for each closure, the arguments of `push`.
+            requests: see `pull`.
+
+        Returns:
+            For each closure the error of its changes, or None; and the values.
+        """
+        failed: list[Exception | None] = []
+        for push in pushes:
+            try:
+                self.push(*push)
+            except Exception as error:
+                # The changes of other closures do not depend on it.
+                failed.append(error)
+            else:
+                failed.append(None)
+        return failed, self.pull(requests)
+
     def _change(self, operation: Operation) -> None:
         if operation.kind == "program":
             self._run(operation)

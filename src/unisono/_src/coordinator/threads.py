@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, final
 
+from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.coordinator.carrier import SERVER, WORKER, Carrier, Handle
 from unisono._src.coordinator.server import Server
 from unisono._src.coordinator.worker import Worker
@@ -195,14 +196,15 @@ class ThreadCarrier(Carrier):
         self._lost: list[_Task] = []
         self._servers = 0
         self._is_stopped = False
+        # A task that is replaced while all are stopped must not be forgotten.
+        self._lock = threading.Lock()
 
-    def start(self, servers: int, workers: int) -> None:
+    def start(self, cluster: ClusterSpec) -> None:
         """Starts all servers and workers; see `Carrier`."""
-        self._servers = servers
-        for index in range(servers):
-            self.replace(SERVER, index)
-        for index in range(workers):
-            self.replace(WORKER, index)
+        self._servers = cluster.num_tasks(SERVER)
+        for kind in (SERVER, WORKER):
+            for index in range(cluster.num_tasks(kind)):
+                self.replace(kind, index)
 
     def server(self, index: int) -> Handle:
         """Returns a handle of a server; see `Carrier`."""
@@ -218,17 +220,19 @@ class ThreadCarrier(Carrier):
 
     def replace(self, kind: str, index: int) -> None:
         """Starts a new, empty object in place of a lost one; see `Carrier`."""
-        if self._is_stopped:
-            raise errors.UnavailableError("The program has ended.", kind, index)
-        task = _Task(kind, index, self.is_synchronous)
-        if kind == SERVER:
-            task.target = Server(index)
-        else:
-            servers = [(SERVER, i) for i in range(self._servers)]
-            task.target = Worker(index, [_ThreadHandle(self, s, task) for s in servers])
-        if (kind, index) in self.tasks:
-            self._lost.append(self.tasks[kind, index])
-        self.tasks[kind, index] = task
+        with self._lock:
+            if self._is_stopped:
+                raise errors.UnavailableError("The program has ended.", kind, index)
+            task = _Task(kind, index, self.is_synchronous)
+            if kind == SERVER:
+                task.target = Server(index)
+            else:
+                every = [(SERVER, i) for i in range(self._servers)]
+                handles = [_ThreadHandle(self, s, task) for s in every]
+                task.target = Worker(index, handles)
+            if (kind, index) in self.tasks:
+                self._lost.append(self.tasks[kind, index])
+            self.tasks[kind, index] = task
 
     def lose(self, kind: str, index: int) -> None:
         """Ends a server or worker at once; see `Carrier`."""
@@ -236,7 +240,8 @@ class ThreadCarrier(Carrier):
 
     def stop(self) -> None:
         """Ends all servers and workers; see `Carrier`."""
-        self._is_stopped = True
+        with self._lock:
+            self._is_stopped = True
         for task in (*self.tasks.values(), *self._lost):
             task.stop()
 

@@ -14,13 +14,16 @@ from unisono._src.coordinator.carrier import Handle
 from unisono._src.coordinator.messages import (
     OWN,
     Effect,
+    Job,
     Operation,
     OtherShapes,
+    Outcome,
     Program,
     Request,
 )
+from unisono._src.coordinator.outbox import Outbox
 from unisono._src.execution import host_inputs, signature
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, errors
 from unisono._src.values import exported
 
 # The resource that stands for the worker's own number.
@@ -43,6 +46,9 @@ class Worker:
         self._servers = list(servers)
         self._programs: dict[str, Program] = {}
         self._resources: dict[int, Any] = {}
+        # While several closures run in one go: what they send, and which one runs.
+        self._outbox: Outbox | None = None
+        self._place = 0
 
     def ping(self) -> int:
         """Returns the number of this worker: it answers."""
@@ -129,6 +135,34 @@ class Worker:
             self._put_back(taken)
             raise
 
+    def run_many(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Runs closures one after the other, with few messages to the servers.
+
+        Args:
+            jobs: the closures.
+
+        Returns:
+            The outcomes of the first ones. A closure that fails, or whose program does
+            not fit, ends the run: it has changed nothing, and `run` says why.
+        """
+        results: list[list[np.ndarray]] = []
+        self._outbox = outbox = Outbox(self._servers)
+        try:
+            for self._place, job in enumerate(jobs):
+                try:
+                    found = self.run(*job)
+                except errors.UnavailableError:
+                    raise
+                except Exception:
+                    break
+                if isinstance(found, OtherShapes):
+                    break
+                results.append(found)
+            failed = outbox.flush()
+        finally:
+            self._outbox = None
+        return [Outcome(x, failed.get(i)) for i, x in enumerate(results)]
+
     def _take(
         self, program: Program, feeds: Sequence[int], taken: list[tuple[Any, Any]]
     ) -> Any:
@@ -186,13 +220,16 @@ class Worker:
         by_server: dict[int, list[int]] = {}
         for i, (server, _) in enumerate(wanted):
             by_server.setdefault(server, []).append(i)
-        calls = {
-            s: self._servers[s].call("pull", [wanted[i][1] for i in places])
-            for s, places in by_server.items()
-        }
+        asked = {s: [wanted[i][1] for i in x] for s, x in by_server.items()}
+        answers: dict[int, Any]
+        if self._outbox is not None:
+            answers = self._outbox.pull(asked)
+        else:
+            calls = {s: self._servers[s].call("pull", x) for s, x in asked.items()}
+            answers = {s: call.result() for s, call in calls.items()}
         found: dict[int, np.ndarray] = {}
         for server, places in by_server.items():
-            found.update(zip(places, calls[server].result(), strict=True))
+            found.update(zip(places, answers[server], strict=True))
         return [found[i] for i in range(len(wanted))]
 
     def _push(
@@ -206,6 +243,10 @@ class Worker:
                 Operation(effect.kind, effect.keys, tuple(arrays), *effect[4:])
             )
             by_server.setdefault(effect.server, []).append(made)
+        if self._outbox is not None:
+            for server, operations in by_server.items():
+                self._outbox.push(self._place, server, operations, closure)
+            return
         calls: list[Future[Any]] = [
             self._servers[s].call("push", operations, closure)
             for s, operations in by_server.items()

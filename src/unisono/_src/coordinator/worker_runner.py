@@ -10,11 +10,15 @@ from typing import Any, final
 from unisono._src.coordinator import closures, waiting
 from unisono._src.coordinator.carrier import SERVER, WORKER, Carrier
 from unisono._src.coordinator.closure_queue import ClosureQueue
-from unisono._src.coordinator.messages import OtherShapes
+from unisono._src.coordinator.messages import Job, OtherShapes, Outcome
 from unisono._src.coordinator.resources import ClosureInputError, Resources
 from unisono._src.coordinator.server_group import Servers
 from unisono._src.coordinator.server_recovery import ServerRecovery
 from unisono._src.foundation import errors
+
+# Closures travel together as long as they take no longer than this.
+_SECONDS = 0.05
+_MOST = 32
 
 _log = logging.getLogger("unisono")
 
@@ -51,13 +55,48 @@ class WorkerRunner:
         self._known: set[str] = set()
         self._rounds = (0, 0)
         self.is_stopped = threading.Event()
+        # How many closures travel together.
+        self._most = 1
 
     def serve(self) -> None:
         """Runs closures until the queue is closed; this is a thread of its own."""
         while (closure := self._queue.get()) is not None:
-            self.run(closure)
-            # Not kept while the thread waits: it has arrays.
-            del closure
+            more = self._queue.get_more(self._most - 1, self._resources.workers)
+            start = time.monotonic()
+            self._run_all([closure, *more])
+            each = (time.monotonic() - start) / (1 + len(more))
+            if self._carrier.is_remote:
+                self._most = max(1, min(_MOST, int(_SECONDS / each)))
+            # Not kept while the thread waits: they have arrays.
+            del closure, more
+
+    def _run_all(self, batch: list[closures.Closure]) -> None:
+        """Runs closures, and says how each has ended."""
+        if len(batch) == 1:
+            self.run(batch[0])
+            return
+        rounds = 0
+        try:
+            with self._recovery.run() as rounds:
+                self._meet_servers(rounds)
+                jobs = [self._prepare(closure) for closure in batch]
+                outcomes = self._call("run_many", jobs)
+        except errors.UnavailableError as error:
+            self._lose(batch, error, rounds)
+            return
+        except Exception:
+            # One of them cannot be made ready; none has run.
+            self._queue.put_back(*batch[1:])
+            self.run(batch[0])
+            return
+        for closure, outcome in zip(batch, map(Outcome._make, outcomes), strict=False):
+            self._finish(closure, *outcome)
+        self._confirm(batch[: len(outcomes)])
+        rest = batch[len(outcomes) :]
+        if rest:
+            # The first of them says itself why it did not run.
+            self._queue.put_back(*rest[1:])
+            self.run(rest[0])
 
     def run(self, closure: closures.Closure) -> None:
         """Runs a closure, and says how it ended."""
@@ -67,23 +106,40 @@ class WorkerRunner:
                 self._meet_servers(rounds)
                 arrays = self._run(closure)
         except errors.UnavailableError as error:
-            if error.task_type == SERVER:
-                self._miss_server(closure, error, rounds)
-                return
-            _log.warning(
-                "The worker %d is gone; '%s' runs again on another one.",
-                self.index,
-                closure.name,
-            )
-            self._queue.put_back(closure)
-            self._recover()
+            self._lose([closure], error, rounds)
         except Exception as error:
-            closure.fail(error)
-            self._queue.finish(error)
+            self._finish(closure, [], error)
         else:
+            self._finish(closure, arrays)
+            self._confirm([closure])
+
+    def _finish(
+        self, closure: closures.Closure, arrays: Any, error: Exception | None = None
+    ) -> None:
+        """Says how a closure has ended."""
+        if error is None:
             closure.succeed(arrays)
-            self._confirm(closure)
-            self._queue.finish()
+        else:
+            closure.fail(error)
+        self._queue.finish(error)
+
+    def _lose(
+        self,
+        batch: list[closures.Closure],
+        error: errors.UnavailableError,
+        rounds: int,
+    ) -> None:
+        """Does what is to be done when a server or this worker is gone."""
+        if error.task_type == SERVER:
+            self._miss_server(batch, error, rounds)
+            return
+        _log.warning(
+            "The worker %d is gone; '%s' runs again on another one.",
+            self.index,
+            batch[0].name,
+        )
+        self._queue.put_back(*batch)
+        self._recover()
 
     def _meet_servers(self, rounds: int) -> None:
         """Connects the worker with servers; one of them may have been replaced."""
@@ -97,43 +153,52 @@ class WorkerRunner:
             self._rounds = now
 
     def _miss_server(
-        self, closure: closures.Closure, error: errors.UnavailableError, rounds: int
+        self,
+        batch: list[closures.Closure],
+        error: errors.UnavailableError,
+        rounds: int,
     ) -> None:
-        """Ends a closure whose server is gone, or brings the server back first."""
-        told = self._servers.explain(error)
-        if not self._recovery.is_possible:
-            closure.fail(told)
-            self._queue.finish(told)
-            return
-        try:
-            self._recovery.recover(error.task_index, rounds)
-        except Exception as failure:
-            failure.add_note(f"It was raised while variables were restored: {told}")
-            closure.fail(failure)
-            self._queue.finish(failure)
-        else:
-            self._queue.put_back(closure)
+        """Ends closures whose server is gone, or brings the server back first."""
+        told: Exception = self._servers.explain(error)
+        if self._recovery.is_possible:
+            try:
+                self._recovery.recover(error.task_index, rounds)
+            except Exception as failure:
+                failure.add_note(f"It was raised while variables were restored: {told}")
+                told = failure
+            else:
+                self._queue.put_back(*batch)
+                return
+        for closure in batch:
+            self._finish(closure, [], told)
 
-    def _confirm(self, closure: closures.Closure) -> None:
-        """Lets servers forget a closure that does not run again."""
-        if closure.number is None:
-            return
-        for server in {e.server for e in closure.shipment.program.effects}:
+    def _confirm(self, batch: list[closures.Closure]) -> None:
+        """Lets servers forget closures that do not run again."""
+        ended: dict[int, list[int]] = {}
+        for closure in batch:
+            if closure.number is not None:
+                for server in {e.server for e in closure.shipment.program.effects}:
+                    ended.setdefault(server, []).append(closure.number)
+        for server, numbers in ended.items():
             # Nobody waits: a server that remembers too long does no harm.
-            self._carrier.server(server).call("confirm", [closure.number])
+            self._carrier.server(server).call("confirm", numbers)
 
     def _run(self, closure: closures.Closure) -> Any:
         """Returns the arrays of a closure's result."""
         while True:
-            program = closure.shipment.program
-            self._resources.build(self.index, closure.feeds)
-            self._send(closure.shipment)
-            local = closures.local_values(closure.shipment)
-            given = [*local, *closure.arguments]
-            found = self._call("run", program.key, given, closure.feeds, closure.number)
+            found = self._call("run", *self._prepare(closure))
             if not isinstance(found, OtherShapes):
                 return found
             closure.shipment = closure.retrace(found.shapes)
+
+    def _prepare(self, closure: closures.Closure) -> Job:
+        """Gives the worker what a closure needs; returns the closure as it travels."""
+        program = closure.shipment.program
+        self._resources.build(self.index, closure.feeds)
+        self._send(closure.shipment)
+        local = closures.local_values(closure.shipment)
+        given = [*local, *closure.arguments]
+        return Job(program.key, given, closure.feeds, closure.number)
 
     def _send(self, shipment: closures.Shipment) -> None:
         """Gives the worker, and servers, the programs that they do not have yet."""

@@ -127,6 +127,36 @@ def test_a_command_has_the_task_in_its_environment():
         assert command.name == f"worker {index}/2"
 
 
+def test_a_job_with_servers_has_a_chief_and_a_secret_in_common(monkeypatch):
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setattr(accelerators, "visible_gpus", lambda: ["0", "1"])
+    made = launch_plan.plan_server_job(["train.py"], 2, 1, launch_plan.Devices())
+    assert [c.name for c in made] == ["chief 0/1", "ps 0/1", "worker 0/2", "worker 1/2"]
+    assert [c.serves for c in made] == [False, True, True, True]
+    configs = [json.loads(c.env["TF_CONFIG"]) for c in made]
+    jobs = configs[0]["cluster"]
+    assert {k: len(v) for k, v in jobs.items()} == {"chief": 1, "worker": 2, "ps": 1}
+    assert len({a for addresses in jobs.values() for a in addresses}) == 4
+    assert all(c["cluster"] == jobs for c in configs)
+    (secret,) = {c.env["RAY_AUTH_TOKEN"] for c in made}
+    assert len(secret) == 64
+    assert [c.env.get("JAX_PLATFORMS") for c in made] == ["cpu", "cpu", None, None]
+    assert [c.env.get("CUDA_VISIBLE_DEVICES") for c in made[2:]] == ["0", "1"]
+
+
+def test_servers_are_for_one_machine(monkeypatch):
+    config = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    request = runs.Request(
+        argv=("train.py",),
+        size=runs.Size.of(None, None, None),
+        servers=1,
+        place=runs.JobAttachment(allocation.Attach.AUTO),
+    )
+    with pytest.raises(ValueError, match="--ps starts a job on one machine"):
+        runs.run(request, None)
+
+
 @pytest.mark.parametrize(
     ("given", "size"),
     [

@@ -21,6 +21,10 @@ Workers = Annotated[
     int | None,
     typer.Option("-n", "--workers", min=1, help="Workers to start on this machine."),
 ]
+Servers = Annotated[
+    int | None,
+    typer.Option("--ps", min=1, help="Parameter servers to start, and a chief."),
+]
 Module = Annotated[
     bool, typer.Option("-m", "--module", help="PROGRAM is a module, as in python -m.")
 ]
@@ -76,6 +80,7 @@ def launch(
     program: Program,
     arguments: Arguments = None,
     workers: Workers = None,
+    servers: Servers = None,
     module: Module = False,
     devices: DevicesEach = None,
     platform: Platform = launch_plan.Platform.AUTO,
@@ -104,6 +109,7 @@ def launch(
         request = runs.Request(
             argv=(*prefix, program, *(arguments or ())),
             size=runs.Size.of(workers, minimum, maximum),
+            servers=servers or 0,
             devices=launch_plan.Devices(platform, devices),
             restarts=restarts,
             grace_seconds=grace,

@@ -223,8 +223,19 @@ class WorkerGroup:
                 self._notice(worker)
         while (number := self._signals.take()) is not None:
             self._forward(number)
+        self._end_servers()
         self._escalate()
         self._out.show_progress(self._workers)
+
+    def _end_servers(self) -> None:
+        """Tells those to end that only serve the others, when these have ended."""
+        live = self._live_workers()
+        is_early = self._stage.value < _Stage.STOPPING.value
+        if live and is_early and all(w.command.serves for w in live):
+            for worker in live:
+                worker.was_stopped = True
+                worker.send(signal.SIGTERM)
+            self._enter(_Stage.STOPPING, self._stop)
 
     def _write(self, lines: list[worker_process.Line]) -> None:
         """Shows lines, but holds back tracebacks, to show the first failure's first."""
@@ -255,6 +266,11 @@ class WorkerGroup:
     def _notice(self, worker: worker_process.Worker) -> None:
         """Gives the other workers time to notice a failure and save their state."""
         others = self._live_workers()
+        if _is_bearable(worker):
+            if not worker.was_stopped:
+                how = describe_exit(worker.code)
+                self._out.note(f"{worker.name} ended with {how}; the others go on.")
+            return
         if self._stage is _Stage.RUNNING and others:
             self._failed_at = time.monotonic()
             self._enter(_Stage.NOTICING, self._grace)
@@ -340,7 +356,8 @@ class WorkerGroup:
             time.sleep(0.005)
 
     def _failures(self) -> list[WorkerFailure]:
-        found = [_make_failure(w) for w in self._workers if w.code]
+        ended = [w for w in self._workers if w.code and not _is_bearable(w)]
+        found = [_make_failure(w) for w in ended]
         return sorted(found, key=lambda f: (f.cause, f.since))
 
 
@@ -388,6 +405,16 @@ class _Undertaker:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
+
+
+def _is_bearable(worker: worker_process.Worker) -> bool:
+    """Whether the others do not fail with a worker that has ended.
+
+    One that serves may be killed, as a machine may be lost; the program that it serves
+    knows what to do. An error of its own, such as in its configuration, is a failure.
+    """
+    code = worker.code or 0
+    return worker.command.serves and (worker.was_stopped or code < 0)
 
 
 def _make_failure(worker: worker_process.Worker) -> WorkerFailure:

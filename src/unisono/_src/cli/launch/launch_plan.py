@@ -8,6 +8,7 @@ import enum
 import json
 import os
 import re
+import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from typing import final
@@ -20,6 +21,8 @@ from unisono._src.foundation import cpu_threads
 # The variable that tells a worker how often the group was restarted.
 RESTART = "UNISONO_RESTART"
 LOOPBACK = "127.0.0.1"
+# The variable in which Ray, and `distribute.Server`, look for the secret of a job.
+TOKEN = "RAY_AUTH_TOKEN"
 MAX_WORKERS = 1024
 _FORCED = re.compile(r"\s*--xla_force_host_platform_device_count=\d+")
 
@@ -152,6 +155,12 @@ def local_placement(count: int) -> WorkerPlacement:
     Raises:
         ValueError: the number is too small or too large.
     """
+    cluster = cluster_tasks.ClusterSpec({"worker": _free_addresses(count)})
+    return WorkerPlacement(cluster, "worker", tuple(range(count)), is_local=True)
+
+
+def _free_addresses(count: int) -> list[str]:
+    """Returns addresses of this machine that nobody uses."""
     if not 1 <= count <= MAX_WORKERS:
         raise ValueError(
             f"1 to {MAX_WORKERS} workers can be started here, received {count}."
@@ -163,8 +172,39 @@ def local_placement(count: int) -> WorkerPlacement:
             probe = open_sockets.enter_context(socket.socket())
             probe.bind((LOOPBACK, 0))
             ports.append(probe.getsockname()[1])
-    cluster = cluster_tasks.ClusterSpec({"worker": [f"{LOOPBACK}:{p}" for p in ports]})
-    return WorkerPlacement(cluster, "worker", tuple(range(count)), is_local=True)
+    return [f"{LOOPBACK}:{port}" for port in ports]
+
+
+def plan_server_job(
+    argv: Sequence[str], workers: int, servers: int, devices: Devices, restart: int = 0
+) -> list[worker_process.Command]:
+    """Returns the commands of a chief, parameter servers and workers on this machine.
+
+    Args:
+        argv: the program and its arguments, the same for all.
+        workers: how many workers there are.
+        servers: how many parameter servers there are.
+        devices: the devices that each worker gets; the others compute on the CPU.
+        restart: how often the job was started before.
+
+    Raises:
+        ValueError: a number is too small or too large, or there are too few devices.
+    """
+    free = _free_addresses(1 + workers + servers)
+    jobs = {"chief": free[:1], "worker": free[1 : 1 + workers]}
+    cluster = cluster_tasks.ClusterSpec(jobs | {"ps": free[1 + workers :]})
+    # A secret that the tasks share; nobody else can take part in the job.
+    secret = {TOKEN: os.environ.get(TOKEN) or secrets.token_hex(32)}
+    made = []
+    for job in ("chief", "ps", "worker"):
+        count = cluster.num_tasks(job)
+        placement = WorkerPlacement(cluster, job, tuple(range(count)), is_local=True)
+        own = devices if job == "worker" else Devices(Platform.CPU)
+        made += [
+            dataclasses.replace(c, env=c.env | secret, serves=job != "chief")
+            for c in plan_commands(argv, placement, own, restart)
+        ]
+    return made
 
 
 def plan_commands(

@@ -6,7 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import final
 
-from unisono._src.cli.launch import allocation, group, launch_plan, output, report
+from unisono._src.cli.launch import (
+    allocation,
+    group,
+    launch_plan,
+    output,
+    report,
+    worker_process,
+)
 
 
 @final
@@ -81,6 +88,7 @@ class Request:
     Attributes:
         argv: the program and its arguments.
         size: the number of workers.
+        servers: the number of parameter servers; with them, there is also a chief.
         devices: the devices that each worker gets.
         restarts: how often the group may be restarted.
         grace_seconds: after a failure, how long the others may take to end.
@@ -94,6 +102,7 @@ class Request:
 
     argv: tuple[str, ...]
     size: Size
+    servers: int = 0
     devices: launch_plan.Devices = dataclasses.field(
         default_factory=launch_plan.Devices
     )
@@ -119,16 +128,15 @@ def run(request: Request, out: output.WorkerOutput) -> group.Outcome:
             "--min and --max are for workers on one machine, and this is a larger job; "
             "leave them out, or say --attach none."
         )
+    if request.servers and not placement.is_local:
+        raise ValueError(
+            "--ps starts a job on one machine, and this is a larger job. Start one "
+            "task on each machine, with TF_CONFIG, or say --attach none."
+        )
     with group.catch_signals(request.is_called) as signals:
         for restart in range(request.restarts + 1):
             outcome = group.WorkerGroup(
-                launch_plan.plan_commands(
-                    request.argv,
-                    placement,
-                    request.devices,
-                    restart,
-                    request.descriptors,
-                ),
+                _plan_commands(request, placement, restart),
                 out,
                 signals,
                 request.grace_seconds,
@@ -147,6 +155,22 @@ def run(request: Request, out: output.WorkerOutput) -> group.Outcome:
                     f"{len(placement.mine)} worker(s)."
                 )
     return outcome
+
+
+def _plan_commands(
+    request: Request, placement: launch_plan.WorkerPlacement, restart: int
+) -> list[worker_process.Command]:
+    if request.servers:
+        return launch_plan.plan_server_job(
+            request.argv,
+            len(placement.mine),
+            request.servers,
+            request.devices,
+            restart,
+        )
+    return launch_plan.plan_commands(
+        request.argv, placement, request.devices, restart, request.descriptors
+    )
 
 
 def _place_workers(request: Request, size: Size) -> launch_plan.WorkerPlacement:

@@ -38,6 +38,7 @@ class Command:
         env: the worker's whole environment.
         descriptors: the file descriptors that it inherits.
         job: the worker's job.
+        serves: whether it has no end of its own and ends when the others have.
     """
 
     index: int
@@ -46,11 +47,12 @@ class Command:
     env: dict[str, str]
     descriptors: tuple[int, ...] = ()
     job: str = "worker"
+    serves: bool = False
 
     @property
     def name(self) -> str:
         """The name of the worker in messages."""
-        return f"worker {self.index}/{self.count}"
+        return f"{self.job} {self.index}/{self.count}"
 
 
 @final

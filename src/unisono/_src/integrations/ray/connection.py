@@ -1,0 +1,274 @@
+"""The connection of this process to a cluster of Ray, which may be started for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any, final
+
+from unisono._src.cluster import untrusted
+from unisono._src.foundation import errors
+from unisono._src.integrations.ray import library, node
+
+ADDRESS = "RAY_ADDRESS"
+_MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+# A process has one connection to Ray at most. This guards it and its count of users.
+_lock = threading.Lock()
+
+
+@final
+class Connection:
+    """The connection to Ray that carriers of this process share.
+
+    Args:
+        address: the cluster's address.
+        head: the cluster's head node, if it was started for this process.
+        is_ours: whether to disconnect from Ray in the end.
+    """
+
+    def __init__(self, address: str, head: node.Node | None, is_ours: bool) -> None:
+        self.address = address
+        self._head = head
+        self._is_ours = is_ours
+        self._users = 1
+
+    def share(self) -> Connection:
+        """Returns the same connection for one more user, who closes it, too."""
+        self._users += 1
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody uses it."""
+        return self._users > 0
+
+    def close(self) -> None:
+        """Disconnects if nobody else uses it, and ends what was started for it."""
+        with _lock:
+            self._users -= 1
+            if self._users:
+                return
+            if self._is_ours:
+                library.load().shutdown()
+            if self._head is not None:
+                self._head.stop()
+
+
+_current: Connection | None = None
+
+
+def open_local(seconds: float) -> Connection:
+    """Returns a connection to a cluster on this machine, which is started if need be.
+
+    Raises:
+        UnavailableError: it did not start.
+    """
+    port = node.free_port()
+    return _open(node.LOOPBACK, port, secrets.token_hex(32), seconds, is_head=True)
+
+
+def open_chief(address: str, seconds: float) -> Connection:
+    """Starts the head of a cluster at the chief's address, and connects to it.
+
+    Raises:
+        RuntimeError: there is no token for it in the environment.
+        UnavailableError: it did not start.
+    """
+    host, port = split(address)
+    return _open(host, port, require_token(address), seconds, is_head=True)
+
+
+def open_existing(address: str, seconds: float) -> Connection:
+    """Returns a connection to a cluster that somebody else has started.
+
+    Raises:
+        PermissionError: it does not accept this process's token.
+        UnavailableError: nobody answers there.
+    """
+    host, port = split(address)
+    return _open(host, port, find_token(), seconds, is_head=False)
+
+
+def _open(
+    host: str, port: int, token: str | None, seconds: float, *, is_head: bool
+) -> Connection:
+    global _current
+    ray = library.load()
+    with _lock:
+        if _current is not None and _current.is_open and ray.is_initialized():
+            return _current.share()
+        if ray.is_initialized():
+            # The program itself has connected, and will disconnect.
+            _current = Connection(f"{host}:{port}", None, is_ours=False)
+            return _current
+        head = None
+        if is_head:
+            assert token is not None
+            head = node.start_head(host, port, token, seconds)
+        try:
+            _connect(ray, host, port, token)
+        except BaseException:
+            if head is not None:
+                head.stop()
+            raise
+        _current = Connection(f"{host}:{port}", head, is_ours=True)
+        return _current
+
+
+def _connect(ray: Any, host: str, port: int, token: str | None) -> None:
+    address = f"{host}:{port}"
+    if not node.is_listening(host, port):
+        raise errors.UnavailableError(
+            f"No cluster of Ray answers at {address}. Start it there, or leave the "
+            f"address (and {ADDRESS}) out to have one started on this machine."
+        )
+    with _settings(token):
+        _check_token(address)
+        # Only a cluster of ours listens at the loopback address and nowhere else.
+        is_local = node.is_loopback(host) and not node.is_listening(_own_host(), port)
+        with _changed_ray(is_local):
+            ray.init(
+                address=address,
+                namespace="unisono",
+                log_to_driver=False,
+                configure_logging=False,
+                logging_level="ERROR",
+                **({"_node_ip_address": host} if is_local else {}),
+            )
+
+
+def _own_host() -> str:
+    import ray.util
+
+    host: str = ray.util.get_node_ip_address()
+    return host
+
+
+@contextlib.contextmanager
+def _changed_ray(is_local: bool) -> Iterator[None]:
+    """Changes two things in Ray that have no option, while it connects.
+
+    It would print the logs of nodes that are lost; the carrier's errors say that. And
+    it would replace a loopback address by the machine's own.
+    """
+    import ray._private.services as services
+    import ray._private.worker as worker
+
+    def ignore_errors(_: Any, is_stopped: threading.Event) -> None:
+        is_stopped.wait()
+
+    before = worker.listen_error_messages, services.resolve_ip_for_localhost
+    worker.listen_error_messages = ignore_errors
+    if is_local:
+        services.resolve_ip_for_localhost = lambda host: host
+    try:
+        yield
+    finally:
+        worker.listen_error_messages, services.resolve_ip_for_localhost = before
+
+
+@contextlib.contextmanager
+def _settings(token: str | None) -> Iterator[None]:
+    """Sets what Ray reads while it connects, and puts back what it changes."""
+    before = dict(os.environ)
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGTERM) if is_main else None
+    if token is not None:
+        os.environ.pop(_TOKEN_PATH, None)
+        os.environ.update({_MODE: "token", _TOKEN: token})
+    _read_settings()
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
+        if handler is not None:
+            # Ray lets the signal raise SystemExit; programs have handlers of their own.
+            signal.signal(signal.SIGTERM, handler)
+
+
+def _read_settings() -> None:
+    """Lets Ray's native part read the environment anew."""
+    native = library.load_native()
+    native.Config.initialize("")
+    native.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _check_token(address: str) -> None:
+    """Raises at once what Ray would say after 20 s, in other words.
+
+    Raises:
+        PermissionError: the cluster does not accept the token.
+    """
+    import ray.exceptions
+
+    try:
+        library.load_native().GcsClient(address=address)
+    except ray.exceptions.AuthenticationError as error:
+        raise PermissionError(
+            f"The cluster of Ray at {address} does not accept this process's token. "
+            f"Set {_TOKEN} (or {_TOKEN_PATH}) to the token that the cluster was "
+            "started with."
+        ) from error
+
+
+def find_token() -> str | None:
+    """Returns the token that the environment gives, or None.
+
+    Raises:
+        ValueError: the file of the token cannot be read.
+    """
+    if os.environ.get(_TOKEN):
+        return os.environ[_TOKEN]
+    given = os.environ.get(_TOKEN_PATH)
+    path = pathlib.Path(given) if given else pathlib.Path.home() / ".ray" / "auth_token"
+    try:
+        return path.read_text(encoding="utf-8").strip() or None
+    except OSError as error:
+        if given:
+            raise ValueError(
+                f"{_TOKEN_PATH} names a file that cannot be read: {error}."
+            ) from None
+        return None
+
+
+def require_token(address: str) -> str:
+    """Returns the token that all tasks of a job share.
+
+    Raises:
+        RuntimeError: the environment has none.
+    """
+    token = find_token()
+    if token is None:
+        raise RuntimeError(
+            f"The tasks of a cluster need a secret in common before anything listens "
+            f"at {address}: set {_TOKEN} to the same random text for all of them, such "
+            "as the output of `python -c 'import secrets; "
+            "print(secrets.token_hex(32))'`. Whoever knows it can run code in the job."
+        )
+    return token
+
+
+def split(address: str) -> tuple[str, int]:
+    """Returns the host and the port of an address.
+
+    >>> split("10.0.0.7:6379")
+    ('10.0.0.7', 6379)
+
+    Raises:
+        ValueError: it is not of this form.
+    """
+    text = untrusted.address("The address of a cluster of Ray", address)
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(
+            f"The address of a cluster of Ray is {untrusted.excerpt(address)}; write "
+            "it as HOST:PORT, such as 10.0.0.7:6379."
+        )
+    return ("127.0.0.1" if host == "localhost" else host.strip("[]")), int(port)

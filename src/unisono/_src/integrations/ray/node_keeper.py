@@ -1,0 +1,102 @@
+"""Runs one node of Ray for another process, and ends it with that process.
+
+As a program, this file starts the command that is given, and waits until its standard
+input ends, which it does when the process that has started it ends, even if that was
+killed. Then it ends the node and every process that came from it, and removes the
+folder of the job. It imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+# A variable with a random value, which all processes of the node inherit.
+MARK = "UNISONO_RAY_NODE"
+# What the node prints, in the folder of the job.
+LOG = "node.log"
+# How long the node may take to say farewell to the others, and to end when killed.
+_STOP_SECONDS = 3.0
+_KILL_SECONDS = 10.0
+_PAUSE = 0.02
+# The end of the log is shown if the node did not stay.
+_TAIL = 4000
+_PROC = pathlib.Path("/proc")
+
+
+def keep(folder: pathlib.Path, command: list[str]) -> int:
+    """Runs a node until standard input ends; returns its exit code."""
+    with open(folder / LOG, "wb") as log:
+        node = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # A signal to the program, such as Ctrl-C, must not end the node before it.
+            start_new_session=True,
+        )
+    is_wanted = threading.Event()
+    is_wanted.set()
+    reader = threading.Thread(target=_wait_for_end, args=(is_wanted,), daemon=True)
+    reader.start()
+    while is_wanted.is_set() and node.poll() is None:
+        time.sleep(_PAUSE)
+    if node.poll() is not None:
+        text = (folder / LOG).read_bytes()[-_TAIL:]
+        sys.stderr.write(text.decode("utf-8", "replace"))
+    end(node)
+    shutil.rmtree(folder, ignore_errors=True)
+    return node.wait()
+
+
+def _wait_for_end(is_wanted: threading.Event) -> None:
+    sys.stdin.buffer.read()
+    is_wanted.clear()
+
+
+def end(node: subprocess.Popen[bytes]) -> None:
+    """Ends a node and all that came from it."""
+    with contextlib.suppress(ProcessLookupError):
+        node.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        node.wait(_STOP_SECONDS)
+    until = time.monotonic() + _KILL_SECONDS
+    while (found := _find_marked(node)) and time.monotonic() < until:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        node.poll()
+        time.sleep(_PAUSE)
+
+
+def _find_marked(node: subprocess.Popen[bytes]) -> list[int]:
+    """Returns the processes that came from the node."""
+    if not _PROC.joinpath("self/stat").exists():
+        # Ray ends its own processes when the one that has started them is gone.
+        return [node.pid] if node.poll() is None else []
+    mark = f"{MARK}={os.environ[MARK]}".encode()
+    found = []
+    for entry in _PROC.iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        # Another process may end at any time, or belong to another user.
+        with contextlib.suppress(OSError):
+            # The name of the program, in parentheses, may contain anything.
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            if state not in "ZX" and mark in variables:
+                found.append(int(entry.name))
+    return found
+
+
+if __name__ == "__main__":
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(keep(pathlib.Path(sys.argv[1]), sys.argv[2:]))
