@@ -23,6 +23,7 @@ mmap.mmap(descriptor, int(sys.argv[3]))[:5] = b"hello"
 def test_another_process_writes_where_this_one_reads():
     segment = shared_memory.Segment()
     segment.reserve(100)
+    assert segment.place is not None
     pid, descriptor, _, size = segment.place
     given = [str(x) for x in (pid, descriptor, size)]
     subprocess.run([sys.executable, "-I", "-S", "-c", WRITER, *given], check=True)
@@ -34,6 +35,7 @@ def test_a_mapping_shows_the_bytes_of_a_segment_and_follows_its_growth():
     for size in (10, 200_000):
         segment.reserve(size)
         segment.memory[size - 1] = 7
+        assert segment.place is not None
         assert mappings[segment.place][size - 1] == 7
 
 

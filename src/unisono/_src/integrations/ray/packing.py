@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 # Smaller arrays travel with the message, and larger messages by Ray's object store,
-# which then is faster. docs/decisions/0026 has the measurements.
+# which then is faster. docs/decisions/0027 has the measurements.
 SMALLEST = 16 << 10
 LARGEST = 16 << 20
 _ALIGNMENT = 64
