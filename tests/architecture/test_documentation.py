@@ -1,0 +1,40 @@
+"""Texts that must agree: the README, the pages, the examples and the code."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).parents[2]
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_first_program_is_the_same_in_the_readme_the_site_and_the_examples():
+    program = read("examples/first_steps.py").partition("# The program\n")[2]
+    assert program
+    for page in ("README.md", "docs/index.md"):
+        assert f"\n{program}```" in read(page), page
+
+
+def test_links_between_files_lead_somewhere():
+    pages = [p for p in ROOT.glob("*.md")] + [*(ROOT / "docs").rglob("*.md")]
+    pages += (ROOT / "examples").glob("*.md")
+    missing = []
+    for page in pages:
+        if "api" in page.parts:  # The build writes these.
+            continue
+        for link in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
+            target = page.parent / link
+            if not target.exists() and "reference/api/" not in target.as_posix():
+                missing.append(f"{page.relative_to(ROOT)}: {link}")
+    assert not missing
+
+
+def test_the_code_names_decisions_that_exist():
+    numbers = {p.name[:4] for p in (ROOT / "docs" / "decisions").glob("0*.md")}
+    for path in (ROOT / "src").rglob("*.py"):
+        named = re.findall(r"docs/decisions/(\d{4})", path.read_text(encoding="utf-8"))
+        assert set(named) <= numbers, path
