@@ -76,7 +76,10 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"unisono {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = [("search.js", {"defer": "defer"})]
+html_js_files = [
+    ("site.js", {"defer": "defer"}),
+    ("search.js", {"defer": "defer"}),
+]
 html_context = {"default_mode": "auto"}
 html_show_sourcelink = False
 html_copy_source = False

@@ -52,8 +52,7 @@ class PageProgram:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             shown = getattr(self, f"_run_{language}")(block)
-        words = block["words"]
-        if "show" in words or "raises" in settings:
+        if language == "python" and "show" in block["words"]:
             shown.setdefault("text", printed.getvalue())
         return shown
 
@@ -82,7 +81,6 @@ class PageProgram:
         # So that tracebacks and `inspect` find the lines.
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
         tree = ast.parse(text, name)
-        ast.increment_lineno(tree, 0)
         last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, name, "exec"), self._names)
         if last is None:
