@@ -2,7 +2,7 @@
 
 usage: python page_program.py BLOCKS.json RESULTS.json, in the page's folder
 
-The program has eight virtual CPU devices, like the machine that pages speak of.
+Nothing is set up for it, so a page has to say all that a reader must write.
 """
 
 from __future__ import annotations
@@ -138,10 +138,6 @@ class PageProgram:
 def main() -> None:
     """Runs the page that the command line names."""
     given = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
-    if any(b["language"] != "console" for b in given["blocks"]):
-        import unisono
-
-        unisono.config.set_virtual_devices(8)
     program = PageProgram(given["page"])
     try:
         results = [program.run(block) for block in given["blocks"]]

@@ -181,7 +181,7 @@ def bars(results: dict[str, Any]) -> Drawing:
     most = max([f["value"] for f in figures] + [reference or 0])
     drawing = Drawing(
         680,
-        26 * len(figures) + 34,
+        26 * len(figures) + (34 if reference else 10),
         f"{results['title']}: "
         + "; ".join(f"{f['name']} {f['value']:g} {unit}" for f in figures),
     )

@@ -3,6 +3,8 @@
 import pathlib
 import re
 
+from unisono import errors
+
 ROOT = pathlib.Path(__file__).parents[2]
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
@@ -38,3 +40,23 @@ def test_the_code_names_decisions_that_exist():
     for path in (ROOT / "src").rglob("*.py"):
         named = re.findall(r"docs/decisions/(\d{4})", path.read_text(encoding="utf-8"))
         assert set(named) <= numbers, path
+
+
+def test_every_exception_has_its_cause_and_remedy():
+    page = read("docs/reference/errors.md")
+    for name in errors.__all__:
+        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        assert "**Cause.**" in section and "**Remedy.**" in section, name
+
+
+def test_every_environment_variable_is_described():
+    page = read("docs/reference/environment.md")
+    named = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        named |= set(re.findall(r"UNISONO_[A-Z_]+", path.read_text(encoding="utf-8")))
+    between_processes = {
+        "UNISONO_NEWS_FD",
+        "UNISONO_PROGRESS_FD",
+        "UNISONO_WORKER_MARK",
+    }
+    assert {n for n in named - between_processes if f"`{n}`" not in page} == set()
