@@ -11,15 +11,16 @@ PIP    := $(RUN) -m pip install -qq --disable-pip-version-check -c $(CONSTRAINTS
 MADE   := $(VENV)/.made
 CORE   := $(VENV)/.installed-core
 TEST   := $(VENV)/.installed-test
-CODE   := src tests examples conftest.py $(wildcard benchmarks)
+DOCS   := $(VENV)/.installed-docs
+CODE   := src tests examples docs/tools docs/conf.py conftest.py $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-gpu matrix coverage features bench lint format types \
-  layout hooks dist clean
+  layout hooks dist docs docs-serve docs-browser clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /|/' \
-	  | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	  | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
 	@$(RUN) examples/digits.py
@@ -89,6 +90,20 @@ hooks: $(TEST) ## Have git check every commit as .pre-commit-config.yaml says
 	@$(PIP) -e '.[hooks]'
 	@$(BIN)/pre-commit install
 
+# Blocks of pages run first; what they print is stored in build/docs/results and used until
+# a page, the package or a version changes. The site is build/docs/html.
+SITE   := build/docs/html
+docs: $(DOCS) ## Build the documentation; every example in it runs
+	@$(RUN) docs/tools/run_pages.py
+	@$(RUN) -m sphinx -W --keep-going -q -j 2 -d build/docs/trees docs $(SITE)
+	@echo "The documentation is in $(SITE)/index.html"
+
+docs-serve: docs ## Build the documentation and serve it on this machine
+	@$(RUN) -m http.server --bind 127.0.0.1 --directory $(SITE) 8000
+
+docs-browser: docs ## Try the documentation in Chromium, which must be installed
+	@$(RUN) docs/tools/browser.py $(SITE)
+
 dist: $(MADE) pyproject.toml ## Build the sdist and the wheel, and try the wheel out
 	@$(PIP) build twine
 	@PYTHON=$(RUN) .ci/dist
@@ -115,4 +130,9 @@ $(CORE): $(MADE) pyproject.toml constraints.txt
 $(TEST): $(CORE)
 	@echo "Installing the test tools (once) ..."
 	@$(PIP) -e '.[test]'
+	@touch $@
+
+$(DOCS): $(CORE)
+	@echo "Installing what builds the documentation (once) ..."
+	@$(PIP) -e '.[docs]'
 	@touch $@

@@ -99,7 +99,8 @@ def first_call(case: str, replicas: int, whose: str) -> float:
     return times[0] - min(times[1:])
 
 
-def _child(arguments: list[str], program: str = __file__) -> Any:
+def child(arguments: list[str], program: str = __file__) -> Any:
+    """Returns what a program prints last, as JSON; it runs in a process of its own."""
     done = subprocess.run(
         [sys.executable, program, *arguments], stdout=subprocess.PIPE, text=True
     )
@@ -123,7 +124,7 @@ def _steps_table(console: rich.console.Console, rounds: int) -> None:
     for case in CASES:
         for replicas in (1, 2, 8):
             console.print(f"[dim]{case}, {replicas} replica(s) …")
-            r = _child(["--measure", case, str(replicas), str(rounds)])
+            r = child(["--measure", case, str(replicas), str(rounds)])
             reach = REACH.get((case, replicas)) or REACH.get((case, 0), "")
             table.add_row(
                 case, str(replicas), f"{r['raw_us']:,.0f}", f"{r['ours_us']:,.0f}",
@@ -143,7 +144,7 @@ def _first_table(console: rich.console.Console, rounds: int) -> None:
         found: dict[str, list[float]] = {"raw": [], "ours": []}
         for _ in range(rounds):
             for whose, times in found.items():
-                times.append(_child(["--first", "MLP", str(replicas), whose]))
+                times.append(child(["--first", "MLP", str(replicas), whose]))
         raw, ours = min(found["raw"]), min(found["ours"])
         base = base or ours
         table.add_row(
@@ -168,7 +169,7 @@ def _import_line(console: rich.console.Console, rounds: int) -> None:
 def _checkpoint_tables(console: rich.console.Console, rounds: int) -> None:
     program = str(pathlib.Path(__file__).with_name("checkpoints.py"))
     console.print("[dim]checkpoints of 256 MB …")
-    found = _child(["--mb", "256", "--rounds", str(rounds)], program)
+    found = child(["--mb", "256", "--rounds", str(rounds)], program)
     table = rich.table.Table(title="Checkpoint of 256 MB: unisono against bare Orbax")
     for head in ("", "Orbax s", "unisono s", "ratio", "reach"):
         table.add_column(head, justify="right")
@@ -179,7 +180,7 @@ def _checkpoint_tables(console: rich.console.Console, rounds: int) -> None:
         )  # fmt: skip
     console.print(table)
     console.print("[dim]steps while checkpoints are saved …")
-    found = _child(["--steps", "--rounds", str(rounds)], program)
+    found = child(["--steps", "--rounds", str(rounds)], program)
     table = rich.table.Table(title="A step while 100 MB are saved over and over")
     for head in ("quiet ms", "saving ms", "ratio", "reach", "save blocks ms"):
         table.add_column(head, justify="right")

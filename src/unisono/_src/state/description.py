@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, final
 
 import jax
 
-from unisono._src.foundation import nest
+from unisono._src.foundation import html_rows, nest
 from unisono._src.state import frames, variables
 from unisono._src.values import array_operators
 
@@ -50,11 +49,6 @@ class Row:
         size = f"{self.bytes_per_device:,}"
         kind = (self.name, str(self.shape), self.dtype, self.placement)
         return (*kind, str(self.devices), size)
-
-
-def _html_row(tag: str, texts: Sequence[str]) -> str:
-    cells = "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
-    return f"<tr>{cells}</tr>"
 
 
 @final
@@ -101,11 +95,11 @@ class Description:
         return ("total", "", "", "", "", f"{self.bytes_per_device:,}")
 
     def _repr_html_(self) -> str:
-        body = "".join(_html_row("td", row.texts) for row in self.rows)
+        body = "".join(html_rows.row("td", row.texts) for row in self.rows)
         return (
             f"<table><caption>{_TITLE}</caption>"
-            f"<thead>{_html_row('th', _HEADS)}</thead><tbody>{body}</tbody>"
-            f"<tfoot>{_html_row('th', self._total)}</tfoot></table>"
+            f"<thead>{html_rows.row('th', _HEADS)}</thead><tbody>{body}</tbody>"
+            f"<tfoot>{html_rows.row('th', self._total)}</tfoot></table>"
         )
 
     def __str__(self) -> str:

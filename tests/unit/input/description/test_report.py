@@ -472,3 +472,13 @@ def test_many_mixed_datasets_are_told_in_short():
     assert described(1, mixed).pipeline == "Zip[5 datasets] → Batch(4)"
     parallel = Dataset.range(8).batch(4, num_parallel_calls=2)
     assert described(1, parallel).pipeline == "Range(0, 8) → Batch(4)"
+
+
+def test_a_notebook_shows_the_description_as_a_table():
+    shown = described(2, Dataset.range(10).batch(4))
+    told = shown._repr_html_()
+    assert told.count("<tr>") == 2
+    assert "<td>rows [0:2], [2:4] of 4</td>" in told
+    assert shown.rule in told and shown.remainder in told
+    files = uni.data.TextLineDataset(["<b>.txt"]).batch(2)
+    assert "&lt;b&gt;.txt" in described(2, files)._repr_html_()

@@ -28,10 +28,6 @@ class Family:
     instead: str
 
 
-_PARAMETER_SERVERS = (
-    "Use unisono.distribute.MultiWorkerMirroredStrategy: all workers compute, and "
-    "large variables can be split over them (docs/sharded-state.md)."
-)
 _GRAPHS = "There are no graphs: decorate the function with unisono.function."
 _RAGGED = "Pad the rows to one length (Dataset.padded_batch), and keep their lengths."
 _SPARSE = (
@@ -147,23 +143,6 @@ ROWS = tuple(
         ),
         ("debugging.experimental", "dumps", "Use jax.profiler or jax.debug.print."),
         ("distribute", "distribution", "Use a strategy of unisono.distribute."),
-        ("distribute.ParameterServerStrategy", "parameter servers", _PARAMETER_SERVERS),
-        (
-            "distribute.experimental.ParameterServerStrategy",
-            "parameter servers",
-            _PARAMETER_SERVERS,
-        ),
-        ("distribute.coordinator", "parameter servers", _PARAMETER_SERVERS),
-        (
-            "distribute.experimental.coordinator",
-            "parameter servers",
-            _PARAMETER_SERVERS,
-        ),
-        (
-            "distribute.experimental.partitioners",
-            "parts of variables",
-            "Leave it out: large variables are split by size (docs/sharded-state.md).",
-        ),
         (
             "distribute.experimental.PreemptionWatcher",
             "preemption",
@@ -347,7 +326,8 @@ ROWS = tuple(
         (
             "tpu.experimental.embedding",
             "tables of embeddings on TPUs",
-            "Use keras.layers.Embedding with sharded state (docs/sharded-state.md).",
+            "Use keras.layers.Embedding with sharded state "
+            "(docs/how-to/large-models.md).",
         ),
         ("train", "training", "Use unisono.train.Checkpoint, Keras or optax."),
         ("train.Coordinator", "threads", "Use concurrent.futures."),

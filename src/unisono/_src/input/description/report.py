@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Sequence
 from typing import Any, final
 
+from unisono._src.foundation import html_rows
 from unisono._src.input.description import counts, plan_text
 from unisono._src.input.description.plan_text import count_words
 from unisono._src.input.plan import nodes
@@ -14,6 +16,7 @@ from unisono._src.input.stages import file_listing
 # The most names of files, and workers, that a line of text lists.
 _SHOWN_FILES = 4
 _SHOWN_WORKERS = 8
+_HEADS = ("worker", "reads", "how many", "each replica gets")
 
 
 @final
@@ -41,11 +44,16 @@ class InputRow:
     count: str
     parts: str
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of the row in a table."""
+        return (str(self.worker), self.reads, self.count, self.parts)
+
 
 @final
 @dataclasses.dataclass(frozen=True)
 class InputDescription:
-    """Says which worker reads what of a dataset; prints as a table.
+    """Says which worker reads what of a dataset; prints and shows as a table.
 
     Attributes:
         pipeline: the steps of the plan.
@@ -86,12 +94,20 @@ class InputDescription:
         import rich.table
 
         table = rich.table.Table(title=f"Input: {self.pipeline}")
-        for head in ("worker", "reads", "how many", "each replica gets"):
+        for head in _HEADS:
             table.add_column(head)
         for r in self.rows:
-            table.add_row(str(r.worker), r.reads, r.count, r.parts)
+            table.add_row(*r.texts)
         table.caption = f"{self.rule} {self.remainder}"
         return table
+
+    def _repr_html_(self) -> str:
+        body = "".join(html_rows.row("td", r.texts) for r in self.rows)
+        return (
+            f"<table><caption>Input: {html.escape(self.pipeline)}</caption>"
+            f"<thead>{html_rows.row('th', _HEADS)}</thead><tbody>{body}</tbody></table>"
+            f"<p>{html.escape(f'{self.rule} {self.remainder}')}</p>"
+        )
 
     def __str__(self) -> str:
         import rich.console

@@ -1,0 +1,209 @@
+"""Sphinx extension: a page for each public module, from signatures and docstrings.
+
+The pages are written before Sphinx reads, into ``docs/reference/api``, which git
+ignores. The build fails if a public name is on none of them, or has no docstring.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import pathlib
+import re
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from tests.architecture import snapshot
+from unisono._src.foundation import public_names
+
+HERE = pathlib.Path(__file__).parents[1] / "reference" / "api"
+_INDEX = """# Public names
+
+Every name has TensorFlow's path: `tf.distribute.MirroredStrategy` is
+`unisono.distribute.MirroredStrategy`. Examples on these pages are run by `make test`.
+
+| module | what is in it |
+| --- | --- |
+{rows}
+
+```{{toctree}}
+:hidden:
+{modules}
+```
+"""
+
+
+@functools.cache
+def _modules() -> dict[str, types.ModuleType]:
+    return snapshot.public_modules()
+
+
+def _canonical(module: str, name: str, value: Any) -> str:
+    """Returns the path under which an object of a module is described."""
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    own = getattr(value, "__module__", None)
+    try:
+        is_published = value in public_names.homes
+    except TypeError:  # An object without a hash.
+        is_published = False
+    if is_published and own in _modules() and own != module:
+        called = value.__qualname__
+        if called in _modules()[own].__all__:
+            return f"{own}.{called}"
+    return f"{module}.{name}"
+
+
+def _first_line(value: Any) -> str:
+    return (inspect.getdoc(value) or "").partition("\n")[0]
+
+
+def _page(name: str, module: types.ModuleType) -> str:
+    """Returns the page of a module, in Markdown with directives of autodoc."""
+    said = [f"# {name}", "", inspect.getdoc(module) or "", ""]
+    said = [line.replace("``", "`") for line in said]
+    aliases, data, modules, directives = [], [], [], []
+    for each in sorted(module.__all__):
+        value, path = getattr(module, each), f"{name}.{each}"
+        known = _canonical(name, each, value)
+        if isinstance(value, types.ModuleType):
+            if value.__name__ in _modules():
+                modules.append(
+                    f"- [`{path}`]({value.__name__}.md): {_first_line(value)}"
+                )
+            else:
+                data.append(f"| `{path}` | the module `{value.__name__}` |")
+        elif known != path:
+            aliases.append(f"| `{path}` | {{py:obj}}`{known}` |")
+        elif inspect.isclass(value) or inspect.isroutine(value) or callable(value):
+            directives += _directive(path, value)
+        else:
+            data.append(f"| `{path}` | `{value!r}` |")
+    if modules:
+        said += ["## Modules", "", *modules, ""]
+    if directives:
+        said += ["## Names", "", "````{eval-rst}", *directives, "````", ""]
+    if aliases:
+        said += ["## Further names", "", "| name | is |", "| --- | --- |", *aliases, ""]
+    if data:
+        said += ["## Values", "", "| name | is |", "| --- | --- |", *data, ""]
+    return "\n".join(said)
+
+
+def _directive(path: str, value: Any) -> list[str]:
+    if inspect.isclass(value) and value.__module__.partition(".")[0] != "unisono":
+        return [f".. py:data:: {path}", "", f"   The type ``{value.__name__}``.", ""]
+    if not inspect.isclass(value):
+        if not inspect.isroutine(value):
+            return [f".. autodata:: {path}", "   :no-value:", ""]
+        return [f".. autofunction:: {path}", ""]
+    if issubclass(value, enum.Enum):
+        members = ", ".join(f"``{name}``" for name in value.__members__)
+        return [
+            f".. autoclass:: {path}()",
+            "   :no-members:",
+            "",
+            f"   Values: {members}.",
+            "",
+        ]
+    kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
+    said = [f".. {kind}:: {path}"]
+    members = list(_members(value))
+    if members:
+        said += [f"   :members: {', '.join(members)}", "   :inherited-members: object"]
+    return [*said, ""]
+
+
+def _members(cls: type) -> Iterator[str]:
+    """Yields the documented members that no public base class describes already."""
+    public = {base for base in cls.__mro__[1:] if base in public_names.homes}
+    told = {name for base in public for name in dir(base)}
+    for name in sorted(dir(cls)):
+        if name.startswith("_"):
+            continue
+        owner = next(base for base in cls.__mro__ if name in vars(base))
+        is_ours = owner.__module__.partition(".")[0] == "unisono"
+        value = inspect.getattr_static(cls, name)
+        is_documented = inspect.isroutine(value) or isinstance(
+            value, property | functools.cached_property | classmethod | staticmethod
+        )
+        if is_ours and is_documented and (owner is cls or name not in told):
+            yield name
+
+
+def write_pages(app: Any) -> None:
+    """Writes the page of each public module, and removes those of former ones."""
+    HERE.mkdir(parents=True, exist_ok=True)
+    pages = {f"{name}.md": _page(name, module) for name, module in _modules().items()}
+    rows = "\n".join(
+        f"| [`{name}`]({name}.md) | {_first_line(module).replace('``', '`')} |"
+        for name, module in _modules().items()
+    )
+    pages["index.md"] = _INDEX.format(rows=rows, modules="\n".join(_modules()))
+    for path in HERE.glob("*.md"):
+        if path.name not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        path = HERE / name
+        # Sphinx reads again what is newer, so an equal page is left alone.
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+_COLON = "\ue000"  # A character that no docstring has.
+
+
+def _quote(text: str) -> str:
+    return _CODE.sub(lambda found: f"``{' '.join(found[1].split())}``\\ ", text)
+
+
+def prepare(
+    app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
+    """Changes a docstring before Napoleon reads it.
+
+    Code may go on in the next line. And the first line of a property is a sentence, of
+    which Napoleon would take what comes before a colon for a type.
+    """
+    parts = "\n".join(lines).split("\n\n")
+    text = "\n\n".join(p if p.lstrip().startswith(">>>") else _quote(p) for p in parts)
+    if what in ("property", "attribute"):
+        text = text.replace(":", _COLON)
+    lines[:] = text.split("\n")
+
+
+def restore(
+    app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
+    """Puts the colons back that were hidden from Napoleon."""
+    lines[:] = [line.replace(_COLON, ":") for line in lines]
+
+
+def check(app: Any, env: Any) -> None:
+    """Fails if a public name is on no page, or has no docstring."""
+    objects = env.get_domain("py").objects
+    missing = []
+    for name, module in _modules().items():
+        for each in module.__all__:
+            value, path = getattr(module, each), f"{name}.{each}"
+            known = _canonical(name, each, value)
+            if isinstance(value, types.ModuleType) or not callable(value):
+                continue
+            if known not in objects:
+                missing.append(f"{path} is on no page")
+            elif not inspect.getdoc(value):
+                missing.append(f"{path} has no docstring")
+    if missing:
+        raise RuntimeError("Public names without a page:\n" + "\n".join(missing))
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Registers the extension."""
+    app.connect("builder-inited", write_pages)
+    app.connect("autodoc-process-docstring", prepare, priority=400)
+    app.connect("autodoc-process-docstring", restore, priority=600)
+    app.connect("env-check-consistency", check)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
