@@ -46,6 +46,16 @@ class RayCarrier(Carrier):
         gpus_per_worker: how many GPUs each worker takes. The default is an equal share
             of those that there are.
         timeout_seconds: how long to wait until all servers and workers answer.
+
+    Raises:
+        ModuleNotFoundError: Ray is not installed.
+        ValueError: the address is malformed.
+
+    >>> RayCarrier("10.0.0.7")
+    Traceback (most recent call last):
+    ...
+    ValueError: The address of a cluster of Ray is '10.0.0.7', without a port; use
+    'host:port'.
     """
 
     is_remote = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import types
 from typing import Any
 
@@ -12,6 +14,7 @@ def load() -> types.ModuleType:
     Raises:
         ModuleNotFoundError: Ray is not installed; the message says what to do.
     """
+    before = None if "ray" in sys.modules else dict(os.environ)
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -23,6 +26,10 @@ def load() -> types.ModuleType:
             "pass carrier='threads' to ParameterServerStrategy.",
             name="ray",
         ) from None
+    if before is not None:
+        # Ray leaves variables there for processes that it might start from this one.
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
     found: types.ModuleType = ray
     return found
 
