@@ -57,6 +57,7 @@ def test_every_environment_variable_is_described():
     between_processes = {
         "UNISONO_NEWS_FD",
         "UNISONO_PROGRESS_FD",
+        "UNISONO_RAY_NODE",
         "UNISONO_WORKER_MARK",
     }
     assert {n for n in named - between_processes if f"`{n}`" not in page} == set()

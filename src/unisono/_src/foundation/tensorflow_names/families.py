@@ -149,11 +149,6 @@ ROWS = tuple(
             "Use unisono.distribute.experimental.PreemptionCheckpointHandler.",
         ),
         ("distribute.experimental.rpc", "remote calls", "Use Python's xmlrpc or grpc."),
-        (
-            "distribute.Server",
-            "servers",
-            "Start the workers with unisono launch, which sets TF_CONFIG.",
-        ),
         ("dtypes", "types of numbers", "Use unisono's types, or numpy.dtype."),
         ("edit_distance", "text", "Compute it in Python on the host."),
         ("errors", "errors", "Catch Python's exceptions, or those of unisono.errors."),
