@@ -1,4 +1,4 @@
-"""Drops compiled programs between test modules if the process has become large."""
+"""Drops compiled programs between tests if the process has become large."""
 
 import ctypes
 import gc
@@ -11,6 +11,8 @@ import pytest
 # not happen after every module, because compiling shared programs again takes a second
 # or two.
 LARGE = 1.5e9
+# Above so many they are dropped after a test, in the middle of a module.
+VERY_LARGE = 2.3e9
 
 
 def resident_bytes():
@@ -28,12 +30,24 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def memory():
-    """Drops compiled programs after a module if the process has become large."""
-    yield
-    if resident_bytes() > LARGE:
+def drop_programs_above(limit):
+    """Drops compiled programs if the process has become larger than so many bytes."""
+    if resident_bytes() > limit:
         jax.clear_caches()
         gc.collect()
         # XLA frees small pieces, which the C library would keep for later use.
         getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory_of_module():
+    """Drops compiled programs after a module if the process has become large."""
+    yield
+    drop_programs_above(LARGE)
+
+
+@pytest.fixture(autouse=True)
+def memory_of_test():
+    """Drops compiled programs after a test if the process has become very large."""
+    yield
+    drop_programs_above(VERY_LARGE)
