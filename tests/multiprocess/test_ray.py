@@ -395,7 +395,9 @@ def test_a_launched_job_has_a_chief_servers_and_workers(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "[chief 0/1] total 50 True\n"
-    launchers.wait_for(lambda: not launchers.marked_processes(mark), "their end")
+    launchers.wait_for(
+        lambda: not launchers.marked_processes(mark), "their end", seconds=60.0
+    )
 
 
 def _start(code, *args, **environment):
