@@ -89,9 +89,12 @@ def _find_marked(node: subprocess.Popen[bytes]) -> list[int]:
         # Another process may end at any time, or belong to another user.
         with contextlib.suppress(OSError):
             # The name of the program, in parentheses, may contain anything.
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
             variables = (entry / "environ").read_bytes().split(b"\0")
-            if state not in "ZX" and mark in variables:
+            # Ray's processes write their titles over their arguments and a part of
+            # their environment, so the mark may be gone; the node's session is not.
+            is_of_node = int(fields[3]) == node.pid or mark in variables
+            if fields[0] not in "ZX" and is_of_node:
                 found.append(int(entry.name))
     return found
 
