@@ -26,17 +26,18 @@ demo: $(CORE) ## Train on one replica and on eight; compare the loss curves
 	@$(RUN) examples/digits.py
 
 # Tests with several processes wait more than they compute. They run beside the others,
-# and so do those of integrations and the doctests, so that all three take about as long;
+# and so do the doctests and the folders in ASIDE, so that all three take about as long;
 # what these two print comes last. A shell has its background jobs ignore interrupts, and
 # some of these tests send them.
 BESIDE := import signal, sys, pytest; \
   signal.signal(signal.SIGINT, signal.default_int_handler); \
   sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
+ASIDE  := tests/unit/training tests/unit/machines tests/integration
 test: $(TEST) ## Run every test and doctest
 	@logs=$$(mktemp -d); \
 	$(RUN) -c '$(BESIDE)' tests/multiprocess > $$logs/1 2>&1 & first=$$!; \
-	$(RUN) -c '$(BESIDE)' tests/integration src > $$logs/2 2>&1 & second=$$!; \
-	$(RUN) -m pytest tests --ignore=tests/multiprocess --ignore=tests/integration; \
+	$(RUN) -c '$(BESIDE)' $(ASIDE) src > $$logs/2 2>&1 & second=$$!; \
+	$(RUN) -m pytest tests --ignore=tests/multiprocess $(addprefix --ignore=,$(ASIDE)); \
 	failed=$$?; \
 	wait $$first || failed=1; \
 	wait $$second || failed=1; \
