@@ -14,7 +14,6 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core
 
 from unisono._src.execution import (
     inlining,
@@ -26,7 +25,7 @@ from unisono._src.execution import (
 )
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution.traced_function import TracedFunction
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, jax_types
 from unisono._src.machines import topology
 from unisono._src.state import frames, mirroring, servers, trace_versions
 from unisono._src.state.frames import Cell
@@ -321,7 +320,7 @@ class Program:
         key = aval_key(leaves)
         found, run = self._traces[key], self._staged.get(key)
         if run is None:
-            closed = core.ClosedJaxpr(found.jaxpr, found.constants.fill_in(()))
+            closed = jax_types.ClosedJaxpr(found.jaxpr, found.constants.fill_in(()))
             run = self._staged[key] = server_lookups.Staged(closed, self.name)
         by_cell = dict(zip([*self.donated, *self.kept], arrays, strict=True))
         out = run([*(by_cell[c] for c in found.read), *leaves])

@@ -16,6 +16,7 @@ from jax.extend import core
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import inlining, replica_invariance
+from unisono._src.foundation import jax_types
 from unisono._src.state import rows
 
 
@@ -97,7 +98,7 @@ def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
     )
     every = [True] * len(jaxpr.outvars)
     jaxpr, _ = partial_eval.dce_jaxpr(jaxpr, every, instantiate=True)
-    return core.ClosedJaxpr(jaxpr, closed.consts)
+    return jax_types.ClosedJaxpr(jaxpr, closed.consts)
 
 
 @final

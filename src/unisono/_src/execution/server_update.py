@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax
-from jax.extend import core
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import inlining, replica_invariance
+from unisono._src.foundation import jax_types
 
 
 @final
@@ -168,7 +168,7 @@ def _program(closed: Any, inputs: Any, outputs: Any, equations: Any) -> Any:
     jaxpr = closed.jaxpr.replace(
         invars=list(inputs), outvars=list(outputs), eqns=list(equations)
     )
-    return core.ClosedJaxpr(jaxpr, closed.consts)
+    return jax_types.ClosedJaxpr(jaxpr, closed.consts)
 
 
 def _drop_unused(closed: Any, fixed: int) -> tuple[Any, list[bool]]:
@@ -176,4 +176,4 @@ def _drop_unused(closed: Any, fixed: int) -> tuple[Any, list[bool]]:
     keep = [i < fixed for i in range(len(closed.jaxpr.invars))]
     wanted = [True] * len(closed.jaxpr.outvars)
     jaxpr, used = partial_eval.dce_jaxpr(closed.jaxpr, wanted, instantiate=keep)
-    return core.ClosedJaxpr(jaxpr, closed.consts), used
+    return jax_types.ClosedJaxpr(jaxpr, closed.consts), used

@@ -9,6 +9,10 @@ from types import FrameType
 from typing import Any
 
 import jax
+from jax.extend import core
+
+# JAX 0.12 has the class there, but does not say so to type checkers.
+ClosedJaxpr: Any = getattr(core, "ClosedJaxpr")  # noqa: B009
 
 # Frames of these folders are ours or JAX's, not the user's.
 _LIBRARIES = tuple(

@@ -11,7 +11,7 @@ from unisono._src.foundation import errors
 
 # A kind is a letter, and each includes the numbers of those before it.
 _KINDS = "bifc"
-_CLASSES = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+_CLASSES: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
 _NAMES = {
     "s": "signed numbers",
     "b": "bool",

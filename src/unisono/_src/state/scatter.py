@@ -7,9 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core
 
-from unisono._src.foundation import ambient, errors
+from unisono._src.foundation import ambient, errors, jax_types
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.state import assignment, conversion, frames, servers
 from unisono._src.state.frames import Policy
@@ -138,7 +137,7 @@ def _change_on_server(cell: Any, fn: Callable[[Any], jax.Array]) -> jax.Array:
     )
     operands = tuple(frames.strip_gradient(x) for x in closed.consts)
     target.change(
-        servers.Change((cell,), "program", operands, core.ClosedJaxpr(jaxpr, [])),
+        servers.Change((cell,), "program", operands, jax_types.ClosedJaxpr(jaxpr, [])),
         lambda: [fn(target.whole(cell))],
     )
     return target.whole(cell)

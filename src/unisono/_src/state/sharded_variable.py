@@ -144,7 +144,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         found = []
         for v, offset in zip(self.variables, self.offsets, strict=True):
             inside = (where >= offset) & (where < offset + v.shape[0])
-            choose = np.where if isinstance(where, np.ndarray) else jnp.where
+            choose: Any = np.where if isinstance(where, np.ndarray) else jnp.where
             found.append(choose(inside, where - offset, rows.ABSENT))
         return found
 

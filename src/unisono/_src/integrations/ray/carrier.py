@@ -307,7 +307,7 @@ def _stay_on(node_id: str) -> Any:
 
 def _leave_accelerators() -> None:
     """Keeps this process, which only coordinates, away from what workers need."""
-    is_chosen = jax.config.jax_platforms  # type: ignore[attr-defined]
+    is_chosen = getattr(jax.config, "jax_platforms", None)
     if not devices.is_started() and not is_chosen:
         jax.config.update("jax_platforms", "cpu")
 
