@@ -38,6 +38,7 @@ class ClosureQueue:
 
         Raises:
             BaseException: the error of an earlier closure. The new one is cancelled.
+            RuntimeError: the queue was closed, so no worker would run the closure.
         """
         with self._cut_off, self._changed:
             self._changed.wait_for(
@@ -47,7 +48,10 @@ class ClosureQueue:
             )
             if self._is_closed:
                 closure.cancel()
-                return
+                raise RuntimeError(
+                    "The strategy was shut down: its workers have ended, and nothing "
+                    "more can be scheduled. Make a new strategy."
+                )
             self._waiting.append(closure)
             self._changed.notify_all()
             self._raise_error()
