@@ -8,7 +8,7 @@ mathematics and neural networks; arrays are JAX's, so `jax.numpy` takes them too
 
 import typing as _typing
 
-from unisono import compat, config, distribute, errors, metrics, nn, optimizers
+from unisono import config, distribute, errors
 from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.execution.function import Function, function
 from unisono._src.execution.gradient_tape import GradientTape, UnconnectedGradients
@@ -47,6 +47,7 @@ from unisono._src.values.indexed_slices import IndexedSlices
 if _typing.TYPE_CHECKING:
     from unisono import (
         autograph,
+        compat,
         data,
         debugging,
         dtypes,
@@ -56,7 +57,10 @@ if _typing.TYPE_CHECKING:
         keras,
         linalg,
         math,
+        metrics,
         nest,
+        nn,
+        optimizers,
         profiler,
         random,
         saved_model,
@@ -82,6 +86,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             **_everyday.PLACES,
             "Module": "unisono._src.saving.checkpoint.module",
             "autograph": "unisono",
+            "compat": "unisono",
             "data": "unisono",
             "debugging": "unisono",
             "dtypes": "unisono",
@@ -94,7 +99,10 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "linalg": "unisono",
             "losses": "unisono.keras",
             "math": "unisono",
+            "metrics": "unisono",
             "nest": "unisono",
+            "nn": "unisono",
+            "optimizers": "unisono",
             "profiler": "unisono",
             "random": "unisono",
             "saved_model": "unisono",

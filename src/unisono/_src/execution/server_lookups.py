@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import jax
-from jax.extend import core
+from jax._src import core
 from jax.interpreters import partial_eval
 
 from unisono._src.execution import inlining, replica_invariance

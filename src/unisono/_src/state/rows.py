@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
+from jax._src import core
 from jax.interpreters import ad, batching
 
 from unisono._src.values import jax_tapes
@@ -18,7 +18,7 @@ ABSENT = np.iinfo(np.int32).max
 
 # Stands for the rows of a variable in a program being traced. Whoever runs the program
 # asks the server for them when it knows the positions (see `server_lookups`).
-lookup_p = jax.extend.core.Primitive("server_lookup")
+lookup_p = core.Primitive("server_lookup")
 
 
 def _shape(rows: Any, *, cell: Any) -> Any:
