@@ -6,6 +6,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 RUN    := $(BIN)/python
 
+# Tests start hundreds of processes. Without stored bytecode each of them would compile
+# the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 CONSTRAINTS ?= constraints.txt
 PIP    := $(RUN) -m pip install -qq --disable-pip-version-check -c $(CONSTRAINTS)
 MADE   := $(VENV)/.made
