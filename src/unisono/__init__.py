@@ -11,8 +11,6 @@ import typing as _typing
 from unisono import config, distribute, errors
 from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.execution.function import Function, function
-from unisono._src.execution.gradient_tape import GradientTape, UnconnectedGradients
-from unisono._src.execution.gradients import grad, value_and_grad
 from unisono._src.execution.specs import TensorSpec, TypeSpec
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.dtypes import (
@@ -69,6 +67,8 @@ if _typing.TYPE_CHECKING:
         train,
     )
     from unisono._src.cli.launch.calls import launch
+    from unisono._src.execution.gradient_tape import GradientTape, UnconnectedGradients
+    from unisono._src.execution.gradients import grad, value_and_grad
     from unisono._src.ops.facades.root import *  # noqa: F403
     from unisono._src.saving.checkpoint.module import Module
     from unisono.keras import initializers as initializers
@@ -84,7 +84,9 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
         "unisono",
         {
             **_everyday.PLACES,
+            "GradientTape": "unisono._src.execution.gradient_tape",
             "Module": "unisono._src.saving.checkpoint.module",
+            "UnconnectedGradients": "unisono._src.execution.gradient_tape",
             "autograph": "unisono",
             "compat": "unisono",
             "data": "unisono",
@@ -92,6 +94,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "dtypes": "unisono",
             "estimator": "unisono",
             "experimental": "unisono",
+            "grad": "unisono._src.execution.gradients",
             "initializers": "unisono.keras",
             "io": "unisono",
             "keras": "unisono",
@@ -109,6 +112,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "summary": "unisono",
             "tpu": "unisono",
             "train": "unisono",
+            "value_and_grad": "unisono._src.execution.gradients",
         },
     )
 

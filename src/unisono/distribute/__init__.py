@@ -5,7 +5,6 @@ import typing as _typing
 from unisono._src.execution.contexts import ReplicaContext
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.options import ReduceOp, RunOptions
-from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.strategies.base import Strategy, ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.cross_device_ops import (
@@ -23,7 +22,6 @@ from unisono._src.strategies.current import (
 )
 from unisono._src.strategies.extended import StrategyExtended
 from unisono._src.strategies.mirrored import MirroredStrategy
-from unisono._src.strategies.multi_worker import MultiWorkerMirroredStrategy
 from unisono._src.strategies.multistep import MultiStepContext
 from unisono._src.strategies.one_device import OneDeviceStrategy
 from unisono._src.values.distributed import DistributedValues, Mirrored, PerReplica
@@ -41,10 +39,12 @@ if _typing.TYPE_CHECKING:
         InputReplicationMode,
     )
     from unisono._src.integrations.ray.task_server import Server
+    from unisono._src.state.sharded_variable import ShardedVariable
+    from unisono._src.strategies.multi_worker import MultiWorkerMirroredStrategy
     from unisono._src.strategies.tpu import TPUStrategy
     from unisono.distribute import cluster_resolver, coordinator
 
-# Loaded on first use: not every program reads data, names a resolver or has a TPU.
+# Loaded on first use: not every program reads data, has several workers or a TPU.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
     __getattr__, __dir__ = _lazy_names.names(
         "unisono.distribute",
@@ -54,8 +54,10 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "InputContext": "unisono._src.input.stages.dataset_options",
             "InputOptions": "unisono._src.input.stages.dataset_options",
             "InputReplicationMode": "unisono._src.input.stages.dataset_options",
+            "MultiWorkerMirroredStrategy": "unisono._src.strategies.multi_worker",
             "ParameterServerStrategy": "unisono._src.coordinator.parameter_server",
             "Server": "unisono._src.integrations.ray.task_server",
+            "ShardedVariable": "unisono._src.state.sharded_variable",
             "TPUStrategy": "unisono._src.strategies.tpu",
             "cluster_resolver": "unisono.distribute",
             "coordinator": "unisono.distribute",

@@ -13,9 +13,6 @@ from unisono._src.foundation.options import (
 from unisono._src.foundation.options import collective_hints as CollectiveHints
 from unisono._src.strategies.base import ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
-from unisono._src.strategies.multi_worker import (
-    experimental_multi_worker as MultiWorkerMirroredStrategy,
-)
 
 if _typing.TYPE_CHECKING:
     from unisono._src.coordinator.parameter_server import ParameterServerStrategy
@@ -23,14 +20,20 @@ if _typing.TYPE_CHECKING:
         PreemptionCheckpointHandler,
         TerminationConfig,
     )
+    from unisono._src.strategies.multi_worker import (
+        experimental_multi_worker as MultiWorkerMirroredStrategy,
+    )
     from unisono._src.strategies.tpu import experimental_tpu as TPUStrategy
     from unisono.distribute.experimental import coordinator, partitioners
 
-# Loaded on first use: not every program saves when it is preempted, or has a TPU.
+# Loaded on first use: not every program has several workers, or a TPU.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
     __getattr__, __dir__ = _lazy_names.names(
         "unisono.distribute.experimental",
         {
+            "MultiWorkerMirroredStrategy": (
+                "unisono._src.strategies.multi_worker:experimental_multi_worker"
+            ),
             "ParameterServerStrategy": "unisono._src.coordinator.parameter_server",
             "PreemptionCheckpointHandler": "unisono._src.saving.preemption",
             "TPUStrategy": "unisono._src.strategies.tpu:experimental_tpu",
