@@ -118,6 +118,24 @@ def test_any_axis_and_several_can_be_reduced(s, how):
     assert plain(reduced(how, s, MEAN, p, (0, 1))) == 4.5
 
 
+@pytest.mark.feature("F01")
+@pytest.mark.parametrize("how", [EAGER, COMPILED])
+def test_a_constant_that_each_replica_makes_is_summed_and_one_from_outside_is_not(
+    how, s
+):
+    outside = tf.constant(2.0)
+
+    def total(fn):
+        def call():
+            return s.reduce(SUM, s.run(fn), axis=None)
+
+        return (tf.function(call) if how == COMPILED else call)()
+
+    assert plain(total(lambda: tf.constant([0.5, 1.0]))) == [1.0, 2.0]
+    with pytest.raises(ValueError, match="non-DistributedValues"):
+        total(lambda: outside)
+
+
 @pytest.mark.feature("F03")
 def test_axes_that_do_not_exist_are_refused(s):
     for op in (SUM, MEAN):

@@ -221,6 +221,33 @@ def test_a_jacobian_has_the_axes_of_target_and_source(x):
         assert plain(zeros) == {"x": [[0.0, 0.0], [0.0, 0.0]]}
 
 
+def test_a_batch_jacobian_has_one_for_each_example():
+    x, w = jnp.asarray([[1.0, 2.0], [3.0, 4.0]]), jnp.asarray([[1.0, 0.0, 2.0]] * 2)
+
+    def compute(x):
+        with GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = (x * x) @ w
+            deeper = y[..., None]
+        return [tape.batch_jacobian(z, x) for z in (y, deeper, jnp.ones([2, 3]))]
+
+    expected = jax.vmap(jax.jacobian(lambda a: (a * a) @ w))(x)
+    for found, deeper, zeros in both_ways(compute, x):
+        assert plain(found) == plain(expected)
+        assert plain(deeper) == plain(expected[:, :, None])
+        assert plain(zeros) == np.zeros([2, 3, 2]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("target", "told"), [([2], "rank at least 2"), ([3, 2], "to match")]
+)
+def test_a_batch_jacobian_needs_as_many_examples(target, told):
+    with GradientTape() as tape:
+        pass
+    with pytest.raises(ValueError, match=told):
+        tape.batch_jacobian(jnp.ones(target), jnp.ones([2, 2]))
+
+
 def test_reads_after_an_assignment_still_reach_the_variable(v):
     with GradientTape() as tape:
         v.assign(5.0)

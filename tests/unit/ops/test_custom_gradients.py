@@ -65,7 +65,7 @@ def test_a_custom_gradient_says_those_of_variables(wrap):
     def product(x):
         def gradient(upstream, variables=None):
             assert [v is variable for v in variables] == [True]
-            return upstream * 10.0, [upstream * 20.0]
+            return upstream * 2.0 * variable, [upstream * 20.0]
 
         return x * variable, gradient
 
@@ -76,8 +76,12 @@ def test_a_custom_gradient_says_those_of_variables(wrap):
             y = product(x) * 3.0
         return y, tape.gradient(y, [x, variable])
 
-    y, gradients = differentiate()
-    assert y == 30 and [float(g) for g in gradients] == [30, 60]
+    for value in (5.0, 7.0):
+        # The gradient reads the variable as it is now.
+        variable.assign(value)
+        y, gradients = differentiate()
+        assert y == 6 * value
+        assert [float(g) for g in gradients] == [6 * value, 60]
 
 
 def test_a_custom_gradient_has_a_result_for_each_argument():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, final, overload
 
@@ -13,11 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.execution import row_gradients
+from unisono._src.execution import pullbacks, row_gradients
 from unisono._src.foundation import ambient, library_hooks, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import (
-    assignment,
     frames,
     sharded_variable,
     trace_versions,
@@ -27,8 +27,6 @@ from unisono._src.values import array_operators, jax_tapes
 from unisono._src.values.jax_tapes import Recording
 
 _log = logging.getLogger("unisono")
-# Our variables, and what stands for one of another library, made outside every scope.
-_VARIABLES = (variables.Variable, library_hooks.Held)
 
 
 class UnconnectedGradients(enum.Enum):
@@ -274,7 +272,7 @@ class GradientTape:
                 "Trying to watch with a tape which is not recording. Call watch inside "
                 "`with unisono.GradientTape() as tape:`."
             )
-        found = [_find_variable(x) for x in nest.leaves(tensor)]
+        found = [pullbacks.find_variable(x) for x in nest.leaves(tensor)]
         for x in found:
             if isinstance(x, sharded_variable.ShardedVariable):
                 # For its rows; for its values the parts are followed.
@@ -284,7 +282,7 @@ class GradientTape:
 
     def _watch(self, recording: Recording, x: Any) -> None:
         """Follow one array or variable."""
-        is_variable = isinstance(x, _VARIABLES)
+        is_variable = isinstance(x, pullbacks.VARIABLES)
         if not is_variable and not isinstance(x, jax.Array):
             raise ValueError(
                 f"Passed in object {x} of type {type(x).__name__!r}, not tf.Tensor or "
@@ -301,9 +299,9 @@ class GradientTape:
             )
         elif is_variable:
             with ambient.push(tape=None):
-                like = _example(x) if _is_on_server(x) else _read(x)
+                like = _example(x) if _is_on_server(x) else pullbacks.read(x)
             owner = x.owner if isinstance(x, library_hooks.Held) else x
-            recording.add_key(_key_of(x), like, owner)
+            recording.add_key(pullbacks.key_of(x), like, owner)
         else:
             recording.watch(x)
 
@@ -401,16 +399,18 @@ class GradientTape:
                 "Argument `target` should be a list or nested structure of Tensors, "
                 "Variables or CompositeTensors to be differentiated, but received None."
             )
-        targets = [_as_operand(x, "target") for x in nest.leaves(target)]
+        targets = [pullbacks.find_operand(x, "target") for x in nest.leaves(target)]
         leaves = list(nest.leaves(sources))
-        wanted = [_as_operand(x, "sources") for x in sharded_variable.parts(leaves)]
-        factors = _find_factors(targets, output_gradients)
+        wanted = [
+            pullbacks.find_operand(x, "sources") for x in sharded_variable.parts(leaves)
+        ]
+        factors = pullbacks.find_factors(targets, output_gradients)
         # Rows that were looked up are sources of their own.
         every = [*wanted, *row_gradients.find_lookups(recording, leaves)]
-        pull, given = _differentiate(recording, targets, every)
+        pull, given = pullbacks.differentiate(recording, targets, every)
         found = pull([factors[i] for i in given])
         count = len(wanted)
-        _check_late(recording, wanted, found[:count])
+        pullbacks.check_late(recording, wanted, found[:count])
         filled = row_gradients.join(recording, leaves, found[:count], found[count:])
         self._finish(recording)
         return _rebuild(sources, _fill(filled, leaves, rule))
@@ -479,9 +479,11 @@ class GradientTape:
         """
         recording = self._take_recording()
         rule = _unconnected(unconnected_gradients)
-        whole = _value_of(_as_operand(target, "target"))
-        wanted = [_as_operand(x, "sources") for x in nest.leaves(sources)]
-        pull, given = _differentiate(recording, [_as_operand(target, "target")], wanted)
+        whole = pullbacks.value_of(pullbacks.find_operand(target, "target"))
+        wanted = [pullbacks.find_operand(x, "sources") for x in nest.leaves(sources)]
+        pull, given = pullbacks.differentiate(
+            recording, [pullbacks.find_operand(target, "target")], wanted
+        )
         found: list[Any] = [None] * len(wanted)
         if given:
             rows = jnp.eye(whole.size, dtype=whole.dtype)
@@ -490,9 +492,67 @@ class GradientTape:
         shaped = [
             None if g is None else g.reshape(*whole.shape, *g.shape[1:]) for g in found
         ]
-        _check_late(recording, wanted, shaped)
+        pullbacks.check_late(recording, wanted, shaped)
         self._finish(recording)
         return _rebuild(sources, _fill(shaped, wanted, rule, whole.shape))
+
+    def batch_jacobian(
+        self,
+        target: object,
+        source: Any,
+        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> jax.Array:
+        """Returns the derivative of each example's numbers by that example's source.
+
+        Example `i` of `target` must depend on example `i` of `source` alone.
+
+        Args:
+            target: an array whose first axis is that of the examples.
+            source: an array or variable with as many examples.
+            unconnected_gradients: as for `gradient`. As in TensorFlow, the result is
+                zeros where `target` does not depend on `source`.
+            parallel_iterations: for TensorFlow's signature; it has no effect.
+            experimental_use_pfor: for TensorFlow's signature; it has no effect.
+
+        Returns:
+            An array with the axes of `target`, and then those of an example of
+            `source`.
+
+        Raises:
+            RuntimeError: as for `gradient`; the same holds for `TypeError`.
+            ValueError: an array has fewer than two axes, or the numbers of examples
+                differ.
+
+        >>> import unisono
+        >>> x = unisono.constant([[1.0, 2.0], [3.0, 4.0]])
+        >>> with unisono.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x
+        >>> tape.batch_jacobian(y, x).tolist()
+        [[[2.0, 0.0], [0.0, 4.0]], [[6.0, 0.0], [0.0, 8.0]]]
+        """
+        recording = self._take_recording()
+        _unconnected(unconnected_gradients)
+        result = pullbacks.find_operand(target, "target")
+        wanted = pullbacks.find_operand(source, "source")
+        whole, given = pullbacks.value_of(result), pullbacks.value_of(wanted)
+        _check_batches(whole.shape, given.shape)
+        pull, is_connected = pullbacks.differentiate(recording, [result], [wanted])
+        shape = (*whole.shape, *given.shape[1:])
+        found = jnp.zeros(shape, whole.dtype)
+        if is_connected:
+            # One factor for each number of an example picks it in all examples.
+            size = math.prod(whole.shape[1:])
+            rows = jnp.eye(size, dtype=whole.dtype).reshape(size, 1, *whole.shape[1:])
+            rows = jnp.broadcast_to(rows, (size, *whole.shape))
+            (slopes,) = jax.vmap(lambda row: pull([row]))(rows)
+            pullbacks.check_late(recording, [wanted], [slopes])
+            if slopes is not None:
+                found = jnp.moveaxis(slopes, 0, 1).reshape(shape)
+        self._finish(recording)
+        return found
 
     def _take_recording(self) -> Recording:
         """Return the recording, which must be complete."""
@@ -557,6 +617,18 @@ def _is_around(recording: Recording, inner: Recording | None) -> bool:
     return False
 
 
+def _check_batches(target: tuple[int, ...], source: tuple[int, ...]) -> None:
+    """Raises `ValueError` if the shapes are not those of as many examples."""
+    for shape in (target, source):
+        if len(shape) < 2:
+            raise ValueError(f"Shape {shape} must have rank at least 2")
+    if target[0] != source[0]:
+        raise ValueError(
+            f"Need first dimension of target shape {target} and source shape {source} "
+            "to match."
+        )
+
+
 def _unconnected(given: UnconnectedGradients | str) -> UnconnectedGradients:
     """Return the member of the enum that an argument stands for."""
     try:
@@ -566,134 +638,6 @@ def _unconnected(given: UnconnectedGradients | str) -> UnconnectedGradients:
             f"Unknown value for unconnected_gradients: {given!r}. Use "
             "unisono.UnconnectedGradients.NONE or ZERO."
         ) from None
-
-
-def _as_operand(x: Any, role: str) -> Any:
-    """Return an array or a variable, as `_find_variable` does."""
-    found = _find_variable(x)
-    if isinstance(found, (jax.Array, *_VARIABLES)):
-        return found
-    if isinstance(found, sharded_variable.ShardedVariable):
-        return found.value()
-    raise TypeError(
-        f"Expected arrays and variables as `{role}`, received {type(x).__name__}: "
-        f"{x!r}. A number or an array of NumPy must be made an array first, with "
-        "unisono.constant."
-    )
-
-
-def _find_variable(x: Any) -> Any:
-    """Return what stands for a variable of another library; else `x` itself.
-
-    It is the variable of ours that keeps the value, or a `Held` if there is none.
-    """
-    found = array_operators.find_own_variable(x)
-    if isinstance(found, (jax.Array, variables.Variable)):
-        return found
-    held = library_hooks.find_state(found)
-    return held if isinstance(held, library_hooks.Held) else found
-
-
-def _read(x: Any) -> Any:
-    """Return the value of a variable."""
-    held = isinstance(x, library_hooks.Held)
-    return x.read(is_detached=False) if held else assignment.read(x)
-
-
-def _value_of(x: Any) -> Any:
-    """Return an array, or the value of a variable."""
-    return _read(x) if isinstance(x, _VARIABLES) else x
-
-
-def _key_of(x: Any) -> Any:
-    """Return what a recording knows an operand by."""
-    return x.state_cell if isinstance(x, variables.Variable) else x
-
-
-def _find_factors(targets: Sequence[Any], given: Any) -> list[Any]:
-    """Return the gradient that each target starts with."""
-    factors = [None] * len(targets) if given is None else list(nest.leaves(given))
-    if len(factors) != len(targets):
-        raise ValueError(
-            f"Expected {len(targets)} output_gradients, one for each target, received "
-            f"{len(factors)}."
-        )
-    return [_factor(f, _value_of(t)) for f, t in zip(factors, targets, strict=True)]
-
-
-def _factor(factor: Any, target: Any) -> Any:
-    """Return the gradient that a target starts with; None for ones."""
-    if factor is None:
-        return jnp.ones(target.shape, target.dtype)
-    made = jnp.asarray(array_operators.operand(factor), target.dtype)
-    if made.shape != target.shape:
-        raise ValueError(
-            f"Incompatible shapes: an output gradient has shape {made.shape}, its "
-            f"target has {target.shape}."
-        )
-    return made
-
-
-def _differentiate(
-    recording: Recording, targets: Sequence[Any], wanted: Sequence[Any]
-) -> tuple[Callable[[Sequence[Any]], list[Any]], list[int]]:
-    """Return the pullback of some targets, and which of the targets it is for.
-
-    TensorFlow's gradients of complex numbers are the conjugates of JAX's.
-    """
-    _follow_unread(recording, targets, wanted)
-    tangents = [recording.find_tangent(_key_of(t)) for t in targets]
-    given = [i for i, t in enumerate(tangents) if t is not None]
-    sources = [recording.find_tangent(_key_of(x)) for x in wanted]
-    known = [i for i, t in enumerate(sources) if t is not None]
-    through = recording.make_pullback(
-        [tangents[i] for i in given], [sources[i] for i in known]
-    )
-
-    def pull(factors: Sequence[Any]) -> list[Any]:
-        found: list[Any] = [None] * len(wanted)
-        if given:
-            gradients = through([_conjugate(f) for f in factors])
-            for i, gradient in zip(known, gradients, strict=True):
-                found[i] = None if gradient is None else _conjugate(gradient)
-        return found
-
-    return pull, given
-
-
-def _follow_unread(
-    recording: Recording, targets: Sequence[Any], wanted: Sequence[Any]
-) -> None:
-    """Follow variables that are targets and sources, and that nobody has read.
-
-    Such a target is the variable itself, as in ``result = v``, so its gradient is 1.
-    """
-    for x in targets:
-        if isinstance(x, variables.Variable) and any(x is w for w in wanted):
-            cell = x.state_cell
-            is_new = recording.find_tangent(cell) is None
-            if is_new and cell not in recording.unfollowed and jax_tapes.is_float(x):
-                recording.add_key(cell, _value_of(x), x)
-
-
-def _conjugate(x: Any) -> Any:
-    return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
-
-
-def _check_late(
-    recording: Recording, wanted: Sequence[Any], found: Sequence[Any]
-) -> None:
-    """Raise if a source has no gradient and was used before it was watched."""
-    for x, gradient in zip(wanted, found, strict=True):
-        is_variable = isinstance(x, _VARIABLES)
-        key = _key_of(x) if is_variable else id(x)
-        if gradient is None and key in recording.late:
-            what = f"The variable '{x.name}'" if is_variable else "A source"
-            raise ValueError(
-                f"{what} was used in the tape's block before tape.watch was called "
-                "with it. Results computed before cannot be followed to it, and the "
-                "target depends on it in no other way. Call watch first."
-            )
 
 
 def _fill(

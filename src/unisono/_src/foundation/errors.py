@@ -125,6 +125,19 @@ class CancelledError(RuntimeError):
     """
 
 
+class DeadlineExceededError(RuntimeError):
+    """Something took longer than the time that the program gave it.
+
+    `WorkerStalledError` is one of these, too.
+
+    >>> try:
+    ...     raise WorkerStalledError("Worker 1 is behind.", worker=1, step=20)
+    ... except DeadlineExceededError as error:
+    ...     print(error)
+    Worker 1 is behind.
+    """
+
+
 class LaunchError(RuntimeError):
     """A worker that the launcher started has failed.
 
@@ -237,7 +250,7 @@ class WorkerLostError(WorkerError):
     """
 
 
-class WorkerStalledError(WorkerError):
+class WorkerStalledError(WorkerError, DeadlineExceededError):
     """A worker is alive but has not reached the others' step in time.
 
     >>> try:
@@ -343,6 +356,7 @@ publish(
     AlreadyExistsError,
     CancelledError,
     DataLossError,
+    DeadlineExceededError,
     FailedPreconditionError,
     InvalidArgumentError,
     LaunchError,

@@ -14,7 +14,7 @@ from unisono._src.execution.gradient_tape import GradientTape
 from unisono._src.foundation import nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.ops import tensors
-from unisono._src.state import variables
+from unisono._src.state import trace_versions, variables
 from unisono._src.values import jax_tapes
 
 
@@ -121,7 +121,12 @@ def _attach(
     they depend on.
     """
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in results]
-    program, out = jax.make_jaxpr(gradient, return_shape=True)(*shapes)
+
+    def traced(*upstream: Any) -> Any:
+        with trace_versions.traced_once():
+            return gradient(*upstream)
+
+    program, out = jax.make_jaxpr(traced, return_shape=True)(*shapes)
     structure = jax.tree.structure(out)
 
     @jax.custom_vjp

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from unisono._src.foundation import dtypes, errors, jax_types
+from unisono._src.foundation import ambient, dtypes, errors, jax_types
 from unisono._src.input.plan import elements
 from unisono._src.ops import kinds
 from unisono._src.values import array_operators, jax_tapes, jax_traces
@@ -84,7 +84,11 @@ def tensor(x: Any, dtype: DType = None) -> jax.Array:
         return jnp.asarray(found)
     # Numbers that are known stay known in a program, so that they can be sizes.
     with jax.ensure_compile_time_eval():
-        return jnp.asarray(found)
+        made = jnp.asarray(found)
+    port = ambient.current().port
+    if port is not None and port.is_spmd:
+        port.own(made)
+    return made
 
 
 def has_arrays(x: Any) -> bool:

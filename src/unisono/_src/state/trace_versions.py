@@ -17,7 +17,7 @@ from typing import Any, final
 
 import jax
 
-from unisono._src.foundation import errors
+from unisono._src.foundation import ambient, errors
 from unisono._src.values import jax_traces
 
 # The private object behind the context manager: the manager restores the version that
@@ -109,6 +109,30 @@ EAGER = _Eager()
 NONE = Versions(are_needed=False)
 
 
+@final
+class _Once(ambient.PerThread):
+    """The trace that `traced_once` has begun, in each thread."""
+
+    trace: Any = None
+
+
+_once = _Once()
+
+
+@contextlib.contextmanager
+def traced_once() -> Iterator[None]:
+    """Lets the block read variables, though it is the body of a trace by JAX.
+
+    The function being traced must be a new one at every call, so that JAX has no trace
+    of it to use again.
+    """
+    before, _once.trace = _once.trace, jax_traces.reading_trace()
+    try:
+        yield
+    finally:
+        _once.trace = before
+
+
 def check_reading(traces: tuple[Any, ...], found: Versions, name: str) -> None:
     """Notes that the running code reads a variable, if JAX will cache that code.
 
@@ -123,6 +147,8 @@ def check_reading(traces: tuple[Any, ...], found: Versions, name: str) -> None:
     """
     where = jax_traces.reading_trace()
     if jax_traces.is_eager(where) or any(where is t for t in traces):
+        return
+    if where is _once.trace:
         return
     if traces:
         if not found.are_needed:

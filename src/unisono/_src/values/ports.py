@@ -59,6 +59,11 @@ class SpmdPort(Port):
         self._outer = tuple(outer_traces)
         # By identity; the object is kept so that its id is not given to another one.
         self._merged: dict[int, Any] = {}
+        self._own: dict[int, Any] = {}
+
+    def own(self, x: Any) -> None:
+        """Notes that the replica function made `x`, an array whose value is known."""
+        self._own[id(x)] = x
 
     def share(self, x: Any) -> None:
         """Notes that a merge_call returned `x` to all replicas."""
@@ -76,7 +81,7 @@ class SpmdPort(Port):
             # As a rule the replica function has made it, so each replica has another.
             return False
         if not isinstance(x, jax.core.Tracer):
-            return True
+            return id(x) not in self._own
         # JAX has no public way to ask which trace a tracer belongs to.
         return any(x._trace is t for t in self._outer)  # noqa: SLF001
 

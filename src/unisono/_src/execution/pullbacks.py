@@ -1,0 +1,145 @@
+"""The targets and sources that a tape is asked about, and the pullback between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from unisono._src.foundation import library_hooks, nest
+from unisono._src.state import assignment, sharded_variable, variables
+from unisono._src.values import array_operators, jax_tapes
+from unisono._src.values.jax_tapes import Recording
+
+# Our variables, and what stands for one of another library, made outside every scope.
+VARIABLES = (variables.Variable, library_hooks.Held)
+
+
+def find_operand(x: Any, role: str) -> Any:
+    """Return an array or a variable, as `find_variable` does."""
+    found = find_variable(x)
+    if isinstance(found, (jax.Array, *VARIABLES)):
+        return found
+    if isinstance(found, sharded_variable.ShardedVariable):
+        return found.value()
+    raise TypeError(
+        f"Expected arrays and variables as `{role}`, received {type(x).__name__}: "
+        f"{x!r}. A number or an array of NumPy must be made an array first, with "
+        "unisono.constant."
+    )
+
+
+def find_variable(x: Any) -> Any:
+    """Return what stands for a variable of another library; else `x` itself.
+
+    It is the variable of ours that keeps the value, or a `Held` if there is none.
+    """
+    found = array_operators.find_own_variable(x)
+    if isinstance(found, (jax.Array, variables.Variable)):
+        return found
+    held = library_hooks.find_state(found)
+    return held if isinstance(held, library_hooks.Held) else found
+
+
+def read(x: Any) -> Any:
+    """Return the value of a variable."""
+    held = isinstance(x, library_hooks.Held)
+    return x.read(is_detached=False) if held else assignment.read(x)
+
+
+def value_of(x: Any) -> Any:
+    """Return an array, or the value of a variable."""
+    return read(x) if isinstance(x, VARIABLES) else x
+
+
+def key_of(x: Any) -> Any:
+    """Return what a recording knows an operand by."""
+    return x.state_cell if isinstance(x, variables.Variable) else x
+
+
+def find_factors(targets: Sequence[Any], given: Any) -> list[Any]:
+    """Return the gradient that each target starts with."""
+    factors = [None] * len(targets) if given is None else list(nest.leaves(given))
+    if len(factors) != len(targets):
+        raise ValueError(
+            f"Expected {len(targets)} output_gradients, one for each target, received "
+            f"{len(factors)}."
+        )
+    return [_factor(f, value_of(t)) for f, t in zip(factors, targets, strict=True)]
+
+
+def _factor(factor: Any, target: Any) -> Any:
+    """Return the gradient that a target starts with; None for ones."""
+    if factor is None:
+        return jnp.ones(target.shape, target.dtype)
+    made = jnp.asarray(array_operators.operand(factor), target.dtype)
+    if made.shape != target.shape:
+        raise ValueError(
+            f"Incompatible shapes: an output gradient has shape {made.shape}, its "
+            f"target has {target.shape}."
+        )
+    return made
+
+
+def differentiate(
+    recording: Recording, targets: Sequence[Any], wanted: Sequence[Any]
+) -> tuple[Callable[[Sequence[Any]], list[Any]], list[int]]:
+    """Return the pullback of some targets, and which of the targets it is for.
+
+    TensorFlow's gradients of complex numbers are the conjugates of JAX's.
+    """
+    _follow_unread(recording, targets, wanted)
+    tangents = [recording.find_tangent(key_of(t)) for t in targets]
+    given = [i for i, t in enumerate(tangents) if t is not None]
+    sources = [recording.find_tangent(key_of(x)) for x in wanted]
+    known = [i for i, t in enumerate(sources) if t is not None]
+    through = recording.make_pullback(
+        [tangents[i] for i in given], [sources[i] for i in known]
+    )
+
+    def pull(factors: Sequence[Any]) -> list[Any]:
+        found: list[Any] = [None] * len(wanted)
+        if given:
+            gradients = through([_conjugate(f) for f in factors])
+            for i, gradient in zip(known, gradients, strict=True):
+                found[i] = None if gradient is None else _conjugate(gradient)
+        return found
+
+    return pull, given
+
+
+def _follow_unread(
+    recording: Recording, targets: Sequence[Any], wanted: Sequence[Any]
+) -> None:
+    """Follow variables that are targets and sources, and that nobody has read.
+
+    Such a target is the variable itself, as in ``result = v``, so its gradient is 1.
+    """
+    for x in targets:
+        if isinstance(x, variables.Variable) and any(x is w for w in wanted):
+            cell = x.state_cell
+            is_new = recording.find_tangent(cell) is None
+            if is_new and cell not in recording.unfollowed and jax_tapes.is_float(x):
+                recording.add_key(cell, value_of(x), x)
+
+
+def _conjugate(x: Any) -> Any:
+    return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
+
+
+def check_late(
+    recording: Recording, wanted: Sequence[Any], found: Sequence[Any]
+) -> None:
+    """Raise if a source has no gradient and was used before it was watched."""
+    for x, gradient in zip(wanted, found, strict=True):
+        is_variable = isinstance(x, VARIABLES)
+        key = key_of(x) if is_variable else id(x)
+        if gradient is None and key in recording.late:
+            what = f"The variable '{x.name}'" if is_variable else "A source"
+            raise ValueError(
+                f"{what} was used in the tape's block before tape.watch was called "
+                "with it. Results computed before cannot be followed to it, and the "
+                "target depends on it in no other way. Call watch first."
+            )
