@@ -39,7 +39,7 @@ def test_virtual_devices_are_asked_of_jax_with_threads_for_them(monkeypatch):
             "JAX_PLATFORMS": "cpu",
             "JAX_NUM_CPU_DEVICES": "4",
             "XLA_FLAGS": "--a=1",
-            "NPROC": str(max(10, os.cpu_count())),
+            "NPROC": str(max(10, os.cpu_count() or 1)),
         }
     ]
     assert "NPROC" not in environments(1, each=1)[0]
