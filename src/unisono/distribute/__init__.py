@@ -6,7 +6,7 @@ from unisono._src.execution.contexts import ReplicaContext
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.options import ReduceOp, RunOptions
 from unisono._src.state.sharded_variable import ShardedVariable
-from unisono._src.strategies.base import Strategy, ValueContext
+from unisono._src.strategies.base import Strategy
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.cross_device_ops import (
     CrossDeviceOps,
@@ -61,6 +61,8 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "coordinator": "unisono.distribute",
         },
     )
+
+from unisono._src.strategies.value_context import ValueContext
 
 __all__ = [
     "CentralStorageStrategy",

@@ -11,7 +11,6 @@ from unisono._src.foundation.options import (
     CommunicationImplementation as CollectiveCommunication,
 )
 from unisono._src.foundation.options import collective_hints as CollectiveHints
-from unisono._src.strategies.base import ValueContext
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.multi_worker import (
     experimental_multi_worker as MultiWorkerMirroredStrategy,
@@ -39,6 +38,8 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
             "partitioners": "unisono.distribute.experimental",
         },
     )
+
+from unisono._src.strategies.value_context import ValueContext
 
 __all__ = [
     "CentralStorageStrategy",
