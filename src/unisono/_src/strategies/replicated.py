@@ -36,6 +36,7 @@ from unisono._src.values import (
     collectives,
     distributed,
     gradient_packing,
+    jax_tapes,
     ports,
 )
 from unisono._src.values.array_operators import StandsForArray
@@ -355,7 +356,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             # they depend on the program being traced, they do so on all workers alike.
             with jax.ensure_compile_time_eval():
                 made = [value_fn(c) for c in own]
-            if distributed.is_traced(made):
+            if jax_tapes.has_tracer(made):
                 made = [value_fn(c) for c in every]
         return distributed.regroup(made, self._make_per_replica, always_wrap=True)
 

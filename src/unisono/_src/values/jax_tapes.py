@@ -190,6 +190,14 @@ def is_traced(x: Any) -> bool:
     return isinstance(x, jax.core.Tracer)
 
 
+def has_tracer(tree: Any) -> bool:
+    """Whether any array in `tree` is a tracer: a value of a program being made."""
+    return any(
+        isinstance(x, jax.core.Tracer) and isinstance(lower(x), jax.core.Tracer)
+        for x in jax.tree.leaves(tree)
+    )
+
+
 def _place(xs: Sequence[Any], *where: Any) -> Any:
     """Returns values on devices, for `jax.device_put` and arguments of programs."""
     return _shard_args(*where, [lower(x) for x in xs])
