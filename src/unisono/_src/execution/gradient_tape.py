@@ -395,7 +395,7 @@ class GradientTape:
         [2.0, 40.0]
         """
         recording = self._take_recording()
-        rule = _unconnected(unconnected_gradients)
+        rule = _parse_unconnected(unconnected_gradients)
         if target is None:
             raise TypeError(
                 "Argument `target` should be a list or nested structure of Tensors, "
@@ -478,7 +478,7 @@ class GradientTape:
         [[2.0, 0.0], [0.0, 4.0]]
         """
         recording = self._take_recording()
-        rule = _unconnected(unconnected_gradients)
+        rule = _parse_unconnected(unconnected_gradients)
         whole = _value_of(_as_operand(target, "target"))
         wanted = [_as_operand(x, "sources") for x in nest.leaves(sources)]
         pull, given = _differentiate(recording, [_as_operand(target, "target")], wanted)
@@ -557,7 +557,7 @@ def _is_around(recording: Recording, inner: Recording | None) -> bool:
     return False
 
 
-def _unconnected(given: UnconnectedGradients | str) -> UnconnectedGradients:
+def _parse_unconnected(given: UnconnectedGradients | str) -> UnconnectedGradients:
     """Return the member of the enum that an argument stands for."""
     try:
         return UnconnectedGradients(given)

@@ -285,7 +285,7 @@ class _Walk:
         # A broadcast of equal elements gives equal elements, of whatever shape.
         if name == "broadcast_in_dim" and marks[0] == EVEN:
             return EVEN
-        if replica_invariance.separates(part):
+        if replica_invariance.may_separate(part):
             raise NotByParts(f"`{name}` gives each replica another value.")
         is_same = jaxpr_equality.has_same_params(whole, part)
         if name in ELEMENTWISE and is_same:

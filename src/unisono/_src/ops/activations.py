@@ -115,7 +115,7 @@ def bias_add(value: Any, bias: Any, data_format: Any) -> jax.Array:
     Raises:
         ValueError: the format is unknown.
     """
-    found, extra = tensors.matching("bias_add", value, bias)
+    found, extra = tensors.to_one_type("bias_add", value, bias)
     kinds.check("bias_add", found.dtype, kinds.NUMBERS)
     if data_format is not None and data_format[:2] != "NC" and data_format[-1] != "C":
         raise ValueError(
@@ -154,14 +154,16 @@ def batch_normalization(
     x: Any, mean: Any, variance: Any, offset: Any, scale: Any, epsilon: Any
 ) -> jax.Array:
     """Returns an array with given moments changed to an offset and a scale."""
-    found, middle, spread = tensors.matching("batch_normalization", x, mean, variance)
+    found, middle, spread = tensors.to_one_type(
+        "batch_normalization", x, mean, variance
+    )
     kinds.check("batch_normalization", found.dtype, kinds.FLOAT)
     factor = jax.lax.rsqrt(spread + jnp.asarray(epsilon, found.dtype))
     if scale is not None:
-        factor = factor * tensors.matching("batch_normalization", found, scale)[1]
+        factor = factor * tensors.to_one_type("batch_normalization", found, scale)[1]
     shift = -middle * factor
     if offset is not None:
-        shift = tensors.matching("batch_normalization", found, offset)[1] + shift
+        shift = tensors.to_one_type("batch_normalization", found, offset)[1] + shift
     made: jax.Array = tensors.call(
         "batch_normalization", lambda: found * factor + shift
     )
@@ -195,7 +197,7 @@ def _logits(name: str, labels: Any, logits: Any) -> tuple[jax.Array, jax.Array]:
     """
     if labels is None or logits is None:
         raise ValueError(f"Both labels and logits must be provided in {name}.")
-    scores, wanted = tensors.matching(name, logits, labels)
+    scores, wanted = tensors.to_one_type(name, logits, labels)
     kinds.check(name, scores.dtype, kinds.FLOAT)
     if scores.shape != wanted.shape:
         raise ValueError(
@@ -253,7 +255,7 @@ def weighted_cross_entropy(labels: Any, logits: Any, pos_weight: Any) -> jax.Arr
     """Returns the cross entropy, in which positive labels have a weight."""
     name = "weighted_cross_entropy_with_logits"
     wanted, scores = _logits(name, labels, logits)
-    _, factor = tensors.matching(name, scores, pos_weight)
+    _, factor = tensors.to_one_type(name, scores, pos_weight)
     weight = 1 + (factor - 1) * wanted
     rest = jnp.log1p(jnp.exp(-jnp.abs(scores))) + jax.nn.relu(-scores)
     return jnp.add((1 - wanted) * scores, weight * rest)
@@ -261,7 +263,7 @@ def weighted_cross_entropy(labels: Any, logits: Any, pos_weight: Any) -> jax.Arr
 
 def log_poisson_loss(targets: Any, log_input: Any, is_full: Any) -> jax.Array:
     """Returns the loss of rates, given as logarithms, for counts."""
-    scores, counts = tensors.matching("log_poisson_loss", log_input, targets)
+    scores, counts = tensors.to_one_type("log_poisson_loss", log_input, targets)
     kinds.check("log_poisson_loss", scores.dtype, kinds.FLOAT)
     if scores.shape != counts.shape:
         raise ValueError(

@@ -76,10 +76,10 @@ def concrete(x: Any) -> Any:
 
 def arrays(structure: Any) -> list[Any]:
     """Returns the arrays of a structure; each has a type of its own, not a weak one."""
-    return [strong(x) for x in nest.leaves(structure) if x is not None]
+    return [strong_array(x) for x in nest.leaves(structure) if x is not None]
 
 
-def strong(x: Any) -> jax.Array:
+def strong_array(x: Any) -> jax.Array:
     """Returns a value as an array whose type does not follow other operands."""
     array = tensors.tensor(x)
     found: jax.Array = jax.lax.convert_element_type(array, array.dtype)

@@ -570,7 +570,7 @@ def _stateless(seed: Any, alg: Any = "auto_select") -> jax.Array:
         raise errors.InvalidArgumentError(
             f"seed must be two integers, received {given.dtype} numbers."
         )
-    return random_state.of_stateless_seed(given)
+    return random_state.words_of_stateless_seed(given)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:

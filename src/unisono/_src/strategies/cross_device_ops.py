@@ -374,7 +374,7 @@ def _check_packs(who: str, count: int) -> int:
     return count
 
 
-def of_program(cross_device_ops: object) -> CrossDeviceOps | None:
+def find_program_ops(cross_device_ops: object) -> CrossDeviceOps | None:
     """Returns the object if it combines values by code of the program, else None.
 
     Raises:

@@ -173,7 +173,7 @@ def lower(x: Any) -> Any:
     return x
 
 
-def below_tapes(trace: Any) -> Any:
+def trace_below_tapes(trace: Any) -> Any:
     """Returns the trace that is below the recordings of `trace`."""
     while isinstance(trace, _TapeTrace):
         trace = trace.parent_trace

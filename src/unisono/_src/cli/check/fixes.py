@@ -61,20 +61,20 @@ def _imports(part: Part) -> Iterator[_Edit]:
     for node in ast.walk(part.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                new = _imported(alias)
+                new = _rewrite_import(alias)
                 if new and alias.end_col_offset is not None:
                     place = (alias.lineno, alias.col_offset, alias.end_col_offset)
                     if alias.lineno == alias.end_lineno:
                         yield _Edit(*place, new)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            module = _moved(node.module or "")
+            module = _find_new_module(node.module or "")
             if module is not None:
                 yield from _from(part, node, module)
 
 
-def _imported(alias: ast.alias) -> str | None:
+def _rewrite_import(alias: ast.alias) -> str | None:
     """Returns the new text of one name of an `import` statement, or None."""
-    module = _moved(alias.name)
+    module = _find_new_module(alias.name)
     if module is None:
         return None
     if alias.asname:
@@ -92,7 +92,7 @@ def _from(part: Part, node: ast.ImportFrom, module: str) -> Iterator[_Edit]:
         yield _Edit(node.lineno, start, start + len(old), module)
 
 
-def _moved(module: str) -> str | None:
+def _find_new_module(module: str) -> str | None:
     """Returns the module to import instead of one of TensorFlow's, or None."""
     package, _, path = module.partition(".")
     if package != "tensorflow" or path == "python" or path.startswith("python."):

@@ -269,7 +269,7 @@ def wrap_current_trace(original: Callable[[], Any]) -> Callable[[], Any]:
 
     @functools.wraps(original)
     def current() -> Any:
-        trace = jax_tapes.below_tapes(jax_traces.current())
+        trace = jax_tapes.trace_below_tapes(jax_traces.current())
         if any(trace is t for t in frames.frame().traces):
             with jax_traces.compute_at_once():  # Here JAX is outside every trace.
                 return original()

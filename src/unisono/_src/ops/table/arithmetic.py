@@ -110,7 +110,7 @@ ARITHMETIC = (
 )  # fmt: skip
 
 
-def _compared(path: str, summary: str, fn: str, example: str = "") -> Name:
+def _comparison(path: str, summary: str, fn: str, example: str = "") -> Name:
     """Returns the row of a comparison of numbers."""
     return two(path, summary, fn, "REAL", also=in_math(path), example=example)
 
@@ -122,10 +122,10 @@ COMPARISONS = (
     Name("not_equal", "Returns which elements differ.", XY,
          'elementwise.equal("not_equal", jnp.not_equal, x, y)',
          also=in_math("not_equal")),
-    _compared("less", "Returns where `x` is less than `y`.", "jnp.less"),
-    _compared("less_equal", "Returns where `x` is at most `y`.", "jnp.less_equal"),
-    _compared("greater", "Returns where `x` is greater than `y`.", "jnp.greater"),
-    _compared("greater_equal", "Returns where `x` is at least `y`.",
+    _comparison("less", "Returns where `x` is less than `y`.", "jnp.less"),
+    _comparison("less_equal", "Returns where `x` is at most `y`.", "jnp.less_equal"),
+    _comparison("greater", "Returns where `x` is greater than `y`.", "jnp.greater"),
+    _comparison("greater_equal", "Returns where `x` is at least `y`.",
               "jnp.greater_equal"),
     Name("logical_and", "Returns where both are true.", XY,
          'elementwise.logical("logical_and", jnp.logical_and, x, y)',

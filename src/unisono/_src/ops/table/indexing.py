@@ -19,7 +19,7 @@ _KNOWN = (
 )
 
 
-def _scattered(name: str, summary: str, method: str) -> Name:
+def _scatter_row(name: str, summary: str, method: str) -> Name:
     """Returns the row of a change at coordinates."""
     policy = "" if name.endswith("update") else 'bad_indices_policy: str = "", '
     return Name(
@@ -75,13 +75,13 @@ ROWS = (
          "tensor: TensorLike, mask: TensorLike, axis: int | None = None, "
          'name: str | None = "boolean_mask"',
          "indexing.boolean_mask(tensor, mask, axis)", difference=_KNOWN),
-    _scattered("tensor_scatter_nd_update",
+    _scatter_row("tensor_scatter_nd_update",
                "Returns an array with slices at given coordinates replaced.", "set"),
-    _scattered("tensor_scatter_nd_add",
+    _scatter_row("tensor_scatter_nd_add",
                "Returns an array with slices added at given coordinates.", "add"),
-    _scattered("tensor_scatter_nd_max",
+    _scatter_row("tensor_scatter_nd_max",
                "Returns an array with larger slices put at given coordinates.", "max"),
-    _scattered("tensor_scatter_nd_min",
+    _scatter_row("tensor_scatter_nd_min",
                "Returns an array with smaller slices put at given coordinates.", "min"),
     Name("tensor_scatter_nd_sub",
          "Returns an array with slices subtracted at given coordinates.",
