@@ -266,10 +266,10 @@ def test_it_is_known_which_optimizers_can_update_parts(name):
         return [*optax.apply_updates(inputs[:3], found), *jax.tree.leaves(new)]
 
     if name in BY_PARTS:
-        sharded_update.Update(change, every, cuts, cuts[:-3])
+        sharded_update.PartwiseUpdate(change, every, cuts, cuts[:-3])
     else:
         with pytest.raises(sharded_update.NotByParts):
-            sharded_update.Update(change, every, cuts, cuts[:-3])
+            sharded_update.PartwiseUpdate(change, every, cuts, cuts[:-3])
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_a_job_with_servers_has_a_chief_and_a_secret_in_common(monkeypatch):
 def test_servers_are_for_one_machine(monkeypatch):
     config = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    request = runs.Request(
+    request = runs.RunRequest(
         argv=("train.py",),
         size=runs.Size.of(None, None, None),
         servers=1,

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
-from unisono._src.cli.check.program_text import Program
+from unisono._src.cli.check.program_text import ProgramFile
 from unisono._src.cli.check.verdicts import (
     DIFFERS,
     MISSING,
@@ -34,7 +34,7 @@ WORDS = {
 class Checked:
     """Holds one file with what became of its uses, for each of its parts."""
 
-    program: Program
+    program: ProgramFile
     verdicts: Sequence[Sequence[Verdict]]
 
     def places(self) -> Iterator[tuple[int | None, int, Verdict]]:

@@ -53,7 +53,7 @@ class Scope:
 
 @final
 @dataclasses.dataclass
-class Place:
+class ReadingPlace:
     """Holds what is known about the statements that are being read.
 
     Attributes:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, final
 
 from unisono._src.cli.check import keras_names, package_names, rows
-from unisono._src.cli.check.use import Call, Use
+from unisono._src.cli.check.use import CallArguments, Use
 from unisono._src.foundation.tensorflow_names import families, listing, missing
 from unisono._src.integrations import keras_renames
 
@@ -66,7 +66,9 @@ def judge(use: Use) -> Verdict:
 
 
 @functools.cache
-def _judge_path(path: str, is_member: bool, call: Call | None) -> tuple[str, str, str]:
+def _judge_path(
+    path: str, is_member: bool, call: CallArguments | None
+) -> tuple[str, str, str]:
     if path == "python" or path.startswith("python."):
         told = "It is private to TensorFlow. Use the public name of the same purpose."
         return MISSING, told, ""
@@ -143,7 +145,9 @@ def _keras() -> keras_names.Keras | None:
     return keras_names.Keras.installed()
 
 
-def _judge_keras(path: str, is_member: bool, call: Call | None) -> tuple[str, str]:
+def _judge_keras(
+    path: str, is_member: bool, call: CallArguments | None
+) -> tuple[str, str]:
     keras = _keras()
     if keras is None:
         return UNKNOWN, "Keras is not installed here: pip install 'unisono[keras]'."
@@ -175,7 +179,7 @@ def _judge_keras_below(keras: keras_names.Keras, path: str) -> tuple[str, str]:
 
 
 def _judge_keras_member(
-    keras: keras_names.Keras, path: str, call: Call | None
+    keras: keras_names.Keras, path: str, call: CallArguments | None
 ) -> tuple[str, str]:
     above, _, name = path.rpartition(".")
     definition = keras.find(_find_new_path(above))
@@ -224,7 +228,7 @@ def _find_new_path(path: str) -> str:
 
 
 def _find_refusal(
-    keras: keras_names.Keras, definition: keras_names.Definition, call: Call
+    keras: keras_names.Keras, definition: keras_names.Definition, call: CallArguments
 ) -> str | None:
     """Returns why Keras does not take an argument, or None."""
     if definition.node.name == "LegacyOptimizerWarning":
@@ -233,7 +237,7 @@ def _find_refusal(
     return None if names is None else _find_unknown_argument(names, call)
 
 
-def _find_unknown_argument(names: frozenset[str], call: Call) -> str | None:
+def _find_unknown_argument(names: frozenset[str], call: CallArguments) -> str | None:
     for name in call.keywords:
         if name not in names:
             told = rows.KERAS_ARGUMENTS.get(name, "Leave it out.")

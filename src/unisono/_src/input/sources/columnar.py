@@ -233,7 +233,7 @@ class ArrayRecord(nodes.Indexed):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the records, in order."""
-        return nodes.Lookup(self.rows(), self.indices())
+        return nodes.RowLookup(self.rows(), self.indices())
 
     def rows(self) -> _Records:
         """Returns the records as rows."""

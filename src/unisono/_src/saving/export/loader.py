@@ -251,7 +251,7 @@ def load(
 
 
 @final
-class _Files(NamedTuple):
+class _ModelFiles(NamedTuple):
     """What the files of a model hold.
 
     Attributes:
@@ -267,7 +267,7 @@ class _Files(NamedTuple):
     read: dict[str, Any]
 
 
-def _read_files(directory: pathlib.Path) -> _Files:
+def _read_files(directory: pathlib.Path) -> _ModelFiles:
     """Reads and checks all files of a model."""
     about = model_description.read(directory)
     programs = [_read_program(directory, saved) for saved in about.functions]
@@ -280,7 +280,7 @@ def _read_files(directory: pathlib.Path) -> _Files:
     }
     stored = {e.place: e for e in entries.values() if e.file}
     read = array_io.read(weights / manifest.ARRAYS, stored)
-    return _Files(about, programs, entries, read)
+    return _ModelFiles(about, programs, entries, read)
 
 
 def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Exported:
