@@ -158,7 +158,7 @@ class GradientTape:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends the block."""
+        """Stops recording at the end of the block."""
         if self._is_open:
             self._end()
 

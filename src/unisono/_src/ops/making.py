@@ -136,7 +136,7 @@ def full_like(x: Any, value: int, dtype: Any) -> jax.Array:
 
 
 def eye(rows: Any, columns: Any, batch_shape: Any, dtype: Any) -> jax.Array:
-    """Returns identity matrices."""
+    """Returns an identity matrix for each position of a batch."""
     height = tensors.static("eye", "num_rows", rows)
     width = height if columns is None else tensors.static("eye", "num_columns", columns)
     if height < 0 or width < 0:

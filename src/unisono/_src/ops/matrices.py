@@ -401,7 +401,7 @@ def eigvalsh(x: Any) -> jax.Array:
 
 
 def pinv(a: Any, rcond: Any) -> jax.Array:
-    """Returns pseudo-inverses."""
+    """Returns the pseudo-inverses of matrices."""
     found = _matrix("pinv", a)
     if rcond is None:
         rcond = 10.0 * max(found.shape[-2:]) * float(kinds.limits(found.dtype).eps)

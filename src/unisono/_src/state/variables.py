@@ -165,7 +165,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The element type."""
+        """The type of the elements."""
         dtype: np.dtype[Any] = self.state_cell.dtype
         return dtype
 

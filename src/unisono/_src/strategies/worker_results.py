@@ -1,4 +1,4 @@
-"""What the replicas of one worker have of the values of a program of several."""
+"""Takes one worker's part of the values of a program that several workers run."""
 
 from __future__ import annotations
 

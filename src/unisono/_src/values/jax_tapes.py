@@ -105,7 +105,7 @@ class TapeTracer(_LinearizeTracer):  # type: ignore[misc, valid-type]
 
     @property
     def dimension_as_value(self) -> Any:
-        """What JAX calls to get a value that it makes part of a program."""
+        """A function that JAX calls to get a value that it makes part of a program."""
         return None if self._trace.is_recording else lambda: self.primal
 
     # Python's protocols are looked up on the class, so each needs a method.

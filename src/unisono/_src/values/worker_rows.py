@@ -1,4 +1,4 @@
-"""What a program of several workers has for each of them: its rows, its own values.
+"""The parts of a program's values that belong to each of several workers.
 
 All workers trace the same program. What differs between them must come in as an input:
 XLA takes everything else for equal on all devices.

@@ -24,7 +24,7 @@ _COLOURS = {
 
 
 def app() -> Any:
-    """Returns the command."""
+    """Returns the command ``check`` as a program of its own."""
     made = typer.Typer(add_completion=False)
     made.command("check")(check)
     return made

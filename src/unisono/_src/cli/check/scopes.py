@@ -1,4 +1,4 @@
-"""What names of a program stand for, as far as its syntax tells."""
+"""The meanings of a program's names, as far as its syntax tells them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a use of TensorFlow: the same, a difference, or another name."""
+"""Judges a use of TensorFlow: it works the same, differs, or has another name."""
 
 from __future__ import annotations
 

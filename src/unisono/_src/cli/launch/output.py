@@ -58,7 +58,7 @@ class Display:
         )
 
     def close(self) -> None:
-        """Removes the display."""
+        """Removes the display from the terminal."""
         self._progress.stop()
 
 

@@ -29,7 +29,7 @@ class Rows(Protocol):
 
     @abc.abstractmethod
     def element_at(self, index: int) -> Any:
-        """Returns one element."""
+        """Returns the element at `index`."""
 
     @abc.abstractmethod
     def take(self, indices: np.ndarray, allocate: Allocate) -> Any:

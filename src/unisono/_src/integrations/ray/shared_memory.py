@@ -52,7 +52,7 @@ class Segment:
 
     @property
     def memory(self) -> np.ndarray:
-        """Its bytes."""
+        """The bytes of the shared memory, as an array."""
         assert self._memory is not None
         return self._memory
 

@@ -1,4 +1,4 @@
-"""Convolutions and pooling."""
+"""Convolutions and pooling of images, volumes and sequences."""
 # Written by `python -m tests.architecture.everyday_names` from ops/table.
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Convolutions and pooling."""
+"""Convolutions and pooling of images, volumes and sequences."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ def load(
 
 @final
 class _ModelFiles(NamedTuple):
-    """What the files of a model hold.
+    """The content of a model's files.
 
     Attributes:
         about: the description of the model.
