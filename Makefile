@@ -55,7 +55,7 @@ GPU    := tests/parity tests/integration $(addprefix tests/unit/,execution state
 test-gpu: $(if $(filter $(BIN)/python,$(RUN)),$(TEST)) ## Run the tests that fit on a GPU
 	@$(RUN) -m pytest --platform=gpu $(GPU)
 
-matrix: ## Run every test on the oldest, an older and the newest JAX
+matrix: ## Run every test on the oldest JAX, on the newest 0.11 and on the newest
 	@.ci/matrix
 
 coverage: $(TEST) ## Run every test; say which lines none of them reaches
@@ -127,7 +127,7 @@ $(MADE):
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(CORE): $(MADE) pyproject.toml constraints.txt
+$(CORE): $(MADE) pyproject.toml $(CONSTRAINTS)
 	@echo "Installing unisono and what it needs (once; a few minutes) ..."
 	@$(PIP) -e .
 	@touch $@

@@ -68,10 +68,12 @@ def count_code(source):
     return lines
 
 
-def imported_packages(node):
-    """Returns the top-level packages that an import statement names."""
-    if isinstance(node, ast.Import):
-        return [alias.name.partition(".")[0] for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        return ["unisono" if node.level else node.module.partition(".")[0]]
-    return []
+def imported_packages(tree):
+    """Yields (line, top-level package) for each import in a syntax tree."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom):
+            package = "unisono" if node.level else node.module.partition(".")[0]
+            yield node.lineno, package

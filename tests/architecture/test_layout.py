@@ -86,11 +86,10 @@ def test_no_function_is_longer_than_its_budget():
 
 def test_functions_import_only_packages_that_load_on_first_use():
     hidden = {
-        f"{source.name}:{node.lineno}": package
+        f"{source.name}:{line}": package
         for source in sources.all_sources()
         for function in sources.functions_of(source.tree)
-        for node in ast.walk(function)
-        for package in sources.imported_packages(node)
+        for line, package in sources.imported_packages(function)
         if package not in LOADED_ON_FIRST_USE
     }
     assert not hidden, (
@@ -102,10 +101,9 @@ def test_functions_import_only_packages_that_load_on_first_use():
 
 def test_packages_with_a_room_of_their_own_are_imported_nowhere_else():
     strays = {
-        f"{source.name}:{node.lineno}": package
+        f"{source.name}:{line}": package
         for source in sources.all_sources()
-        for node in ast.walk(source.tree)
-        for package in sources.imported_packages(node)
+        for line, package in sources.imported_packages(source.tree)
         if package in ROOMS and not any(room in source.name for room in ROOMS[package])
     }
     assert not strays, f"expected each of {ROOMS} in its room, received {strays}."
@@ -113,10 +111,9 @@ def test_packages_with_a_room_of_their_own_are_imported_nowhere_else():
 
 def test_nothing_loads_a_format_that_can_run_code():
     unsafe = {
-        f"{source.name}:{node.lineno}": package
+        f"{source.name}:{line}": package
         for source in sources.all_sources()
-        for node in ast.walk(source.tree)
-        for package in sources.imported_packages(node)
+        for line, package in sources.imported_packages(source.tree)
         if package in UNSAFE_LOADERS
     }
     assert not unsafe, f"expected no import of {sorted(UNSAFE_LOADERS)}, got {unsafe}."

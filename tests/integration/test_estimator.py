@@ -73,8 +73,10 @@ def data(batch, repeat=True, shuffle=False):
 
 def make(directory, strategy=None, fn=model_fn, **config):
     config.setdefault("save_checkpoints_steps", 100)
-    config = E.RunConfig(train_distribute=strategy, eval_distribute=strategy, **config)
-    return E.Estimator(fn, directory, config)
+    run_config = E.RunConfig(
+        train_distribute=strategy, eval_distribute=strategy, **config
+    )
+    return E.Estimator(fn, directory, run_config)
 
 
 def values(estimator):

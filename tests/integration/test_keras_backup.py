@@ -253,6 +253,7 @@ def test_the_directory_holds_whole_backups_only_and_is_kept_if_wanted(tmp_path):
     assert len(left) == 2
     # A damaged one is passed over.
     newest = uni.train.latest_checkpoint(tmp_path / "b")
+    assert newest is not None
     for path in (tmp_path / "b" / os.path.basename(newest)).rglob("*"):
         if path.is_file() and path.stat().st_size > 3000:
             path.write_bytes(b"\0" * path.stat().st_size)

@@ -445,8 +445,8 @@ def test_a_layer_may_reduce_over_replicas(compiled):
         return strategy.run(lambda x: model(x, training=True), args=(values,))
 
     run = uni.function(train) if compiled else train
-    parts = np.concatenate([np.asarray(p) for p in run(values).values])
-    assert set(np.abs(parts).ravel()) == {0.0, 2.0}
+    joined = np.concatenate([np.asarray(p) for p in run(values).values])
+    assert set(np.abs(joined).ravel()) == {0.0, 2.0}
 
 
 # Optax and jax.

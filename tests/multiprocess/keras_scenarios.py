@@ -152,8 +152,8 @@ def callbacks(s, w):
 def read_files(s, w, directory):
     """Fits on files that are dealt to the workers."""
     names = [f"{directory}/{i}.txt" for i in range(2)]
-    rows = uni.data.TextLineDataset(names)
-    rows = rows.map(lambda line: (np.full((5,), float(line), "float32"), 1.0))
+    lines = uni.data.TextLineDataset(names)
+    rows = lines.map(lambda line: (np.full((5,), float(line), "float32"), 1.0))
     with s.scope():
         model = keras.Sequential([layers.Input((5,)), layers.Dense(1)])
         model.layers[0].kernel.assign(np.zeros((5, 1), "float32"))

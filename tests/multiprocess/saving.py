@@ -198,9 +198,9 @@ def export_models(s, w, directory):
     """All save to one place, then each to its own; what they load computes together."""
     with s.scope():
         model = uni.Module()
-        model.w = uni.Variable(jnp.arange(3.0))
+        weight = model.w = uni.Variable(jnp.arange(3.0))
     spec = uni.TensorSpec([3], jnp.float32)
-    model.times = uni.function(lambda x: x * model.w, input_signature=[spec])
+    model.times = uni.function(lambda x: x * weight, input_signature=[spec])
     places = [f"{directory}/shared", f"{directory}/own-{w}"]
     found = []
     for path in places:

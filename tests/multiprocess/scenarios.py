@@ -621,7 +621,8 @@ def faulty_loop(s, w, fault, victim, at=5, steps=400):
                 raise Fatal("the input is broken")
             yield _go_wrong(fault) if is_wrong else jnp.ones(1)
 
-    told, last, is_finished = ["none", None, ""], time.monotonic(), False
+    told: list = ["none", None, ""]
+    last, is_finished = time.monotonic(), False
     try:
         for k, batch in enumerate(batches()):
             for call in _order(step, other, fault, k == at and w == victim):

@@ -84,7 +84,7 @@ def test_a_fit_killed_at_random_moments_ends_where_a_calm_one_does(
         steps, seconds = choose.randint(3, 5), choose.uniform(0.0, 0.1)
         codes.append(kill_after(process, steps, seconds))
         found = [
-            checksummed_files.read_verified(p).header.number
+            checksummed_files.read_verified(p).header.number or 0
             for p in killed.glob("backup-*")
         ]
         backups.append(max(found))

@@ -356,7 +356,7 @@ def test_each_worker_describes_its_own_dataset_of_a_function(request, size):
     lengths = [(8, 8), (9, 5), (3, 12), (4, 4)]
     cases = list(itertools.product(lengths, [2], [False, True]))
     for worker, found in enumerate(group.call("described_elements", sizes=cases)):
-        for (lengths, _, _), told in zip(cases, found, strict=True):
+        for (sizes, _, _), told in zip(cases, found, strict=True):
             ((number, reads, count, _),), rule, remainder, steps = told
             assert number == worker and reads == "its own dataset"
             assert "The other workers have datasets of their own" in rule
@@ -365,7 +365,7 @@ def test_each_worker_describes_its_own_dataset_of_a_function(request, size):
             assert told_number(count, "elements?") == len(parts)
             assert told_number(count, "steps?") == len(own)
             dropped = told_number(remainder, "example") or 0
-            assert dropped == lengths[worker] - len(flat(steps))
+            assert dropped == sizes[worker] - len(flat(steps))
             assert "get empty batches until all have finished" in remainder
 
 

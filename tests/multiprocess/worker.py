@@ -24,9 +24,9 @@ def main():
     for line in sys.stdin:
         told = json.loads(line)
         module, _, name = told["scenario"].rpartition(".")
-        known = (estimators, input_scenarios, saving, scenarios)
+        known = [estimators, input_scenarios, saving, scenarios]
         if module:  # One whose imports take long, and few tests need.
-            known = (importlib.import_module(f"tests.multiprocess.{module}"),)
+            known = [importlib.import_module(f"tests.multiprocess.{module}")]
         run = next(getattr(m, name) for m in known if hasattr(m, name))
         try:
             answer = {"result": run(strategy, worker, **told["arguments"])}

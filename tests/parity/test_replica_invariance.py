@@ -19,6 +19,7 @@ OPTIMIZERS = {"sgd": optax.sgd(0.1), "adam": optax.adam(0.05)}
 @functools.cache
 def trainer(replicas, name):
     """A linear model with a batch-independent loss, and how to train it."""
+    strategy: uni.distribute.Strategy
     if replicas == 0:
         strategy = uni.distribute.OneDeviceStrategy(machine.name(0))
     else:

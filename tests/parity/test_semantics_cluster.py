@@ -276,4 +276,4 @@ def test_a_resolver_of_one_s_own_needs_two_methods():
     own.task_type, own.task_id = "worker", 1
     assert resolvers.UnionResolver(own).task_id == 1
     with pytest.raises(TypeError, match="abstract"):
-        resolvers.ClusterResolver()
+        resolvers.ClusterResolver()  # type: ignore[abstract]

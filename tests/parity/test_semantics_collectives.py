@@ -240,7 +240,11 @@ def test_a_constant_may_be_reduced_inside_a_gradient(s, how):
 @pytest.mark.parametrize("how", EXECUTIONS)
 def test_a_gradient_in_a_replica_is_its_own_and_not_reduced(s, how):
     v = variable(s, 2.0)
-    result = execute(how, s, tf.grad(lambda: v * v * number(), v))
+
+    def loss():
+        return v * v * number()
+
+    result = execute(how, s, tf.grad(loss, v))
     assert local(s, result) == [4.0, 8.0]
 
 

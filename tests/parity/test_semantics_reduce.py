@@ -264,9 +264,9 @@ def test_ops_are_members_their_names_in_any_case_or_aggregations(s):
     for op in ("MAX", "", AGGREGATION.NONE, AGGREGATION.ONLY_FIRST_REPLICA):
         with pytest.raises(ValueError):
             s.reduce(op, p, None)
-    for op in (None, 1):
+    for other in (None, 1):
         with pytest.raises(AssertionError):
-            s.reduce(op, p, None)
+            s.reduce(other, p, None)
 
 
 @pytest.mark.feature("O07")

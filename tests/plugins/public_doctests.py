@@ -6,11 +6,13 @@ Doctest takes the objects whose `__module__` is the module that it searches. The
 
 import doctest
 import inspect
+from typing import Any
 
 from unisono._src.foundation import public_names
 
 # There is no public way to tell doctest where an object comes from.
-_from_module = doctest.DocTestFinder._from_module
+_Finder: Any = doctest.DocTestFinder
+_from_module = _Finder._from_module
 
 
 def _is_of_module(self, module, thing):
@@ -21,4 +23,4 @@ def _is_of_module(self, module, thing):
     return _from_module(self, module, thing)
 
 
-doctest.DocTestFinder._from_module = _is_of_module
+_Finder._from_module = _is_of_module

@@ -5,7 +5,7 @@ import typing as _typing
 from unisono._src.execution.contexts import ReplicaContext
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.foundation.options import ReduceOp, RunOptions
-from unisono._src.strategies.base import Strategy, ValueContext
+from unisono._src.strategies.base import Strategy
 from unisono._src.strategies.central import CentralStorageStrategy
 from unisono._src.strategies.cross_device_ops import (
     CrossDeviceOps,
@@ -24,6 +24,7 @@ from unisono._src.strategies.extended import StrategyExtended
 from unisono._src.strategies.mirrored import MirroredStrategy
 from unisono._src.strategies.multistep import MultiStepContext
 from unisono._src.strategies.one_device import OneDeviceStrategy
+from unisono._src.strategies.value_context import ValueContext
 from unisono._src.values.distributed import DistributedValues, Mirrored, PerReplica
 from unisono.distribute import experimental
 

@@ -23,7 +23,7 @@ def test_an_end_is_told_to_all_who_listen_before_and_after(pipe, monkeypatch):
     came = threading.Event()
     assert news.listen()
     news.subscribe(lambda ending: (early.append(ending), came.set()))
-    sent = launcher_news.Ending("worker", 1, "signal SIGKILL", "ValueError: né\n")
+    sent = launcher_news.WorkerEnding("worker", 1, "signal SIGKILL", "ValueError: né\n")
     line = sent.encode()
     for part in (b"no JSON\n[]\n", line[:7], line[7:]):
         os.write(writer, part)
@@ -34,8 +34,10 @@ def test_an_end_is_told_to_all_who_listen_before_and_after(pipe, monkeypatch):
 
 
 def test_only_the_end_of_a_long_traceback_is_told():
-    sent = launcher_news.Ending("worker", 0, "exit code 1", "x" * 10_000 + "the end")
-    told = launcher_news.Ending.decode(sent.encode())
+    sent = launcher_news.WorkerEnding(
+        "worker", 0, "exit code 1", "x" * 10_000 + "the end"
+    )
+    told = launcher_news.WorkerEnding.decode(sent.encode())
     assert told.said.endswith("the end") and len(told.said) == 2000
 
 

@@ -187,7 +187,7 @@ def test_an_input_signature_binds_by_name_and_checks():
     with pytest.raises(TypeError, match="input_signature"):
         minus(jnp.ones(2), 1.0)
     with pytest.raises(TypeError):
-        minus(1.0)
+        minus(1.0)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         uni.function(lambda: minus(jnp.ones(2), 1.0))()
 

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import itertools
 import logging
 import re
 
@@ -259,14 +260,16 @@ def test_it_is_known_which_optimizers_can_update_parts(name):
     cuts = [partition.choose(topology, 8, x.shape) for x in every]
 
     def change(inputs):
-        found, new = tx.update(inputs[-3:], treedef.unflatten(inputs[3:-3]), inputs[:3])
+        found, new = tx.update(
+            inputs[-3:], jax.tree.unflatten(treedef, inputs[3:-3]), inputs[:3]
+        )
         return [*optax.apply_updates(inputs[:3], found), *jax.tree.leaves(new)]
 
     if name in BY_PARTS:
-        sharded_update.Update(change, every, cuts, cuts[:-3])
+        sharded_update.PartwiseUpdate(change, every, cuts, cuts[:-3])
     else:
         with pytest.raises(sharded_update.NotByParts):
-            sharded_update.Update(change, every, cuts, cuts[:-3])
+            sharded_update.PartwiseUpdate(change, every, cuts, cuts[:-3])
 
 
 @pytest.mark.parametrize(
@@ -466,11 +469,11 @@ def test_copies_that_would_differ_are_refused():
     strategy = make(2)
     v = variable(strategy)
 
-    def by_index(copy):
-        copy.assign(WIDE + by_index.count)
-        by_index.count += 1
+    calls = itertools.count()
 
-    by_index.count = 0
+    def by_index(copy):
+        copy.assign(WIDE + next(calls))
+
     with pytest.raises(ValueError, match="would get different values"):
         strategy.extended.update(v, by_index)
     np.testing.assert_array_equal(v.numpy(), WIDE)

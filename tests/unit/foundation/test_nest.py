@@ -16,8 +16,8 @@ class Config(dict):
 def test_containers_are_lists_tuples_and_mappings():
     for x in ([], (), {}, Pair(1, 2), collections.OrderedDict(), Config()):
         assert nest.is_nested(x)
-    for x in (1, "ab", None, {1}, b"ab", range(2), iter([])):
-        assert not nest.is_nested(x)
+    for leaf in (1, "ab", None, {1}, b"ab", range(2), iter([])):
+        assert not nest.is_nested(leaf)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_communication_options_are_frozen_and_compare_by_value():
     )
     assert hash(made) == hash(dataclasses.replace(made))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        made.bytes_per_pack = 3
+        made.bytes_per_pack = 3  # type: ignore[misc]
 
 
 def test_wrong_arguments_of_a_variable_are_refused_with_its_name():

@@ -51,7 +51,7 @@ def test_without_an_assignment_every_device_is_a_replica():
     assert strategy.num_replicas_in_sync == 8
     assert strategy.cluster_resolver is resolver
     mirrored = tf.distribute.MirroredStrategy()
-    assert strategy.extended._topology == mirrored.extended._topology
+    assert strategy.extended.worker_devices == mirrored.extended.worker_devices
     assert tf.distribute.TPUStrategy().num_replicas_in_sync == 8
 
 

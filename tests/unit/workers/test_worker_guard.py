@@ -265,7 +265,7 @@ def three(alone):
     return made
 
 
-KILLED = launcher_news.Ending("worker", 1, "signal SIGKILL")
+KILLED = launcher_news.WorkerEnding("worker", 1, "signal SIGKILL")
 
 
 def test_a_worker_of_which_the_launcher_says_that_it_ended_is_lost(pair):
@@ -277,7 +277,7 @@ def test_a_worker_of_which_the_launcher_says_that_it_ended_is_lost(pair):
 
 
 def test_what_a_worker_said_before_its_end_counts_more_than_its_end(pair):
-    pair[0].hear(1, launcher_news.Ending("worker", 1, "exit code 1"))
+    pair[0].hear(1, launcher_news.WorkerEnding("worker", 1, "exit code 1"))
     pair[1].fail(KeyError("the culprit"))
     look(pair[0])
     assert isinstance(pair[0].verdict, unisono.errors.WorkerFailedError)
@@ -287,7 +287,7 @@ def test_what_a_worker_said_before_its_end_counts_more_than_its_end(pair):
 def test_a_worker_that_ended_in_order_is_not_lost_for_those_who_end_too(pair):
     pair[1]._state = worker_records.LEFT
     pair[1]._publish()
-    pair[0].hear(1, launcher_news.Ending("worker", 1, "exit code 0"))
+    pair[0].hear(1, launcher_news.WorkerEnding("worker", 1, "exit code 0"))
     look(pair[0])
     assert pair[0].verdict is None
     assert "with exit code 0" in str(pair[0].missing(1))

@@ -30,7 +30,7 @@ _LARGEST_LINE = 1 << 15
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Ending:
+class WorkerEnding:
     """The end of a worker process.
 
     Attributes:
@@ -51,7 +51,7 @@ class Ending:
         return json.dumps(dataclasses.asdict(told)).encode() + b"\n"
 
     @classmethod
-    def decode(cls, line: bytes) -> Ending | None:
+    def decode(cls, line: bytes) -> WorkerEnding | None:
         """Returns the end that a line tells about; None if it tells about none.
 
         >>> Ending.decode(Ending("worker", 1, "exit code 0").encode())
@@ -76,9 +76,9 @@ class News:
     """
 
     def __init__(self) -> None:
-        self.endings: list[Ending] = []
+        self.endings: list[WorkerEnding] = []
         self._lock = threading.Lock()
-        self._listeners: list[Callable[[Ending], None]] = []
+        self._listeners: list[Callable[[WorkerEnding], None]] = []
         self._thread: threading.Thread | None = None
 
     def listen(self) -> bool:
@@ -91,7 +91,7 @@ class News:
             self._thread.start()
         return self._thread is not None
 
-    def subscribe(self, listener: Callable[[Ending], None]) -> None:
+    def subscribe(self, listener: Callable[[WorkerEnding], None]) -> None:
         """Calls a function with each end that was told, and that will be."""
         with self._lock:
             self._listeners.append(listener)
@@ -109,7 +109,7 @@ class News:
                 partial = partial[:_LARGEST_LINE]
 
     def _add(self, line: bytes) -> None:
-        ending = Ending.decode(line)
+        ending = WorkerEnding.decode(line)
         if ending is None:
             return
         with self._lock:

@@ -191,7 +191,7 @@ class Closure:
         return self.shipment.program.name
 
     def succeed(self, arrays: Sequence[np.ndarray]) -> None:
-        """Sets the result."""
+        """Gives the caller's handle the result of the call."""
         remote = self._remote()
         if remote is not None:
             outputs = self.shipment.outputs

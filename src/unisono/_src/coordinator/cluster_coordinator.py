@@ -115,7 +115,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
 
     @property
     def strategy(self) -> ParameterServerStrategy:
-        """The strategy."""
+        """The strategy whose workers this coordinator gives work to."""
         found = self._strategy()
         assert found is not None
         return found

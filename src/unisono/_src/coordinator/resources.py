@@ -1,4 +1,4 @@
-"""What each worker makes for itself, such as a dataset's iterator."""
+"""Objects that each worker makes for itself, such as a dataset's iterator."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class ConcreteFunction:
         given = self._parameters.bind_partial(*args, **kwargs).arguments
         for name, wanted in self._bound.arguments.items():
             if name in given:
-                given[name] = _checked(name, given[name], wanted)
+                given[name] = _check_argument(name, given[name], wanted)
             elif any(isinstance(x, TensorSpec) for x in nest.leaves(wanted)):
                 raise TypeError(
                     f"missing a required argument: '{name}'. It is one of the arrays "
@@ -192,10 +192,10 @@ def _output_specs(traces: Sequence[traced_function.TracedFunction]) -> list[Tens
             "TensorSpec leaves open. Give all sizes."
         )
     columns = zip(*(t.result_avals() for t in traces), strict=True)
-    return [_joined(column) for column in columns]
+    return [_join_specs(column) for column in columns]
 
 
-def _joined(avals: Sequence[Any]) -> TensorSpec:
+def _join_specs(avals: Sequence[Any]) -> TensorSpec:
     """Return the spec of arrays that differ in open sizes only."""
     sides = zip(*(a.shape for a in avals), strict=True)
     shape = [side[0] if len(set(side)) == 1 else None for side in sides]
@@ -215,7 +215,7 @@ def _structure(outputs: Any, specs: Sequence[TensorSpec]) -> Any:
     return nest.map_structure(leaf, signature.rebuild(outputs, iter(specs)))
 
 
-def _checked(name: str, given: Any, wanted: Any) -> Any:
+def _check_argument(name: str, given: Any, wanted: Any) -> Any:
     """Return an argument of a call, once it is what the function was made for.
 
     Raises:
@@ -227,7 +227,7 @@ def _checked(name: str, given: Any, wanted: Any) -> Any:
         if not is_like or type(given) is not type(wanted):
             raise TypeError(f"'{name}' must be like {wanted!r}, received {given!r}.")
         pairs = zip(nest.children(given), nest.children(wanted), strict=True)
-        return nest.rebuild(given, [_checked(name, g, w) for g, w in pairs])
+        return nest.rebuild(given, [_check_argument(name, g, w) for g, w in pairs])
     if isinstance(wanted, TensorSpec):
         try:
             return signature.apply_specs([given], [wanted])[0]

@@ -156,7 +156,7 @@ class GradientTape:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends the block."""
+        """Stops recording at the end of the block."""
         if self._is_open:
             self._end()
 
@@ -393,7 +393,7 @@ class GradientTape:
         [2.0, 40.0]
         """
         recording = self._take_recording()
-        rule = _unconnected(unconnected_gradients)
+        rule = _parse_unconnected(unconnected_gradients)
         if target is None:
             raise TypeError(
                 "Argument `target` should be a list or nested structure of Tensors, "
@@ -478,7 +478,7 @@ class GradientTape:
         [[2.0, 0.0], [0.0, 4.0]]
         """
         recording = self._take_recording()
-        rule = _unconnected(unconnected_gradients)
+        rule = _parse_unconnected(unconnected_gradients)
         whole = pullbacks.value_of(pullbacks.find_operand(target, "target"))
         wanted = [pullbacks.find_operand(x, "sources") for x in nest.leaves(sources)]
         pull, given = pullbacks.differentiate(
@@ -534,7 +534,7 @@ class GradientTape:
         [[[2.0, 0.0], [0.0, 4.0]], [[6.0, 0.0], [0.0, 8.0]]]
         """
         recording = self._take_recording()
-        _unconnected(unconnected_gradients)
+        _parse_unconnected(unconnected_gradients)
         result = pullbacks.find_operand(target, "target")
         wanted = pullbacks.find_operand(source, "source")
         whole, given = pullbacks.value_of(result), pullbacks.value_of(wanted)
@@ -629,7 +629,7 @@ def _check_batches(target: tuple[int, ...], source: tuple[int, ...]) -> None:
         )
 
 
-def _unconnected(given: UnconnectedGradients | str) -> UnconnectedGradients:
+def _parse_unconnected(given: UnconnectedGradients | str) -> UnconnectedGradients:
     """Return the member of the enum that an argument stands for."""
     try:
         return UnconnectedGradients(given)

@@ -85,7 +85,7 @@ class HostIterator(abc.ABC):
 
 
 @final
-class Handle:
+class IteratorHandle:
     """Stands for an iterator among the arguments of a function being traced.
 
     Args:
@@ -95,7 +95,7 @@ class Handle:
     def __init__(self, index: int) -> None:
         self.index = index
 
-    def __iter__(self) -> Handle:
+    def __iter__(self) -> IteratorHandle:
         raise NeedsHost
 
     def __next__(self) -> Any:
@@ -243,11 +243,11 @@ class Feeds:
 
 
 def _replace_iterators(tree: Any) -> Any:
-    """Return arguments with each iterator replaced by a `Handle`."""
+    """Return arguments with each iterator replaced by an `IteratorHandle`."""
     count = itertools.count()
 
     def leaf(x: Any) -> Any:
-        return Handle(next(count)) if isinstance(x, signature.Source) else x
+        return IteratorHandle(next(count)) if isinstance(x, signature.Source) else x
 
     return nest.map_structure(leaf, tree)
 

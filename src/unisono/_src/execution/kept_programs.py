@@ -24,7 +24,7 @@ _GROUP = 256
 
 
 @final
-class _Gone:
+class _GonePrograms:
     """How many programs of the process have gone since JAX has forgotten its traces."""
 
     count = 0
@@ -115,9 +115,9 @@ class Limit:
             if holder is not None:
                 holder.forget(its_key, oldest)
             oldest.release()
-        _Gone.count += len(gone)
-        if _Gone.count >= _GROUP:
-            _Gone.count = 0
+        _GonePrograms.count += len(gone)
+        if _GonePrograms.count >= _GROUP:
+            _GonePrograms.count = 0
             jax_traces.forget_traced_functions()
 
 

@@ -22,7 +22,7 @@ _log = logging.getLogger("unisono")
 
 @final
 class _Notes:
-    """What callbacks have found since the last call began, and what was told."""
+    """Failures found by callbacks since the last call began, and texts told."""
 
     # With the numbers of the checks: XLA may run them in another order.
     failures: ClassVar[list[tuple[int, Exception]]] = []

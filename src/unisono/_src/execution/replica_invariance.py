@@ -48,7 +48,7 @@ class Invariance:
             out = [True] * len(eqn.outvars)
         elif name in _SEPARATING:
             out = [False] * len(eqn.outvars)
-        elif all(same) and not separates(eqn):
+        elif all(same) and not may_separate(eqn):
             out = [True] * len(eqn.outvars)
         else:
             out = self._follow_nested(eqn, same)
@@ -151,11 +151,11 @@ def called_program(eqn: Any) -> tuple[Any, Any] | None:
     return None if found is None else (found, getattr(inner, "consts", ()))
 
 
-def separates(eqn: Any) -> bool:
+def may_separate(eqn: Any) -> bool:
     """Whether an equation may give replicas different results from equal operands."""
     inner = [p for p in map(_jaxpr_of, _parameters_of(eqn)) if p]
     return eqn.primitive.name in _SEPARATING or any(
-        separates(e) for p in inner for e in p.eqns
+        may_separate(e) for p in inner for e in p.eqns
     )
 
 

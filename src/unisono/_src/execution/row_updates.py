@@ -35,7 +35,7 @@ class _NotByRows(Exception):
 
 @final
 class _Mark(NamedTuple):
-    """What is known of a value.
+    """The facts known about a value of an update.
 
     Attributes:
         has_rows: whether its first axis is that of the table; if not, all its elements

@@ -71,7 +71,7 @@ def update(
     every: list[Any] = [*cells, *own]
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in every]
     try:
-        found = Update(change, shapes, [*cuts, *cuts[:count]], cuts)
+        found = PartwiseUpdate(change, shapes, [*cuts, *cuts[:count]], cuts)
     except NotByParts as reason:
         _log.info("A split variable is gathered for an update: %s", reason)
         return False
@@ -95,7 +95,7 @@ def update(
 
 
 @final
-class Update:
+class PartwiseUpdate:
     """A function of arrays that replicas compute for their parts of the arrays.
 
     Args:
@@ -285,7 +285,7 @@ class _Walk:
         # A broadcast of equal elements gives equal elements, of whatever shape.
         if name == "broadcast_in_dim" and marks[0] == EVEN:
             return EVEN
-        if replica_invariance.separates(part):
+        if replica_invariance.may_separate(part):
             raise NotByParts(f"`{name}` gives each replica another value.")
         is_same = jaxpr_equality.has_same_params(whole, part)
         if name in ELEMENTWISE and is_same:

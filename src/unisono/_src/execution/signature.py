@@ -24,7 +24,7 @@ from jax._src.array import ArrayImpl
 from unisono._src.execution.specs import PerReplicaSpec, TensorSpec
 from unisono._src.foundation import jax_types, nest
 from unisono._src.machines.topology import Topology
-from unisono._src.values import distributed
+from unisono._src.values import distributed, jax_tapes
 from unisono._src.values.array_operators import ArrayOperators
 
 
@@ -185,7 +185,7 @@ def _put_on_all_devices(parts: list[Any], topology: Topology | None) -> list[Any
     """Return uneven parts, each on all devices, so that one program can take them."""
     if topology is None:
         return parts
-    if topology.is_spread and distributed.is_traced(parts):
+    if topology.is_spread and jax_tapes.has_tracer(parts):
         return parts
     if topology.is_spread:
         # At once also while a program is traced, whose constants they are.

@@ -86,10 +86,8 @@ def _message(error: Exception) -> str:
     advice = _advice(node, outer)
     if "replica_id" in source:
         advice += f"\n{_REPLICA_ID}"
-    return (
-        f"{where}\n    {source}\n{_reason(_subject(node, outer))} {advice}\nJAX said: "
-        f"{_first(error)}"
-    )
+    reason = _reason(_subject_text(node, outer))
+    return f"{where}\n    {source}\n{reason} {advice}\nJAX said: {_first(error)}"
 
 
 def _first(error: Exception) -> str:
@@ -124,7 +122,7 @@ def _find_line(trace: TracebackType | None) -> Any:
     lines = linecache.getlines(code.co_filename, last.tb_frame.f_globals)
     if not 0 < line <= len(lines):
         return None
-    where = f"{_short(code.co_filename)}, line {line}, in {code.co_name}"
+    where = f"{_shorten_path(code.co_filename)}, line {line}, in {code.co_name}"
     nodes = _nodes_at(lines, _position(last))
     if not nodes:
         return None
@@ -136,7 +134,7 @@ def _is_example(trace: TracebackType) -> bool:
     return trace.tb_frame.f_code.co_filename.startswith("<doctest")
 
 
-def _short(path: str) -> str:
+def _shorten_path(path: str) -> str:
     """Return a path below the current directory without it."""
     here = os.getcwd() + os.sep
     return path.removeprefix(here)
@@ -183,7 +181,7 @@ def _is_test(statement: Any, node: Any) -> bool:
 def _statement(node: Any, outer: list[Any]) -> Any:
     """Return the statement or expression that needs the value."""
     for around in [node, *reversed(outer)]:
-        if isinstance(around, ast.Call) and _called(around):
+        if isinstance(around, ast.Call) and _find_python_name(around):
             loop = next((n for n in reversed(outer) if isinstance(n, ast.For)), None)
             is_loop = loop is not None and any(n is around for n in ast.walk(loop.iter))
             return loop if is_loop else around
@@ -194,13 +192,13 @@ def _statement(node: Any, outer: list[Any]) -> Any:
     return None
 
 
-def _called(call: ast.Call) -> str:
+def _find_python_name(call: ast.Call) -> str:
     """Return the name of a function of Python's that needs a number, or ""."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     return name if name in ("bool", "float", "int", "range", "complex", "len") else ""
 
 
-def _subject(node: Any, outer: list[Any]) -> str:
+def _subject_text(node: Any, outer: list[Any]) -> str:
     found = _statement(node, outer)
     if isinstance(found, (ast.If, ast.While, ast.Assert, ast.IfExp)):
         return f"`{ast.unparse(found.test)}`"
@@ -215,19 +213,21 @@ def _advice(node: Any, outer: list[Any] | None) -> str:
     """Return what to write instead of a line."""
     found = None if node is None else _statement(node, outer or [])
     if isinstance(found, ast.If):
-        return _for_if(found, outer or [])
+        return _advise_if(found, outer or [])
     if isinstance(found, ast.IfExp):
         a, b = ast.unparse(found.body), ast.unparse(found.orelse)
         test = _condition(found.test)
-        return f"Write:\n    {_cond(test, a, b)}\nor:\n    {_where(test, a, b)}"
+        return (
+            f"Write:\n    {_cond_text(test, a, b)}\nor:\n    {_where_text(test, a, b)}"
+        )
     if isinstance(found, ast.While):
-        return _for_while(found)
+        return _advise_while(found)
     if isinstance(found, ast.Assert):
-        return _for_assert(found)
+        return _advise_assert(found)
     if isinstance(found, ast.For):
-        return _for_loop(found)
+        return _advise_loop(found)
     if isinstance(found, ast.Call):
-        return _for_call(found)
+        return _advise_call(found)
     return (
         "Use functions of unisono and jax.numpy instead of NumPy's and Python's, "
         "unisono.cond(...) or unisono.where(condition, a, b) for choices, and "
@@ -236,11 +236,11 @@ def _advice(node: Any, outer: list[Any] | None) -> str:
     )
 
 
-def _cond(test: str, a: str, b: str) -> str:
+def _cond_text(test: str, a: str, b: str) -> str:
     return f"unisono.cond({test}, lambda: {a}, lambda: {b})"
 
 
-def _where(test: str, a: str, b: str) -> str:
+def _where_text(test: str, a: str, b: str) -> str:
     return f"unisono.where({test}, {a}, {b})"
 
 
@@ -301,7 +301,7 @@ def _condition(test: ast.expr) -> str:
     return ast.unparse(_Logic().visit(copied))
 
 
-def _following(found: Any, outer: list[Any]) -> list[Any]:
+def _statements_after(found: Any, outer: list[Any]) -> list[Any]:
     """Return the statements after a statement, in the same block."""
     for around in outer:
         for block in (getattr(around, "body", None), getattr(around, "orelse", None)):
@@ -310,29 +310,28 @@ def _following(found: Any, outer: list[Any]) -> list[Any]:
     return []
 
 
-def _for_if(found: ast.If, outer: list[Any]) -> str:
+def _advise_if(found: ast.If, outer: list[Any]) -> str:
     test = _condition(found.test)
     true, false = _values_of(found.body), _values_of(found.orelse)
     names = list(dict.fromkeys([*(true or {}), *(false or {})]))
     if true is None or false is None or len(names) != 1:
-        told = f"{', '.join(_assigned([*found.body, *found.orelse])) or '_'} = "
+        told = f"{', '.join(_assigned_names([*found.body, *found.orelse])) or '_'} = "
         return (
             "Put each branch into a function that returns what it computes, and "
             f"write:\n    {told}unisono.cond({test}, if_true, if_false)\nor compute "
-            f"both and choose:\n    {_where(test, 'a', 'b')}"
+            f"both and choose:\n    {_where_text(test, 'a', 'b')}"
         )
     name = names[0]
     a, b = true.get(name, name), false.get(name, name)
     if name == "return" and name not in false:
-        after = _values_of(_following(found, outer)[:1]) or {}
+        after = _values_of(_statements_after(found, outer)[:1]) or {}
         b = after.get(name, "...")
     start = "return " if name == "return" else f"{name} = "
-    return (
-        f"Write:\n    {start}{_cond(test, a, b)}\nor:\n    {start}{_where(test, a, b)}"
-    )
+    choose, select = _cond_text(test, a, b), _where_text(test, a, b)
+    return f"Write:\n    {start}{choose}\nor:\n    {start}{select}"
 
 
-def _assigned(body: list[Any]) -> list[str]:
+def _assigned_names(body: list[Any]) -> list[str]:
     """Return the names that statements assign, in their order."""
     names: dict[str, None] = {}
     for statement in body:
@@ -342,8 +341,8 @@ def _assigned(body: list[Any]) -> list[str]:
     return list(names)
 
 
-def _for_while(found: ast.While) -> str:
-    names = ", ".join(_assigned(found.body)) or "x"
+def _advise_while(found: ast.While) -> str:
+    names = ", ".join(_assigned_names(found.body)) or "x"
     comma = "," if "," not in names else ""
     return (
         f"Put the body into a function `def body({names})` that ends with `return "
@@ -352,7 +351,7 @@ def _for_while(found: ast.While) -> str:
     )
 
 
-def _for_assert(found: ast.Assert) -> str:
+def _advise_assert(found: ast.Assert) -> str:
     test = found.test
     note = "" if found.msg is None else ast.unparse(found.msg)
     name = None
@@ -369,9 +368,9 @@ def _for_assert(found: ast.Assert) -> str:
     return f"Write:\n    unisono.debugging.Assert({_condition(test)}, [{told}])"
 
 
-def _for_loop(found: ast.For) -> str:
+def _advise_loop(found: ast.For) -> str:
     target, source = ast.unparse(found.target), ast.unparse(found.iter)
-    names = ", ".join(n for n in _assigned(found.body) if n != target) or "x"
+    names = ", ".join(n for n in _assigned_names(found.body) if n != target) or "x"
     limit = found.iter.args[-1] if isinstance(found.iter, ast.Call) else None
     many = ast.unparse(limit) if isinstance(limit, ast.expr) else "n"
     return (
@@ -384,11 +383,11 @@ def _for_loop(found: ast.For) -> str:
     )
 
 
-def _for_call(found: ast.Call) -> str:
-    name = _called(found)
+def _advise_call(found: ast.Call) -> str:
+    name = _find_python_name(found)
     value = ast.unparse(found.args[-1]) if found.args else "x"
     if name == "bool":
-        return f"Write {_cond(value, 'a', 'b')} or {_where(value, 'a', 'b')}."
+        return f"Write {_cond_text(value, 'a', 'b')} or {_where_text(value, 'a', 'b')}."
     if name in ("range", "len"):
         return (
             "Give the function a Python number, or write unisono.while_loop, "

@@ -31,7 +31,7 @@ def _local(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     """Raises this package's errors, which are also Python's, in place of Python's."""
     try:
         yield
@@ -69,7 +69,7 @@ def join(path: Path, *paths: Path) -> str:
 
 def makedirs(path: Path) -> None:
     """Makes a folder and those above it; one that exists is left as it is."""
-    with _telling(path):
+    with _translate_errors(path):
         os.makedirs(_local(path), exist_ok=True)
 
 
@@ -80,7 +80,7 @@ def mkdir(path: Path) -> None:
         AlreadyExistsError: there is something of that name.
         NotFoundError: the folder above it does not exist.
     """
-    with _telling(path):
+    with _translate_errors(path):
         os.mkdir(_local(path))
 
 
@@ -90,7 +90,7 @@ def listdir(path: Path) -> list[str]:
     Raises:
         NotFoundError: there is no such folder.
     """
-    with _telling(path):
+    with _translate_errors(path):
         return os.listdir(_local(path))
 
 
@@ -106,7 +106,7 @@ def remove(path: Path) -> None:
     Raises:
         NotFoundError: there is no such file.
     """
-    with _telling(path):
+    with _translate_errors(path):
         os.remove(_local(path))
 
 
@@ -116,7 +116,7 @@ def rmtree(path: Path) -> None:
     Raises:
         NotFoundError: there is no such folder.
     """
-    with _telling(path):
+    with _translate_errors(path):
         shutil.rmtree(_local(path))
 
 
@@ -135,7 +135,7 @@ def copy(src: Path, dst: Path, overwrite: bool = False) -> None:
         NotFoundError: there is no file `src`.
     """
     _check_free(dst, overwrite)
-    with _telling(src):
+    with _translate_errors(src):
         shutil.copyfile(_local(src), _local(dst))
 
 
@@ -147,7 +147,7 @@ def rename(src: Path, dst: Path, overwrite: bool = False) -> None:
         NotFoundError: there is no file or folder `src`.
     """
     _check_free(dst, overwrite)
-    with _telling(src):
+    with _translate_errors(src):
         os.replace(_local(src), _local(dst))
 
 
@@ -172,7 +172,7 @@ def stat(path: Path) -> FileStatistics:
     Raises:
         NotFoundError: there is no such file or folder.
     """
-    with _telling(path):
+    with _translate_errors(path):
         found = os.stat(_local(path))
     return FileStatistics(found.st_size, found.st_mtime_ns, isdir(path))
 
@@ -208,7 +208,7 @@ class GFile:
     def __init__(self, name: Path, mode: str = "r") -> None:
         self._name = os.fspath(name)
         encoding = None if "b" in mode else "utf-8"
-        with _telling(name):
+        with _translate_errors(name):
             # Whoever made the object closes it, as with `open` itself.
             self._file: Any = open(_local(name), mode, encoding=encoding)  # noqa: SIM115
 

@@ -89,7 +89,7 @@ class _Patch:
         self._replacement: Any = None
 
     def apply(self) -> None:
-        """Replace the attribute."""
+        """Replace the attribute of the owner."""
         found = getattr(self._owner, self._name)
         # Scopes open and close at every step; a replacement is made only once.
         if found is not self._found:

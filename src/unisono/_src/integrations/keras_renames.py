@@ -1,4 +1,4 @@
-"""What became of names of ``tf.keras`` that Keras 3 does not have, as data.
+"""Tables of the names of ``tf.keras`` that Keras 3 does not have.
 
 All paths are without ``tf.keras.``. Keras itself is not imported here.
 """

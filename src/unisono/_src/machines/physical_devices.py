@@ -61,7 +61,7 @@ class LogicalDeviceConfiguration:
 
 @final
 class _Choices:
-    """What the program has said about the processors."""
+    """The program's settings of the processors."""
 
     logical: ClassVar[dict[PhysicalDevice, list[LogicalDeviceConfiguration]]] = {}
     visible: ClassVar[dict[str, list[PhysicalDevice]]] = {}

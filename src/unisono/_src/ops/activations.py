@@ -45,7 +45,7 @@ def leaky_relu(features: Any, alpha: Any) -> jax.Array:
 
 
 def crelu(features: Any, axis: Any) -> jax.Array:
-    """Returns the positive parts, and those of the opposite numbers, side by side."""
+    """Returns the positive parts of `x` and of `-x`, joined along an axis."""
     found = tensors.tensor(features)
     kinds.check("crelu", found.dtype, kinds.SIGNED)
     along = shaping.find_axis("crelu", axis, found.ndim)
@@ -110,12 +110,12 @@ def l2_loss(t: Any) -> jax.Array:
 
 
 def bias_add(value: Any, bias: Any, data_format: Any) -> jax.Array:
-    """Returns an array to whose channels a vector was added.
+    """Returns an array plus a vector that has one element for each channel.
 
     Raises:
         ValueError: the format is unknown.
     """
-    found, extra = tensors.matching("bias_add", value, bias)
+    found, extra = tensors.to_one_type("bias_add", value, bias)
     kinds.check("bias_add", found.dtype, kinds.NUMBERS)
     if data_format is not None and data_format[:2] != "NC" and data_format[-1] != "C":
         raise ValueError(
@@ -153,15 +153,17 @@ def moments(
 def batch_normalization(
     x: Any, mean: Any, variance: Any, offset: Any, scale: Any, epsilon: Any
 ) -> jax.Array:
-    """Returns an array with given moments changed to an offset and a scale."""
-    found, middle, spread = tensors.matching("batch_normalization", x, mean, variance)
+    """Returns an array that is normalized by given moments, then scaled and shifted."""
+    found, middle, spread = tensors.to_one_type(
+        "batch_normalization", x, mean, variance
+    )
     kinds.check("batch_normalization", found.dtype, kinds.FLOAT)
     factor = jax.lax.rsqrt(spread + jnp.asarray(epsilon, found.dtype))
     if scale is not None:
-        factor = factor * tensors.matching("batch_normalization", found, scale)[1]
+        factor = factor * tensors.to_one_type("batch_normalization", found, scale)[1]
     shift = -middle * factor
     if offset is not None:
-        shift = tensors.matching("batch_normalization", found, offset)[1] + shift
+        shift = tensors.to_one_type("batch_normalization", found, offset)[1] + shift
     made: jax.Array = tensors.call(
         "batch_normalization", lambda: found * factor + shift
     )
@@ -169,7 +171,7 @@ def batch_normalization(
 
 
 def embedding_lookup(params: Any, ids: Any, max_norm: Any) -> jax.Array:
-    """Returns the rows of a table, or of one that is given in parts, by their numbers.
+    """Returns rows of a table, which may be given in parts, by their numbers.
 
     Raises:
         ValueError: there are no parts.
@@ -195,7 +197,7 @@ def _logits(name: str, labels: Any, logits: Any) -> tuple[jax.Array, jax.Array]:
     """
     if labels is None or logits is None:
         raise ValueError(f"Both labels and logits must be provided in {name}.")
-    scores, wanted = tensors.matching(name, logits, labels)
+    scores, wanted = tensors.to_one_type(name, logits, labels)
     kinds.check(name, scores.dtype, kinds.FLOAT)
     if scores.shape != wanted.shape:
         raise ValueError(
@@ -250,18 +252,18 @@ def sigmoid_cross_entropy(labels: Any, logits: Any) -> jax.Array:
 
 
 def weighted_cross_entropy(labels: Any, logits: Any, pos_weight: Any) -> jax.Array:
-    """Returns the cross entropy, in which positive labels have a weight."""
+    """Returns the cross entropy; positive labels count with a weight."""
     name = "weighted_cross_entropy_with_logits"
     wanted, scores = _logits(name, labels, logits)
-    _, factor = tensors.matching(name, scores, pos_weight)
+    _, factor = tensors.to_one_type(name, scores, pos_weight)
     weight = 1 + (factor - 1) * wanted
     rest = jnp.log1p(jnp.exp(-jnp.abs(scores))) + jax.nn.relu(-scores)
     return jnp.add((1 - wanted) * scores, weight * rest)
 
 
 def log_poisson_loss(targets: Any, log_input: Any, is_full: Any) -> jax.Array:
-    """Returns the loss of rates, given as logarithms, for counts."""
-    scores, counts = tensors.matching("log_poisson_loss", log_input, targets)
+    """Returns the Poisson loss of counts for rates that are given as logarithms."""
+    scores, counts = tensors.to_one_type("log_poisson_loss", log_input, targets)
     kinds.check("log_poisson_loss", scores.dtype, kinds.FLOAT)
     if scores.shape != counts.shape:
         raise ValueError(

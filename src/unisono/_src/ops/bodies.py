@@ -76,10 +76,10 @@ def concrete(x: Any) -> Any:
 
 def arrays(structure: Any) -> list[Any]:
     """Returns the arrays of a structure; each has a type of its own, not a weak one."""
-    return [strong(x) for x in nest.leaves(structure) if x is not None]
+    return [strong_array(x) for x in nest.leaves(structure) if x is not None]
 
 
-def strong(x: Any) -> jax.Array:
+def strong_array(x: Any) -> jax.Array:
     """Returns a value as an array whose type does not follow other operands."""
     array = tensors.tensor(x)
     found: jax.Array = jax.lax.convert_element_type(array, array.dtype)
@@ -193,7 +193,7 @@ def run_loop(
     step: Callable[..., Any],
     carry: Sequence[Any],
 ) -> list[Any]:
-    """Returns what a loop's values are at its end.
+    """Returns the values of a loop after its last round.
 
     Args:
         cond: returns whether to go on, for the values.
@@ -228,7 +228,7 @@ def run_scan(
     length: int,
     is_reversed: bool = False,
 ) -> tuple[list[Any], list[Any], Body]:
-    """Returns what a loop over rows has at its end, and what each row gave.
+    """Returns the last values of a loop over rows, and the result of each row.
 
     Args:
         step: gets the values and a row, and returns the next values and the row's

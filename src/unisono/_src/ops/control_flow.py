@@ -55,7 +55,7 @@ def cond(
         raise TypeError("'true_fn' must be callable.")
     if not callable(false_fn):
         raise TypeError("'false_fn' must be callable.")
-    known = _known(pred)
+    known = _find_known_value(pred)
     if known is not None:
         return true_fn() if bool(known) else false_fn()
     condition = jnp.reshape(tensors.tensor(pred), ()).astype(bool)
@@ -65,7 +65,7 @@ def cond(
     return result
 
 
-def _known(x: Any) -> Any:
+def _find_known_value(x: Any) -> Any:
     """Returns a value that is known now, or None."""
     return bodies.concrete(tensors.tensor(x) if tensors.is_array(x) else x)
 
@@ -126,17 +126,17 @@ def case(
         _check_callable(fn)
     if default is not None:
         _check_callable(default)
-    known = [_known(pred) for pred, _ in pairs]
+    known = [_find_known_value(pred) for pred, _ in pairs]
     if all(x is not None for x in known):
         chosen = next((f for x, (_, f) in zip(known, pairs) if bool(x)), default)  # noqa: B905
         if chosen is None:
-            raise _no_case()
+            raise _no_case_error()
         result: _R = chosen()
         return result
     flags = jnp.stack([jnp.asarray(tensors.tensor(p), bool) for p, _ in pairs])
     branches = [fn for _, fn in pairs]
     if default is None:
-        program_checks.require("case", flags.any(), _no_case)
+        program_checks.require("case", flags.any(), _no_case_error)
         index = jnp.argmax(flags)
     else:
         branches.append(default)
@@ -145,7 +145,7 @@ def case(
     return chosen_one
 
 
-def _no_case() -> Exception:
+def _no_case_error() -> Exception:
     return errors.InvalidArgumentError(
         "None of conditions evaluated as True, and case has no default."
     )
@@ -169,7 +169,7 @@ def switch_case(
     default: Callable[[], _R] | None = None,
     name: str = "switch_case",
 ) -> _R:
-    """Returns the result of the function that has a number.
+    """Returns the result of the function that an index chooses.
 
     Args:
         branch_index: the number, a scalar array.
@@ -194,7 +194,7 @@ def switch_case(
     last = len(branches) - 1
     if default is not None:
         branches, last = [*branches, default], last + 1
-    known = _known(index)
+    known = _find_known_value(index)
     if known is not None:
         number = int(known)
         result: _R = branches[number if 0 <= number <= last else last]()
@@ -205,7 +205,7 @@ def switch_case(
 
 
 def _branches(given: Any) -> list[Any]:
-    """Returns functions by their numbers."""
+    """Returns the functions of `switch_case` in the order of their indices."""
     pairs = given.items() if isinstance(given, Mapping) else given
     found = list(pairs)
     if not found:
@@ -270,7 +270,7 @@ def while_loop(
         made = body(*values)
         if len(values) == 1 and not isinstance(made, (list, tuple)):
             made = (made,)
-        return _like(values, made)
+        return _restructure(values, made)
 
     if not bodies.is_traced():
         ended: _Vars = _loop_eagerly(cond, step, loop_vars, maximum_iterations)
@@ -279,7 +279,7 @@ def while_loop(
     return ended
 
 
-def _like(values: Any, made: Any) -> Any:
+def _restructure(values: Any, made: Any) -> Any:
     """Returns new values in the structure of the old ones.
 
     Raises:
@@ -326,7 +326,7 @@ def _loop_traced(
     is_followed = ambient.current().tape is not None or not bodies.is_plain()
     if isinstance(most, int) and back_prop and is_followed:
         return rebuild(_loop_for_gradients(goes_on, advance, carry, most))
-    limit = bodies.strong(jnp.asarray(tensors.tensor(most), jnp.int32))
+    limit = bodies.strong_array(jnp.asarray(tensors.tensor(most), jnp.int32))
 
     def counted(count: Any, *flat: Any) -> list[Any]:
         return [count + 1, *advance(*flat)]

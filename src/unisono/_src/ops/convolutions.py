@@ -45,7 +45,7 @@ class _Layout:
             )
 
     def space(self, what: str, x: Any) -> tuple[int, ...]:
-        """Returns a number for each axis of space, from one, one for each or all."""
+        """Returns one number per axis of space; one number may stand for all axes."""
         found = tensors.sizes(self.name, what, x)
         if len(found) == 1:
             return found * self.rank
@@ -158,7 +158,7 @@ def convolve(
 
 def _operands(layout: _Layout, x: Any, filters: Any) -> tuple[jax.Array, jax.Array]:
     """Returns input and kernel as arrays with the right numbers of axes."""
-    found, kernel = tensors.matching(layout.name, x, filters)
+    found, kernel = tensors.to_one_type(layout.name, x, filters)
     kinds.check(layout.name, found.dtype, kinds.REAL)
     layout.check(found)
     if kernel.ndim != layout.rank + 2:

@@ -99,7 +99,7 @@ def _find(given: object) -> jax.Device | None:
     try:
         return devices.resolve([parsed_name(parsed)])[1][0]
     except ValueError:
-        _miss(str(parsed))
+        _report_missing(str(parsed))
         return None
 
 
@@ -108,7 +108,7 @@ def parsed_name(found: devices.DeviceName) -> str:
     return f"{found.kind}:{found.index}"
 
 
-def _miss(wanted: str) -> None:
+def _report_missing(wanted: str) -> None:
     """Says that there is no such device, in the log or as an error."""
     kinds = ("CPU", "GPU", "TPU")
     there = [d.name for kind in kinds for d in devices.list_logical_devices(kind)]

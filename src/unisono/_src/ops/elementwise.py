@@ -50,7 +50,7 @@ def binary(
         InvalidArgumentError: types or shapes do not fit together.
         TypeError: a number does not fit the type of the other array.
     """
-    x, y = tensors.matching(name, x, y)
+    x, y = tensors.to_one_type(name, x, y)
     kinds.check(name, x.dtype, allowed)
     check_shapes(name, x, y)
     return fn(x, y)
@@ -104,7 +104,7 @@ def divide(name: str, x: Any, y: Any, fn: _Function = jnp.true_divide) -> jax.Ar
         TypeError: the arrays are of different types.
     """
     try:
-        x, y = tensors.matching(name, x, y)
+        x, y = tensors.to_one_type(name, x, y)
     except errors.InvalidArgumentError as error:
         raise TypeError(str(error)) from None
     kinds.check(name, x.dtype, kinds.NUMBERS)
@@ -120,7 +120,7 @@ def divide(name: str, x: Any, y: Any, fn: _Function = jnp.true_divide) -> jax.Ar
 
 def whole_division(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
     """Returns a quotient or remainder; that of integers by zero is an error eagerly."""
-    x, y = tensors.matching(name, x, y)
+    x, y = tensors.to_one_type(name, x, y)
     kinds.check(name, x.dtype, kinds.REAL)
     check_shapes(name, x, y)
     if _are_known_integers(y) and not np.all(np.asarray(y)):
@@ -146,7 +146,7 @@ def power(name: str, x: Any, y: Any) -> jax.Array:
     Raises:
         InvalidArgumentError: an integer would get a negative exponent.
     """
-    x, y = tensors.matching(name, x, y)
+    x, y = tensors.to_one_type(name, x, y)
     kinds.check(name, x.dtype, kinds.NUMBERS)
     check_shapes(name, x, y)
     if _are_known_integers(y) and np.any(np.asarray(y) < 0):
@@ -162,14 +162,14 @@ def _are_known_integers(x: Any) -> bool:
 
 def equal(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
     """Returns whether elements are equal, or differ."""
-    x, y = tensors.matching(name, x, y)
+    x, y = tensors.to_one_type(name, x, y)
     check_shapes(name, x, y)
     return fn(x, y)
 
 
 def clip_by_value(t: Any, low: Any, high: Any) -> jax.Array:
     """Returns the elements, those beyond two bounds replaced by the bounds."""
-    t, low, high = tensors.matching("clip_by_value", t, low, high)
+    t, low, high = tensors.to_one_type("clip_by_value", t, low, high)
     kinds.check("clip_by_value", t.dtype, kinds.REAL)
     check_shapes("clip_by_value", t, low, high)
     return jnp.minimum(jnp.maximum(t, low), high)
@@ -188,7 +188,7 @@ def add_n(name: str, inputs: Sequence[Any]) -> jax.Array:
             "Inputs must be an iterable of at least one Tensor/IndexedSlices with the "
             "same dtype and shape."
         )
-    found = tensors.matching(name, *values)
+    found = tensors.to_one_type(name, *values)
     kinds.check(name, found[0].dtype, kinds.NUMBERS)
     if len({x.shape for x in found}) > 1:
         shapes = ", ".join(str(list(x.shape)) for x in found)
@@ -208,7 +208,7 @@ def scalar_mul(scalar: Any, x: Any) -> jax.Array:
         ValueError: `scalar` is not a scalar.
     """
     x = tensors.tensor(x)
-    (_, factor) = tensors.matching("scalar_mul", x, scalar)
+    (_, factor) = tensors.to_one_type("scalar_mul", x, scalar)
     if factor.ndim:
         raise ValueError(
             "The input scalar must be a 0-D value. Received shape "
@@ -244,7 +244,7 @@ def times_unless_zero(fn: _Function) -> _Function:
 
 def make_complex(real: Any, imag: Any) -> jax.Array:
     """Returns complex numbers of their real and imaginary parts."""
-    real, imag = tensors.matching("complex", real, imag)
+    real, imag = tensors.to_one_type("complex", real, imag)
     if kinds.kind(real.dtype) != "f" or real.dtype.itemsize < 4:
         raise TypeError(
             "real and imag have incorrect types: complex takes float32 or float64, "
@@ -254,7 +254,7 @@ def make_complex(real: Any, imag: Any) -> jax.Array:
     return jax.lax.complex(*jnp.broadcast_arrays(real, imag))
 
 
-def rounded(x: Any) -> jax.Array:
+def round_to_even(x: Any) -> jax.Array:
     """Returns the nearest whole numbers, halves to even ones."""
     return x if kinds.kind(x.dtype) == "i" else jnp.round(x)
 
@@ -295,14 +295,14 @@ def clip_by_global_norm(
     norm = global_norm("clip_by_global_norm", t_list)
     if use_norm is not None:
         norm = tensors.tensor(use_norm)
-    (norm, limit) = tensors.matching("clip_by_global_norm", norm, clip_norm)
+    (norm, limit) = tensors.to_one_type("clip_by_global_norm", norm, clip_norm)
     scale = limit * jnp.minimum(1.0 / norm, jnp.ones((), norm.dtype) / limit)
     # It is NaN if the norm is not finite, and so becomes all that it multiplies.
     scale = scale + (norm - norm)
-    return [_scaled(x, scale) for x in t_list], norm
+    return [_scale(x, scale) for x in t_list], norm
 
 
-def _scaled(x: Any, scale: jax.Array) -> Any:
+def _scale(x: Any, scale: jax.Array) -> Any:
     if x is None:
         return None
     if _is_sparse(x):
@@ -315,7 +315,7 @@ def _scaled(x: Any, scale: jax.Array) -> Any:
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any) -> jax.Array:
     """Returns an array scaled down to a norm, where its own is larger."""
     values = _rows(t)
-    values, limit = tensors.matching("clip_by_norm", values, clip_norm)
+    values, limit = tensors.to_one_type("clip_by_norm", values, clip_norm)
     kinds.check("clip_by_norm", values.dtype, kinds.INEXACT)
     along = None if axes is None else tensors.sizes("clip_by_norm", "axes", axes)
     total = tensors.call(
@@ -363,7 +363,7 @@ def polyval(coeffs: Any, x: Any) -> jax.Array:
     found = tensors.tensor(x)
     if not coeffs:
         return jnp.zeros_like(found)
-    total = tensors.matching("polyval", found, coeffs[0])[1]
+    total = tensors.to_one_type("polyval", found, coeffs[0])[1]
     for factor in coeffs[1:]:
-        total = tensors.matching("polyval", found, factor)[1] + total * found
+        total = tensors.to_one_type("polyval", found, factor)[1] + total * found
     return jnp.asarray(total)

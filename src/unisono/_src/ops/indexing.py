@@ -117,7 +117,7 @@ def where(condition: Any, x: Any, y: Any) -> jax.Array:
         coordinates = np.argwhere(np.asarray(found))
         return jnp.asarray(coordinates.astype(tensors.canonical(dtypes.int64)))
     mask = elementwise.as_bools("where", condition)
-    x, y = tensors.matching("where", x, y)
+    x, y = tensors.to_one_type("where", x, y)
     elementwise.check_shapes("where", mask, x, y)
     return jnp.where(mask, x, y)
 
@@ -169,7 +169,7 @@ def scatter(
     Raises:
         InvalidArgumentError: shapes do not fit, or a known position is not there.
     """
-    found, rows = tensors.matching(name, tensor, updates)
+    found, rows = tensors.to_one_type(name, tensor, updates)
     found = jnp.asarray(found)
     places = _positions(name, indices)
     depth = places.shape[-1] if places.ndim else 0
@@ -188,7 +188,7 @@ def scatter(
 
 def scatter_sub(tensor: Any, indices: Any, updates: Any) -> jax.Array:
     """Returns an array with slices at given coordinates reduced."""
-    found, rows = tensors.matching("tensor_scatter_nd_sub", tensor, updates)
+    found, rows = tensors.to_one_type("tensor_scatter_nd_sub", tensor, updates)
     return scatter("tensor_scatter_nd_sub", "add", found, indices, -rows)
 
 
@@ -285,7 +285,7 @@ def dynamic_partition(data: Any, partitions: Any, num: Any) -> list[jax.Array]:
 def dynamic_stitch(indices: Any, data: Any) -> jax.Array:
     """Returns one array of slices that each have a position in it."""
     places = [_positions("dynamic_stitch", i) for i in indices]
-    parts = tensors.matching("dynamic_stitch", *data)
+    parts = tensors.to_one_type("dynamic_stitch", *data)
     _check_known("dynamic_stitch", "unisono.scatter_nd", *places)
     rank = places[0].ndim
     rest = parts[0].shape[rank:]

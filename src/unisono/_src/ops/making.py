@@ -21,7 +21,7 @@ def constant(value: Any, dtype: Any, shape: Any) -> jax.Array:
     Raises:
         TypeError: numbers do not fit the type or the shape.
     """
-    wanted = None if dtype is None else tensors.usable(dtype)
+    wanted = None if dtype is None else tensors.usable_type(dtype)
     given = tensors.plain(value)
     if isinstance(given, jax.Array) and wanted is not None and given.dtype != wanted:
         raise TypeError(
@@ -51,7 +51,7 @@ def convert(value: Any, dtype: Any, hint: Any) -> jax.Array:
         ValueError: an array is of another type, or the value is no array.
     """
     if dtype is not None:
-        return tensors.tensor(value, tensors.usable(dtype))
+        return tensors.tensor(value, tensors.usable_type(dtype))
     found = tensors.tensor(value)
     is_given = isinstance(tensors.plain(value), jax.Array)
     if hint is None or is_given or not kinds.holds(hint, found.dtype):
@@ -77,7 +77,7 @@ def stop_gradient(x: Any) -> jax.Array:
 
 def cast(x: Any, dtype: Any) -> jax.Array:
     """Returns the elements in another type; floats are cut off to integers."""
-    wanted = tensors.usable(dtype)
+    wanted = tensors.usable_type(dtype)
     if isinstance(x, IndexedSlices):
         sparse: Any = IndexedSlices(cast(x.values, wanted), x.indices, x.dense_shape)
         rows: jax.Array = sparse
@@ -92,7 +92,7 @@ def cast(x: Any, dtype: Any) -> jax.Array:
 
 def saturate_cast(value: Any, dtype: Any) -> jax.Array:
     """Returns the elements in another type; what is out of range becomes a limit."""
-    wanted = tensors.usable(dtype)
+    wanted = tensors.usable_type(dtype)
     found = tensors.tensor(value)
     if kinds.kind(found.dtype) == "c":
         found = jnp.real(found)
@@ -115,7 +115,7 @@ def full(name: str, shape: Any, value: Any, dtype: Any) -> jax.Array:
         raise errors.InvalidArgumentError(
             f"Dimensions must be >= 0 in {name}, received {sizes}."
         )
-    return jnp.full(sizes, value, tensors.usable(dtype))
+    return jnp.full(sizes, value, tensors.usable_type(dtype))
 
 
 def fill(dims: Any, value: Any) -> jax.Array:
@@ -131,12 +131,12 @@ def fill(dims: Any, value: Any) -> jax.Array:
 def full_like(x: Any, value: int, dtype: Any) -> jax.Array:
     """Returns an array of the shape of another, with one value everywhere."""
     found = tensors.tensor(x)
-    wanted = found.dtype if dtype is None else tensors.usable(dtype)
+    wanted = found.dtype if dtype is None else tensors.usable_type(dtype)
     return jnp.full(found.shape, value, wanted)
 
 
 def eye(rows: Any, columns: Any, batch_shape: Any, dtype: Any) -> jax.Array:
-    """Returns identity matrices."""
+    """Returns an identity matrix for each position of a batch."""
     height = tensors.static("eye", "num_rows", rows)
     width = height if columns is None else tensors.static("eye", "num_columns", columns)
     if height < 0 or width < 0:
@@ -144,7 +144,7 @@ def eye(rows: Any, columns: Any, batch_shape: Any, dtype: Any) -> jax.Array:
             f"Arguments `num_rows` and `num_columns` must be positive integer values. "
             f"Received: num_rows={height}, num_columns={width}."
         )
-    made = jnp.eye(height, width, dtype=tensors.usable(dtype))
+    made = jnp.eye(height, width, dtype=tensors.usable_type(dtype))
     if batch_shape is None:
         return made
     batch = tensors.sizes("eye", "batch_shape", batch_shape)
@@ -173,7 +173,7 @@ def count(start: Any, limit: Any, delta: Any, dtype: Any) -> jax.Array:
         )
         wanted = found[0] if found else wider
     else:
-        wanted = tensors.usable(dtype)
+        wanted = tensors.usable_type(dtype)
     first, last, step = (x.astype(wanted).item() for x in given)
     if step == 0:
         raise errors.InvalidArgumentError("Requires delta != 0 in range.")
@@ -210,7 +210,7 @@ def linspace(start: Any, stop: Any, num: Any, axis: Any) -> jax.Array:
     Raises:
         InvalidArgumentError: `num` is not positive.
     """
-    first, last = tensors.matching("linspace", start, stop)
+    first, last = tensors.to_one_type("linspace", start, stop)
     if kinds.kind(first.dtype) == "i":
         wide = tensors.canonical(dtypes.float64)
         first, last = first.astype(wide), last.astype(wide)
@@ -230,10 +230,12 @@ def one_hot(
     """
     found = tensors.tensor(indices)
     kinds.check("one_hot", found.dtype, kinds.INTEGER)
-    wanted = None if dtype is None else tensors.usable(dtype)
+    wanted = None if dtype is None else tensors.usable_type(dtype)
     values = [x for x in (on, off) if x is not None]
     if wanted is None:
-        wanted = tensors.matching("one_hot", *values)[0].dtype if values else "float32"
+        wanted = (
+            tensors.to_one_type("one_hot", *values)[0].dtype if values else "float32"
+        )
     ends = [
         tensors.host(default, wanted) if x is None else _value(x, wanted)
         for x, default in ((on, True), (off, False))
@@ -263,7 +265,7 @@ def _value(x: Any, wanted: Any) -> Any:
 
 
 def sequence_mask(lengths: Any, maxlen: Any, dtype: Any) -> jax.Array:
-    """Returns for each length as many true elements, and false ones after them."""
+    """Returns a row for each length: that many true elements, then false ones."""
     found = tensors.tensor(lengths)
     kinds.check("sequence_mask", found.dtype, kinds.REAL)
     if maxlen is None:
@@ -275,7 +277,7 @@ def sequence_mask(lengths: Any, maxlen: Any, dtype: Any) -> jax.Array:
         maxlen = math.ceil(np.asarray(found).max(initial=0))
     size = tensors.static("sequence_mask", "maxlen", maxlen)
     mask = jnp.arange(size) < found[..., None]
-    return mask.astype(tensors.usable(dtype))
+    return mask.astype(tensors.usable_type(dtype))
 
 
 def shape(x: Any, dtype: Any) -> jax.Array:
@@ -305,6 +307,6 @@ def _numbers(values: Any, dtype: Any) -> jax.Array:
     if found.dtype != object:
         found = found.astype(dtype)
         made = jnp.asarray(found)
-        found = tensors.known(found) if jax_tapes.is_traced(made) else made
+        found = tensors.known_numbers(found) if jax_tapes.is_traced(made) else made
     numbers: jax.Array = found
     return numbers

@@ -190,7 +190,7 @@ def scan(
     reverse: bool = False,
     name: str | None = None,
 ) -> _A:
-    """Returns all values that a function makes of the value before and a row.
+    """Returns each value that a function makes of the value before it and a row.
 
     Args:
         fn: gets the value and a row, and returns the next value.
@@ -219,7 +219,7 @@ def scan(
         return made, made
 
     if initializer is not None:
-        first = nest.map_structure(bodies.strong, initializer)
+        first = nest.map_structure(bodies.strong_array, initializer)
         found: _A = _run(step, first, elems, "scan", reverse)[1]
         return found
     first, rest = _first_and_rest(elems, "scan", reverse)
@@ -256,7 +256,7 @@ def _fold(fn: Any, elems: Any, initializer: Any, name: str, is_last: bool) -> An
     if initializer is None:
         first, elems = _first_and_rest(elems, name, is_last)
     else:
-        first = nest.map_structure(bodies.strong, initializer)
+        first = nest.map_structure(bodies.strong_array, initializer)
     return _run(step, first, elems, name, is_last)[0]
 
 
@@ -269,7 +269,7 @@ def foldl(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> _A:
-    """Returns the last value that a function makes of the value before and a row.
+    """Returns the last value that a function makes of the value before it and a row.
 
     Args:
         fn: gets the value and a row, and returns the next value.

@@ -38,7 +38,7 @@ def square(name: str, x: Any) -> jax.Array:
     return found
 
 
-def turned(x: Any, transpose: Any, adjoint: Any) -> jax.Array:
+def transpose_if(x: Any, transpose: Any, adjoint: Any) -> jax.Array:
     """Returns matrices, transposed or conjugate transposed if asked."""
     if transpose and adjoint:
         raise ValueError(
@@ -60,10 +60,10 @@ def matmul(
         adjoint: whether each of them is conjugated and transposed first.
         dtype: the type of the result; None for that of the matrices.
     """
-    a, b = tensors.matching("matmul", a, b)
-    left = turned(_matrix("matmul", a, kinds.NUMBERS), transposed[0], adjoint[0])
-    right = turned(_matrix("matmul", b, kinds.NUMBERS), transposed[1], adjoint[1])
-    wanted = None if dtype is None else tensors.usable(dtype)
+    a, b = tensors.to_one_type("matmul", a, b)
+    left = transpose_if(_matrix("matmul", a, kinds.NUMBERS), transposed[0], adjoint[0])
+    right = transpose_if(_matrix("matmul", b, kinds.NUMBERS), transposed[1], adjoint[1])
+    wanted = None if dtype is None else tensors.usable_type(dtype)
     return tensors.call(
         "matmul", jnp.matmul, left, right, preferred_element_type=wanted
     )
@@ -71,8 +71,8 @@ def matmul(
 
 def matvec(a: Any, b: Any, transpose: Any, adjoint: Any) -> jax.Array:
     """Returns the product of matrices and vectors."""
-    a, b = tensors.matching("matvec", a, b)
-    left = turned(_matrix("matvec", a, kinds.NUMBERS), transpose, adjoint)
+    a, b = tensors.to_one_type("matvec", a, b)
+    left = transpose_if(_matrix("matvec", a, kinds.NUMBERS), transpose, adjoint)
     if not b.ndim:
         raise errors.InvalidArgumentError("matvec takes vectors, received a scalar.")
     made = tensors.call("matvec", jnp.matmul, left, b[..., None])
@@ -81,14 +81,14 @@ def matvec(a: Any, b: Any, transpose: Any, adjoint: Any) -> jax.Array:
 
 def tensordot(a: Any, b: Any, axes: Any) -> jax.Array:
     """Returns the product of arrays, summed over pairs of axes."""
-    a, b = tensors.matching("tensordot", a, b)
+    a, b = tensors.to_one_type("tensordot", a, b)
     kinds.check("tensordot", a.dtype, kinds.NUMBERS)
     wanted = tensors.static("tensordot", "axes", axes)
     return tensors.call("tensordot", jnp.tensordot, a, b, wanted)
 
 
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> jax.Array:
-    """Returns the product and sum of arrays that an equation of letters says.
+    """Returns the sum of products that an equation, such as ``ij,jk->ik``, describes.
 
     Raises:
         TypeError: an argument is unknown.
@@ -97,7 +97,7 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> jax.Array:
     kwargs.pop("optimize", None)
     if kwargs:
         raise TypeError(f"Invalid keyword arguments for einsum: {', '.join(kwargs)}.")
-    found = tensors.matching("einsum", *inputs)
+    found = tensors.to_one_type("einsum", *inputs)
     kinds.check("einsum", found[0].dtype, kinds.NUMBERS)
     return tensors.call("einsum", jnp.einsum, equation, *found)
 
@@ -212,7 +212,7 @@ def diag_part(x: Any, k: Any) -> jax.Array:
 
 def set_diag(x: Any, diagonal: Any, k: Any) -> jax.Array:
     """Returns matrices with another diagonal."""
-    found, new = tensors.matching("set_diag", x, diagonal)
+    found, new = tensors.to_one_type("set_diag", x, diagonal)
     found = _matrix("set_diag", found, kinds.ALL)
     offset = one_diagonal("set_diag", k)
     size = jnp.diagonal(found, offset, -2, -1).shape
@@ -227,7 +227,7 @@ def set_diag(x: Any, diagonal: Any, k: Any) -> jax.Array:
 
 
 def tensor_diag(diagonal: Any) -> jax.Array:
-    """Returns an array with the given elements where all coordinates come twice."""
+    """Returns an array of twice the axes with the given elements on its diagonal."""
     found = tensors.tensor(diagonal)
     if not found.ndim:
         raise errors.InvalidArgumentError("tensor_diag takes arrays with axes.")
@@ -235,7 +235,7 @@ def tensor_diag(diagonal: Any) -> jax.Array:
 
 
 def tensor_diag_part(x: Any) -> jax.Array:
-    """Returns the elements of which all coordinates come twice."""
+    """Returns the diagonal of an array whose axes come twice."""
     found = tensors.tensor(x)
     half = found.ndim // 2
     if not half or found.ndim % 2 or found.shape[:half] != found.shape[half:]:
@@ -272,12 +272,12 @@ def inv(x: Any, adjoint: Any) -> jax.Array:
     Raises:
         InvalidArgumentError: eagerly, a matrix has none.
     """
-    found = turned(square("inv", x), False, adjoint)
-    return checked("inv", "Input is not invertible.", jnp.linalg.inv(found))
+    found = transpose_if(square("inv", x), False, adjoint)
+    return check_finite("inv", "Input is not invertible.", jnp.linalg.inv(found))
 
 
-def checked(name: str, message: str, made: jax.Array) -> jax.Array:
-    """Returns a result; eagerly it is an error if no number of it is finite."""
+def check_finite(name: str, message: str, made: jax.Array) -> jax.Array:
+    """Returns a result; raises eagerly if none of its numbers is finite."""
     is_known = not tensors.is_traced_tree(made)
     if is_known and made.size and not np.any(np.isfinite(np.asarray(made))):
         raise errors.InvalidArgumentError(f"{message} ({name})")
@@ -304,14 +304,14 @@ def logdet(x: Any) -> jax.Array:
 
 
 def cholesky(name: str, x: Any) -> jax.Array:
-    """Returns lower triangular matrices whose squares are given ones."""
+    """Returns the lower triangular Cholesky factors of positive definite matrices."""
     # TensorFlow reads the lower half only.
     return jax.lax.linalg.cholesky(square(name, x), symmetrize_input=False)
 
 
 def cholesky_solve(chol: Any, rhs: Any) -> jax.Array:
     """Returns the solutions of equations whose Cholesky factors are given."""
-    factor, right = tensors.matching("cholesky_solve", chol, rhs)
+    factor, right = tensors.to_one_type("cholesky_solve", chol, rhs)
     factor = square("cholesky_solve", factor)
     return tensors.call(
         "cholesky_solve", jax.scipy.linalg.cho_solve, (factor, True), right
@@ -324,8 +324,8 @@ def solve(matrix: Any, rhs: Any, adjoint: Any) -> jax.Array:
     Raises:
         InvalidArgumentError: shapes do not fit or, eagerly, there is no solution.
     """
-    left, right = tensors.matching("solve", matrix, rhs)
-    left = turned(square("solve", left), False, adjoint)
+    left, right = tensors.to_one_type("solve", matrix, rhs)
+    left = transpose_if(square("solve", left), False, adjoint)
     right = _matrix("solve", right)
     if left.shape[:-1] != right.shape[:-1]:
         raise errors.InvalidArgumentError(
@@ -333,12 +333,12 @@ def solve(matrix: Any, rhs: Any, adjoint: Any) -> jax.Array:
             f"{list(right.shape)}, which must be equal but for the last axis."
         )
     made = jnp.linalg.solve(left, right)
-    return checked("solve", "Input matrix is not invertible.", made)
+    return check_finite("solve", "Input matrix is not invertible.", made)
 
 
 def triangular_solve(matrix: Any, rhs: Any, lower: Any, adjoint: Any) -> jax.Array:
     """Returns the solutions of equations with a triangular matrix."""
-    left, right = tensors.matching("triangular_solve", matrix, rhs)
+    left, right = tensors.to_one_type("triangular_solve", matrix, rhs)
     left, right = square("triangular_solve", left), _matrix("triangular_solve", right)
     return tensors.call(
         "triangular_solve",
@@ -353,11 +353,11 @@ def triangular_solve(matrix: Any, rhs: Any, lower: Any, adjoint: Any) -> jax.Arr
 
 
 def lstsq(matrix: Any, rhs: Any, regularizer: Any) -> jax.Array:
-    """Returns the solutions that come nearest, by the normal equations.
+    """Returns least-squares solutions, computed from the normal equations.
 
     Of equations with fewer rows than columns it is the smallest solution.
     """
-    left, right = tensors.matching("lstsq", matrix, rhs)
+    left, right = tensors.to_one_type("lstsq", matrix, rhs)
     left, right = _matrix("lstsq", left), _matrix("lstsq", right)
     other = jnp.conj(jnp.matrix_transpose(left))
     rows, columns = left.shape[-2:]
@@ -401,7 +401,7 @@ def eigvalsh(x: Any) -> jax.Array:
 
 
 def pinv(a: Any, rcond: Any) -> jax.Array:
-    """Returns pseudo-inverses."""
+    """Returns the pseudo-inverses of matrices."""
     found = _matrix("pinv", a)
     if rcond is None:
         rcond = 10.0 * max(found.shape[-2:]) * float(kinds.limits(found.dtype).eps)
@@ -420,7 +420,7 @@ def matrix_rank(a: Any, tol: Any) -> jax.Array:
 
 def cross(a: Any, b: Any) -> jax.Array:
     """Returns the cross products of vectors of three elements."""
-    a, b = tensors.matching("cross", a, b)
+    a, b = tensors.to_one_type("cross", a, b)
     if a.shape != b.shape or not a.ndim or a.shape[-1] != 3:
         raise errors.InvalidArgumentError(
             f"cross takes vectors of three elements, received {list(a.shape)} and "
@@ -441,4 +441,4 @@ def matrix_transpose(a: Any, conjugate: Any) -> jax.Array:
             "Argument `a` should be a (batch) matrix with rank >= 2. Received `a` = "
             f"{a} with shape: {found.shape}."
         )
-    return turned(found, True, False) if not conjugate else turned(found, False, True)
+    return transpose_if(found, not conjugate, bool(conjugate))

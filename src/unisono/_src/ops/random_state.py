@@ -112,11 +112,11 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
     if seed is not None:
         low = _drawn.get((kind, first, second), 0)
         _drawn[kind, first, second] = low + _RESERVED * count
-    return _own(jnp.asarray(_state(first, second, low)))
+    return _own_words(jnp.asarray(_state(first, second, low)))
 
 
-def _own(words: Any) -> jax.Array:
-    """Returns the words of the running replica; others get others, on any worker."""
+def _own_words(words: Any) -> jax.Array:
+    """Returns the words of the running replica; every other replica gets others."""
     frame = ambient.current()
     if frame.replica is None or frame.replica.num_replicas_in_sync == 1:
         return jnp.asarray(words)
@@ -137,7 +137,7 @@ def _take_traced(frame: frames.StateFrame, count: int, seed: int | None) -> jax.
         state = jax.lax.bitcast_convert_type(state, jnp.uint32).reshape(-1)
     if ambient.current().mode != ambient.REPLICA:
         return state
-    return _own(state)
+    return _own_words(state)
 
 
 def _find(
@@ -187,7 +187,7 @@ def key_of(words: jax.Array) -> jax.Array:
     return found
 
 
-def of_stateless_seed(seed: Any) -> jax.Array:
+def words_of_stateless_seed(seed: Any) -> jax.Array:
     """Returns the words that TensorFlow makes of the seed of a stateless operation.
 
     Args:
@@ -211,7 +211,7 @@ _SCRAMBLE_KEY = np.array([0x3EC8F720, 0x02461E29], np.uint32)
 
 @jax.jit
 def _scramble(counter: jax.Array) -> jax.Array:
-    """Returns key and counter of a seed, mixed so that weak seeds are good ones."""
+    """Returns a key and a counter from a seed, mixed so that weak seeds are safe."""
     state = jnp.concatenate([counter, jnp.asarray(_SCRAMBLE_KEY)])
     mixed = philox.words(state, (4,))[..., 0]
     nothing = jnp.zeros(2, jnp.uint32)

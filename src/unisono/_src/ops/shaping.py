@@ -54,7 +54,7 @@ def transpose(a: Any, perm: Any, conjugate: Any) -> jax.Array:
 def concat(values: Any, axis: Any) -> jax.Array:
     """Returns arrays one after the other along an axis."""
     parts = list(values) if isinstance(values, (list, tuple)) else [values]
-    found = _common("concat", parts)
+    found = _to_common_type("concat", parts)
     if len(found) == 1:
         return jnp.asarray(found[0])
     if any(x.ndim == 0 for x in found):
@@ -65,11 +65,11 @@ def concat(values: Any, axis: Any) -> jax.Array:
     return tensors.call("concat", jnp.concatenate, found, along)
 
 
-def _common(name: str, parts: Sequence[Any]) -> list[Any]:
+def _to_common_type(name: str, parts: Sequence[Any]) -> list[Any]:
     """Returns arrays of one type; without an array, the widest of the numbers'."""
     if any(isinstance(tensors.plain(x), jax.Array) or tensors.has_arrays(x)
            for x in parts):  # fmt: skip
-        return tensors.matching(name, *parts)
+        return tensors.to_one_type(name, *parts)
     found = [tensors.tensor(x) for x in parts]
     widest = max(found, key=lambda x: kinds.ALL.index(kinds.kind(x.dtype)))
     return [tensors.tensor(x, widest.dtype) for x in parts]
@@ -80,7 +80,7 @@ def stack(values: Any, axis: Any) -> jax.Array:
     parts = list(values)
     if not parts:
         raise errors.InvalidArgumentError("stack takes at least one array.")
-    found = _common("stack", parts)
+    found = _to_common_type("stack", parts)
     if len({x.shape for x in found}) > 1:
         shapes = ", ".join(str(list(x.shape)) for x in found)
         raise errors.InvalidArgumentError(
@@ -194,7 +194,7 @@ def pad(x: Any, paddings: Any, mode: str, value: Any) -> jax.Array:
         return _mirror(found, widths, kind)
     # The default fits every type, bools too.
     is_zero = isinstance(value, int) and value == 0
-    filler = tensors.matching("pad", found, value)[1] if not is_zero else False
+    filler = tensors.to_one_type("pad", found, value)[1] if not is_zero else False
     return tensors.call("pad", jnp.pad, found, widths, constant_values=filler)
 
 
@@ -222,7 +222,7 @@ def reverse(x: Any, axis: Any) -> jax.Array:
 
 
 def roll(x: Any, shift: Any, axis: Any) -> jax.Array:
-    """Returns an array whose elements are moved along axes, and round the end."""
+    """Returns an array with elements moved along axes; the last ones come first."""
     found = tensors.tensor(x)
     axes = tensors.sizes("roll", "axis", axis)
     moves = tensors.tensor(shift).reshape(-1)
@@ -233,7 +233,7 @@ def roll(x: Any, shift: Any, axis: Any) -> jax.Array:
 
 
 def reverse_sequence(x: Any, lengths: Any, axis: Any, batch: Any) -> jax.Array:
-    """Returns rows whose first elements, a number for each row, are reversed."""
+    """Returns rows; the first elements of each, up to its length, are reversed."""
     found = tensors.tensor(x)
     sizes = tensors.tensor(lengths)
     along = find_axis("reverse_sequence", axis, found.ndim)

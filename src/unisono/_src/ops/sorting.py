@@ -105,7 +105,7 @@ def searchsorted(
         raise ValueError(
             f"Argument `side` must be either 'right' or 'left'. Received: {side!r}."
         )
-    rows, wanted = tensors.matching("searchsorted", sorted_sequence, values)
+    rows, wanted = tensors.to_one_type("searchsorted", sorted_sequence, values)
     if math.prod(rows.shape[:-1]) != math.prod(wanted.shape[:-1]):
         raise errors.InvalidArgumentError(
             f"searchsorted: the shapes {list(rows.shape)} and {list(wanted.shape)} "
@@ -219,12 +219,12 @@ def unravel_index(indices: Any, dims: Any) -> jax.Array:
 
 
 def histogram_bins(values: Any, value_range: Any, nbins: Any, dtype: Any) -> jax.Array:
-    """Returns for each value the number of its bin; the outermost take what is beyond.
+    """Returns each value's bin; values beyond the range are in the outermost bins.
 
     Raises:
         InvalidArgumentError: there is no bin, or the range is empty.
     """
-    found, ends = tensors.matching("histogram_fixed_width", values, value_range)
+    found, ends = tensors.to_one_type("histogram_fixed_width", values, value_range)
     kinds.check("histogram_fixed_width", found.dtype, kinds.REAL)
     count = tensors.static("histogram_fixed_width", "nbins", nbins)
     if count < 1:
@@ -279,7 +279,7 @@ _ENDS = ("max", "min")
 
 
 def segments(name: str, how: str, data: Any, ids: Any, num: Any = None) -> jax.Array:
-    """Returns a reduction of the rows that have the same number.
+    """Returns a reduction of the rows of each segment.
 
     Args:
         name: the name that the program calls.

@@ -125,7 +125,7 @@ def host(x: Any, dtype: DType = None) -> np.ndarray:
     if isinstance(x, (np.ndarray, np.generic)):
         found = np.array(x)
         if found.dtype.kind in "OSU":
-            raise _no_numbers(x)
+            raise _no_numbers_error(x)
         wanted = found.dtype if dtype is None else dtype
         return found.astype(jax.dtypes.canonicalize_dtype(wanted))
     found = _read(x)
@@ -148,7 +148,7 @@ def _read(x: Any) -> np.ndarray:
             f"Can't convert non-rectangular Python sequence to Tensor: received {x!r}."
         ) from error
     if found.dtype.kind not in "biufc" and found.dtype != dtypes.bfloat16:
-        raise _no_numbers(x)
+        raise _no_numbers_error(x)
     is_list = isinstance(x, (list, tuple)) and found.dtype.kind != "b"
     # NumPy would take True for 1.
     if is_list and any(isinstance(leaf, (bool, np.bool_)) for leaf in _leaves(x)):
@@ -158,7 +158,7 @@ def _read(x: Any) -> np.ndarray:
     return found
 
 
-def _no_numbers(x: Any) -> Exception:
+def _no_numbers_error(x: Any) -> Exception:
     if np.asarray(x).dtype.kind in "SU":
         return TypeError(f"An array cannot have strings here; received {x!r}.")
     return ValueError(
@@ -236,7 +236,7 @@ def _kind(x: bool | int | float) -> str:
     return "b" if isinstance(x, bool) else "i" if isinstance(x, int) else "f"
 
 
-def matching(name: str, *values: Any) -> list[Any]:
+def to_one_type(name: str, *values: Any) -> list[Any]:
     """Returns values as arrays of one type.
 
     The first array of JAX or variable decides on the type, or else the first value.
@@ -259,7 +259,7 @@ def matching(name: str, *values: Any) -> list[Any]:
     return [_fit(x, dtype, name) for x in given]
 
 
-def usable(dtype: DType) -> Any:
+def usable_type(dtype: DType) -> Any:
     """Returns the type that JAX has for one that a program asks for.
 
     It warns if they differ, as they do for 64 bits.
@@ -273,7 +273,7 @@ def canonical(dtype: DType) -> Any:
 
 
 def call(name: str, fn: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
-    """Returns ``fn(*args, **kwargs)``; what it refuses is TensorFlow's kind of error.
+    """Returns ``fn(*args, **kwargs)``; raises TensorFlow's errors in place of JAX's.
 
     Args:
         name: the name of the function that the program has called.
@@ -343,12 +343,12 @@ def fold(fn: Callable[..., _R], *args: Any) -> _R:
     with jax.ensure_compile_time_eval():
         found: Any = fn(*args)
     if found.dtype == dtypes.int32:
-        found = known(np.asarray(found))
+        found = known_numbers(np.asarray(found))
     result: _R = found
     return result
 
 
-def known(x: np.ndarray) -> Any:
+def known_numbers(x: np.ndarray) -> Any:
     """Returns numbers that a program may use as sizes, with the method `numpy`."""
     return elements.present(x)
 

@@ -235,7 +235,7 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     """Writes a variable that is one array, or one component of a variable."""
     cell = variable.state_cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
-        raise needs_lockstep(cell)
+        raise lockstep_signal(cell)
     check_component(variable, frame)
     if cell.policy is Policy.PLAIN:
         value = _move_to_cell(cell, value, frame)
@@ -266,7 +266,7 @@ def check_component(variable: Any, frame: ambient.Frame) -> None:
         )
 
 
-def needs_lockstep(cell: frames.Cell) -> NeedsLockstep:
+def lockstep_signal(cell: frames.Cell) -> NeedsLockstep:
     """Returns the signal for a plain variable that every replica writes in turn."""
     return NeedsLockstep(
         f"The variable '{cell.name}' (created at {cell.origin}, outside the strategy's "

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.values import distributed
 from unisono._src.values.array_operators import operand
 
 # Each kind of number includes those before it. Random keys are of no such kind.
@@ -40,7 +39,15 @@ def as_type(value: Any, dtype: Any, name: str | None) -> Any:
         _check_numbers(value, dtype, name)
     else:
         return as_type(_as_array(value), dtype, name)
-    return jnp.asarray(distributed.copy_if_numpy(value), dtype)
+    return jnp.asarray(copy_if_numpy(value), dtype)
+
+
+def copy_if_numpy(x: Any) -> Any:
+    """Returns a copy of a NumPy array, whose owner may change it; else `x` itself.
+
+    JAX may share a NumPy array's memory on CPU, and may read it later on other devices.
+    """
+    return np.array(x) if isinstance(x, np.ndarray) else x
 
 
 def _as_array(value: Any) -> Any:

@@ -18,7 +18,7 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
 from unisono._src.state import conversion, frames
 from unisono._src.state.frames import Policy
-from unisono._src.values import collectives, distributed
+from unisono._src.values import collectives
 from unisono._src.values.array_operators import operand
 
 # Packages whose frames are skipped in search of the user's line that made a variable.
@@ -90,7 +90,7 @@ def _as_value(value: Any, dtype: Any, name: str | None) -> Any:
     """Returns `value` as an array of the wanted type, with memory of its own."""
     dtype = jax_types.usable(dtype)
     if dtype is None:
-        value = jnp.asarray(distributed.copy_if_numpy(operand(value)))
+        value = jnp.asarray(conversion.copy_if_numpy(operand(value)))
     else:
         is_key = jnp.issubdtype(dtype, jax.dtypes.extended)
         wanted = dtype if is_key else np.dtype(dtype)

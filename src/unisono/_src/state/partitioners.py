@@ -60,7 +60,7 @@ class FixedShardsPartitioner(Partitioner):
         self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0
     ) -> list[int]:
         """Returns the number of parts along each axis; see `Partitioner`."""
-        return _along(axis, shape, min(self._num_shards, shape[axis]))
+        return _parts_along(axis, shape, min(self._num_shards, shape[axis]))
 
 
 class MinSizePartitioner(Partitioner):
@@ -98,7 +98,7 @@ class MinSizePartitioner(Partitioner):
         # As many rows as a part needs at least.
         rows = max(1, math.ceil(self._min_shard_bytes / row))
         found = min(self._max_shards, max(1, shape[axis] // rows))
-        return _along(axis, shape, found)
+        return _parts_along(axis, shape, found)
 
 
 class MaxSizePartitioner(Partitioner):
@@ -142,7 +142,7 @@ class MaxSizePartitioner(Partitioner):
         found = min(shape[axis], math.ceil(shape[axis] / rows))
         if self._max_shards is not None:
             found = min(found, self._max_shards)
-        return _along(axis, shape, max(1, found))
+        return _parts_along(axis, shape, max(1, found))
 
 
 def _positive(name: str, value: Any) -> int:
@@ -159,7 +159,7 @@ def _row_bytes(shape: Sequence[int], dtype: Any, axis: int) -> int:
     return max(1, int(np.prod(others)) * size)
 
 
-def _along(axis: int, shape: Sequence[int], count: int) -> list[int]:
+def _parts_along(axis: int, shape: Sequence[int], count: int) -> list[int]:
     made = [1] * len(shape)
     made[axis] = count
     return made

@@ -77,7 +77,7 @@ def _as_positions(variable: Any, indices: Any) -> Any:
 
 def gather_nd(variable: Any, indices: Any) -> jax.Array:
     """Returns the elements or slices of a variable at some positions."""
-    return _take(variable, scatter.by_axis(_as_positions(variable, indices)))
+    return _take(variable, scatter.split_by_axis(_as_positions(variable, indices)))
 
 
 def sparse_read(variable: Any, indices: Any) -> jax.Array:

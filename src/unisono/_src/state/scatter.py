@@ -32,7 +32,7 @@ _METHODS = {
 }
 
 
-def by_axis(positions: Any) -> tuple[Any, ...]:
+def split_by_axis(positions: Any) -> tuple[Any, ...]:
     """Returns the indices of each axis, from positions along the last axis."""
     return tuple(positions[..., i] for i in range(positions.shape[-1]))
 
@@ -45,7 +45,10 @@ def _apply(kind: str, old: Any, sparse: IndexedSlices, is_nd: bool) -> jax.Array
     where, how = sparse.indices, {}
     if is_nd:
         # What is out of range is left out, as on TensorFlow's accelerators.
-        where, how = by_axis(where), {"mode": "drop", "wrap_negative_indices": False}
+        where, how = (
+            split_by_axis(where),
+            {"mode": "drop", "wrap_negative_indices": False},
+        )
     changed: jax.Array = getattr(old.at[where], _METHODS[kind])(rows, **how)
     return changed
 
@@ -158,7 +161,7 @@ def change(
     if cell.home is not None:
         return _change_on_server(cell, fn)
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
-        raise assignment.needs_lockstep(cell)
+        raise assignment.lockstep_signal(cell)
     assignment.check_component(variable, frame)
     if variable.replica_index is not None or is_own:
         is_part = variable.replica_index is not None
@@ -186,7 +189,7 @@ def _scatter_aggregated(
     if port.is_spmd or port.replicas == 1:
         if port.is_spmd and first:
             # Replicas that take turns hand on the rows of replica 0 as they are.
-            raise assignment.needs_lockstep(cell)
+            raise assignment.lockstep_signal(cell)
         if port.is_spmd:
             op = ReduceOp.from_variable_aggregation(aggregation)
             sparse = collectives.reduce_local(op, sparse, port.replicas)

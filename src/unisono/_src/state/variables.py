@@ -26,7 +26,7 @@ from unisono._src.state import (
     variable_registry,
 )
 from unisono._src.state.frames import Policy
-from unisono._src.values import array_operators, collectives, distributed
+from unisono._src.values import array_operators, collectives, distributed, replica_text
 
 
 @final
@@ -165,7 +165,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The element type."""
+        """The type of the elements."""
         dtype: np.dtype[Any] = self.state_cell.dtype
         return dtype
 
@@ -550,7 +550,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
 
     def __repr__(self) -> str:
         if self.replica_index is None and self._is_distributed:
-            return distributed.render(type(self).__name__, self.values, repr)
+            return replica_text.render(type(self).__name__, self.values, repr)
         found = frames.frame().copy(self.state_cell, self.replica_index)
         head = f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype}"
         if isinstance(found, jax.core.Tracer):

@@ -14,24 +14,20 @@ from collections.abc import Callable, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
-    Generic,
     NoReturn,
     Self,
     SupportsIndex,
     TypeVar,
-    final,
     overload,
 )
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from unisono._src import input as pipelines
 from unisono._src.execution import function
 from unisono._src.foundation import (
     ambient,
-    errors,
     host_numbers,
     library_hooks,
     nest,
@@ -40,10 +36,11 @@ from unisono._src.foundation import (
 )
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import forks
-from unisono._src.state import assignment, description
+from unisono._src.state import description
 from unisono._src.state.variables import Variable
+from unisono._src.strategies import call_context, run_options, strategy_scope
 from unisono._src.strategies import extended as extended_lib
-from unisono._src.strategies import run_options
+from unisono._src.strategies.value_context import ValueContext
 from unisono._src.values import collectives
 from unisono._src.values.distributed import DistributedValues, PerReplica
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -61,115 +58,12 @@ if TYPE_CHECKING:
         InputReplicationMode,
     )
 
-_Strategy = TypeVar("_Strategy", bound="Strategy")
 _Object = TypeVar("_Object")
 
-
-class ValueContext:
-    """Tells a function which replica it makes a value for.
-
-    `Strategy.experimental_distribute_values_from_function` passes one to its function.
-
-    Args:
-        replica_id_in_sync_group: the number of the replica, from 0.
-        num_replicas_in_sync: the number of all replicas.
-
-    >>> str(ValueContext(1, 4))
-    'tf.distribute.ValueContext(replica id 1,  total replicas in sync: 4)'
-    """
-
-    def __init__(
-        self, replica_id_in_sync_group: int = 0, num_replicas_in_sync: int = 1
-    ) -> None:
-        self._replica_id_in_sync_group = replica_id_in_sync_group
-        self._num_replicas_in_sync = num_replicas_in_sync
-
-    @property
-    def replica_id_in_sync_group(self) -> int:
-        """The number of the replica that the value is for, from 0.
-
-        >>> ValueContext(1, 4).replica_id_in_sync_group
-        1
-        """
-        return self._replica_id_in_sync_group
-
-    @property
-    def num_replicas_in_sync(self) -> int:
-        """The number of all replicas.
-
-        >>> ValueContext(1, 4).num_replicas_in_sync
-        4
-        """
-        return self._num_replicas_in_sync
-
-    def __str__(self) -> str:
-        return (
-            "tf.distribute.ValueContext(replica id "
-            f"{self._replica_id_in_sync_group},  total replicas in sync: "
-            f"{self._num_replicas_in_sync})"
-        )
-
-
-@final
-class _Scope(Generic[_Strategy]):
-    """The context manager that `Strategy.scope` returns.
-
-    It may be entered again inside itself or inside another scope of the strategy, but
-    not after it was left for good.
-    """
-
-    def __init__(self, strategy: _Strategy) -> None:
-        self._strategy = strategy
-        # How to leave each block, and the frame that it runs in.
-        self._open: list[tuple[contextlib.ExitStack, ambient.Frame]] = []
-        self._loaded: list[Any] = []
-        self._left = False
-
-    def __enter__(self) -> _Strategy:
-        if self._left and not self._open:
-            raise AttributeError(
-                "This scope was left and cannot be entered again; call "
-                "strategy.scope() for a new one."
-            )
-        check_scope(self._strategy)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(extended_lib.scope_of(self._strategy))
-            self._loaded = stack.enter_context(library_hooks.enter_scopes())
-            # Both were entered without an error: from now on `__exit__` leaves them.
-            self._open.append((stack.pop_all(), ambient.current()))
-        return self._strategy
-
-    def __exit__(self, *exc: Any) -> None:
-        found = ambient.current()
-        stack, frame = self._open.pop()
-        stack.__exit__(*exc)
-        outer = ambient.current()
-        # Inside a scope of the same strategy there was nothing to enter.
-        is_nested = outer is found and not self._strategy._is_default
-        self._left = self._left or not is_nested
-        if found is not frame and found.strategy is not self._strategy:
-            # A block around it was left first, with an error; this one ended then.
-            ambient.swap(found)
-        elif found is not frame and not is_nested:
-            raise RuntimeError(
-                "Variable creator scope nesting error: the strategy's scope was left "
-                "inside a variable_creator_scope, or another block, that was entered "
-                "in it. Leave that one first."
-            )
-        library_hooks.check_known(self._loaded)
-
-
-def check_scope(strategy: Any) -> None:
-    """Raises unless the scope of `strategy` may be entered here."""
-    frame = ambient.current()
-    if strategy._is_default:
-        if frame.strategy is not None:
-            raise RuntimeError(
-                "Must not nest tf.distribute.Strategy scopes: the default strategy's "
-                f"scope cannot be entered inside that of {frame.strategy!r}."
-            )
-        return
-    extended_lib.require_cross_replica(strategy)
+_GATHER_IN_REPLICA = (
+    "tf.distribute.Strategy.gather method requires cross-replica context, use "
+    "get_replica_context().all_gather() instead"
+)
 
 
 class Strategy:
@@ -253,7 +147,7 @@ class Strategy:
         >>> len(strategy.experimental_local_results(weight))
         2
         """
-        return _Scope(self)
+        return strategy_scope.StrategyScope(self)
 
     def run(
         self,
@@ -280,6 +174,7 @@ class Strategy:
             RuntimeError: called in replica context, or in another strategy's scope.
             ValueError: `args` is not a list or tuple.
 
+        >>> import numpy as np
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         >>> dataset = [np.array([1.0, 2.0, 3.0, 4.0])]
@@ -288,8 +183,8 @@ class Strategy:
         >>> [float(x) for x in strategy.experimental_local_results(sums)]
         [3.0, 7.0]
         """
-        extended_lib.require_cross_replica(self)
-        extended_lib.check_args(args)
+        call_context.require_cross_replica(self)
+        call_context.check_args(args)
         kwargs = dict(kwargs or {})
         if options is not None and self._extended._has_static_shapes:
             run_options.check(options, (args, kwargs))
@@ -306,7 +201,7 @@ class Strategy:
 
     def _run(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls `fn` for each replica, without the checks of `run`."""
-        with extended_lib.scope_of(self):
+        with call_context.scope_of(self):
             # Without Keras or Flax in the process there is nothing to enter.
             if sys.modules.keys().isdisjoint(library_hooks.known):
                 return self._extended._call_for_each_replica(fn, args, kwargs)
@@ -386,9 +281,9 @@ class Strategy:
         >>> float(strategy.reduce("SUM", scalars, axis=None))
         1.0
         """
-        extended_lib.require_cross_replica(self)
+        call_context.require_cross_replica(self)
         op = _parse_op(reduce_op)
-        with extended_lib.scope_of(self):
+        with call_context.scope_of(self):
             if axis is None:
                 return self._extended._reduce(op, value)
             return _reduce_axis(self, op, value, axis)
@@ -428,13 +323,13 @@ class Strategy:
         >>> strategy.gather(rows, axis=0).tolist()
         [0, 0, 1, 1]
         """
-        extended_lib.require_cross_replica(self, extended_lib.GATHER_IN_REPLICA)
+        call_context.require_cross_replica(self, _GATHER_IN_REPLICA)
         if any(map(_has_slices, nest.leaves(value))):
             raise NotImplementedError(
                 "gather does not support IndexedSlices; reduce them, which "
                 "concatenates, or gather their `to_dense()`."
             )
-        with extended_lib.scope_of(self):
+        with call_context.scope_of(self):
             return self._extended._gather(value, axis)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
@@ -686,6 +581,7 @@ class Strategy:
         Returns:
             A `unisono.data.Dataset` with one element for each row.
 
+        >>> import numpy as np
         >>> import unisono
         >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         >>> dataset = strategy.experimental_make_numpy_dataset(np.arange(6))
@@ -723,7 +619,7 @@ class Strategy:
         ...     print(error)  # doctest: +ELLIPSIS
         strategy.adopt takes a Keras model, layer, optimizer or metric, received str...
         """
-        check_scope(self)
+        strategy_scope.check_scope(self)
         library_hooks.adopt(obj, self)
         return obj
 
@@ -834,23 +730,5 @@ def _has_slices(x: Any) -> bool:
     )
 
 
-def read_plain(value: Any) -> Any:
-    """Returns the value of a variable, and anything else as it is."""
-    return assignment.read(value) if hasattr(value, "state_cell") else value
-
-
-def reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
-    """Reduces a value that is not distributed: all replicas have the same object.
-
-    Raises:
-        ValueError: its SUM over several replicas is asked for.
-    """
-    # As in TensorFlow, the sum of zeros is accepted: it is zero for any number.
-    is_zero = isinstance(value, np.ndarray) and not value.any()
-    if op is options.ReduceOp.SUM and replicas > 1 and not is_zero:
-        raise errors.not_distributed_error(value, op)
-    return read_plain(value)
-
-
-publish("unisono.distribute", Strategy, ValueContext)
+publish("unisono.distribute", Strategy)
 forks.refuse(Strategy, "run", "reduce", "gather")

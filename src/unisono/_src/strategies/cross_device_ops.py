@@ -24,7 +24,7 @@ from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
 from unisono._src.state.variables import Variable
 from unisono._src.strategies import destinations as places
-from unisono._src.values import collectives, distributed
+from unisono._src.values import collectives, distributed, jax_tapes
 from unisono._src.values.indexed_slices import IndexedSlices
 
 Combined: TypeAlias = jax.Array | IndexedSlices | distributed.Mirrored
@@ -374,7 +374,7 @@ def _check_packs(who: str, count: int) -> int:
     return count
 
 
-def of_program(cross_device_ops: object) -> CrossDeviceOps | None:
+def find_program_ops(cross_device_ops: object) -> CrossDeviceOps | None:
     """Returns the object if it combines values by code of the program, else None.
 
     Raises:
@@ -496,7 +496,7 @@ def _deliver(value: Any, where: Any) -> Any:
     topology = _topology_of(where)
     if topology is not None:
         return places.Target(None, topology).deliver(value)
-    if distributed.is_traced(value):
+    if jax_tapes.has_tracer(value):
         return distributed.Mirrored.of(value, len(where.values))
     copies = [collectives.place(value, d) for d in _devices_of(where)]
     return copies[0] if len(copies) == 1 else distributed.Mirrored(copies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
-from unisono._src.strategies import base, default, extended
+from unisono._src.strategies import base, call_context, default
 
 
 def get_strategy() -> base.Strategy:
@@ -92,7 +92,7 @@ def experimental_set_strategy(strategy: base.Strategy | None) -> None:
     if strategy is None or strategy._is_default:  # noqa: SLF001
         return
     # The frame of a scope is kept as the one to start from.
-    with extended.scope_of(strategy):
+    with call_context.scope_of(strategy):
         frame = ambient.current()
     ambient.set_root(frame)
 

@@ -27,7 +27,7 @@ class Target:
 
     def deliver(self, value: Any) -> Any:
         """Puts `value` there; returns an array, or a `Mirrored` on several devices."""
-        traced = distributed.is_traced(value)
+        traced = jax_tapes.has_tracer(value)
         if self.topology is None or self.topology.replicas == 1:
             device = self.device
             if self.topology is not None:

@@ -4,8 +4,8 @@ A strategy is made by subclassing this class and implementing the methods whose 
 start with an underscore; the container class only builds it.
 """
 
-# `_is_default`, `_extended` and `_placement` belong to strategies, and `_merge_call` to
-# replica contexts. They stay private because programs see these classes.
+# `_is_default` belongs to strategies and `_merge_call` to replica contexts. They stay
+# private because programs see these classes.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -14,41 +14,19 @@ import abc
 import contextlib
 import dataclasses
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 
 from unisono._src import input as pipelines
 from unisono._src.execution import function
-from unisono._src.foundation import ambient, errors, nest, options
+from unisono._src.foundation import ambient, nest, options
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.state.variables import Variable
-from unisono._src.strategies import multistep
+from unisono._src.strategies import call_context, multistep
 from unisono._src.values import distributed
-
-
-def require_cross_replica(strategy: Any, method: str | None = None) -> None:
-    """Raises unless the code is in cross-replica context of `strategy`, or in none.
-
-    Args:
-        strategy: the strategy whose method was called.
-        method: the message of the error in replica context; None for the usual one.
-    """
-    frame = ambient.current()
-    owner = None if strategy._is_default else strategy
-    if frame.strategy is None or frame.strategy is owner:
-        if frame.strategy is None or frame.mode != ambient.REPLICA:
-            return
-        raise RuntimeError(method or errors.CROSS_REPLICA_REQUIRED)
-    raise errors.mixed_strategies_error(frame.strategy, strategy)
-
-
-GATHER_IN_REPLICA = (
-    "tf.distribute.Strategy.gather method requires cross-replica context, use "
-    "get_replica_context().all_gather() instead"
-)
 
 
 def _not_implemented_error() -> NotImplementedError:
@@ -437,7 +415,7 @@ class StrategyExtended(ProcessBound):
         >>> float(total)
         6.0
         """
-        require_cross_replica(self._container_strategy())
+        call_context.require_cross_replica(self._container_strategy())
         op = _parse_op(reduce_op)
         return self._reduce_to(op, value, destinations, options)
 
@@ -465,7 +443,7 @@ class StrategyExtended(ProcessBound):
         >>> [float(x) for x in strategy.extended.batch_reduce_to("MEAN", pairs)]
         [3.0, 3.0]
         """
-        require_cross_replica(self._container_strategy())
+        call_context.require_cross_replica(self._container_strategy())
         op = _parse_op(reduce_op)
         return self._batch_reduce_to(op, value_destination_pairs, options)
 
@@ -491,7 +469,7 @@ class StrategyExtended(ProcessBound):
         >>> [x.tolist() for x in strategy.experimental_local_results(copies)]
         [[0, 1], [0, 1]]
         """
-        require_cross_replica(self._container_strategy())
+        call_context.require_cross_replica(self._container_strategy())
         if destinations is None or isinstance(destinations, list):
             raise AssertionError(
                 "destinations must be a device name, a value or a variable, received "
@@ -529,8 +507,8 @@ class StrategyExtended(ProcessBound):
         strategy = self._container_strategy()
         if function.is_function(fn):
             return strategy.run(fn, args, kwargs)
-        require_cross_replica(strategy)
-        check_args(args)
+        call_context.require_cross_replica(strategy)
+        call_context.check_args(args)
         return self._call_for_each_replica(fn, tuple(args), dict(kwargs or {}))
 
     # Updates.
@@ -580,8 +558,8 @@ class StrategyExtended(ProcessBound):
                 args,
                 kwargs,
             )
-        require_cross_replica(strategy)
-        with scope_of(strategy):
+        call_context.require_cross_replica(strategy)
+        with call_context.scope_of(strategy):
             return self._update(var, fn, tuple(args), kwargs, group)
 
     def update_non_slot(
@@ -616,8 +594,8 @@ class StrategyExtended(ProcessBound):
         [[0.0, 0.0], [0.0, 0.0]]
         """
         strategy = self._container_strategy()
-        require_cross_replica(strategy)
-        with scope_of(strategy):
+        call_context.require_cross_replica(strategy)
+        with call_context.scope_of(strategy):
             return self._update_non_slot(
                 colocate_with, fn, tuple(args), dict(kwargs or {}), group
             )
@@ -653,50 +631,13 @@ class StrategyExtended(ProcessBound):
         {'double': 4}
         """
         strategy = self._container_strategy()
-        require_cross_replica(strategy)
-        with scope_of(strategy):
+        call_context.require_cross_replica(strategy)
+        with call_context.scope_of(strategy):
             return multistep.run_steps(fn, iterator, iterations, initial_loop_values)
 
 
 # `options` is the name of a parameter above, so the function has a name of its own.
 _parse_op = options.reduce_op
-
-
-def check_args(args: Any) -> None:
-    """Raises unless positional arguments come as a list or tuple."""
-    if not isinstance(args, (list, tuple)):
-        raise ValueError(
-            f"positional args must be a list or tuple, got {type(args)}; write "
-            "args=(value,) for a single argument."
-        )
-
-
-@contextlib.contextmanager
-def scope_of(strategy: Any) -> Iterator[None]:
-    """Enters cross-replica context of `strategy` for a block, unless already in it."""
-    frame = ambient.current()
-    if strategy._is_default or frame.strategy is strategy:
-        yield
-        return
-    extended = strategy._extended
-    with ambient.push(
-        strategy=strategy,
-        mode=ambient.CROSS,
-        replica=None,
-        port=None,
-        copy=None,
-        placement=extended._placement,
-        # Tells the creators from before the scope from those inside it.
-        outer_creators=len(frame.creators),
-        creators=(*frame.creators, *custom_creators(extended)),
-    ):
-        yield
-
-
-def custom_creators(extended: StrategyExtended) -> tuple[Any, ...]:
-    """Returns the `_create_variable` of a program's own strategy, if it has one."""
-    create = getattr(extended, "_create_variable", None)
-    return () if create is None else (create,)
 
 
 def single_result(result: Any, group: bool) -> Any:

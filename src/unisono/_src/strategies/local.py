@@ -10,7 +10,7 @@ from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
-from unisono._src.strategies import base, extended
+from unisono._src.strategies import extended, value_context
 from unisono._src.values import distributed, ports
 
 
@@ -136,7 +136,7 @@ class SingleExtended(LocalExtended, abc.ABC):
         return extended.single_result(result, group)
 
     def _values_from_function(self, value_fn: Any) -> Any:
-        return value_fn(base.ValueContext())
+        return value_fn(value_context.ValueContext())
 
     @property
     def experimental_between_graph(self) -> bool:

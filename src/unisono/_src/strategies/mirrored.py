@@ -66,7 +66,7 @@ class MirroredStrategy(base.Strategy):
 
 # Parameters of the constructor have the names of these modules.
 _all_devices = devices.default_names
-_ops_of_program = cross_device_ops.of_program
+_ops_of_program = cross_device_ops.find_program_ops
 _split_threshold = partition.split_threshold
 
 publish("unisono.distribute", MirroredStrategy)

@@ -19,16 +19,16 @@ import jax
 import numpy as np
 
 from unisono._src.execution import contexts, lockstep, spmd
-from unisono._src.foundation import ambient, nest, options
+from unisono._src.foundation import ambient, errors, nest, options
 from unisono._src.machines.topology import AXIS
 from unisono._src.state import assignment, frames, variables
 from unisono._src.state.frames import Policy
 from unisono._src.strategies import (
-    base,
     destinations,
     extended,
     local,
     updates,
+    value_context,
     worker_results,
 )
 from unisono._src.strategies.cross_device_ops import CrossDeviceOps
@@ -36,6 +36,7 @@ from unisono._src.values import (
     collectives,
     distributed,
     gradient_packing,
+    jax_tapes,
     ports,
 )
 from unisono._src.values.array_operators import StandsForArray
@@ -241,7 +242,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         if not isinstance(value, distributed.PerReplica):
             if self._topology.is_spread:
                 return target.deliver(self._reduce_workers(op, value))
-            plain = base.reduce_plain(op, value, count)
+            plain = _reduce_plain(op, value, count)
             return target.deliver(plain) if isinstance(plain, jax.Array) else plain
         return target.deliver(self._reduce_per_replica(op, value))
 
@@ -262,8 +263,8 @@ class Replicated(local.LocalExtended, abc.ABC):
         """Combines a plain value, which each worker has one of, over the workers."""
         topology = self._topology
         if op is options.ReduceOp.SUM and topology.copies > 1:
-            return base.reduce_plain(op, value, topology.replicas)
-        value = base.read_plain(value)
+            return _reduce_plain(op, value, topology.replicas)
+        value = _read_plain(value)
         if not frames.frame().is_compiled:
             point = f"reduce {op.value} of a plain value"
             every = self._all_parts([collectives.as_array(value)], point)
@@ -326,7 +327,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         topology = self._topology
         if not topology.is_spread or topology.copies > 1:
             return value
-        value = collectives.as_array(base.read_plain(value))
+        value = collectives.as_array(_read_plain(value))
         collectives.check_gather(value.shape, axis)
         if not frames.frame().is_compiled:
             every = self._all_parts([value], "gather")
@@ -339,14 +340,14 @@ class Replicated(local.LocalExtended, abc.ABC):
         if isinstance(tensor, (int, float, distributed.PerReplica)):
             return tensor
         target = destinations.parse(destinations_, self._topology, self._is_central)
-        plain = collectives.as_array(base.read_plain(tensor))
+        plain = collectives.as_array(_read_plain(tensor))
         if self._cross_device_ops is not None:
             return self._cross_device_ops.broadcast(plain, destinations_)
         return target.deliver(plain)
 
     def _values_from_function(self, value_fn: Any) -> Any:
         count = self._topology.replicas
-        every = [base.ValueContext(i, count) for i in range(count)]
+        every = [value_context.ValueContext(i, count) for i in range(count)]
         own = [every[i] for i in self._topology.local]
         if not self._is_traced_by_workers():
             made = [value_fn(c) for c in own]
@@ -355,7 +356,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             # they depend on the program being traced, they do so on all workers alike.
             with jax.ensure_compile_time_eval():
                 made = [value_fn(c) for c in own]
-            if distributed.is_traced(made):
+            if jax_tapes.has_tracer(made):
                 made = [value_fn(c) for c in every]
         return distributed.regroup(made, self._make_per_replica, always_wrap=True)
 
@@ -482,3 +483,21 @@ def _is_on_read(value: Any) -> bool:
 
 def _is_numpy(tree: Any) -> bool:
     return all(isinstance(x, np.ndarray) for x in jax.tree.leaves(tree))
+
+
+def _read_plain(value: Any) -> Any:
+    """Returns the value of a variable, and anything else as it is."""
+    return assignment.read(value) if hasattr(value, "state_cell") else value
+
+
+def _reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
+    """Reduces a value that is not distributed: all replicas have the same object.
+
+    Raises:
+        ValueError: its SUM over several replicas is asked for.
+    """
+    # As in TensorFlow, the sum of zeros is accepted: it is zero for any number.
+    is_zero = isinstance(value, np.ndarray) and not value.any()
+    if op is options.ReduceOp.SUM and replicas > 1 and not is_zero:
+        raise errors.not_distributed_error(value, op)
+    return _read_plain(value)

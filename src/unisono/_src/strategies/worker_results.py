@@ -1,4 +1,4 @@
-"""What the replicas of one worker have of the values of a program of several."""
+"""Takes one worker's part of the values of a program that several workers run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, variables
-from unisono._src.values import distributed, worker_rows
+from unisono._src.values import distributed, jax_tapes, worker_rows
 
 
 def keep(topology: Topology, x: Any) -> Any:
@@ -39,7 +39,7 @@ def _own_parts(x: Any, topology: Topology) -> tuple[Any, ...]:
     parts = tuple(x.values)
     is_whole = len(parts) == topology.replicas
     if isinstance(x, distributed.PerReplica):
-        if is_whole and distributed.is_traced(parts):
+        if is_whole and jax_tapes.has_tracer(parts):
             stacked = x.stacked(topology)
             if stacked is not None:
                 return worker_rows.own_rows(stacked, topology)

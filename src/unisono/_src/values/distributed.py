@@ -9,13 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.process_bound import ProcessBound
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import AXIS, Topology
-from unisono._src.values import collectives, jax_tapes
+from unisono._src.values import collectives, jax_tapes, replica_text, stacking
 from unisono._src.values.array_operators import (
     ArrayOperators,
     StandsForArray,
@@ -46,56 +45,6 @@ class DistributedValues(ProcessBound):
     def values(self) -> tuple[Any, ...]:
         """The values of the replicas, in replica order."""
         raise NotImplementedError
-
-
-def copy_if_numpy(x: Any) -> Any:
-    """Returns a copy of a NumPy array, whose owner may change it; else `x` itself.
-
-    JAX may share a NumPy array's memory on CPU, and may read it later on other devices.
-    """
-    return np.array(x) if isinstance(x, np.ndarray) else x
-
-
-def is_traced(tree: Any) -> bool:
-    """Whether any array in `tree` is a tracer: a value of a program being made."""
-    return any(
-        isinstance(x, jax.core.Tracer)
-        and isinstance(jax_tapes.lower(x), jax.core.Tracer)
-        for x in jax.tree.leaves(tree)
-    )
-
-
-def describe(x: Any) -> str:
-    """Returns `x` as TensorFlow's `repr` of a distributed value shows it."""
-    if jax_tapes.is_traced(x):
-        return f"<tf.Tensor: shape={x.shape}, dtype={x.dtype}, traced>"
-    if isinstance(x, jax.Array) and collectives.is_key(x):
-        return f"<tf.Tensor: shape={x.shape}, dtype={x.dtype}, {x}>"
-    if isinstance(x, jax.Array):
-        shown = x.item() if x.ndim == 0 else np.asarray(x)
-        return f"<tf.Tensor: shape={x.shape}, dtype={x.dtype}, numpy={shown!r}>"
-    return repr(x)
-
-
-def _describe_short(x: Any) -> str:
-    """Returns `x` as TensorFlow's `str` of a distributed value shows it."""
-    is_concrete = isinstance(x, jax.Array) and not jax_tapes.is_traced(x)
-    if is_concrete and not collectives.is_key(x):
-        return f"tf.Tensor({np.asarray(x)}, shape={x.shape}, dtype={x.dtype})"
-    return str(x) if not jax_tapes.is_traced(x) else describe(x)
-
-
-def render(name: str, parts: Sequence[Any], one: Callable[[Any], str]) -> str:
-    """Returns a text with a line for each replica, as TensorFlow shows such values.
-
-    >>> print(render("PerReplica", ["a", "b"], repr))
-    PerReplica:{
-      0: 'a',
-      1: 'b'
-    }
-    """
-    lines = ",\n".join(f"  {i}: {one(p)}" for i, p in enumerate(parts))
-    return f"{name}:{{\n{lines}\n}}"
 
 
 class PerReplica(StandsForArray, DistributedValues):
@@ -178,12 +127,12 @@ class PerReplica(StandsForArray, DistributedValues):
         if self._parts is None:
             if self._local is not None:
                 return collectives.split_local(self._local, self._count)
-            if is_traced(self._stacked):
-                return _unstack(self._stacked, self._count)
+            if jax_tapes.has_tracer(self._stacked):
+                return stacking.unstack(self._stacked, self._count)
             # Computed at once also while a program is being traced: tracers must not
             # be kept in an object that outlives the program.
             with jax.ensure_compile_time_eval():
-                self._parts = _unstack(self._stacked, self._count)
+                self._parts = stacking.unstack(self._stacked, self._count)
             if len(self._parts) < self._count:
                 self._first = collectives.first_row(self._stacked)
         return self._parts
@@ -202,7 +151,7 @@ class PerReplica(StandsForArray, DistributedValues):
     def is_traced(self) -> bool:
         """Whether these are values of a program being traced."""
         held = self._parts if self._stacked is None else self._stacked
-        return self._local is not None or is_traced(held)
+        return self._local is not None or jax_tapes.has_tracer(held)
 
     def kinds(self) -> list[tuple[tuple[int, ...], Any]]:
         """Returns the shape and element type of each of this worker's values."""
@@ -236,10 +185,10 @@ class PerReplica(StandsForArray, DistributedValues):
         if self._stacked is not None or self._local is not None:
             return self._stacked
         parts = self.values
-        if is_traced(parts):
-            return _stack(parts, topology)
+        if jax_tapes.has_tracer(parts):
+            return stacking.stack(parts, topology)
         with jax.ensure_compile_time_eval():
-            self._stacked = _stack(parts, topology)
+            self._stacked = stacking.stack(parts, topology)
         return self._stacked
 
     def complete(self, topology: Topology) -> PerReplica:
@@ -276,7 +225,7 @@ class PerReplica(StandsForArray, DistributedValues):
             return self._local
         index = jax.lax.axis_index(AXIS)
         if self._stacked is None or (
-            topology.is_spread and not is_traced(self._stacked)
+            topology.is_spread and not jax_tapes.has_tracer(self._stacked)
         ):
             # Arrays that are partly on other workers cannot be constants of a program:
             # the rows are fetched while it is traced, and each replica picks its own.
@@ -312,13 +261,14 @@ class PerReplica(StandsForArray, DistributedValues):
 
     def __repr__(self) -> str:
         if self._local is not None:
-            return f"PerReplica:{{own: {describe(self._local)}}}"
-        return render("PerReplica", self.values, describe)
+            return f"PerReplica:{{own: {replica_text.describe(self._local)}}}"
+        return replica_text.render("PerReplica", self.values, replica_text.describe)
 
     def __str__(self) -> str:
         if self._local is not None:
             return repr(self)
-        return render("PerReplica", self.values, _describe_short)
+        shown = replica_text.describe_short
+        return replica_text.render("PerReplica", self.values, shown)
 
 
 class Mirrored(ArrayOperators, DistributedValues):
@@ -371,10 +321,11 @@ class Mirrored(ArrayOperators, DistributedValues):
     def values(self) -> tuple[Any, ...]:
         """The copies of this worker's replicas, in replica order."""
         if self._parts is None:
-            if is_traced(self._whole):
+            if jax_tapes.has_tracer(self._whole):
                 return tuple(collectives.hand_out(self._whole, [None] * self._count))
             with jax.ensure_compile_time_eval():
-                self._first, self._parts = _copies(self._whole, self._count)
+                found = stacking.split_copies(self._whole, self._count)
+                self._first, self._parts = found
         return self._parts
 
     @property
@@ -407,10 +358,10 @@ class Mirrored(ArrayOperators, DistributedValues):
         return children[0] if aux is None else cls.of(children[0], aux)
 
     def __repr__(self) -> str:
-        return render("Mirrored", self.values, describe)
+        return replica_text.render("Mirrored", self.values, replica_text.describe)
 
     def __str__(self) -> str:
-        return render("Mirrored", self.values, _describe_short)
+        return replica_text.render("Mirrored", self.values, replica_text.describe_short)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -423,108 +374,11 @@ class Mirrored(ArrayOperators, DistributedValues):
         return jnp.result_type(self.values[0])
 
 
-def _flatten(tree: Any) -> tuple[list[Any], Any]:
-    return jax.tree.flatten(tree)
-
-
 def _extent(parts: Sequence[Any], topology: Topology | None) -> tuple[int, int]:
     """Returns the number of replicas on all workers, and the first one given here."""
     if topology is None or not topology.is_spread or len(parts) != topology.copies:
         return len(parts), 0
     return topology.replicas, topology.first
-
-
-def _copies(whole: Any, count: int) -> tuple[int, tuple[Any, ...]]:
-    """Returns the first replica of this process, and the copies of its replicas."""
-    first, here = 0, count
-
-    def split(x: Any) -> list[Any]:
-        nonlocal first, here
-        if isinstance(x, jax.Array) and len(x.sharding.device_set) >= count > 1:
-            # The library puts arrays on several devices by a `NamedSharding` only.
-            mesh = x.sharding.mesh  # type: ignore[attr-defined]
-            if not x.is_fully_replicated:
-                x = jax.device_put(x, NamedSharding(mesh, PartitionSpec()))
-            by_device = {s.device: s.data for s in x.addressable_shards}
-            # The mesh has a row for each replica; its first device has the copy.
-            order = list(mesh.devices.reshape(count, -1)[:, 0])
-            found = [i for i, d in enumerate(order) if d in by_device]
-            first, here = found[0], len(found)
-            return [collectives.release(by_device[order[i]]) for i in found]
-        return [x] * count
-
-    leaves, treedef = _flatten(whole)
-    columns = [split(x) for x in leaves]
-    every = (treedef.unflatten([c[i] for c in columns]) for i in range(here))
-    return first, tuple(every)
-
-
-def _unstack(stacked: Any, count: int) -> tuple[Any, ...]:
-    """Returns the rows of this process, each on its replica's device."""
-
-    def split(x: Any) -> list[Any]:
-        if isinstance(x, jax.core.Tracer) or len(x.sharding.device_set) == 1:
-            return [x[i] for i in range(count)]
-        # A row lies on all logical devices of its replica; one shard of it is enough.
-        own = [s for s in x.addressable_shards if s.replica_id == 0]
-        found = sorted(own, key=lambda s: s.index[0].start or 0)
-        pieces = [s.data.reshape(s.data.shape[1:]) for s in found]
-        return [collectives.release(p) for p in pieces]
-
-    leaves, treedef = _flatten(stacked)
-    columns = [split(x) for x in leaves]
-    here = min(map(len, columns), default=count)
-    return tuple(treedef.unflatten([c[i] for c in columns]) for i in range(here))
-
-
-def _stack(parts: Sequence[Any], topology: Topology) -> Any:
-    """Returns the parts as arrays with a row per replica; None if they are uneven."""
-    flat = [_flatten(p) for p in parts]
-    treedef = flat[0][1]
-    kinds = None
-    if all(f[1] == treedef for f in flat):
-        columns = list(zip(*(f[0] for f in flat), strict=True))
-        kinds = _kinds(columns)
-    if topology.is_spread and not is_traced(parts):
-        # A worker with uneven values asks too: the others wait for its answer.
-        kinds = collectives.common_kinds(treedef, kinds, topology)
-    if kinds is None:
-        return None
-    stacked = [_stack_column(column, topology) for column in columns]
-    return treedef.unflatten(stacked)
-
-
-def _kinds(columns: Sequence[Sequence[Any]]) -> list[Any] | None:
-    """Returns the shape and type of each column; None if a column has several."""
-    numbers = (jax.Array, np.ndarray, np.generic, int, float, bool, complex)
-    kinds = []
-    for column in columns:
-        if not all(isinstance(x, numbers) for x in column):
-            return None
-        found = {(jnp.shape(x), jnp.result_type(x)) for x in column}
-        if len(found) > 1:
-            return None
-        kinds.append(found.pop())
-    return kinds
-
-
-def _stack_column(column: Sequence[Any], topology: Topology) -> Any:
-    if is_traced(column):
-        return jnp.stack([jnp.asarray(x) for x in column])
-    if topology.is_one_device:
-        only = column[0]
-        row = only[None] if isinstance(only, jax.Array) else _numpy_row(only)
-        return jax.device_put(row, topology.stacked_sharding)
-    rows = [
-        x.reshape((1, *x.shape)) if isinstance(x, jax.Array) else _numpy_row(x)
-        for x in column
-    ]
-    return topology.stack(rows)
-
-
-def _numpy_row(x: Any) -> np.ndarray:
-    """Returns a copy of `x` with a leading axis, in the type that JAX would use."""
-    return np.array(x, jax.dtypes.canonicalize_dtype(jnp.result_type(x)))[None]
 
 
 def _register_as_pytree(cls: Any) -> None:

@@ -105,7 +105,7 @@ class TapeTracer(_LinearizeTracer):  # type: ignore[misc, valid-type]
 
     @property
     def dimension_as_value(self) -> Any:
-        """What JAX calls to get a value that it makes part of a program."""
+        """A function that JAX calls to get a value that it makes part of a program."""
         return None if self._trace.is_recording else lambda: self.primal
 
     # Python's protocols are looked up on the class, so each needs a method.
@@ -173,7 +173,7 @@ def lower(x: Any) -> Any:
     return x
 
 
-def below_tapes(trace: Any) -> Any:
+def trace_below_tapes(trace: Any) -> Any:
     """Returns the trace that is below the recordings of `trace`."""
     while isinstance(trace, _TapeTrace):
         trace = trace.parent_trace
@@ -188,6 +188,14 @@ def is_traced(x: Any) -> bool:
     while isinstance(x, TapeTracer):
         x = x.primal
     return isinstance(x, jax.core.Tracer)
+
+
+def has_tracer(tree: Any) -> bool:
+    """Whether any array in `tree` is a tracer: a value of a program being made."""
+    return any(
+        isinstance(x, jax.core.Tracer) and isinstance(lower(x), jax.core.Tracer)
+        for x in jax.tree.leaves(tree)
+    )
 
 
 def _place(xs: Sequence[Any], *where: Any) -> Any:

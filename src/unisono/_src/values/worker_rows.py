@@ -1,4 +1,4 @@
-"""What a program of several workers has for each of them: its rows, its own values.
+"""The parts of a program's values that belong to each of several workers.
 
 All workers trace the same program. What differs between them must come in as an input:
 XLA takes everything else for equal on all devices.
@@ -59,12 +59,13 @@ def own_values(local: Any, topology: Topology) -> tuple[Any, ...]:
 
     # As many on each worker, so that all of them make the same program.
     rows = [
-        jax.tree.map(lambda x, k=k: _by_bits(pick, x, k), local) for k in range(most)
+        jax.tree.map(lambda x, k=k: _apply_by_bits(pick, x, k), local)
+        for k in range(most)
     ]
     return tuple(rows[: topology.copies])
 
 
-def _by_bits(fn: Callable[..., Any], x: Any, *args: Any) -> Any:
+def _apply_by_bits(fn: Callable[..., Any], x: Any, *args: Any) -> Any:
     """Returns `fn(x)`, applied to the data of random keys where `x` has them."""
     if not collectives.is_key(x):
         return fn(x, *args)

@@ -190,7 +190,7 @@ def _start_guard(
     client = distributed.global_state.client
     made = worker_guard.Guard(client, group.index, group.size, mode, stall_seconds)
 
-    def hear(ending: launcher_news.Ending) -> None:
+    def hear(ending: launcher_news.WorkerEnding) -> None:
         if (ending.job, ending.index) in group.tasks:
             made.hear(group.tasks.index((ending.job, ending.index)), ending)
 

@@ -1,4 +1,4 @@
-"""What a worker has done, in a form in which workers can compare it.
+"""The history of a worker's steps, in a form that workers can compare.
 
 Each step has a mark that depends on the step and on all steps before it. So two workers
 with equal marks at one step have done the same up to there, and a difference long ago

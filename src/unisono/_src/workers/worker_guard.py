@@ -105,7 +105,7 @@ class Guard:
         self._newest: Any = None
         self._known: set[str] = set()
         self._last_words = last_words.LastWords(self._explain_abort)
-        self._heard: dict[int, launcher_news.Ending] = {}
+        self._heard: dict[int, launcher_news.WorkerEnding] = {}
         now = time.monotonic()
         others = [i for i in range(workers) if i != worker]
         self._records = {i: worker_records.WorkerRecord(i, now) for i in others}
@@ -186,7 +186,7 @@ class Guard:
             pause = _SLEEP_PART * (now - since)
             time.sleep(min(max(pause, _SLEEP_LEAST), _SLEEP_MOST))
 
-    def hear(self, worker: int, ending: launcher_news.Ending) -> None:
+    def hear(self, worker: int, ending: launcher_news.WorkerEnding) -> None:
         """Notes that the launcher says that a worker's process has ended."""
         if worker in self._records:
             self._heard[worker] = ending
@@ -333,7 +333,7 @@ class Guard:
             # silence counts only after the time that a worker may be behind.
             self.verdict = self._judge(now, self._stall)
 
-    def _believe(self, heard: dict[int, launcher_news.Ending]) -> None:
+    def _believe(self, heard: dict[int, launcher_news.WorkerEnding]) -> None:
         for worker, ending in heard.items():
             self._records[worker].ending = ending
 

@@ -46,7 +46,7 @@ class WorkerRecord:
         # and message.
         self.blame: tuple[str, int | None, int | None, str] | None = None
         # The end of its process, if a launcher has told it.
-        self.ending: launcher_news.Ending | None = None
+        self.ending: launcher_news.WorkerEnding | None = None
         self.recent: list[tuple[int, int]] = []
         self.beaten_at = self.stepped_at = now
         # The time since which this worker waits for it. It counts from the first look
@@ -159,7 +159,9 @@ def lost_error(r: WorkerRecord, now: float) -> errors.WorkerError:
     )
 
 
-def ended_error(r: WorkerRecord, ending: launcher_news.Ending) -> errors.WorkerError:
+def ended_error(
+    r: WorkerRecord, ending: launcher_news.WorkerEnding
+) -> errors.WorkerError:
     """Returns the error about a worker whose process has ended."""
     said = f" It wrote:\n{ending.said}" if ending.said else ""
     return errors.WorkerLostError(

@@ -133,7 +133,7 @@ def _symbolic_length(x):
 @program(needs="bucket_by_sequence_length")
 def padded_buckets(tf, tmp):
     dataset = _sentences(tf)
-    ways = [
+    ways: list[dict] = [
         {},
         {"drop_remainder": True},
         {"padded_shapes": [12], "padding_values": -1},

@@ -146,7 +146,7 @@ def _register_distributed(start):
         found = []
         for number in range(start, start + 10):
             names, dataset = _compose_batches(tf, number)
-            result = {"pipeline": " ".join(names)}
+            result: dict = {"pipeline": " ".join(names)}
             for name in ("AUTO", "OFF"):
                 distributed = strategy.experimental_distribute_dataset(
                     policy(tf, dataset, name)

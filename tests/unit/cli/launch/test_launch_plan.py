@@ -39,7 +39,7 @@ def test_virtual_devices_are_asked_of_jax_with_threads_for_them(monkeypatch):
             "JAX_PLATFORMS": "cpu",
             "JAX_NUM_CPU_DEVICES": "4",
             "XLA_FLAGS": "--a=1",
-            "NPROC": str(max(10, os.cpu_count())),
+            "NPROC": str(max(10, os.cpu_count() or 1)),
         }
     ]
     assert "NPROC" not in environments(1, each=1)[0]
@@ -147,7 +147,7 @@ def test_a_job_with_servers_has_a_chief_and_a_secret_in_common(monkeypatch):
 def test_servers_are_for_one_machine(monkeypatch):
     config = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    request = runs.Request(
+    request = runs.RunRequest(
         argv=("train.py",),
         size=runs.Size.of(None, None, None),
         servers=1,

@@ -7,7 +7,16 @@ import threading
 import urllib.parse
 
 
+class _Server(http.server.HTTPServer):
+    def __init__(self, respond):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.respond = respond
+        self.asked: list[tuple] = []
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
+    server: _Server
+
     def _answer(self):
         length = int(self.headers.get("Content-Length") or 0)
         self.rfile.read(length)
@@ -33,8 +42,7 @@ def serve(respond):
 
     Yields (base URL, list of what was asked: method, path, query, headers).
     """
-    server = http.server.HTTPServer(("127.0.0.1", 0), _Handler)
-    server.respond, server.asked = respond, []
+    server = _Server(respond)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:

@@ -153,7 +153,7 @@ def compute_service(pages, addresses):
         if path.endswith("/listInstances"):
             page = int(query.get("pageToken", 0))
             items = [{"instance": f"https://x/instances/{n}"} for n in pages[page]]
-            answer = {"items": items} if items else {}
+            answer: dict = {"items": items} if items else {}
             if page + 1 < len(pages):
                 answer["nextPageToken"] = str(page + 1)
             return 200, answer

@@ -59,7 +59,7 @@ def test_a_function_tells_its_name_and_what_it_does(name):
 
 def test_wrong_arguments_are_refused_where_they_are_written():
     with pytest.raises(TypeError, match="scan_func"):
-        E.scan(np.int64(0))
+        E.scan(np.int64(0))  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="name"):
         E.Counter(name="numbers")
 

@@ -1,6 +1,7 @@
 """What a `PyDataset` of Keras is told, and what it may leave out."""
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def py_dataset(monkeypatch):
 
 
 @pytest.fixture
-def batches(py_dataset):
+def batches(py_dataset: Any):
     class Batches(py_dataset):
         def __init__(self, count, wrong=None):
             super().__init__()
@@ -46,7 +47,7 @@ def batches(py_dataset):
 
 
 @pytest.fixture
-def sized(batches):
+def sized(batches: Any):
     class Sized(batches):
         def __len__(self):
             return self.count

@@ -110,12 +110,12 @@ def test_what_the_user_does_to_a_source_does_not_reach_a_step():
 
 def test_elements_have_a_method_numpy():
     (batch,) = Dataset.range(3).batch(3)
-    assert isinstance(batch, np.ndarray)
     assert type(batch.numpy()) is np.ndarray
     assert [type(x.numpy()) for x in Dataset.range(1)] == [np.int64]
     (text,) = Dataset.from_tensors("text")
     assert text.numpy() == b"text"
     assert (batch + 1).numpy().tolist() == [1, 2, 3]
+    assert isinstance(batch, np.ndarray)
 
 
 def test_text_keeps_its_zero_bytes_and_becomes_utf_8():
@@ -330,7 +330,7 @@ def test_options_are_checked():
     with pytest.raises(AttributeError, match="experimental_distrbute"):
         options.experimental_distrbute = None
     with pytest.raises(TypeError, match="AutoShardPolicy, received 'OFF'"):
-        options.experimental_distribute.auto_shard_policy = "OFF"
+        options.experimental_distribute.auto_shard_policy = "OFF"  # type: ignore[assignment]
     with pytest.raises(ValueError, match="number of processes"):
         options.worker_processes = -1
     with pytest.raises(TypeError, match="Options"):

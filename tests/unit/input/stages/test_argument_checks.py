@@ -329,8 +329,11 @@ def test_a_dataset_fn_is_a_function(strategy, given):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_dataset_fn_takes_an_input_context(strategy):
+    def make_dataset():
+        return R
+
     with pytest.raises(TypeError, match=r"takes an InputContext.* takes \(\)"):
-        STRATEGIES[strategy]().distribute_datasets_from_function(lambda: R)
+        STRATEGIES[strategy]().distribute_datasets_from_function(make_dataset)
 
 
 @pytest.mark.parametrize("count", [3, 5, uni.data.INFINITE_CARDINALITY])

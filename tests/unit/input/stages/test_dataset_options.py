@@ -21,7 +21,7 @@ VALUES = {
     E.OptimizationOptions: E.OptimizationOptions(),
     uni.data.ThreadingOptions: uni.data.ThreadingOptions(),
 }
-TYPES = {
+TYPES: dict[type, dict[str, type]] = {
     uni.data.Options: {
         "autotune": E.AutotuneOptions,
         "dataset_name": str,

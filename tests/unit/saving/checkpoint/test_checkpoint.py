@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -138,7 +139,7 @@ def test_a_save_at_the_very_end_of_a_program_is_read_like_any_other(
     tmp_path, monkeypatch
 ):
     # From Python 3.12 on no thread can begin then, and Orbax needs some.
-    values = {
+    values: dict[str, Any] = {
         "a": jnp.arange(6.0).reshape(2, 3), "b": np.arange(3), "c": jnp.ones((), bool),
         "d": jnp.ones(5, jnp.bfloat16), "e": np.zeros((0, 2)), "f": np.ones(1 << 19),
         "g": jnp.ones(3, jnp.float8_e5m2), "h": jnp.ones(3, jnp.complex64),
@@ -366,7 +367,7 @@ def test_classes_that_count_their_subclasses_are_left_alone(tmp_path):
             known.append(cls)
 
     class Mine(Base):
-        pass
+        v: uni.Variable
 
     mine = Mine()
     mine.v = uni.Variable(3.0)

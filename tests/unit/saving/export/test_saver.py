@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -345,7 +346,7 @@ def test_a_program_that_calls_out_of_xla_is_refused(tmp_path, monkeypatch):
     # The same program, had Cholesky not been on the list.
     from unisono._src.saving.export import loader
 
-    monkeypatch.setattr(loader, "_SAFE_CALLS", loader.re.compile("nothing"))
+    monkeypatch.setattr(loader, "_SAFE_CALLS", re.compile("nothing"))
     with pytest.raises(uni.errors.DataLossError, match="calls 'lapack_spotrf_ffi'"):
         uni.saved_model.load(tmp_path / "m")
 

@@ -608,8 +608,9 @@ def grow(tree, blank=False):
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=2), TREES, max_size=3))
 @settings(max_examples=25, deadline=None)
 def test_any_tree_of_state_comes_back(tmp_path_factory, tree):
-    path = Checkpoint(**grow(tree)).write(tmp_path_factory.mktemp("tree") / "c")
-    checksummed_files.read_verified(path := pathlib.Path(path))
+    path = tmp_path_factory.mktemp("tree") / "c"
+    assert Checkpoint(**grow(tree)).write(path) == str(path)
+    checksummed_files.read_verified(path)
     blank = Checkpoint(**grow(tree, blank=True))
     blank.read(path).assert_consumed()
     assert plain({k: getattr(blank, k) for k in tree}) == tree

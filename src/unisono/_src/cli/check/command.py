@@ -24,7 +24,7 @@ _COLOURS = {
 
 
 def app() -> Any:
-    """Returns the command."""
+    """Returns the command ``check`` as a program of its own."""
     made = typer.Typer(add_completion=False)
     made.command("check")(check)
     return made
@@ -77,7 +77,7 @@ def check(
 def check_files(
     files: Sequence[pathlib.Path],
 ) -> tuple[list[Checked], dict[str, str]]:
-    """Returns what became of each file's uses, and why the others cannot be read."""
+    """Returns the checked files, and the reasons why others cannot be read."""
     checked, bad = [], {}
     for path in files:
         try:

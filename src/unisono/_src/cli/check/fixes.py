@@ -1,4 +1,4 @@
-"""The changes of a program that need no thought: imports and names that moved."""
+"""Rewrites imports of a program, and its names that have only moved."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from unisono._src.cli.check import program_text
-from unisono._src.cli.check.program_text import Part, Program
+from unisono._src.cli.check.program_text import CodePart, ProgramFile
 from unisono._src.cli.check.verdicts import RENAMED, Verdict
 
 
@@ -24,7 +24,7 @@ class _Edit:
     text: str
 
 
-def fix(program: Program, verdicts: Sequence[Sequence[Verdict]]) -> str:
+def fix(program: ProgramFile, verdicts: Sequence[Sequence[Verdict]]) -> str:
     """Returns the text of a program with imports and renamed names changed.
 
     Args:
@@ -38,7 +38,7 @@ def fix(program: Program, verdicts: Sequence[Sequence[Verdict]]) -> str:
     return program.with_parts(texts)
 
 
-def show(program: Program, fixed: str) -> str:
+def show(program: ProgramFile, fixed: str) -> str:
     """Returns the difference between a program's text and the changed one."""
     lines = difflib.unified_diff(
         program.text.splitlines(keepends=True),
@@ -49,7 +49,7 @@ def show(program: Program, fixed: str) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
-def _apply(part: Part, edits: list[_Edit]) -> str:
+def _apply(part: CodePart, edits: list[_Edit]) -> str:
     lines = [line.encode() for line in part.lines]
     for edit in sorted(set(edits), key=lambda e: (e.line, e.start), reverse=True):
         old, new = lines[edit.line - 1], edit.text.encode()
@@ -57,24 +57,24 @@ def _apply(part: Part, edits: list[_Edit]) -> str:
     return b"".join(lines).decode()
 
 
-def _imports(part: Part) -> Iterator[_Edit]:
+def _imports(part: CodePart) -> Iterator[_Edit]:
     for node in ast.walk(part.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                new = _imported(alias)
+                new = _rewrite_import(alias)
                 if new and alias.end_col_offset is not None:
                     place = (alias.lineno, alias.col_offset, alias.end_col_offset)
                     if alias.lineno == alias.end_lineno:
                         yield _Edit(*place, new)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            module = _moved(node.module or "")
+            module = _find_new_module(node.module or "")
             if module is not None:
                 yield from _from(part, node, module)
 
 
-def _imported(alias: ast.alias) -> str | None:
+def _rewrite_import(alias: ast.alias) -> str | None:
     """Returns the new text of one name of an `import` statement, or None."""
-    module = _moved(alias.name)
+    module = _find_new_module(alias.name)
     if module is None:
         return None
     if alias.asname:
@@ -82,7 +82,7 @@ def _imported(alias: ast.alias) -> str | None:
     return "unisono as tensorflow"  # The program goes on saying tensorflow.
 
 
-def _from(part: Part, node: ast.ImportFrom, module: str) -> Iterator[_Edit]:
+def _from(part: CodePart, node: ast.ImportFrom, module: str) -> Iterator[_Edit]:
     line = part.lines[node.lineno - 1].encode()
     start = node.col_offset + len("from")
     while line[start : start + 1] in (b" ", b"\t"):
@@ -92,7 +92,7 @@ def _from(part: Part, node: ast.ImportFrom, module: str) -> Iterator[_Edit]:
         yield _Edit(node.lineno, start, start + len(old), module)
 
 
-def _moved(module: str) -> str | None:
+def _find_new_module(module: str) -> str | None:
     """Returns the module to import instead of one of TensorFlow's, or None."""
     package, _, path = module.partition(".")
     if package != "tensorflow" or path == "python" or path.startswith("python."):

@@ -26,7 +26,7 @@ class Definition:
 @final
 @dataclasses.dataclass(frozen=True)
 class Members:
-    """Holds what a class has.
+    """Holds the members of a class.
 
     Attributes:
         names: its attributes and methods.
@@ -118,7 +118,7 @@ class Keras:
                 return self._accepted_by_base(node, module)
             function = made[0]
         assert isinstance(function, ast.FunctionDef)
-        names, passed = takes(function)
+        names, passed = find_parameters(function)
         if set(passed) == {"super().__init__"} and isinstance(node, ast.ClassDef):
             above = self._accepted_by_base(node, module)
             return None if above is None else names | above
@@ -162,7 +162,7 @@ class Keras:
         return names
 
 
-def takes(function: ast.FunctionDef) -> tuple[frozenset[str], list[str]]:
+def find_parameters(function: ast.FunctionDef) -> tuple[frozenset[str], list[str]]:
     """Returns the names that a function takes, and what it passes all others on to.
 
     The names are those of the arguments, and of ``kwargs.pop("name")`` in the body.

@@ -44,7 +44,7 @@ def _member(holder: Any, name: str) -> Any:
     if holder is NOTHING:
         return NOTHING
     if inspect.isclass(holder):
-        if name in _annotated(holder):
+        if name in _declared_attributes(holder):
             return getattr(holder, name, None)
         static = inspect.getattr_static(holder, name, NOTHING)
         if isinstance(static, property | functools.cached_property):
@@ -57,7 +57,7 @@ def _member(holder: Any, name: str) -> Any:
         return NOTHING
 
 
-def _annotated(cls: type) -> set[str]:
+def _declared_attributes(cls: type) -> set[str]:
     """Returns the attributes that a class and its bases declare for instances."""
     return {
         name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())
@@ -122,7 +122,7 @@ def _class_path(name: str) -> str | None:
     return next((p for p in paths if inspect.isclass(find(p))), None)
 
 
-def refused(
+def find_mismatch(
     path: str, is_member: bool, positional: int | None, keywords: tuple[str, ...]
 ) -> str | None:
     """Returns how a call does not fit what is here, or None if it does.

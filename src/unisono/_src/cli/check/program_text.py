@@ -29,7 +29,7 @@ class BadFileError(Exception):
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Part:
+class CodePart:
     """Holds a piece of Python: a file, or one cell of a notebook.
 
     Attributes:
@@ -45,8 +45,8 @@ class Part:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Program:
-    """Holds one file.
+class ProgramFile:
+    """Holds one file that is checked.
 
     Attributes:
         path: where it is.
@@ -58,7 +58,7 @@ class Program:
     path: pathlib.Path
     text: str
     encoding: str
-    parts: Sequence[Part]
+    parts: Sequence[CodePart]
 
     def with_parts(self, texts: Sequence[str]) -> str:
         """Returns the file's text with other pieces of Python, one for each part."""
@@ -104,7 +104,7 @@ def find_files(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
             raise BadFileError(f"{show(path)} does not exist.")
 
 
-def read(path: pathlib.Path) -> Program:
+def read(path: pathlib.Path) -> ProgramFile:
     """Returns a file with the syntax trees of its parts.
 
     Raises:
@@ -114,10 +114,10 @@ def read(path: pathlib.Path) -> Program:
         contents = path.read_bytes()
         if path.suffix == ".ipynb":
             text, encoding = contents.decode("utf-8"), "utf-8"
-            return Program(path, text, encoding, _notebook_parts(text))
+            return ProgramFile(path, text, encoding, _notebook_parts(text))
         encoding, _ = tokenize.detect_encoding(io.BytesIO(contents).readline)
         text = contents.decode(encoding)
-        return Program(path, text, encoding, [_part(None, text)])
+        return ProgramFile(path, text, encoding, [_part(None, text)])
     except OSError as error:
         raise BadFileError(f"it cannot be read: {error.strerror}.") from None
     except (UnicodeDecodeError, LookupError) as error:
@@ -137,7 +137,7 @@ def _is_program(path: pathlib.Path, folder: pathlib.Path) -> bool:
     return path.suffix in _SUFFIXES and not hidden and path.is_file()
 
 
-def _notebook_parts(text: str) -> list[Part]:
+def _notebook_parts(text: str) -> list[CodePart]:
     parts = []
     for number, cell in enumerate(_cells(json.loads(text)), start=1):
         if cell.get("cell_type") == "code":
@@ -166,17 +166,17 @@ def _is_source(source: object) -> bool:
     return isinstance(lines, list) and all(isinstance(line, str) for line in lines)
 
 
-def _part(cell: int | None, text: str) -> Part:
+def _part(cell: int | None, text: str) -> CodePart:
     lines = _split(text)
     if cell is None:
-        return Part(cell, lines, _parse(text))
+        return CodePart(cell, lines, _parse(text))
     try:
         # As it is, if that is Python: a line may well begin with the operator %.
-        return Part(cell, lines, _parse(text))
+        return CodePart(cell, lines, _parse(text))
     except SyntaxError:
         pass
     try:
-        return Part(cell, lines, _parse("".join(_without_magic(lines))))
+        return CodePart(cell, lines, _parse("".join(_without_magic(lines))))
     except SyntaxError as error:
         error.msg = f"{error.msg}, in cell {cell}"
         raise

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
-from unisono._src.cli.check.program_text import Program
+from unisono._src.cli.check.program_text import ProgramFile
 from unisono._src.cli.check.verdicts import (
     DIFFERS,
     MISSING,
@@ -32,9 +32,9 @@ WORDS = {
 @final
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """Holds one file with what became of its uses, for each of its parts."""
+    """Holds one file with the verdicts on its uses, part by part."""
 
-    program: Program
+    program: ProgramFile
     verdicts: Sequence[Sequence[Verdict]]
 
     def places(self) -> Iterator[tuple[int | None, int, Verdict]]:
@@ -75,15 +75,13 @@ def summarize(counts: dict[str, int]) -> str:
 
 
 def lines(checked: Checked, brief: bool) -> Iterator[tuple[str, str, str]]:
-    """Yields for each line and status the place, the word, and what is told."""
-    same: dict[tuple[int | None, int], list[str]] = {}
+    """Yields the place, the word of the status and the message of each use."""
     for cell, line, verdict in checked.places():
         place = f"{line}" if cell is None else f"cell {cell}, {line}"
         if verdict.status != SAME:
             told = f"{verdict.use.written}: {verdict.told}"
             yield place, WORDS[verdict.status], told
         elif not brief:
-            same.setdefault((cell, line), []).append(verdict.use.written)
             yield place, WORDS[SAME], verdict.use.written
 
 

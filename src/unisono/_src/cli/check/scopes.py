@@ -1,4 +1,4 @@
-"""What names of a program stand for, as far as its syntax tells."""
+"""The meanings of a program's names, as far as its syntax tells them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Scope:
 
 @final
 @dataclasses.dataclass
-class Place:
+class ReadingPlace:
     """Holds what is known about the statements that are being read.
 
     Attributes:
@@ -70,7 +70,7 @@ class Place:
 
 
 def instances(classes: Values) -> Values:
-    """Returns objects of classes."""
+    """Returns the values that stand for objects of classes."""
     return frozenset(
         Value(value.path, "object", value.own)
         for value in classes

@@ -9,7 +9,7 @@ from typing import final
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Call:
+class CallArguments:
     """Holds the arguments of a call.
 
     Attributes:
@@ -41,12 +41,12 @@ class Use:
     written: str
     path: str
     kind: str
-    call: Call | None = None
+    call: CallArguments | None = None
     told: str = ""
 
 
-def arguments(node: ast.Call) -> Call:
+def arguments(node: ast.Call) -> CallArguments:
     """Returns the arguments of a call."""
     is_open = any(isinstance(a, ast.Starred) for a in node.args)
     keywords = tuple(k.arg for k in node.keywords if k.arg is not None)
-    return Call(None if is_open else len(node.args), keywords)
+    return CallArguments(None if is_open else len(node.args), keywords)

@@ -16,7 +16,7 @@ from typing import final
 from unisono._src.cli.check import rows, use
 from unisono._src.cli.check.scopes import (
     NONE,
-    Place,
+    ReadingPlace,
     Scope,
     Value,
     Values,
@@ -24,7 +24,7 @@ from unisono._src.cli.check.scopes import (
     attributes_of,
     instances,
 )
-from unisono._src.cli.check.use import Call, Use
+from unisono._src.cli.check.use import CallArguments, Use
 from unisono._src.foundation.tensorflow_names import listing
 
 # Returns the path of the class of what a path gives, called (True) or not, or None.
@@ -41,25 +41,27 @@ def find_uses(trees: Iterable[ast.Module], typing: Typing) -> list[list[Use]]:
     trees = list(trees)
     returned: dict[str, Values] = {}
     for _ in range(2):  # The first time tells what the program's functions return.
-        reader = _Reader(typing, returned)
+        reader = _UseReader(typing, returned)
         found = [reader.read(tree) for tree in trees]
     return found
 
 
 @final
-class _Reader:
+class _UseReader:
     def __init__(self, typing: Typing, returned: dict[str, Values]) -> None:
         self._typing, self._returned = typing, returned
         self._uses: list[Use] = []
-        self._later: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Place]] = []
+        self._later: list[
+            tuple[ast.FunctionDef | ast.AsyncFunctionDef, ReadingPlace]
+        ] = []
         self._module = Scope(None)
-        self._place = Place(self._module)
+        self._place = ReadingPlace(self._module)
         self._has_star = False
         self._function = ""
 
     def read(self, tree: ast.Module) -> list[Use]:
         self._uses = []
-        self._place = Place(self._module)
+        self._place = ReadingPlace(self._module)
         self._run(tree.body)
         while self._later:
             function, place = self._later.pop(0)
@@ -249,7 +251,7 @@ class _Reader:
         local = frozenset({Value(_key(node), "local")})
         self._set(self._place.scope, node.name, local)
         me = self._place.scope if self._place.scope.is_class else self._place.me
-        self._later.append((node, Place(inner, me, compiled)))
+        self._later.append((node, ReadingPlace(inner, me, compiled)))
 
     _AsyncFunctionDef = _FunctionDef
 
@@ -307,7 +309,7 @@ class _Reader:
         return values
 
     def _record_paths(
-        self, node: ast.AST, values: Values, written: str, call: Call | None
+        self, node: ast.AST, values: Values, written: str, call: CallArguments | None
     ) -> None:
         paths = {value.path for value in values if value.kind == "path"}
         for path in sorted(paths):
@@ -317,7 +319,9 @@ class _Reader:
                 told = "The module itself is passed on; what is done with it is open."
                 self._uses.append(Use(node, written, "", "unknown", told=told))
 
-    def _attribute(self, node: ast.Attribute, call: Call | None = None) -> Values:
+    def _attribute(
+        self, node: ast.Attribute, call: CallArguments | None = None
+    ) -> Values:
         """Reads ``a.b.c`` as a whole: the path that it stands for is one use."""
         chain = [node]
         while isinstance(chain[-1].value, ast.Attribute):
@@ -353,7 +357,11 @@ class _Reader:
         return found or NONE
 
     def _step(
-        self, link: ast.Attribute, values: Values, written: str, call: Call | None
+        self,
+        link: ast.Attribute,
+        values: Values,
+        written: str,
+        call: CallArguments | None,
     ) -> Values:
         """Returns the values of one more attribute, and records members of objects."""
         made = set()
@@ -388,7 +396,7 @@ class _Reader:
             return self._results(_iterators(given[0]), call)
         return self._results(values, call)
 
-    def _results(self, values: Values, call: Call) -> Values:
+    def _results(self, values: Values, call: CallArguments) -> Values:
         """Returns what a call of values gives."""
         made = set(instances(frozenset(v for v in values if v.kind == "derived")))
         for value in values:
@@ -497,7 +505,7 @@ _EXPRESSIONS: dict[type[ast.AST], str] = {
 
 
 def _key(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Returns what stands for a function of the program."""
+    """Returns the key of a function of the program."""
     return f"{function.name} {id(function)}"
 
 

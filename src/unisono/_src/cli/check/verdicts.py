@@ -1,4 +1,4 @@
-"""What becomes of a use of TensorFlow: the same, a difference, or another name."""
+"""Judges a use of TensorFlow: it works the same, differs, or has another name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, final
 
 from unisono._src.cli.check import keras_names, package_names, rows
-from unisono._src.cli.check.use import Call, Use
+from unisono._src.cli.check.use import CallArguments, Use
 from unisono._src.foundation.tensorflow_names import families, listing, missing
 from unisono._src.integrations import keras_renames
 
@@ -23,7 +23,7 @@ ORDER = (SAME, DIFFERS, RENAMED, UNKNOWN, MISSING)
 @final
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Holds what becomes of one use.
+    """Holds the verdict on one use of TensorFlow.
 
     Attributes:
         use: the use.
@@ -53,7 +53,7 @@ def judge_all(uses: Iterable[Use]) -> list[Verdict]:
 
 
 def judge(use: Use) -> Verdict:
-    """Returns what becomes of a use."""
+    """Returns the verdict on a use."""
     if use.kind == "unknown":
         return Verdict(use, UNKNOWN, use.told)
     if use.kind == "control":
@@ -66,7 +66,9 @@ def judge(use: Use) -> Verdict:
 
 
 @functools.cache
-def _judge_path(path: str, is_member: bool, call: Call | None) -> tuple[str, str, str]:
+def _judge_path(
+    path: str, is_member: bool, call: CallArguments | None
+) -> tuple[str, str, str]:
     if path == "python" or path.startswith("python."):
         told = "It is private to TensorFlow. Use the public name of the same purpose."
         return MISSING, told, ""
@@ -76,7 +78,9 @@ def _judge_path(path: str, is_member: bool, call: Call | None) -> tuple[str, str
     if package_names.find(path) is package_names.NOTHING:
         return _judge_missing(path, is_member)
     if call is not None:
-        refused = package_names.refused(path, is_member, call.positional, call.keywords)
+        refused = package_names.find_mismatch(
+            path, is_member, call.positional, call.keywords
+        )
         if refused:
             return MISSING, refused, ""
     for each in package_names.public_paths(path):
@@ -141,21 +145,23 @@ def _keras() -> keras_names.Keras | None:
     return keras_names.Keras.installed()
 
 
-def _judge_keras(path: str, is_member: bool, call: Call | None) -> tuple[str, str]:
+def _judge_keras(
+    path: str, is_member: bool, call: CallArguments | None
+) -> tuple[str, str]:
     keras = _keras()
     if keras is None:
         return UNKNOWN, "Keras is not installed here: pip install 'unisono[keras]'."
     if is_member:
         return _judge_keras_member(keras, path, call)
-    told = _told_by_changes(path)
+    told = _find_change(path)
     if told is not None:
         return told
-    moved = _moved(path)
+    moved = _find_new_path(path)
     if not keras.has(moved):
         return _judge_keras_below(keras, moved)
     definition = keras.find(moved)
     if definition is not None and call is not None:
-        refused = _refused(keras, definition, call)
+        refused = _find_refusal(keras, definition, call)
         if refused:
             return MISSING, refused
     difference = rows.DIFFERENCES.get(path, "")
@@ -173,10 +179,10 @@ def _judge_keras_below(keras: keras_names.Keras, path: str) -> tuple[str, str]:
 
 
 def _judge_keras_member(
-    keras: keras_names.Keras, path: str, call: Call | None
+    keras: keras_names.Keras, path: str, call: CallArguments | None
 ) -> tuple[str, str]:
     above, _, name = path.rpartition(".")
-    definition = keras.find(_moved(above))
+    definition = keras.find(_find_new_path(above))
     if definition is None or not isinstance(definition.node, ast.ClassDef):
         return UNKNOWN, "The source does not tell what the object is."
     members = keras.members(definition)
@@ -187,8 +193,8 @@ def _judge_keras_member(
         method = members.methods.get(name)
         if method is None or call is None:
             return SAME, ""
-        names, passed = keras_names.takes(method)
-        told = None if passed else _refused_by(names, call)
+        names, passed = keras_names.find_parameters(method)
+        told = None if passed else _find_unknown_argument(names, call)
         return (MISSING, told) if told else (SAME, "")
     for cls in sorted(members.classes):
         if f"{cls}.{name}" in rows.KERAS_GONE:
@@ -196,7 +202,7 @@ def _judge_keras_member(
     return UNKNOWN, "Keras' class has no such member; it may be your own."
 
 
-def _told_by_changes(path: str) -> tuple[str, str] | None:
+def _find_change(path: str) -> tuple[str, str] | None:
     """Returns what `unisono.keras` itself does with a name, or None."""
     below = path.removeprefix("keras.")
     parts = below.split(".")
@@ -213,7 +219,7 @@ def _told_by_changes(path: str) -> tuple[str, str] | None:
     return (SAME, "") if below in keras_renames.MOVED else None
 
 
-def _moved(path: str) -> str:
+def _find_new_path(path: str) -> str:
     """Returns the path at which Keras 3 has a name of a namespace that has moved."""
     above, _, name = path.removeprefix("keras.").rpartition(".")
     if above not in keras_renames.MOVED:
@@ -221,17 +227,17 @@ def _moved(path: str) -> str:
     return f"keras.{keras_renames.MOVED[above]}.{name}"
 
 
-def _refused(
-    keras: keras_names.Keras, definition: keras_names.Definition, call: Call
+def _find_refusal(
+    keras: keras_names.Keras, definition: keras_names.Definition, call: CallArguments
 ) -> str | None:
     """Returns why Keras does not take an argument, or None."""
     if definition.node.name == "LegacyOptimizerWarning":
         return "Keras 3 has no legacy optimizers. Leave out `legacy.`."
     names = keras.accepted(definition)
-    return None if names is None else _refused_by(names, call)
+    return None if names is None else _find_unknown_argument(names, call)
 
 
-def _refused_by(names: frozenset[str], call: Call) -> str | None:
+def _find_unknown_argument(names: frozenset[str], call: CallArguments) -> str | None:
     for name in call.keywords:
         if name not in names:
             told = rows.KERAS_ARGUMENTS.get(name, "Leave it out.")
@@ -253,6 +259,6 @@ def result(path: str, is_call: bool) -> str | None:
         return None
     if path in rows.KERAS_MODELS or path.startswith("keras.applications."):
         return "keras.Model"
-    definition = keras.find(_moved(path))
+    definition = keras.find(_find_new_path(path))
     is_class = definition is not None and isinstance(definition.node, ast.ClassDef)
     return path if is_class else None

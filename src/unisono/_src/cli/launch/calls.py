@@ -88,7 +88,7 @@ def launch(
         )
         asked.write(text.encode())
         asked.flush()
-        request = runs.Request(
+        request = runs.RunRequest(
             argv=(sys.executable, _CHILD, str(os.getpid()), "call"),
             size=runs.Size(n),
             devices=launch_plan.Devices(_find_platform(platform), devices),
@@ -147,7 +147,7 @@ def _request_text(
 
 
 def _read_results(
-    target: str, outcome: group.Outcome, answers: Sequence[IO[bytes]]
+    target: str, outcome: group.GroupOutcome, answers: Sequence[IO[bytes]]
 ) -> list[Any]:
     said = [_read_answer(file) for file in answers]
     if outcome.timed_out:

@@ -106,7 +106,7 @@ def launch(
         _check_streams()
         if not module and not pathlib.Path(program).is_file():
             raise ValueError(f"there is no program {program!r}.")
-        request = runs.Request(
+        request = runs.RunRequest(
             argv=(*prefix, program, *(arguments or ())),
             size=runs.Size.of(workers, minimum, maximum),
             servers=servers or 0,

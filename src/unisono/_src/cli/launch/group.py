@@ -32,7 +32,7 @@ _OTHERS = (signal.SIGUSR1, signal.SIGUSR2)
 TIMED_OUT = 124
 
 
-class _Stage(enum.Enum):
+class _EndStage(enum.Enum):
     """The stages of the end of a group, in the order in which they follow."""
 
     RUNNING = 0
@@ -63,7 +63,7 @@ class WorkerFailure:
         cause: the reason why it failed.
     """
 
-    worker: worker_process.Worker
+    worker: worker_process.WorkerProcess
     code: int
     since: float
     traceback: tuple[str, ...]
@@ -77,7 +77,7 @@ class WorkerFailure:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class GroupOutcome:
     """The outcome of a group of workers.
 
     Attributes:
@@ -180,13 +180,13 @@ class WorkerGroup:
         self._grace = grace_seconds
         self._stop = stop_seconds
         self._limit = timeout_seconds
-        self._workers: list[worker_process.Worker] = []
-        self._stage = _Stage.RUNNING
+        self._workers: list[worker_process.WorkerProcess] = []
+        self._stage = _EndStage.RUNNING
         self._until = self._failed_at = float("inf")
         self._signal: int | None = None
         self._timed_out = False
 
-    def run(self) -> Outcome:
+    def run(self) -> GroupOutcome:
         """Starts the workers, waits for their end, and returns the outcome."""
         self._started = time.monotonic()
         with selectors.DefaultSelector() as selector, _Undertaker() as undertaker:
@@ -194,15 +194,15 @@ class WorkerGroup:
             try:
                 for command in self._commands:
                     mark = undertaker.expect()
-                    worker = worker_process.Worker(command, selector, mark)
+                    worker = worker_process.WorkerProcess(command, selector, mark)
                     self._workers.append(worker)
                 while self._live_workers():
                     self._run_once()
             finally:
                 self._clear()
-        return Outcome(tuple(self._failures()), self._signal, self._timed_out)
+        return GroupOutcome(tuple(self._failures()), self._signal, self._timed_out)
 
-    def _live_workers(self) -> list[worker_process.Worker]:
+    def _live_workers(self) -> list[worker_process.WorkerProcess]:
         return [w for w in self._workers if w.code is None]
 
     def _run_once(self) -> None:
@@ -215,7 +215,7 @@ class WorkerGroup:
             time.sleep(_TICK)
         for worker in self._live_workers():
             self._write(worker.poll())
-            worker.was_stopped |= self._stage.value >= _Stage.STOPPING.value
+            worker.was_stopped |= self._stage.value >= _EndStage.STOPPING.value
             self._release(worker)
             if worker.code is not None:
                 self._tell_others(worker)
@@ -230,12 +230,12 @@ class WorkerGroup:
     def _end_servers(self) -> None:
         """Tells those to end that only serve the others, when these have ended."""
         live = self._live_workers()
-        is_early = self._stage.value < _Stage.STOPPING.value
+        is_early = self._stage.value < _EndStage.STOPPING.value
         if live and is_early and all(w.command.serves for w in live):
             for worker in live:
                 worker.was_stopped = True
                 worker.send(signal.SIGTERM)
-            self._enter(_Stage.STOPPING, self._stop)
+            self._enter(_EndStage.STOPPING, self._stop)
 
     def _write(self, lines: list[worker_process.Line]) -> None:
         """Shows lines, but holds back tracebacks, to show the first failure's first."""
@@ -246,7 +246,7 @@ class WorkerGroup:
             else:
                 self._out.show_line(line)
 
-    def _release(self, worker: worker_process.Worker) -> None:
+    def _release(self, worker: worker_process.WorkerProcess) -> None:
         """Shows the traceback that was held back, if the worker did not end with it."""
         since = worker.traceback.since
         is_old = since is None or time.monotonic() > since + _HOLD_SECONDS
@@ -254,16 +254,16 @@ class WorkerGroup:
             for line in worker.release():
                 self._out.show_line(line)
 
-    def _tell_others(self, worker: worker_process.Worker) -> None:
+    def _tell_others(self, worker: worker_process.WorkerProcess) -> None:
         """Tells the other workers that one has ended; they judge what that means."""
-        ending = launcher_news.Ending(
+        ending = launcher_news.WorkerEnding(
             *(worker.command.job, worker.command.index, describe_exit(worker.code)),
             "\n".join(worker.traceback.lines) if worker.code else "",
         )
         for other in self._live_workers():
             other.tell(ending)
 
-    def _notice(self, worker: worker_process.Worker) -> None:
+    def _notice(self, worker: worker_process.WorkerProcess) -> None:
         """Gives the other workers time to notice a failure and save their state."""
         others = self._live_workers()
         if _is_bearable(worker):
@@ -271,9 +271,9 @@ class WorkerGroup:
                 how = describe_exit(worker.code)
                 self._out.note(f"{worker.name} ended with {how}; the others go on.")
             return
-        if self._stage is _Stage.RUNNING and others:
+        if self._stage is _EndStage.RUNNING and others:
             self._failed_at = time.monotonic()
-            self._enter(_Stage.NOTICING, self._grace)
+            self._enter(_EndStage.NOTICING, self._grace)
             self._out.note(
                 f"{worker.name} ended with {describe_exit(worker.code)}; waiting up to "
                 f"{self._grace:g} s for {join_names(others)}."
@@ -294,7 +294,7 @@ class WorkerGroup:
                 f"{name} handed to {join_names(self._live_workers())}; waiting up to "
                 f"{self._stop:g} s."
             )
-            self._enter(_Stage.STOPPING, self._stop)
+            self._enter(_EndStage.STOPPING, self._stop)
 
     def _escalate(self) -> None:
         """Goes on to the next stage of the end, where the time of this one is over."""
@@ -304,18 +304,18 @@ class WorkerGroup:
         if self._limit is not None and now > self._started + self._limit:
             self._limit, self._timed_out = None, True
             self._out.note(f"the time is over; {join_names(late)} still ran.")
-            self._until, self._stage = now, _Stage.NOTICING
+            self._until, self._stage = now, _EndStage.NOTICING
         if not self._is_over(now):
             return
-        if self._stage is _Stage.NOTICING:
+        if self._stage is _EndStage.NOTICING:
             for worker in late:
                 worker.send(signal.SIGTERM)
-            self._enter(_Stage.STOPPING, self._stop)
-        elif self._stage is _Stage.STOPPING:
+            self._enter(_EndStage.STOPPING, self._stop)
+        elif self._stage is _EndStage.STOPPING:
             self._out.note(f"{join_names(late)} did not end in time and is killed.")
             for worker in late:
                 worker.kill()
-            self._enter(_Stage.KILLING, _KILL_SECONDS)
+            self._enter(_EndStage.KILLING, _KILL_SECONDS)
         else:
             pids = ", ".join(str(w.pid) for w in late)
             raise RuntimeError(
@@ -326,11 +326,11 @@ class WorkerGroup:
 
     def _is_over(self, now: float) -> bool:
         """Whether the time of the present stage is over."""
-        if self._stage is _Stage.NOTICING and not self._timed_out:
+        if self._stage is _EndStage.NOTICING and not self._timed_out:
             return all(now >= self._patience(w) for w in self._live_workers())
         return now >= self._until
 
-    def _patience(self, worker: worker_process.Worker) -> float:
+    def _patience(self, worker: worker_process.WorkerProcess) -> float:
         """Returns the time until which a worker may notice a failure and end."""
         if worker.noticed is not None:
             return max(self._failed_at, worker.noticed) + self._grace
@@ -339,7 +339,7 @@ class WorkerGroup:
         wait = max(self._grace, self._stop) if worker.listens else self._grace
         return self._failed_at + wait
 
-    def _enter(self, stage: _Stage, seconds: float) -> None:
+    def _enter(self, stage: _EndStage, seconds: float) -> None:
         self._stage, self._until = stage, time.monotonic() + seconds
 
     def _clear(self) -> None:
@@ -407,7 +407,7 @@ class _Undertaker:
             self._process.stdin.flush()
 
 
-def _is_bearable(worker: worker_process.Worker) -> bool:
+def _is_bearable(worker: worker_process.WorkerProcess) -> bool:
     """Whether the others do not fail with a worker that has ended.
 
     One that serves may be killed, as a machine may be lost; the program that it serves
@@ -417,7 +417,7 @@ def _is_bearable(worker: worker_process.Worker) -> bool:
     return worker.command.serves and (worker.was_stopped or code < 0)
 
 
-def _make_failure(worker: worker_process.Worker) -> WorkerFailure:
+def _make_failure(worker: worker_process.WorkerProcess) -> WorkerFailure:
     assert worker.code is not None and worker.ended is not None
     cause = _find_cause(worker)
     # A process may take long to end after its error, so the traceback tells the time
@@ -433,7 +433,7 @@ def _make_failure(worker: worker_process.Worker) -> WorkerFailure:
     )
 
 
-def _find_cause(worker: worker_process.Worker) -> Cause:
+def _find_cause(worker: worker_process.WorkerProcess) -> Cause:
     """Returns the cause of a failure, by the worker's traceback and its end."""
     since = worker.traceback.since
     if since is not None and worker.traceback.is_about_a_peer:
@@ -459,6 +459,6 @@ def describe_exit(code: int | None) -> str:
         return f"signal {-code}"
 
 
-def join_names(workers: Sequence[worker_process.Worker]) -> str:
+def join_names(workers: Sequence[worker_process.WorkerProcess]) -> str:
     """Returns the names of workers, separated by commas."""
     return ", ".join(w.name for w in workers) or "no worker"

@@ -41,7 +41,7 @@ class Display:
 
         self._console.print(rich.text.Text.from_ansi(text), soft_wrap=True)
 
-    def update(self, workers: Sequence[worker_process.Worker]) -> None:
+    def update(self, workers: Sequence[worker_process.WorkerProcess]) -> None:
         """Shows the slowest worker's step, and how many workers run."""
         done = sum(w.code is not None for w in workers)
         steps = [w.step for w in workers if w.step is not None]
@@ -58,7 +58,7 @@ class Display:
         )
 
     def close(self) -> None:
-        """Removes the display."""
+        """Removes the display from the terminal."""
         self._progress.stop()
 
 
@@ -121,7 +121,7 @@ class WorkerOutput:
         else:
             print(text, file=sys.stdout if stream == "out" else sys.stderr, flush=True)
 
-    def show_progress(self, workers: Sequence[worker_process.Worker]) -> None:
+    def show_progress(self, workers: Sequence[worker_process.WorkerProcess]) -> None:
         """Shows how far the workers are, if there is a display."""
         if self._display is not None:
             self._display.update(workers)

@@ -8,7 +8,7 @@ from unisono._src.cli.launch import group, output
 from unisono._src.foundation import options
 
 
-def tell(outcome: group.Outcome, out: output.WorkerOutput) -> None:
+def tell(outcome: group.GroupOutcome, out: output.WorkerOutput) -> None:
     """Shows the first failure, then the tracebacks of the others."""
     if outcome.signal is not None or not outcome.failures:
         _tell_each(outcome.failures, out)

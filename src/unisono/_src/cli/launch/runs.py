@@ -50,7 +50,7 @@ class Size:
             )
         return cls(start, minimum)
 
-    def next_size(self, outcome: group.Outcome) -> Size:
+    def next_size(self, outcome: group.GroupOutcome) -> Size:
         """Returns the size for the next start, without the workers that were killed.
 
         If a worker was killed, we assume that this machine has no room for it. A worker
@@ -82,7 +82,7 @@ class JobAttachment:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Request:
+class RunRequest:
     """The program to run as workers, and the way to run it.
 
     Attributes:
@@ -115,7 +115,7 @@ class Request:
     is_called: bool = False
 
 
-def run(request: Request, out: output.WorkerOutput) -> group.Outcome:
+def run(request: RunRequest, out: output.WorkerOutput) -> group.GroupOutcome:
     """Runs the group, restarts it as allowed, and returns the last outcome.
 
     Raises:
@@ -158,7 +158,7 @@ def run(request: Request, out: output.WorkerOutput) -> group.Outcome:
 
 
 def _plan_commands(
-    request: Request, placement: launch_plan.WorkerPlacement, restart: int
+    request: RunRequest, placement: launch_plan.WorkerPlacement, restart: int
 ) -> list[worker_process.Command]:
     if request.servers:
         return launch_plan.plan_server_job(
@@ -173,7 +173,7 @@ def _plan_commands(
     )
 
 
-def _place_workers(request: Request, size: Size) -> launch_plan.WorkerPlacement:
+def _place_workers(request: RunRequest, size: Size) -> launch_plan.WorkerPlacement:
     place = request.place
     return allocation.place(
         place.attach, size.start, place.port, place.nodes, place.service

@@ -60,13 +60,13 @@ class Command:
 class Line:
     """A line that a worker wrote."""
 
-    worker: Worker
+    worker: WorkerProcess
     stream: str
     text: str
 
 
 @final
-class Worker:
+class WorkerProcess:
     """A worker process, started by the constructor.
 
     Args:
@@ -188,7 +188,7 @@ class Worker:
                 self.last_out = time.monotonic()
             yield Line(self, stream, text)
 
-    def tell(self, ending: launcher_news.Ending) -> None:
+    def tell(self, ending: launcher_news.WorkerEnding) -> None:
         """Tells the worker that another one has ended."""
         if self.code is None:
             # The pipe is full or closed where the worker does not read it.

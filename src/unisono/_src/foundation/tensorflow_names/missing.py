@@ -1,4 +1,4 @@
-"""What to write instead of TensorFlow's names that are not here."""
+"""Advice on what to write instead of names of TensorFlow that are not here."""
 
 from __future__ import annotations
 

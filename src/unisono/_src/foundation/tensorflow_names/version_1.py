@@ -1,4 +1,4 @@
-"""What to use instead of names of TensorFlow 1, below ``tf.compat.v1``."""
+"""Replacements for names of TensorFlow 1, below ``tf.compat.v1``."""
 
 from __future__ import annotations
 

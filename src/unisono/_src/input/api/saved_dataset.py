@@ -193,7 +193,7 @@ def _files_of(path: str) -> list[str]:
 
 @final
 class _Index(NamedTuple):
-    """What the index of a saved dataset says.
+    """The content of a saved dataset's index.
 
     Attributes:
         spec: the specs of an element.

@@ -40,7 +40,7 @@ class Share(NamedTuple):
 
 @final
 class Step(NamedTuple):
-    """What the local replicas get in one step.
+    """The data that the local replicas get in one step.
 
     Attributes:
         batch: the rows, or a list with an element for each replica.
@@ -196,7 +196,7 @@ class Whole(cursors.OfSource):
         return [Step([element], None, 1) for element in self._source.read(count)]
 
     def skip(self, count: int) -> int:
-        """Skips elements."""
+        """Skips elements and returns how many there were."""
         return self._source.skip(count)
 
     def get_state(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class Dealt(cursors.Cursor):
         return sum(step.units for step in found)
 
     def skip(self, count: int) -> int:
-        """Skips elements."""
+        """Skips elements and returns how many there were."""
         return self._source.skip(count)
 
     def get_state(self) -> dict[str, Any]:
@@ -320,6 +320,6 @@ class Separate(cursors.Cursor):
             source.set_state(inner)
 
     def close(self) -> None:
-        """Closes each source."""
+        """Closes the source of each replica."""
         for source in self._sources:
             source.close()

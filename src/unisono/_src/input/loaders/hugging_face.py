@@ -74,7 +74,7 @@ class HuggingFaceTable(nodes.Indexed):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the examples, in order."""
-        return nodes.Lookup(self.rows(), self.indices())
+        return nodes.RowLookup(self.rows(), self.indices())
 
     def rows(self) -> _TableRows:
         """Returns the examples as rows."""

@@ -29,7 +29,7 @@ class Rows(Protocol):
 
     @abc.abstractmethod
     def element_at(self, index: int) -> Any:
-        """Returns one element."""
+        """Returns the element at `index`."""
 
     @abc.abstractmethod
     def take(self, indices: np.ndarray, allocate: Allocate) -> Any:
@@ -171,7 +171,7 @@ class Selecting(Passing, Indexed, abc.ABC):
         # are read.
         rows = self.rows()
         if rows is not None:
-            return Lookup(rows, self.indices())
+            return RowLookup(rows, self.indices())
         return self.select_cursor(self.parent.cursor)
 
     def example(self) -> Any:
@@ -201,7 +201,7 @@ class Keeping(Selecting, abc.ABC):
 
 
 @final
-class Lookup(cursors.Derived):
+class RowLookup(cursors.Derived):
     """The rows at a stream of row numbers."""
 
     def __init__(self, rows: Rows, indices: cursors.Cursor) -> None:

@@ -86,7 +86,7 @@ class Tensors(nodes.Indexed):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the one element."""
-        return nodes.Lookup(self.rows(), self.indices())
+        return nodes.RowLookup(self.rows(), self.indices())
 
     def rows(self) -> Table:
         """Returns the element as a table of one row."""
@@ -139,7 +139,7 @@ class Slices(nodes.Indexed):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the rows, in order."""
-        return nodes.Lookup(self.rows(), self.indices())
+        return nodes.RowLookup(self.rows(), self.indices())
 
     def rows(self) -> Table:
         """Returns the arrays as a table."""
@@ -216,7 +216,7 @@ class Range(nodes.Indexed):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the numbers, in order."""
-        return nodes.Lookup(self.rows(), self.indices())
+        return nodes.RowLookup(self.rows(), self.indices())
 
     def rows(self) -> _Steps:
         """Returns the numbers as rows, computed when they are read."""

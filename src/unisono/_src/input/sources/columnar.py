@@ -53,7 +53,7 @@ class OfGrain(cursors.Cursor, abc.ABC):
         return {"grain": state}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Sets Grain's state."""
+        """Continues at a position that `get_state` returned."""
         if self._last is not None:
             self._last = state
         elif "grain-bytes" in state:
@@ -233,7 +233,7 @@ class ArrayRecord(nodes.Indexed):
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor over the records, in order."""
-        return nodes.Lookup(self.rows(), self.indices())
+        return nodes.RowLookup(self.rows(), self.indices())
 
     def rows(self) -> _Records:
         """Returns the records as rows."""

@@ -152,7 +152,7 @@ class ElementWriter:
         self._count = 0
 
     def write(self, element: Any) -> None:
-        """Writes an element."""
+        """Appends an element to the file."""
         self._write_chunk(_ELEMENT, _encode(element))
         self._count += 1
 

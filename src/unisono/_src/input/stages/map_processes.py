@@ -188,7 +188,7 @@ class InProcesses(cursors.Cursor):
         self._open().set_state(state["inner"])
 
     def close(self) -> None:
-        """Ends the processes."""
+        """Ends the processes that apply the function."""
         inner, self._inner = self._inner, None
         if inner is not None:
             inner.close()

@@ -97,7 +97,7 @@ class _Unread:
         self._exception = exception
 
     def result(self) -> Any:
-        """Raises the exception."""
+        """Raises the exception of the source."""
         try:
             raise self._exception
         finally:

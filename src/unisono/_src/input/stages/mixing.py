@@ -101,7 +101,7 @@ class Zip(nodes.Indexed):
         """Returns a cursor that ends with the shortest input."""
         rows = self.rows()
         if rows is not None:
-            return nodes.Lookup(rows, self.indices())
+            return nodes.RowLookup(rows, self.indices())
         return _Zipped([n.cursor() for n in self.inputs], self.structure)
 
     def rows(self) -> Any:

@@ -79,7 +79,7 @@ class Nothing(cursors.Cursor):
     """A cursor without elements."""
 
     def read(self, count: int) -> list[Any]:
-        """Returns no elements."""
+        """Returns no elements, as at the end of the data."""
         return []
 
     def get_state(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from unisono._src.state import assignment, frames, variables
 from unisono._src.values import jax_tapes, jax_traces
 
 # The slot itself, which the property of the subclass hides. For a variable made in a
-# scope it holds the `unisono.Variable`, or a `_Split` around it.
+# scope it holds the `unisono.Variable`, or a `_SplitState` around it.
 _raw_slot: Any = vars(nnx.Variable)["_raw_value"]
 # Kinds of variables that depend on the examples of a batch, and so are no state.
 TRANSIENT = (nnx.Intermediate, nnx.Cache)
@@ -36,7 +36,7 @@ _MADE_INSIDE = "unisono_made_inside"
 
 
 @final
-class _Split:
+class _SplitState:
     """Random state that has other shapes for a while.
 
     `nnx.split_rngs` gives a stream as many keys as there are layers, and afterwards
@@ -111,7 +111,7 @@ class _KeptVariable:
         held = _raw_slot.__get__(self)
         if isinstance(held, variables.Variable):
             return assignment.read(held)
-        return held.read() if isinstance(held, _Split) else held
+        return held.read() if isinstance(held, _SplitState) else held
 
     @_raw_value.setter
     def _raw_value(self, value: Any) -> None:
@@ -145,7 +145,7 @@ def _find_kept(variable: Any) -> variables.Variable | None:
         held = _raw_slot.__get__(variable)
     except AttributeError:
         return None  # NNX is creating it; the slot is empty.
-    if isinstance(held, _Split):
+    if isinstance(held, _SplitState):
         return held.kept
     return held if isinstance(held, variables.Variable) else None
 
@@ -153,7 +153,7 @@ def _find_kept(variable: Any) -> variables.Variable | None:
 def check_not_split(variable: Any) -> None:
     """Raise if a variable is random state that was split outside replicas."""
     held = _raw_slot.__get__(variable)
-    if isinstance(held, _Split):
+    if isinstance(held, _SplitState):
         held.check()
 
 
@@ -183,12 +183,12 @@ def _set_aside(variable: Any, kept: variables.Variable, value: Any) -> bool:
     """
     held, context = _raw_slot.__get__(variable), _context()
     if getattr(value, "shape", kept.shape) != kept.shape:
-        if not isinstance(held, _Split):
-            held = _Split(kept)
+        if not isinstance(held, _SplitState):
+            held = _SplitState(kept)
             _raw_slot.__set__(variable, held)
         held.values[context] = value
         return True
-    if isinstance(held, _Split):
+    if isinstance(held, _SplitState):
         held.values.pop(context, None)
         if not held.values:
             _raw_slot.__set__(variable, kept)
@@ -269,7 +269,7 @@ def wrap_current_trace(original: Callable[[], Any]) -> Callable[[], Any]:
 
     @functools.wraps(original)
     def current() -> Any:
-        trace = jax_tapes.below_tapes(jax_traces.current())
+        trace = jax_tapes.trace_below_tapes(jax_traces.current())
         if any(trace is t for t in frames.frame().traces):
             with jax_traces.compute_at_once():  # Here JAX is outside every trace.
                 return original()

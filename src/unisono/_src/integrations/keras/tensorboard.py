@@ -141,7 +141,7 @@ class TensorBoard(keras.callbacks.Callback):
             self._write("validation", "epoch_{}", validation, epoch)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Close the files."""
+        """Close the files of summaries, and end a profile."""
         if self._is_profiling:
             self._stop_profile()
         self._close()

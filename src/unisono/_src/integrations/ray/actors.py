@@ -1,4 +1,4 @@
-"""What runs in the processes that Ray starts: a server or a worker, and its calls."""
+"""The code of the processes that Ray starts: a server or a worker, and its calls."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def round(x: TensorLike, name: str | None = None) -> jax.Array:
     >>> round([0.5, 1.5, 2.4]).tolist()
     [0.0, 2.0, 2.0]
     """
-    return elementwise.unary("round", elementwise.rounded, x, kinds.REAL)
+    return elementwise.unary("round", elementwise.round_to_even, x, kinds.REAL)
 
 
 def rint(x: TensorLike, name: str | None = None) -> jax.Array:

@@ -32,7 +32,7 @@ ROWS = (
          also=in_math("floor")),
     one("math.ceil", "Returns the elements rounded up.", "jnp.ceil", "FLOAT"),
     one("round", "Returns the nearest whole numbers, halves to even ones.",
-         "elementwise.rounded", "REAL", also=in_math("round"),
+         "elementwise.round_to_even", "REAL", also=in_math("round"),
          example=">>> round([0.5, 1.5, 2.4]).tolist()\n[0.0, 2.0, 2.0]"),
     one("math.rint", "Returns the nearest whole numbers, halves to even ones.",
          "jnp.rint", "FLOAT"),

@@ -14,7 +14,7 @@ _CUMULATED = (
 )
 
 
-def _reduced(
+def _reduction(
     name: str,
     summary: str,
     fn: str,
@@ -33,7 +33,7 @@ def _reduced(
     return Name(path, summary, _REDUCED, call, also=also, example=example)
 
 
-def _cumulated(
+def _cumulation(
     path: str, summary: str, fn: str, start: str, also: tuple[str, ...] = ()
 ) -> Name:
     """Returns the row of a running sum or the like."""
@@ -48,24 +48,24 @@ def _cumulated(
 _INT64 = "The positions are int32 unless JAX has 64-bit types; in TensorFlow int64."
 
 ROWS = (
-    _reduced("reduce_sum", "Returns the sum of elements over axes.",
+    _reduction("reduce_sum", "Returns the sum of elements over axes.",
              "reductions.add_up",
              example=">>> reduce_sum([[1, 2], [3, 4]], axis=0).tolist()\n[4, 6]"),
-    _reduced("reduce_mean", "Returns the mean of elements over axes, of their type.",
+    _reduction("reduce_mean", "Returns the mean of elements over axes, of their type.",
              "reductions.mean", example=">>> reduce_mean([1, 2]).item()\n1"),
-    _reduced("reduce_prod", "Returns the product of elements over axes.",
+    _reduction("reduce_prod", "Returns the product of elements over axes.",
              "reductions.product"),
-    _reduced("reduce_max", "Returns the largest elements over axes.",
+    _reduction("reduce_max", "Returns the largest elements over axes.",
              "reductions.largest", "REAL"),
-    _reduced("reduce_min", "Returns the smallest elements over axes.",
+    _reduction("reduce_min", "Returns the smallest elements over axes.",
              "reductions.smallest", "REAL"),
-    _reduced("reduce_any", "Returns whether any element is true, over axes.",
+    _reduction("reduce_any", "Returns whether any element is true, over axes.",
              "jnp.any", "BOOL"),
-    _reduced("reduce_all", "Returns whether all elements are true, over axes.",
+    _reduction("reduce_all", "Returns whether all elements are true, over axes.",
              "jnp.all", "BOOL"),
-    _reduced("reduce_logsumexp", "Returns the logarithm of the sum of exponentials.",
+    _reduction("reduce_logsumexp", "Returns the logarithm of the sum of exponentials.",
              "jax.nn.logsumexp", "FLOAT"),
-    _reduced("reduce_euclidean_norm", "Returns the root of the sum of squares.",
+    _reduction("reduce_euclidean_norm", "Returns the root of the sum of squares.",
              "reductions.euclidean_norm", only_math=True),
     Name("math.reduce_variance", "Returns the mean squared distance from the mean.",
          _REDUCED,
@@ -88,11 +88,11 @@ ROWS = (
          "output_type: DType = dtypes.int64, name: str | None = None",
          'reductions.position("argmin", jnp.argmin, input, axis, output_type)',
          also=("math.argmin",), difference=_INT64),
-    _cumulated("cumsum", "Returns running sums along an axis.", "running_sum", "0",
+    _cumulation("cumsum", "Returns running sums along an axis.", "running_sum", "0",
                ("math.cumsum",)),
-    _cumulated("math.cumprod", "Returns running products along an axis.",
+    _cumulation("math.cumprod", "Returns running products along an axis.",
                "running_product", "1"),
-    _cumulated("math.cumulative_logsumexp",
+    _cumulation("math.cumulative_logsumexp",
                "Returns the logarithms of running sums of exponentials.",
                "running_logsumexp", "-jnp.inf"),
 )  # fmt: skip

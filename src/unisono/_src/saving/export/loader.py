@@ -251,8 +251,8 @@ def load(
 
 
 @final
-class _Files(NamedTuple):
-    """What the files of a model hold.
+class _ModelFiles(NamedTuple):
+    """The content of a model's files.
 
     Attributes:
         about: the description of the model.
@@ -267,7 +267,7 @@ class _Files(NamedTuple):
     read: dict[str, Any]
 
 
-def _read_files(directory: pathlib.Path) -> _Files:
+def _read_files(directory: pathlib.Path) -> _ModelFiles:
     """Reads and checks all files of a model."""
     about = model_description.read(directory)
     programs = [_read_program(directory, saved) for saved in about.functions]
@@ -280,7 +280,7 @@ def _read_files(directory: pathlib.Path) -> _Files:
     }
     stored = {e.place: e for e in entries.values() if e.file}
     read = array_io.read(weights / manifest.ARRAYS, stored)
-    return _Files(about, programs, entries, read)
+    return _ModelFiles(about, programs, entries, read)
 
 
 def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Exported:

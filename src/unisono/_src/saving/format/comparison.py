@@ -22,7 +22,7 @@ ADDED, REMOVED, CHANGED = "+", "-", "~"
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Change:
+class Difference:
     """One difference between two checkpoints.
 
     Attributes:
@@ -40,7 +40,7 @@ class Change:
     detail: str = ""
 
 
-def compare(a: pathlib.Path, b: pathlib.Path) -> list[Change]:
+def compare(a: pathlib.Path, b: pathlib.Path) -> list[Difference]:
     """Returns the differences between two checkpoints, in the order of keys.
 
     Arrays are read one pair at a time, so memory holds two arrays at most.
@@ -52,26 +52,26 @@ def compare(a: pathlib.Path, b: pathlib.Path) -> list[Change]:
     return one_version.read(a, lambda x: one_version.read(b, lambda y: _compare(x, y)))
 
 
-def _compare(a: pathlib.Path, b: pathlib.Path) -> list[Change]:
+def _compare(a: pathlib.Path, b: pathlib.Path) -> list[Difference]:
     old = checksummed_files.read_verified(a).entries
     new = checksummed_files.read_verified(b).entries
-    here, there = _Reader(a), _Reader(b)
+    here, there = _ArrayReader(a), _ArrayReader(b)
     found = []
     for key in sorted(old.keys() | new.keys()):
         before, after = old.get(key), new.get(key)
         if before is None:
-            found.append(Change(ADDED, key, None, after))
+            found.append(Difference(ADDED, key, None, after))
         elif after is None:
-            found.append(Change(REMOVED, key, before, None))
+            found.append(Difference(REMOVED, key, before, None))
         else:
             detail = _difference(here, before, there, after)
             if detail is not None:
-                found.append(Change(CHANGED, key, before, after, detail))
+                found.append(Difference(CHANGED, key, before, after, detail))
     return found
 
 
 def _difference(
-    here: _Reader, before: Entry, there: _Reader, after: Entry
+    here: _ArrayReader, before: Entry, there: _ArrayReader, after: Entry
 ) -> str | None:
     """Returns how two values differ, in words if they are arrays; None if equal."""
     if not (before.has_array and after.has_array):
@@ -94,7 +94,7 @@ def _without_place(entry: Entry) -> Entry:
 
 
 @final
-class _Reader:
+class _ArrayReader:
     """Reads the arrays of a checkpoint one by one; holds one pack in memory.
 
     Args:
