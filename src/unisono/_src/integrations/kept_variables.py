@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation
-from unisono._src.state import assignment, frames, variables
+from unisono._src.state import assignment, frames, servers, variables
 from unisono._src.state.frames import Policy
 from unisono._src.values import jax_traces
 
@@ -36,8 +36,21 @@ def make(value: Any, **options: Any) -> variables.Variable:
         given = options.get("aggregation", VariableAggregation.NONE)
         options["aggregation"] = first if given is VariableAggregation.NONE else given
     value = frames.strip_gradient(value)
-    with _leave_trace(value):
+    with _leave_trace(value), ambient.push(colocate=_find_home(placement)):
         return variables.Variable(value, **options)
+
+
+def _find_home(placement: Any) -> Any:
+    """Return beside what a variable is kept: what the running code asks for.
+
+    On parameter servers it is anywhere, else. A variable of another library is one
+    object with one value, so a partitioner must not cut it; it cuts no variable that is
+    kept beside something.
+    """
+    asked = ambient.current().colocate
+    if asked is not None or placement is None or placement.servers is None:
+        return asked
+    return servers.Home(placement.servers, "", ())
 
 
 @contextlib.contextmanager
