@@ -1,14 +1,11 @@
 """Updates of Keras optimizers that parameter servers compute, one after the other."""
 
-import threading
-
 import keras
 import numpy as np
 import pytest
 
 import unisono
 from tests.unit.coordinator import clusters
-from unisono.distribute import coordinator as api
 
 pytestmark = pytest.mark.feature("T06")
 
@@ -39,23 +36,9 @@ def values(made):
     return [np.asarray(v.value) for v in (first, second, *optimizer.variables)]
 
 
-class Together:
-    """Lets two workers read before one of them changes something."""
-
-    def __init__(self):
-        self.carrier = api.ThreadCarrier(watch=self.watch)
-        self.barrier = threading.Barrier(2, timeout=60)
-        self.seen = set()
-
-    def watch(self, caller, kind, index, method):
-        if method == "push" and caller is not None and caller not in self.seen:
-            self.seen.add(caller)
-            self.barrier.wait()
-
-
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_updates_of_two_workers_are_those_of_one_after_the_other(name):
-    with clusters.cluster(carrier=Together().carrier) as (strategy, coordinator):
+    with clusters.cluster(carrier=clusters.Together().carrier) as (strategy, coordinator):
         with strategy.scope():
             made = make(name)
         homes = [v._kept.device for v in made[:2]]
