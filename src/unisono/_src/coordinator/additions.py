@@ -2,7 +2,8 @@
 
 Such a sum is computed from a value that other workers may have changed since it was
 read. If the server adds instead, nothing is lost. Metrics of Keras and Flax are written
-this way.
+this way. A value that is assigned as it was read is not sent at all: transformations of
+Flax do so with all variables of a model.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from unisono._src.execution import replica_invariance
 from unisono._src.execution.traced_function import TracedFunction
 
 _SUMS = ("add", "add_any")
+# A change that changes nothing.
+_NOTHING = ""
 # Primitives whose result is their operand.
 _SAME = ("stop_gradient", "copy", "copy_p")
 
 
 def find(found: TracedFunction) -> TracedFunction:
-    """Returns a trace in which servers add where the program assigned a sum.
+    """Returns a trace in which servers add where the program assigns a sum.
 
     Args:
         found: the trace, whose variables are on servers.
@@ -28,41 +31,44 @@ def find(found: TracedFunction) -> TracedFunction:
     made_by = {v: e for e in jaxpr.eqns for v in e.outvars}
     # The value of each cell as the program has it; unknown after other changes.
     current = dict(zip(found.read, jaxpr.invars, strict=False))
-    outvars, changes = list(jaxpr.outvars), []
     place = len(found.written) + len(found.created)
+    outvars, changes = list(jaxpr.outvars[:place]), []
     for change in found.changes:
-        new = None
+        end = place + len(change.operands)
+        operands, new = jaxpr.outvars[place:end], None
         if change.kind == "assign":
-            new, (cell,) = outvars[place], change.cells
-            sign, term = _find_term(new, current.get(cell), made_by)
-            if sign:
-                outvars[place] = term
-                change = dataclasses.replace(change, kind=f"assign_{sign}")
+            (new,), (cell,) = operands, change.cells
+            kind, term = _find_term(new, current.get(cell), made_by)
+            change = dataclasses.replace(change, kind=kind)
+            operands = [term]
         for cell in change.cells:
             current[cell] = new
-        place += len(change.operands)
-        changes.append(change)
+        if change.kind != _NOTHING:
+            outvars += operands
+            changes.append(change)
+        place = end
+    outvars += jaxpr.outvars[place:]
     return dataclasses.replace(
         found, jaxpr=jaxpr.replace(outvars=outvars), changes=changes
     )
 
 
 def _find_term(new: Any, old: Any, made_by: dict[Any, Any]) -> tuple[str, Any]:
-    """Returns how a value comes from an old one: ``add`` or ``sub``, and of what.
-
-    The first is empty if it does not.
-    """
+    """Returns the kind of a change that gives a cell a new value, and its operand."""
     old = None if old is None else _origin(old, made_by)
-    equation = made_by.get(_origin(new, made_by))
+    source = _origin(new, made_by)
+    if old is not None and source is old:
+        return _NOTHING, None
+    equation = made_by.get(source)
     if old is None or equation is None:
-        return "", None
+        return "assign", new
     name = equation.primitive.name
     is_old = [_origin(v, made_by) is old for v in equation.invars]
     if name in _SUMS and any(is_old):
-        return "add", equation.invars[1 if is_old[0] else 0]
+        return "assign_add", equation.invars[1 if is_old[0] else 0]
     if name == "sub" and is_old[0]:
-        return "sub", equation.invars[1]
-    return "", None
+        return "assign_sub", equation.invars[1]
+    return "assign", new
 
 
 def _origin(value: Any, made_by: dict[Any, Any]) -> Any:

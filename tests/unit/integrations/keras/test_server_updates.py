@@ -38,7 +38,10 @@ def values(made):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_updates_of_two_workers_are_those_of_one_after_the_other(name):
-    with clusters.cluster(carrier=clusters.Together().carrier) as (strategy, coordinator):
+    with clusters.cluster(carrier=clusters.Together().carrier) as (
+        strategy,
+        coordinator,
+    ):
         with strategy.scope():
             made = make(name)
         homes = [v._kept.device for v in made[:2]]

@@ -8,7 +8,6 @@ values of its variables and slots from those that it has then.
 from __future__ import annotations
 
 import functools
-import logging
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,8 +21,6 @@ from unisono._src.state import servers, variables
 from unisono._src.training import server_slots
 from unisono._src.values import array_operators
 from unisono._src.values.indexed_slices import IndexedSlices
-
-_log = logging.getLogger("unisono")
 
 # The parts of the updates of each optimizer, by the variables that have a gradient and
 # its shapes; None if servers cannot compute it.
@@ -139,18 +136,7 @@ def _find_parts(
                 known[key] = server_slots.cut(change, cells, shapes, places)
         except server_update.CannotBeCutError as error:
             known[key] = None
-            _warn(optimizer, cells[0].home.group, error)
+            group = cells[0].home.group
+            assert isinstance(group, server_group.Servers)
+            group.warn_of_lost_updates(type(optimizer).__name__, error)
     return known[key]
-
-
-def _warn(optimizer: Any, group: Any, error: Exception) -> None:
-    """Say that workers compute the updates, if there are several workers."""
-    if group.of_workers().workers > 1:
-        _log.warning(
-            "Parameter servers cannot compute the updates of %s: %s Each worker "
-            "computes them from the values that it has read, and what other workers "
-            "have changed meanwhile may be lost. Train with one worker, or use another "
-            "optimizer.",
-            type(optimizer).__name__,
-            error,
-        )
