@@ -38,3 +38,19 @@ class Together:
         if method == "push" and caller is not None and caller not in self.seen:
             self.seen.add(caller)
             self.barrier.wait()
+
+
+class Gate:
+    """Holds calls of a method of workers until it is opened, and notes all calls."""
+
+    def __init__(self, method="run"):
+        self.carrier = coordinator.ThreadCarrier(watch=self.watch)
+        self.method = method
+        self.calls = []
+        self.is_reached, self.is_open = threading.Event(), threading.Event()
+
+    def watch(self, caller, kind, index, method):
+        self.calls.append((caller, kind, index, method))
+        if (kind, method) == ("worker", self.method):
+            self.is_reached.set()
+            assert self.is_open.wait(60)

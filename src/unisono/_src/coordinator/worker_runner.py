@@ -225,7 +225,10 @@ class WorkerRunner:
             except ClosureInputError:
                 # Closures that use the dataset say so.
                 return
-            except errors.UnavailableError:
+            except errors.UnavailableError as error:
+                if error.task_type == SERVER:
+                    # The worker is there; closures that need the server say so.
+                    return
                 if time.monotonic() > end:
                     _log.error("The worker %d did not come back.", self.index)
                     return

@@ -36,21 +36,10 @@ def make(value: Any, **options: Any) -> variables.Variable:
         given = options.get("aggregation", VariableAggregation.NONE)
         options["aggregation"] = first if given is VariableAggregation.NONE else given
     value = frames.strip_gradient(value)
-    with _leave_trace(value), ambient.push(colocate=_find_home(placement)):
+    # A variable of another library is one object with one value: it stays whole.
+    home = servers.find_home(ambient.current())
+    with _leave_trace(value), ambient.push(colocate=home):
         return variables.Variable(value, **options)
-
-
-def _find_home(placement: Any) -> Any:
-    """Return beside what a variable is kept: what the running code asks for.
-
-    On parameter servers it is anywhere, else. A variable of another library is one
-    object with one value, so a partitioner must not cut it; it cuts no variable that is
-    kept beside something.
-    """
-    asked = ambient.current().colocate
-    if asked is not None or placement is None or placement.servers is None:
-        return asked
-    return servers.Home(placement.servers, "", ())
 
 
 @contextlib.contextmanager
