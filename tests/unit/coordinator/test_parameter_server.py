@@ -84,8 +84,16 @@ def test_variables_in_scope_are_on_servers_and_others_here(pair):
     assert (first + 1.0).tolist() == [1.0, 2.0]
     assert first[1:].assign([7.0]).tolist() == [0.0, 7.0]
     assert first.scatter_nd_add([[0]], [5.0]).tolist() == [5.0, 7.0]
-    text = str(strategy.describe([first]))
-    assert "on server" in text and "first" in text
+    found = strategy.describe([first, beside])
+    server = int(first.device.partition("task:")[2][0])
+    assert found.bytes_per_server == {server: 12}
+    text = str(found)
+    assert f"on server {server}" in text and "first" in text and "total" not in text
+    assert f"<th>server {server}</th>" in found._repr_html_()
+    # Without an argument it is all that servers hold.
+    every = strategy.describe()
+    assert {"first", "Variable"} <= {row.name for row in every.rows}
+    assert sum(every.bytes_per_server.values()) >= 16
 
 
 def test_a_dataset_function_that_travels_has_what_it_needs_of_the_strategy(pair):

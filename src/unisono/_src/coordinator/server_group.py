@@ -18,7 +18,7 @@ from unisono._src.coordinator import random_keys, waiting, wanted_rows
 from unisono._src.coordinator.carrier import SERVER, Carrier
 from unisono._src.coordinator.messages import OWN, Operation, Request
 from unisono._src.foundation import ambient, errors
-from unisono._src.state import servers
+from unisono._src.state import description, servers
 from unisono._src.values import exported
 
 _log = logging.getLogger("unisono")
@@ -258,6 +258,22 @@ class Servers(servers.ServerGroup):
             return waiting.wait(made, SERVER, index, what)
         except errors.UnavailableError as error:
             raise self.explain(error) from error
+
+    def describe(self) -> description.Description:
+        """Returns what each server holds, slots of optimizers included."""
+        self._forget_dropped()
+        by_key: dict[str, tuple[int, ...]] = {}
+        for index, held in enumerate(self.held):
+            for key in held:
+                by_key[key] = (*by_key.get(key, ()), index)
+        rows = []
+        for key, indices in by_key.items():
+            name, shape, dtype = self.held[indices[0]][key]
+            shape = (self._workers, *shape) if key.endswith(OWN) else shape
+            rows.append(
+                description.Row.on_servers(name, shape, jnp.dtype(dtype), indices)
+            )
+        return description.Description(tuple(rows))
 
     def replace(self, index: int) -> None:
         """Starts a server again, with zeros for all that the lost one held."""
