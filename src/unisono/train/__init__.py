@@ -1,6 +1,6 @@
 """Checkpoints, the global step, cluster specs and progress: names of ``tf.train``.
 
-`CheckpointReader`, `Progress` and `StepTimes` are not in TensorFlow.
+`CheckpointReader`, `ClosureProgress`, `Progress` and `StepTimes` are not in TensorFlow.
 """
 
 import typing as _typing
@@ -20,6 +20,7 @@ from unisono._src.saving.checkpoint.reading import (
     load_checkpoint,
     load_variable,
 )
+from unisono._src.training.closure_progress import ClosureProgress
 from unisono._src.training.moving_average import ExponentialMovingAverage
 from unisono._src.training.progress import Progress, StepTimes
 
@@ -32,6 +33,7 @@ __all__ = [
     "CheckpointManager",
     "CheckpointOptions",
     "CheckpointReader",
+    "ClosureProgress",
     "ClusterSpec",
     "ExponentialMovingAverage",
     "Progress",

@@ -64,3 +64,22 @@ def test_an_error_waits_for_what_runs_and_cancels_what_waits():
     queue.wait()
     queue.put(running)
     assert queue.get() is running
+    assert str(closure_queue.cancelled_error()) == (
+        "The corresponding function is cancelled. Please reschedule the function."
+    )
+
+
+def test_a_closure_whose_worker_is_lost_while_others_are_cancelled_is_cancelled():
+    queue = closure_queue.ClosureQueue()
+    failing, lost = Closure(), Closure()
+    for closure in (failing, lost):
+        queue.put(closure)
+        queue.get()
+    queue.finish(OSError("first"))
+    joined = threading.Thread(target=pytest.raises, args=(OSError, queue.wait))
+    joined.start()
+    while not queue._is_cancelling:
+        pass
+    queue.put_back(lost)
+    joined.join()
+    assert lost.is_cancelled and queue.is_done()

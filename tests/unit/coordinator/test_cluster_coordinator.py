@@ -1,6 +1,8 @@
 """Scheduling functions, TensorFlow's facts 12 to 27."""
 
+import gc
 import threading
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -123,6 +125,92 @@ def test_the_first_error_is_raised_once_and_what_waits_is_cancelled(total):
         again = unisono.function(lambda i: next(i))
         assert coordinator.schedule(again, args=(other,)).fetch() == 0
         coordinator.join()
+
+
+def test_done_raises_an_error_once_and_what_failed_ran_once():
+    gate = clusters.Gate()
+    with clusters.cluster(workers=1, carrier=gate.carrier) as (strategy, coordinator):
+        with strategy.scope():
+            seen = unisono.Variable(0)
+        iterator = iter(coordinator.create_per_worker_dataset(broken(1)))
+        take = unisono.function(lambda: (seen.assign_add(1), next(iterator))[1])
+        found = [coordinator.schedule(take) for _ in range(2)]
+        assert gate.is_reached.wait(60) and not coordinator.done()
+        gate.is_open.set()
+        with pytest.raises(unisono.errors.OutOfRangeError):
+            found[1].fetch()
+        with pytest.raises(unisono.errors.OutOfRangeError):
+            while not coordinator.done():
+                pass
+        assert coordinator.done() and found[0].fetch() == 0
+        # An error of its own is no loss of a worker.
+        assert [m for *_, m in gate.calls].count("run") == 2
+        assert int(seen.numpy()) == 1
+
+
+def test_functions_start_in_order_and_those_scheduled_while_join_waits_come_later():
+    gate, order = clusters.Gate(), []
+    with clusters.cluster(workers=1, carrier=gate.carrier) as (strategy, coordinator):
+        coordinator.join()
+        with strategy.scope():
+            last = unisono.Variable(-1)
+        step = unisono.function(lambda k: (last.read_value(), last.assign(k))[0])
+        found = [coordinator.schedule(step, args=(np.int32(k),)) for k in range(3)]
+
+        def join():
+            coordinator.join()
+            order.append("joined")
+
+        def schedule():
+            found.append(coordinator.schedule(step, args=(np.int32(3),)))
+            order.append("scheduled")
+
+        threads = [threading.Thread(target=f) for f in (join, schedule)]
+        threads[0].start()
+        while not coordinator._queue._cut_off.locked():
+            pass
+        threads[1].start()
+        gate.is_open.set()
+        for thread in threads:
+            thread.join()
+        assert order == ["joined", "scheduled"]
+        assert [int(x) for x in coordinator.fetch(found)] == [-1, 0, 1, 2]
+
+
+def test_results_stay_when_the_worker_is_lost_and_are_dropped_if_nobody_wants_them():
+    gate = clusters.Gate()
+    with clusters.cluster(workers=1, carrier=gate.carrier) as (strategy, coordinator):
+        with strategy.scope():
+            total = unisono.Variable(0)
+        add = unisono.function(lambda: total.assign_add(1))
+        dropped = weakref.ref(coordinator.schedule(add))
+        # The closure waits, and does not hold its result.
+        gc.collect()
+        assert dropped() is None
+        gate.is_open.set()
+        kept = coordinator.schedule(add)
+        coordinator.join()
+        gate.carrier.lose("worker", 0)
+        assert (kept.fetch(), int(kept.get()), int(total.numpy())) == (2, 2, 2)
+
+
+def test_workers_let_iterators_go_that_nobody_holds():
+    gate = clusters.Gate()
+    gate.is_open.set()
+    with clusters.cluster(workers=1, carrier=gate.carrier) as (_, coordinator):
+        take = unisono.function(lambda i: next(i))
+        dataset = coordinator.create_per_worker_dataset(broken(2))
+        first, second = iter(dataset), iter(dataset)
+        # Each has an iterator of its own on the worker.
+        found = [coordinator.schedule(take, args=(i,)) for i in (first, second, first)]
+        assert coordinator.fetch(found) == [0, 0, 1]
+        coordinator.join()
+        # The function keeps the iterators that it was traced with.
+        del first, take
+        gc.collect()
+        last = unisono.function(lambda i: next(i))
+        assert coordinator.schedule(last, args=(second,)).fetch() == 1
+        assert (None, "worker", 0, "forget") in gate.calls
 
 
 def test_join_waits_for_functions_of_all_threads_and_may_be_repeated(pair, total):

@@ -84,8 +84,16 @@ def test_variables_in_scope_are_on_servers_and_others_here(pair):
     assert (first + 1.0).tolist() == [1.0, 2.0]
     assert first[1:].assign([7.0]).tolist() == [0.0, 7.0]
     assert first.scatter_nd_add([[0]], [5.0]).tolist() == [5.0, 7.0]
-    text = str(strategy.describe([first]))
-    assert "on server" in text and "first" in text
+    found = strategy.describe([first, beside])
+    server = int(first.device.partition("task:")[2][0])
+    assert found.bytes_per_server == {server: 12}
+    text = str(found)
+    assert f"on server {server}" in text and "first" in text and "total" not in text
+    assert f"<th>server {server}</th>" in found._repr_html_()
+    # Without an argument it is all that servers hold.
+    every = strategy.describe()
+    assert {"first", "Variable"} <= {row.name for row in every.rows}
+    assert sum(every.bytes_per_server.values()) >= 16
 
 
 def test_a_dataset_function_that_travels_has_what_it_needs_of_the_strategy(pair):
@@ -133,6 +141,54 @@ def test_workers_and_servers_end_when_nobody_has_the_strategy():
     for thread in set(threading.enumerate()) - before:
         thread.join(5.0)
     assert set(threading.enumerate()) <= before
+
+
+def test_the_strategy_connects_when_it_is_made(monkeypatch):
+    carrier, seen = api.ThreadCarrier(), []
+    monkeypatch.setattr(carrier, "start", seen.append)
+    resolver = clusters.resolver()
+    unisono.distribute.ParameterServerStrategy(resolver, carrier=carrier)
+    assert seen == [resolver.cluster_spec()]
+
+
+@pytest.mark.parametrize("name", ["NONE", "SUM", "MEAN", "ONLY_FIRST_REPLICA"])
+def test_a_worker_is_one_replica_whatever_the_aggregation(name):
+    gate = clusters.Gate()
+    gate.is_open.set()
+    with clusters.cluster(carrier=gate.carrier) as (strategy, coordinator):
+        with strategy.scope():
+            v = unisono.Variable(
+                1.0, aggregation=getattr(unisono.VariableAggregation, name)
+            )
+
+        def replica_fn(x):
+            context = unisono.distribute.get_replica_context()
+            v.assign_add(x)
+            return context.all_reduce("SUM", x)
+
+        @unisono.function
+        def step(x):
+            own = strategy.run(replica_fn, args=(x,))
+            return own, strategy.reduce("SUM", own, axis=None)
+
+        found = [coordinator.schedule(step, args=(np.float32(2.0),)) for _ in range(4)]
+        # Collectives are within one worker.
+        assert coordinator.fetch(found) == [(2.0, 2.0)] * 4
+        assert float(v.numpy()) == 9.0
+        # Workers reach servers only, and the coordinator reaches both.
+        assert {kind for c, kind, *_ in gate.calls if c is not None} == {"ps"}
+
+
+def test_workers_shuffle_without_a_seed_in_orders_of_their_own():
+    carrier = api.ThreadCarrier(synchronous=True)
+    with clusters.cluster(carrier=carrier) as (strategy, coordinator):
+        given = unisono.data.Dataset.range(64).shuffle(64).batch(64)
+        data = strategy.experimental_distribute_dataset(given)
+        iterator = iter(coordinator.create_per_worker_dataset(data))
+        take = unisono.function(lambda: next(iterator))
+        first, second = (coordinator.schedule(take).fetch().tolist() for _ in range(2))
+        assert sorted(first) == sorted(second) == list(range(64))
+        assert first != second
 
 
 def test_run_and_reduce_work_on_the_coordinator_with_a_warning(pair, caplog):

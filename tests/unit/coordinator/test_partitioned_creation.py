@@ -9,6 +9,7 @@ import pytest
 
 import unisono
 from tests.unit.coordinator import clusters
+from unisono._src.coordinator import partitioned_creation
 from unisono.distribute import coordinator as api
 from unisono.distribute.experimental import partitioners
 
@@ -62,6 +63,38 @@ def test_first_values_are_made_by_parts_if_the_function_can():
             second = unisono.Variable(as_a_whole, **given)
             assert second.numpy().ravel().tolist() == list(range(8))
         assert calls == ["whole", "whole"]
+
+
+def test_a_large_first_value_that_is_made_whole_is_told(monkeypatch, caplog):
+    monkeypatch.setattr(partitioned_creation, "_LARGE", 7)
+    with cut(2) as (strategy, _), strategy.scope():
+        for rows in (7, 8):
+            unisono.Variable(
+                lambda n=rows: jnp.zeros(n), shape=(rows,), dtype="float32"
+            )
+    assert ["(8,)" in r.message for r in caplog.records] == [True]
+
+
+def test_an_exported_model_has_one_variable_and_is_loaded_anywhere(tmp_path):
+    class Model(unisono.Module):
+        def __init__(self):
+            self.table = unisono.Variable(np.arange(6.0).reshape(3, 2), name="table")
+
+        @unisono.function(input_signature=[unisono.TensorSpec([None], "int32")])
+        def find(self, ids):
+            return unisono.nn.embedding_lookup(self.table, ids) + self.table[0]
+
+    with cut(2) as (strategy, _):
+        with strategy.scope():
+            model: Any = Model()
+        unisono.saved_model.save(model, str(tmp_path))
+        assert len(model.table.variables) == 2
+        with strategy.scope():
+            there = unisono.saved_model.load(str(tmp_path))
+        assert there.find(np.int32([2])).tolist() == [[4.0, 6.0]]
+    loaded = unisono.saved_model.load(str(tmp_path))
+    assert loaded.table.shape == (3, 2)
+    assert loaded.find(np.int32([2, 0])).tolist() == [[4.0, 6.0], [0.0, 2.0]]
 
 
 def build(strategy):

@@ -1,5 +1,6 @@
 """Lost workers and servers, TensorFlow's facts 16 and 28 to 35."""
 
+import collections
 import threading
 import time
 
@@ -8,6 +9,7 @@ import pytest
 
 import unisono
 from tests.unit.coordinator import clusters
+from unisono._src.coordinator import waiting
 from unisono.distribute import coordinator as api
 
 pytestmark = pytest.mark.feature("T06")
@@ -178,3 +180,74 @@ def test_a_lost_server_comes_back_from_the_checkpoint(tmp_path):
         assert float(second.numpy()) == 15.0
     finally:
         strategy.shutdown()
+
+
+class Absent:
+    """Has no place for new workers until it is told so."""
+
+    def __init__(self, monkeypatch):
+        self.carrier = api.ThreadCarrier()
+        self.tried = collections.Counter()
+        self.is_there = threading.Event()
+        self.is_there.set()
+        self.start = self.carrier.replace
+        monkeypatch.setattr(self.carrier, "replace", self.replace)
+
+    def replace(self, kind, index):
+        self.tried[index] += 1
+        if not self.is_there.is_set():
+            raise unisono.errors.UnavailableError("No place yet.", kind, index)
+        self.start(kind, index)
+
+
+def test_join_waits_while_all_workers_are_gone_and_variables_can_be_read(monkeypatch):
+    assert waiting.PATIENCE == 3600
+    group = Absent(monkeypatch)
+    with clusters.cluster(carrier=group.carrier) as (strategy, coordinator):
+        group.is_there.clear()
+        with strategy.scope():
+            total = unisono.Variable(3)
+        add = unisono.function(lambda: total.assign_add(1))
+        for index in (0, 1):
+            group.carrier.lose("worker", index)
+        group.tried.clear()
+        for _ in range(4):
+            coordinator.schedule(add)
+        joined = threading.Thread(target=coordinator.join)
+        joined.start()
+        while min(group.tried[0], group.tried[1]) < 3:
+            time.sleep(0.001)
+        assert joined.is_alive() and int(total.numpy()) == 3
+        group.is_there.set()
+        joined.join()
+        assert int(total.numpy()) == 7
+
+
+def test_a_server_lost_while_a_worker_comes_back_is_named():
+    carrier = api.ThreadCarrier()
+    with clusters.cluster(workers=1, servers=1, carrier=carrier) as pair:
+        strategy, coordinator = pair
+        seen = strategy.extended._create_per_worker_variable(
+            None, initial_value=5, name="seen"
+        )
+        add = unisono.function(lambda: seen.assign_add(1))
+        assert coordinator.schedule(add).fetch() == 6
+        for kind in ("ps", "worker"):
+            carrier.lose(kind, 0)
+        with pytest.raises(unisono.errors.UnavailableError, match=r"server 0 .*seen"):
+            coordinator.schedule(add).fetch()
+
+
+def test_after_the_loss_of_the_coordinator_a_checkpoint_goes_on(tmp_path):
+    for count in (3, 6):
+        with clusters.cluster() as (strategy, coordinator):
+            with strategy.scope():
+                total = unisono.Variable(0)
+            checkpoint = unisono.train.Checkpoint(total=total)
+            checkpoint.restore(unisono.train.latest_checkpoint(str(tmp_path)))
+            add = unisono.function(lambda total=total: total.assign_add(1))
+            for _ in range(3):
+                coordinator.schedule(add)
+            coordinator.join()
+            assert int(total.numpy()) == count
+            checkpoint.save(str(tmp_path / "ck"))

@@ -10,7 +10,12 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from unisono._src.coordinator import closure_queue, random_keys, server_group
+from unisono._src.coordinator import (
+    additions,
+    closure_queue,
+    random_keys,
+    server_group,
+)
 from unisono._src.coordinator.messages import Effect, Lookup, Program, Stage
 from unisono._src.coordinator.remote_value import RemoteValue
 from unisono._src.execution import programs, server_lookups, signature
@@ -53,6 +58,7 @@ def ship(
         ValueError: the program cannot run in another process; it says why.
     """
     _check(found)
+    found = additions.find(found)
     remote = [c for c in found.read if c.home is not None]
     local = [c for c in found.read if c.home is None]
     order = {c: i for i, c in enumerate([*remote, *local])}

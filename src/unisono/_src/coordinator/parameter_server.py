@@ -22,7 +22,7 @@ from unisono._src.execution import function
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames
+from unisono._src.state import description, frames
 from unisono._src.strategies import base, local
 
 if TYPE_CHECKING:
@@ -190,6 +190,28 @@ class ParameterServerStrategy(base.Strategy):
         # A dataset function that uses the strategy travels to workers with it. All
         # that it can need there are the methods that distribute datasets.
         return WorkerStrategy, (self.num_replicas_in_sync,)
+
+    def describe(self, tree: object = None) -> description.Description:
+        """Returns a table of what each parameter server holds, with bytes.
+
+        Args:
+            tree: see `Strategy.describe`; None for all that servers hold.
+
+        >>> import unisono
+        >>> cluster = unisono.train.ClusterSpec(
+        ...     {"worker": ["a:1"], "ps": ["b:1", "c:1"]}
+        ... )
+        >>> strategy = unisono.distribute.ParameterServerStrategy(
+        ...     unisono.distribute.cluster_resolver.SimpleClusterResolver(cluster),
+        ...     carrier="threads",
+        ... )
+        >>> with strategy.scope():
+        ...     first, second = unisono.Variable([1.0, 2.0]), unisono.Variable(3.0)
+        >>> strategy.describe().bytes_per_server
+        {0: 8, 1: 4}
+        >>> strategy.shutdown()
+        """
+        return self._servers.describe() if tree is None else super().describe(tree)
 
     def shutdown(self) -> None:
         """Ends the workers and servers; variables of the strategy are gone then.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import logging
 import threading
 import weakref
 from collections.abc import Sequence
@@ -17,8 +18,10 @@ from unisono._src.coordinator import random_keys, waiting, wanted_rows
 from unisono._src.coordinator.carrier import SERVER, Carrier
 from unisono._src.coordinator.messages import OWN, Operation, Request
 from unisono._src.foundation import ambient, errors
-from unisono._src.state import servers
+from unisono._src.state import description, servers
 from unisono._src.values import exported
+
+_log = logging.getLogger("unisono")
 
 
 @final
@@ -66,6 +69,41 @@ class Servers(servers.ServerGroup):
         # run at any moment in any thread, so it only takes a note.
         weakref.finalize(cell, self._dropped.append, (wanted, key, size))
         return servers.Home(self, key, wanted, workers)
+
+    def move(self, cell: Any, home: servers.Home) -> None:
+        """Keeps a variable elsewhere; no program may know it yet.
+
+        Args:
+            cell: the variable.
+            home: has the servers that it goes to.
+        """
+        old = cell.home
+        if old.servers == home.servers:
+            return
+        (value,) = self.read([cell])
+        kept = random_keys.numbers_like(cell)
+        size = int(np.prod(kept.shape)) * kept.dtype.itemsize
+        self._dropped.append((old.servers, old.key, size))
+        with ambient.push(colocate=home):
+            cell.home = self.place(cell)
+        self.create(cell, value)
+
+    def warn_of_lost_updates(self, optimizer: str, error: Exception) -> None:
+        """Says that workers compute an optimizer's updates, if there are several.
+
+        Args:
+            optimizer: its name.
+            error: why servers cannot compute them.
+        """
+        if self._workers > 1:
+            _log.warning(
+                "Parameter servers cannot compute the updates of %s: %s Each worker "
+                "computes them from the values that it has read, and what other "
+                "workers have changed meanwhile may be lost. Train with one worker, or "
+                "use another optimizer.",
+                optimizer,
+                error,
+            )
 
     def of_workers(self) -> servers.Home:
         """Returns the place of variables with a value for each worker."""
@@ -124,8 +162,9 @@ class Servers(servers.ServerGroup):
             own = range(self._workers) if self._first.pop(key, None) else ()
             for index in wanted:
                 gone.setdefault(index, []).extend([key, *(f"{key}{i}" for i in own)])
-                self._bytes[index] -= size
-                self.held[index].pop(key, None)
+                # A variable that was moved is noted when it moves, and when it is gone.
+                if self.held[index].pop(key, None) is not None:
+                    self._bytes[index] -= size
         for index, keys in gone.items():
             self.call(index, "dropping variables", "drop", keys)
 
@@ -219,6 +258,22 @@ class Servers(servers.ServerGroup):
             return waiting.wait(made, SERVER, index, what)
         except errors.UnavailableError as error:
             raise self.explain(error) from error
+
+    def describe(self) -> description.Description:
+        """Returns what each server holds, slots of optimizers included."""
+        self._forget_dropped()
+        by_key: dict[str, tuple[int, ...]] = {}
+        for index, held in enumerate(self.held):
+            for key in held:
+                by_key[key] = (*by_key.get(key, ()), index)
+        rows = []
+        for key, indices in by_key.items():
+            name, shape, dtype = self.held[indices[0]][key]
+            shape = (self._workers, *shape) if key.endswith(OWN) else shape
+            rows.append(
+                description.Row.on_servers(name, shape, jnp.dtype(dtype), indices)
+            )
+        return description.Description(tuple(rows))
 
     def replace(self, index: int) -> None:
         """Starts a server again, with zeros for all that the lost one held."""

@@ -34,6 +34,10 @@ class WorkerRunner:
         queue: has the closures.
         resources: has the datasets that workers make.
         recovery: brings lost servers back.
+
+    Attributes:
+        index: the number of the worker.
+        ended: how many closures have ended on the worker.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class WorkerRunner:
         recovery: ServerRecovery,
     ) -> None:
         self.index = index
+        self.ended = 0
         self._carrier = carrier
         self._servers = servers
         self._queue = queue
@@ -121,6 +126,8 @@ class WorkerRunner:
             closure.succeed(arrays)
         else:
             closure.fail(error)
+        # Before the queue says that all have ended.
+        self.ended += 1
         self._queue.finish(error)
 
     def _lose(
@@ -225,7 +232,10 @@ class WorkerRunner:
             except ClosureInputError:
                 # Closures that use the dataset say so.
                 return
-            except errors.UnavailableError:
+            except errors.UnavailableError as error:
+                if error.task_type == SERVER:
+                    # The worker is there; closures that need the server say so.
+                    return
                 if time.monotonic() > end:
                     _log.error("The worker %d did not come back.", self.index)
                     return

@@ -13,11 +13,17 @@ from unisono._src.execution import replica_invariance
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call"}
 
 
-def inline(closed: Any) -> Any:
-    """Return a program with the programs that it calls put in place of the calls."""
+def inline(closed: Any, with_branches: bool = False) -> Any:
+    """Return a program with the programs that it calls put in place of the calls.
+
+    Args:
+        closed: the program.
+        with_branches: whether branches are put in place, too: all are computed, and the
+            results of one are selected. It holds for those without side effects.
+    """
 
     def run(*args: Any) -> list[Any]:
-        return _evaluate(closed.jaxpr, closed.consts, args)
+        return _evaluate(closed.jaxpr, closed.consts, args, with_branches)
 
     return jax.make_jaxpr(run)(*closed.in_avals)
 
@@ -41,7 +47,9 @@ def inner(equation: Any) -> list[Any]:
     return [p for p in found if hasattr(p, "eqns")]
 
 
-def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+def _evaluate(
+    jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], with_branches: bool
+) -> list[Any]:
     """Return the results of a program, equation by equation."""
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
@@ -53,7 +61,13 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[An
         given = [read(v) for v in eqn.invars]
         called = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
         if eqn.primitive.name in _CALLS and hasattr(called, "consts"):
-            out = _evaluate(called.jaxpr, called.consts, given)
+            out = _evaluate(called.jaxpr, called.consts, given, with_branches)
+        elif with_branches and eqn.primitive.name == "cond" and not eqn.effects:
+            which, *rest = given
+            branches = [
+                _evaluate(b.jaxpr, b.consts, rest, True) for b in eqn.params["branches"]
+            ]
+            out = [jax.lax.select_n(which, *xs) for xs in zip(*branches, strict=True)]
         else:
             out = compute(jaxpr, eqn, given)
         env.update(zip(eqn.outvars, out, strict=True))

@@ -20,6 +20,10 @@ from unisono._src.execution import inlining, replica_invariance
 from unisono._src.foundation import jax_types
 
 
+class CannotBeCutError(NotImplementedError):
+    """An update needs variables of several servers at once."""
+
+
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Part:
@@ -61,10 +65,16 @@ def cut(
         kept: positions of cells that stay as they are.
 
     Raises:
-        NotImplementedError: a server would need the variables of another one.
+        CannotBeCutError: a server would need the variables of another one.
     """
-    closed = inlining.inline(jax.make_jaxpr(change)(list(cells), list(gradients)))
     servers = sorted({s for home in homes for s in home})
+    # A branch that is for all variables, as of an update that is left out if gradients
+    # are not finite, is for the variables of each server alone.
+    closed = inlining.inline(
+        jax.make_jaxpr(change)(list(cells), list(gradients)), len(servers) > 1
+    )
+    ends = zip(closed.jaxpr.invars, closed.jaxpr.outvars, strict=False)
+    kept |= {i for i, (old, new) in enumerate(ends) if old is new}
     return [_Cutter(closed, len(cells), homes, owners, s).cut(kept) for s in servers]
 
 
@@ -148,7 +158,7 @@ class _Cutter:
             if replica_invariance.is_literal(v) or v in self._here:
                 continue
             if v not in self._known:
-                raise NotImplementedError(
+                raise CannotBeCutError(
                     f"The update of the optimizer needs variables, or slots, of other "
                     f"parameter servers to compute {what} on server {self._server}. A "
                     "transformation may combine gradients of all variables, such as "

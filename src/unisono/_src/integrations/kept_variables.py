@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation
-from unisono._src.state import assignment, frames, variables
+from unisono._src.state import assignment, frames, servers, variables
 from unisono._src.state.frames import Policy
 from unisono._src.values import jax_traces
 
@@ -36,7 +36,9 @@ def make(value: Any, **options: Any) -> variables.Variable:
         given = options.get("aggregation", VariableAggregation.NONE)
         options["aggregation"] = first if given is VariableAggregation.NONE else given
     value = frames.strip_gradient(value)
-    with _leave_trace(value):
+    # A variable of another library is one object with one value: it stays whole.
+    home = servers.find_home(ambient.current())
+    with _leave_trace(value), ambient.push(colocate=home):
         return variables.Variable(value, **options)
 
 

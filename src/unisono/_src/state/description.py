@@ -34,6 +34,7 @@ class Row:
         placement: how it is kept, such as "mirrored" or "sharded".
         devices: the number of devices that hold it or a part of it.
         bytes_per_device: the memory that it takes on each of them.
+        servers: the parameter servers that hold it.
     """
 
     name: str
@@ -42,6 +43,23 @@ class Row:
     placement: str
     devices: int
     bytes_per_device: int
+    servers: tuple[int, ...] = ()
+
+    @classmethod
+    def on_servers(
+        cls, name: str, shape: tuple[int, ...], dtype: Any, servers: tuple[int, ...]
+    ) -> Row:
+        """Returns the row of a variable that parameter servers hold.
+
+        Args:
+            name: its name.
+            shape: its shape.
+            dtype: its element type.
+            servers: the numbers of the servers.
+        """
+        placement = f"on server {', '.join(map(str, servers))}"
+        size = math.prod(shape) * dtype.itemsize
+        return cls(name, shape, str(dtype), placement, len(servers), size, servers)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -87,19 +105,37 @@ class Description:
         for row in self.rows:
             table.add_row(*map(rich.markup.escape, row.texts))
         table.add_section()
-        table.add_row(*self._total)
+        for total in self._totals:
+            table.add_row(*total)
         return table
 
     @property
-    def _total(self) -> tuple[str, ...]:
-        return ("total", "", "", "", "", f"{self.bytes_per_device:,}")
+    def bytes_per_server(self) -> dict[int, int]:
+        """The memory that the variables take on each parameter server.
+
+        >>> describe([variables.Variable(1.0)]).bytes_per_server  # No servers.
+        {}
+        """
+        found: dict[int, int] = {}
+        for row in self.rows:
+            for server in row.servers:
+                found[server] = found.get(server, 0) + row.bytes_per_device
+        return dict(sorted(found.items()))
+
+    @property
+    def _totals(self) -> list[tuple[str, ...]]:
+        sizes = {f"server {i}": n for i, n in self.bytes_per_server.items()}
+        if not all(row.servers for row in self.rows) or not sizes:
+            sizes["total"] = self.bytes_per_device
+        return [(name, "", "", "", "", f"{n:,}") for name, n in sizes.items()]
 
     def _repr_html_(self) -> str:
         body = "".join(html_rows.row("td", row.texts) for row in self.rows)
+        foot = "".join(html_rows.row("th", total) for total in self._totals)
         return (
             f"<table><caption>{_TITLE}</caption>"
             f"<thead>{html_rows.row('th', _HEADS)}</thead><tbody>{body}</tbody>"
-            f"<tfoot>{html_rows.row('th', self._total)}</tfoot></table>"
+            f"<tfoot>{foot}</tfoot></table>"
         )
 
     def __str__(self) -> str:
@@ -175,8 +211,7 @@ def _row(name: str, variable: variables.Variable) -> Row:
     size = math.prod(cell.shape) * cell.dtype.itemsize
     placement, devices = cell.policy.value, cell.copies if spread else 1
     if cell.home is not None:
-        numbers = ", ".join(map(str, cell.home.servers))
-        placement = f"on server {numbers}"
+        return Row.on_servers(name, cell.shape, cell.dtype, cell.home.servers)
     if cell.split is not None:
         placement, devices = "sharded", len(cell.sharding.device_set)
         size //= cell.split.parts

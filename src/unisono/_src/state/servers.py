@@ -93,6 +93,21 @@ class ServerGroup(abc.ABC):
         """Lets servers change variables, and returns when they have done so."""
 
 
+def find_home(frame: Any) -> Any:
+    """Returns beside what a variable is kept that must not be cut into parts.
+
+    It is what the running code asks for, or else anywhere on parameter servers: a
+    partitioner cuts no variable that is kept beside something.
+
+    Args:
+        frame: the running context.
+    """
+    placement = frame.placement
+    if frame.colocate is not None or placement is None or placement.servers is None:
+        return frame.colocate
+    return Home(placement.servers, "", ())
+
+
 def read_all(cells: Sequence[Any]) -> list[Any]:
     """Returns the arrays of cells; those on servers are asked for together."""
     remote = [c for c in cells if c.home is not None]

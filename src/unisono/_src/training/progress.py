@@ -160,7 +160,7 @@ class Progress(Generic[_Item]):
             yield from self._iterable
             return
         self._meter = meter = _Meter(self._every)
-        display = _make_display(
+        display = make_display(
             self._console, self._description, self._total, self._line_every
         )
         iterator = iter(self._iterable)
@@ -208,6 +208,9 @@ class _Meter:
 
     The loop calls `begin_input`, `end_input`, `show` and `end_step` in this order.
     """
+
+    # What it counts, for displays.
+    unit = "steps"
 
     def __init__(self, every: float) -> None:
         self._every = every
@@ -326,10 +329,17 @@ def _format_values(values: dict[str, Any]) -> str:
 # Displays.
 
 
-def _make_display(
+def make_display(
     console: Any, description: str, total: int | None, every: float
 ) -> Any:
-    """Returns a bar for a terminal, else lines."""
+    """Returns a bar for a terminal, else lines.
+
+    Args:
+        console: a `rich.console.Console`; None for one for standard error.
+        description: the text before the bar.
+        total: the number of steps, if it is known.
+        every: the time between two lines where there is no terminal.
+    """
     import rich.console
 
     console = console or rich.console.Console(file=sys.stderr)
@@ -350,22 +360,22 @@ class _LineDisplay:
         self._every = every
         self._next = time.perf_counter() + every
 
-    def update(self, meter: _Meter) -> None:
+    def update(self, meter: Any) -> None:
         """Prints a line if it is time."""
         now = time.perf_counter()
         if now >= self._next:
             self._next = now + self._every
             self._print(meter)
 
-    def close(self, meter: _Meter) -> None:
+    def close(self, meter: Any) -> None:
         """Prints the last line."""
         self._print(meter)
 
-    def _print(self, meter: _Meter) -> None:
+    def _print(self, meter: Any) -> None:
         launcher.report(meter.steps, self._total)
         of = "" if self._total is None else f"/{self._total}"
         told = [
-            f"{meter.steps}{of} steps",
+            f"{meter.steps}{of} {meter.unit}",
             str(meter.times()),
             _format_values(meter.values),
         ]
@@ -405,19 +415,19 @@ class _BarDisplay:
         self._live = rich.live.Live(self._bar, console=console, auto_refresh=False)
         self._live.start()
 
-    def update(self, meter: _Meter) -> None:
+    def update(self, meter: Any) -> None:
         """Draws the bar if it is time."""
         now = time.perf_counter()
         if now >= self._next:
             self._next = now + _REFRESH_SECONDS
             self._draw(meter)
 
-    def close(self, meter: _Meter) -> None:
+    def close(self, meter: Any) -> None:
         """Draws the bar for the last time, and leaves it on the screen."""
         self._draw(meter)
         self._live.stop()
 
-    def _draw(self, meter: _Meter) -> None:
+    def _draw(self, meter: Any) -> None:
         import rich.console
         import rich.text
 

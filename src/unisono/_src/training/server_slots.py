@@ -145,15 +145,10 @@ class Update:
             return [*params, *jax.tree.leaves(slots)]
 
         kept = frozenset(range(len(self._cells)))
-        servers.apply_all(
-            [
-                _change(part, cells, ())
-                for part in server_update.cut(
-                    begin, [_aval(c) for c in cells], [], _homes(cells), [], kept
-                )
-                if part.written
-            ]
+        found = server_update.cut(
+            begin, [_aval(c) for c in cells], [], _homes(cells), [], kept
         )
+        servers.apply_all([_change(p, cells, ()) for p in found if p.written])
         return made
 
     def join_parts(self, slots: Sequence[Variable]) -> list[Any]:
@@ -289,6 +284,45 @@ class Update:
                 )
             self._parts[key] = found
         return [p for p in found if p.written]
+
+
+def cut(
+    change: Callable[[list[Any], list[Any]], list[Any]],
+    cells: Sequence[Any],
+    gradients: Sequence[Any],
+    owners: Sequence[int],
+) -> list[server_update.Part]:
+    """Returns the servers' parts of an update; `apply_parts` makes it.
+
+    Args:
+        change: a function from the values of cells and the gradients to new values.
+        cells: the cells.
+        gradients: the shape and type of each gradient.
+        owners: for each gradient, the position of the cell that it is for.
+
+    Raises:
+        CannotBeCutError: a server would need the variables of another one.
+    """
+    avals, homes = [_aval(c) for c in cells], _homes(cells)
+    found = server_update.cut(change, avals, gradients, homes, owners, frozenset())
+    return [p for p in found if p.written]
+
+
+def apply_parts(
+    parts: Sequence[server_update.Part], cells: Sequence[Any], gradients: Sequence[Any]
+) -> None:
+    """Lets servers make an update.
+
+    Args:
+        parts: the parts of the update, of `cut`.
+        cells: the cells.
+        gradients: an array for each gradient.
+    """
+    target = frames.frame()
+    for part in parts:
+        program = part.operands
+        operands = jax.core.eval_jaxpr(program.jaxpr, program.consts, *gradients)
+        _apply(target, _change(part, cells, tuple(operands)))
 
 
 def _join(gradient: IndexedSlices) -> tuple[Any, Any]:

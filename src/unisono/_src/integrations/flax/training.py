@@ -13,6 +13,7 @@ from flax import nnx
 from unisono._src.execution import function
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import ReduceOp
+from unisono._src.integrations.flax import server_updates
 from unisono._src.values import array_operators
 
 # The compiled updates of each optimizer. Weak keys, so that they go with the optimizer.
@@ -26,7 +27,8 @@ def wrap_update(original: Callable[..., Any]) -> Callable[..., Any]:
     def update(self: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
         frame = ambient.current()
         if frame.strategy is None or frame.mode != ambient.REPLICA:
-            return original(self, model, grads, **kwargs)
+            found = server_updates.update(self, model, grads, kwargs)
+            return original(self, model, grads, **kwargs) if found is None else found
         leaves, structure = jax.tree.flatten(grads)
         merge = functools.partial(
             _reduce_and_update, self, original, model, structure, kwargs
@@ -82,6 +84,9 @@ def _reduce_and_update(
     pairs = [(g, everywhere) for g in leaves]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
     arrays = [getattr(g, "whole", g) for g in summed]
+    found = server_updates.update(optimizer, model, structure.unflatten(arrays), kwargs)
+    if found is not None:
+        return found
     if key not in known:
         # A strong reference would keep the optimizer, and so the entry, for ever.
         alive = weakref.ref(optimizer)

@@ -13,6 +13,7 @@ from keras.src.optimizers import loss_scale_optimizer
 from unisono._src.execution import function, sharded_update
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import ReduceOp
+from unisono._src.integrations.keras import server_updates
 from unisono._src.state import variables
 from unisono._src.values import array_operators
 
@@ -71,6 +72,8 @@ def _reduce_and_update(
     ]
     summed = strategy.extended.batch_reduce_to(ReduceOp.SUM, pairs)
     arrays = [getattr(g, "whole", g) for g in summed]
+    if server_updates.update(optimizer, [wanted[i] for i in given], arrays):
+        return
     _compile_update(optimizer, original, wanted, given)(arrays)
 
 

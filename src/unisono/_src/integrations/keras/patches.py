@@ -10,7 +10,7 @@ from keras.src import backend
 from keras.src.backend.jax import trainer
 from keras.src.callbacks import callback_list
 from keras.src.layers.rnn import rnn
-from keras.src.optimizers import base_optimizer, loss_scale_optimizer
+from keras.src.optimizers import base_optimizer, loss_scale_optimizer, nadam
 from keras.src.random import seed_generator
 
 from unisono._src.foundation import ambient
@@ -20,6 +20,7 @@ from unisono._src.integrations.keras import (
     optimizers,
     positions,
     random,
+    server_updates,
     stops,
     strategy_distribution,
     tapes,
@@ -60,6 +61,19 @@ def _patches() -> attribute_patches.Patches:
                 stops.wrap_batch_end,
             ),
             (callback_list.CallbackList, "on_epoch_end", stops.wrap_epoch_end),
+            (base_optimizer.BaseOptimizer, "__init__", server_updates.wrap_init),
+            (
+                base_optimizer.BaseOptimizer,
+                "add_variable",
+                server_updates.wrap_add_variable,
+            ),
+            (
+                base_optimizer.BaseOptimizer,
+                "add_variable_from_reference",
+                server_updates.wrap_add_from_reference,
+            ),
+            # Its numbers are no variables of `add_variable`.
+            (nadam.Nadam, "build", server_updates.wrap_init),
             (base_optimizer.BaseOptimizer, "apply", optimizers.wrap_apply),
             (
                 loss_scale_optimizer.LossScaleOptimizer,

@@ -60,9 +60,19 @@ class HeldParts(library_hooks.Held):
 
     @contextlib.contextmanager
     def lend(self) -> Iterator[Variable]:
-        """Gives a variable with the whole value, for exported models."""
+        """Gives a variable with the whole value, for exported models.
+
+        Meanwhile it is the only part of the owner, so that functions use it.
+        """
+        owner = self.owner
         with ambient.push(placement=None, strategy=None):
-            yield Variable(self.owner.numpy(), name=self.name)
+            whole = Variable(owner.numpy(), name=self.name)
+        before = owner.variables, owner.offsets
+        owner.variables, owner.offsets = [whole], [0]
+        try:
+            yield whole
+        finally:
+            owner.variables, owner.offsets = before
 
 
 def held_parts(variable: ShardedVariable) -> HeldParts:

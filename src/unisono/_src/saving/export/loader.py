@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-from unisono._src.foundation import errors
+from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import (
@@ -36,6 +36,7 @@ from unisono._src.saving.format import (
     signed_text,
 )
 from unisono._src.saving.format.manifest import Entry
+from unisono._src.state import servers
 from unisono._src.state.variables import Variable
 
 # The calls out of a program that XLA itself provides: mathematics and placement. Any
@@ -385,13 +386,15 @@ class _Builder:
         if item.variable is None:
             return array
         about = item.variable
-        made = Variable(
-            jnp.asarray(array),
-            about["trainable"],
-            name=about["name"],
-            synchronization=VariableSynchronization[about["synchronization"]],
-            aggregation=VariableAggregation[about["aggregation"]],
-        )
+        # The programs take each variable as one array, so no partitioner may cut it.
+        with ambient.push(colocate=servers.find_home(ambient.current())):
+            made = Variable(
+                jnp.asarray(array),
+                about["trainable"],
+                name=about["name"],
+                synchronization=VariableSynchronization[about["synchronization"]],
+                aggregation=VariableAggregation[about["aggregation"]],
+            )
         # The constructor gives every copy of a sync-on-read sum the whole value;
         # `assign` divides it.
         restore_values.assign(made, array)
