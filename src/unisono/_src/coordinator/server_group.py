@@ -6,14 +6,14 @@ import collections
 import itertools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.coordinator import random_keys, waiting, wanted_rows
+from unisono._src.coordinator import random_keys, server_files, waiting, wanted_rows
 from unisono._src.coordinator.carrier import SERVER, Carrier
 from unisono._src.coordinator.messages import OWN, Operation, Request
 from unisono._src.foundation import ambient, errors
@@ -22,7 +22,7 @@ from unisono._src.values import exported
 
 
 @final
-class Servers(servers.ServerGroup):
+class Servers(server_files.SavingServers):
     """The parameter servers of a strategy.
 
     Args:
@@ -32,6 +32,7 @@ class Servers(servers.ServerGroup):
     """
 
     def __init__(self, carrier: Carrier, count: int, workers: int) -> None:
+        super().__init__()
         self._carrier = carrier
         self._workers = workers
         # By key, the implementation of random keys.
@@ -201,6 +202,30 @@ class Servers(servers.ServerGroup):
         if key not in self._known[index]:
             self.call(index, "taking a program", "add_program", key, data)
             self._known[index].add(key)
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where each server runs, for messages."""
+        return [self._carrier.address(SERVER, i) for i in range(self.count)]
+
+    def call_each(
+        self, what: str, method: str, given: Mapping[int, tuple[Any, ...]]
+    ) -> dict[int, Any]:
+        """Calls a method of several servers at once; see `SavingServers`."""
+        made = {i: self._carrier.server(i).call(method, *x) for i, x in given.items()}
+        found: dict[int, Any] = {}
+        failed: list[Exception] = []
+        # Of all of them: none works any more when an error is raised.
+        for index, call in made.items():
+            try:
+                found[index] = waiting.wait(call, SERVER, index, what)
+            except Exception as error:
+                failed.append(error)
+        if not failed:
+            return found
+        if isinstance(failed[0], errors.UnavailableError):
+            raise self.explain(failed[0]) from failed[0]
+        raise failed[0]
 
     def call(self, index: int, what: str, method: str, *args: Any) -> Any:
         """Calls a method of a server, and returns its result.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+import pathlib
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, final
+
+from unisono._src.foundation import row_files
 
 
 @final
@@ -69,6 +72,35 @@ class Change:
         return found
 
 
+# For some cells, where their rows are in the files of a checkpoint.
+Places = Mapping[Any, row_files.Place]
+
+
+class HeldValues(abc.ABC):
+    """The values that variables on servers had at one moment; abstract.
+
+    Attributes:
+        values: those that are needed here, by cell.
+        closures: the closures whose changes are in the values and may come again, in a
+            form that JSON has; empty if there are none.
+    """
+
+    values: dict[Any, Any]
+    closures: dict[str, Any]
+
+    @abc.abstractmethod
+    def write(self, directory: pathlib.Path, places: Places) -> None:
+        """Lets servers write values to the folder of a checkpoint's arrays.
+
+        Raises:
+            FailedPreconditionError: a server does not see the folder.
+        """
+
+    @abc.abstractmethod
+    def release(self) -> None:
+        """Lets the values go. It may be called again."""
+
+
 class ServerGroup(abc.ABC):
     """All parameter servers of a strategy, as variables use them; abstract."""
 
@@ -91,6 +123,36 @@ class ServerGroup(abc.ABC):
     @abc.abstractmethod
     def apply(self, changes: Sequence[Change]) -> None:
         """Lets servers change variables, and returns when they have done so."""
+
+    @abc.abstractmethod
+    def hold(self, cells: Sequence[Any], wanted: Collection[Any]) -> HeldValues:
+        """Keeps the values that variables have now, for a checkpoint.
+
+        Args:
+            cells: the variables.
+            wanted: those of them whose values are needed here.
+        """
+
+    @abc.abstractmethod
+    def check_seen(self, cells: Sequence[Any], path: pathlib.Path, mark: str) -> None:
+        """Raises unless the servers of variables see a file.
+
+        Args:
+            cells: the variables.
+            path: the file.
+            mark: how the file begins.
+
+        Raises:
+            FailedPreconditionError: a server does not see it.
+        """
+
+    @abc.abstractmethod
+    def load(self, directory: pathlib.Path, places: Places) -> None:
+        """Lets servers read values from the folder of a checkpoint's arrays."""
+
+    @abc.abstractmethod
+    def remember(self, closures: Mapping[str, Any]) -> None:
+        """Takes what `HeldValues.closures` has said when the values were saved."""
 
 
 def read_all(cells: Sequence[Any]) -> list[Any]:
