@@ -230,8 +230,10 @@ class Restoration:
         # `set_state` of a program's object can fail. It comes first, so that nothing
         # else has changed by then.
         here.sort(key=lambda m: m.entry.kind != manifest.STATE)
+        for match in (m for m in here if state_slots.waits(m.slot.get())):
+            restore_values.give(match.entry, match.slot, None)
         with frames.LOCK:
-            for match in here:
+            for match in (m for m in here if not state_slots.waits(m.slot.get())):
                 restore_values.give(
                     match.entry, match.slot, read.get(match.entry.place)
                 )

@@ -110,11 +110,17 @@ def take(
         found = graph.walk(root)
     if meeting is not None and meeting.is_joint:
         _check_same_objects(found, meeting)
+    with leave_scopes():
+        entries |= {
+            str(item.key): _make_state_entry(item)
+            for item in found
+            if item.kind == manifest.STATE and state_slots.waits(item.obj)
+        }
     with leave_scopes(), frames.LOCK:
         held = server_values.HeldState(item.obj for item in found)
         with server_values.releasing(held):
             for item in found:
-                if item.key is not None:
+                if item.key is not None and item.key not in entries:
                     name = f"a{len(stored)}"
                     entry, array = _make_entry(item, name, is_detached, held)
                     entries[item.key] = entry
@@ -232,6 +238,14 @@ def _entries_by_worker(
     }
 
 
+def _make_state_entry(item: graph.Found) -> Entry:
+    """Returns the entry of an object that tells its state."""
+    source = state_slots.as_stateful(item.obj)
+    assert source is not None
+    what = f"The state of {item} ({type(item.obj).__name__})"
+    return Entry(manifest.STATE, value=plain_data.encode(source.give(), what))
+
+
 def _make_entry(
     item: graph.Found, name: str, is_detached: bool, held: server_values.HeldState
 ) -> tuple[Entry, Any]:
@@ -239,10 +253,7 @@ def _make_entry(
     if item.kind == manifest.PLAIN:
         return Entry(item.kind, value=plain_data.encode(item.obj, str(item))), None
     if item.kind == manifest.STATE:
-        source = state_slots.as_stateful(item.obj)
-        assert source is not None
-        what = f"The state of {item} ({type(item.obj).__name__})"
-        return Entry(item.kind, value=plain_data.encode(source.give(), what)), None
+        return _make_state_entry(item), None
     array = item.obj
     if (there := held.read(array)) is not None:
         array = there
