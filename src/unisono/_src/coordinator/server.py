@@ -67,12 +67,20 @@ class Server:
             self._programs[key] = data
 
     def pull(self, requests: Sequence[Request]) -> list[np.ndarray]:
-        """Returns the values, or rows, that are asked for, all of one moment."""
+        """Returns the values, or rows, that are asked for, all of one moment.
+
+        What requests say about changes is done in the same moment.
+        """
+        asked = [Request(*r) for r in requests]
         with self._lock:
-            found = [self._read(Request(*r)) for r in requests]
             # Changes are made in place, so what leaves is a copy, as rows are.
-            wholes = [Request(*r).rows is None for r in requests]
-            return [x.copy() if w else x for x, w in zip(found, wholes, strict=True)]
+            found = [
+                self._read(r).copy() if r.rows is None else self._read(r) for r in asked
+            ]
+            for request in asked:
+                for program in request.programs:
+                    self._run(Operation("program", (request.key,), (), program))
+            return found
 
     def _read(self, request: Request) -> np.ndarray:
         value = self._find(request.key)

@@ -130,8 +130,10 @@ class Servers(server_files.SavingServers):
         for index, keys in gone.items():
             self.call(index, "dropping variables", "drop", keys)
 
-    def read(self, cells: Sequence[Any]) -> list[Any]:
-        """Returns the values of variables, as arrays on this process's device."""
+    def read(
+        self, cells: Sequence[Any], draws: servers.Draws = servers.NO_DRAWS
+    ) -> list[Any]:
+        """Returns the values of variables; see `ServerGroup`."""
         by_server: dict[int, list[int]] = {}
         for i, cell in enumerate(cells):
             if cell.home.workers:
@@ -142,7 +144,14 @@ class Servers(server_files.SavingServers):
             by_server.setdefault(cell.home.servers[0], []).append(i)
         found: dict[int, Any] = {}
         for server, places in by_server.items():
-            asked = [Request(cells[i].home.key) for i in places]
+            asked = [
+                Request(
+                    cells[i].home.key,
+                    None,
+                    tuple(self.add_program(server, c) for c in draws.get(cells[i], ())),
+                )
+                for i in places
+            ]
             what = f"reading '{cells[places[0]].name}'"
             values = self.call(server, what, "pull", asked)
             found.update(zip(places, values, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import pathlib
+import types
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, final
 
@@ -52,6 +53,8 @@ class Change:
         rows: for a program that computes some rows only: the place of each such cell
             among `cells` and `reads`, and the place of the operand that is the
             positions of its rows. The program does not have that operand.
+        is_draw: whether it belongs to a reading of the value: the server makes both in
+            one go, so that nobody else reads the same value. It has no operands.
     """
 
     cells: tuple[Any, ...]
@@ -62,6 +65,7 @@ class Change:
     server: int | None = None
     sparse: tuple[tuple[int, int, int], ...] = ()
     rows: tuple[tuple[int, int], ...] = ()
+    is_draw: bool = False
 
     @property
     def servers(self) -> tuple[int, ...]:
@@ -72,6 +76,9 @@ class Change:
         return found
 
 
+# For some cells, the changes that belong to a reading of their values.
+Draws = Mapping[Any, Sequence[Change]]
+NO_DRAWS: Draws = types.MappingProxyType({})
 # For some cells, where their rows are in the files of a checkpoint.
 Places = Mapping[Any, row_files.Place]
 
@@ -113,8 +120,13 @@ class ServerGroup(abc.ABC):
         """Gives a variable its first value; zeros if it is None."""
 
     @abc.abstractmethod
-    def read(self, cells: Sequence[Any]) -> list[Any]:
-        """Returns the values of variables, as arrays on this process's device."""
+    def read(self, cells: Sequence[Any], draws: Draws = NO_DRAWS) -> list[Any]:
+        """Returns the values of variables, as arrays on this process's device.
+
+        Args:
+            cells: the variables.
+            draws: for some of them, what changes the value when it has been read.
+        """
 
     @abc.abstractmethod
     def read_rows(self, cell: Any, rows: Any) -> Any:
@@ -155,10 +167,38 @@ class ServerGroup(abc.ABC):
         """Takes what `HeldValues.closures` has said when the values were saved."""
 
 
-def read_all(cells: Sequence[Any]) -> list[Any]:
-    """Returns the arrays of cells; those on servers are asked for together."""
+def split_draws(
+    changes: Sequence[Change], read: Collection[Any]
+) -> tuple[dict[Any, list[Change]], list[Change]]:
+    """Returns the changes that can be made when a program begins, and the others.
+
+    Args:
+        changes: the changes that a program makes, in order.
+        read: the cells that it reads when it begins.
+    """
+    draws: dict[Any, list[Change]] = {}
+    rest: list[Change] = []
+    settled: set[Any] = set()
+    for change in changes:
+        cell = change.cells[0]
+        if change.is_draw and cell in read and cell not in settled:
+            draws.setdefault(cell, []).append(change)
+        else:
+            # A draw after another change needs the value that this one has made.
+            settled.update(change.cells)
+            rest.append(change)
+    return draws, rest
+
+
+def read_all(cells: Sequence[Any], draws: Draws = NO_DRAWS) -> list[Any]:
+    """Returns the arrays of cells; those on servers are asked for together.
+
+    Args:
+        cells: the cells.
+        draws: see `ServerGroup.read`.
+    """
     remote = [c for c in cells if c.home is not None]
-    found = remote[0].home.group.read(remote) if remote else []
+    found = remote[0].home.group.read(remote, draws) if remote else []
     by_cell = dict(zip(remote, found, strict=True))
     return [c.array if c.home is None else by_cell[c] for c in cells]
 
