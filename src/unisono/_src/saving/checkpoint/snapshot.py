@@ -117,7 +117,7 @@ def take(
             if item.kind == manifest.STATE and state_slots.waits(item.obj)
         }
     with leave_scopes(), frames.LOCK:
-        held = server_values.HeldState(item.obj for item in found)
+        held = server_values.HeldState([item.obj for item in found])
         with server_values.releasing(held):
             for item in found:
                 if item.key is not None and item.key not in entries:
