@@ -1,7 +1,7 @@
 """Measures closures per second on Ray, beside TensorFlow, and kills workers.
 
 usage: python benchmarks/parameter_server.py [--tensorflow PYTHON] [--kills N]
-           [--rounds N] [--bytes]
+           [--rounds N] [--bytes] [--table ROWSxWIDTH]
 
 Two workers and two servers on this machine run closures that do nothing, that add 1 to
 a scalar, and that pull and push a variable of 1 MB. If PYTHON is an interpreter that
@@ -11,7 +11,11 @@ both see the same load of the machine, and the best round of each counts.
 ``--kills N`` kills workers N times at random: before, in and between closures, two at
 once, and while a dataset is made. Counters must have at least what was scheduled, and
 exactly that with ``exactly_once``. ``--bytes`` compares the ways by which arrays can
-travel between two actors; docs/decisions/0026 has the results.
+travel between two actors; docs/decisions/0027 has the results.
+
+``--table 10000000x64`` makes a table of float32 on three servers, and shows what each
+holds, what a step that touches 4,096 rows moves, and what it takes to save the table
+and to restore it on two servers.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -69,16 +74,18 @@ def _make_programs(module: Any, strategy: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _strategy() -> Iterator[tuple[Any, Any]]:
+def _strategy(
+    workers: int = WORKERS, servers: int = SERVERS, partitioner: Any = None
+) -> Iterator[tuple[Any, Any]]:
     """Gives a strategy on Ray, and its coordinator."""
     import unisono
 
-    jobs = {"worker": [f"w{i}:1" for i in range(WORKERS)]}
-    jobs["ps"] = [f"p{i}:1" for i in range(SERVERS)]
+    jobs = {"worker": [f"w{i}:1" for i in range(workers)]}
+    jobs["ps"] = [f"p{i}:1" for i in range(servers)]
     resolver = unisono.distribute.cluster_resolver.SimpleClusterResolver(
         unisono.train.ClusterSpec(jobs)
     )
-    strategy = unisono.distribute.ParameterServerStrategy(resolver)
+    strategy = unisono.distribute.ParameterServerStrategy(resolver, partitioner)
     try:
         yield strategy, unisono.distribute.coordinator.ClusterCoordinator(strategy)
     finally:
@@ -291,6 +298,155 @@ def kill_workers(kills: int) -> None:
     )
 
 
+# --------------------------------------------------------------------------- table
+
+
+_TOUCHED = 4096
+_PARTS_PER_SERVER = 4
+
+
+def _count_arrays(message: Any) -> list[int]:
+    """Returns the bytes of the arrays of rows in a message, and of all others."""
+    if isinstance(message, np.ndarray):
+        return [message.nbytes, 0] if message.ndim > 1 else [0, message.nbytes]
+    if isinstance(message, dict):
+        message = list(message.values())
+    if not isinstance(message, list | tuple):
+        return [0, 0]
+    found = [_count_arrays(x) for x in message]
+    return [sum(x[i] for x in found) for i in (0, 1)]
+
+
+def _count_in_servers() -> None:
+    """Lets the processes of servers count what they receive and send."""
+    from unisono._src.integrations.ray import actors, packing
+
+    class Counting(actors.Host):  # type: ignore[misc]
+        moved = (0, 0)
+
+        def carry(self, method: str, args: Any, place: Any, reply: Any) -> Any:
+            if method == "moved":
+                return actors.Answer(self.moved)
+            # Nothing is packed here, so that all arrays can be seen.
+            if place is not None:
+                args = packing.unpack(args, self._mappings[place])
+            answer = super().carry(method, args, None, None)
+            each = self.moved, _count_arrays(args), _count_arrays(answer.message)
+            self.moved = tuple(map(sum, zip(*each, strict=True)))
+            return answer
+
+    actors.Host = Counting  # type: ignore[misc]
+
+
+def _make_table(strategy: Any, shape: tuple[int, int], is_new: bool) -> Any:
+    """Returns a table of which each row has its number, or of zeros."""
+    import unisono
+
+    def make(partition_shape: Any = None, partition_offset: Any = None) -> Any:
+        begin = partition_offset[0] if is_new else 0
+        rows = np.arange(begin, begin + partition_shape[0], dtype=np.float32) * is_new
+        return np.broadcast_to(rows[:, None], partition_shape)
+
+    with strategy.scope():
+        return unisono.Variable(make, shape=shape, dtype="float32", name="table")
+
+
+def _peak(pid: int) -> float:
+    """Returns the most GB of memory that a process has had."""
+    with open(f"/proc/{pid}/status") as file:
+        line = next(x for x in file if x.startswith("VmHWM"))
+    return int(line.split()[1]) / 1e6
+
+
+def _moved(strategy: Any, servers: int) -> Any:
+    calls = [strategy._carrier.server(i).call("moved") for i in range(servers)]
+    return np.sum([call.result() for call in calls], axis=0)
+
+
+def _show_step(strategy: Any, coordinator: Any, table: Any, rows: Any) -> None:
+    """Shows what a step moves that looks rows up and updates them."""
+    import optax
+
+    import unisono
+
+    with strategy.scope():
+        optimizer = unisono.optimizers.Optimizer(optax.sgd(0.1), [table])
+
+    @unisono.function
+    def step(ids: Any) -> Any:
+        with unisono.GradientTape() as tape:
+            found = unisono.nn.embedding_lookup(table, ids)
+            loss = (found**2).mean()
+        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+        return loss
+
+    coordinator.schedule(step, args=(rows,)).fetch()
+    servers = len(strategy.extended.parameter_devices)
+    before, begin = _moved(strategy, servers), time.perf_counter()
+    coordinator.schedule(step, args=(rows,)).fetch()
+    seconds = time.perf_counter() - begin
+    values, others = _moved(strategy, servers) - before
+    size = rows.size * table.shape[1] * 4
+    print(
+        f"a step that touches {rows.size:,} rows ({size:,} bytes) moves {values:,} "
+        f"bytes of rows, {values / size:.3f} times theirs, and {others:,} bytes of "
+        f"positions and counters; {seconds * 1e3:.0f} ms"
+    )
+
+
+def show_table(given: str) -> None:
+    """Shows what a large table takes on three servers, and saves and restores it."""
+    import unisono
+
+    count, width = map(int, given.split("x"))
+    partition = unisono.distribute.experimental.partitioners.FixedShardsPartitioner
+    rows = np.random.default_rng(0).choice(count, _TOUCHED, replace=False)
+    rows = rows.astype(np.int32)
+    _count_in_servers()
+    with tempfile.TemporaryDirectory(prefix="table-") as folder:
+        with _strategy(1, 3, partition(3 * _PARTS_PER_SERVER)) as pair:
+            begin = time.perf_counter()
+            table = _make_table(pair[0], (count, width), is_new=True)
+            print(f"made in {time.perf_counter() - begin:.1f} s", flush=True)
+            carrier = pair[0]._carrier
+            for i in range(3):
+                held = carrier.server(i).call("describe").result().values()
+                size, share = sum(x[2] for x in held), 1 / (count * width * 4)
+                peak = _peak(carrier.process("ps", i))
+                print(
+                    f"server {i} holds {size:,} bytes, {size * share:.4f} of all; "
+                    f"at most {peak:.2f} GB of memory"
+                )
+            _show_step(*pair, table, rows)
+            wanted = np.asarray(table.sparse_read(rows))
+            before, begin = _peak(os.getpid()), time.perf_counter()
+            path = unisono.train.Checkpoint(table=table).write(f"{folder}/c")
+            seconds = time.perf_counter() - begin
+            peaks = [f"{_peak(carrier.process('ps', i)):.2f}" for i in range(3)]
+            print(
+                f"saved in {seconds:.1f} s; the coordinator's peak went from "
+                f"{before:.2f} to {_peak(os.getpid()):.2f} GB; the servers had "
+                f"{', '.join(peaks)} GB",
+                flush=True,
+            )
+            del table
+        with _strategy(1, 2, partition(5)) as pair:
+            table = _make_table(pair[0], (count, width), is_new=False)
+            before, begin = _peak(os.getpid()), time.perf_counter()
+            unisono.train.Checkpoint(table=table).read(path).assert_consumed()
+            seconds = time.perf_counter() - begin
+            assert np.array_equal(np.asarray(table.sparse_read(rows)), wanted)
+            others = np.setdiff1d(np.arange(0, count, 9_973, dtype=np.int32), rows)
+            found = np.asarray(table.sparse_read(others))
+            assert np.array_equal(found[:, 0], others.astype(np.float32))
+            assert (found == found[:, :1]).all()
+            print(
+                f"restored on two servers in {seconds:.1f} s, bit for bit; the "
+                f"coordinator's peak went from {before:.2f} to "
+                f"{_peak(os.getpid()):.2f} GB"
+            )
+
+
 # --------------------------------------------------------------------------- bytes
 
 
@@ -489,10 +645,13 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--bytes", action="store_true")
+    parser.add_argument("--table", metavar="ROWSxWIDTH")
     parser.add_argument("--as-tensorflow", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.as_tensorflow:
         run_tensorflow()
+    elif given.table:
+        show_table(given.table)
     elif given.bytes:
         compare_bytes(given.rounds)
     elif given.kills:

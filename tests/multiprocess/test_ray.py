@@ -244,15 +244,16 @@ def test_all_workers_may_be_killed_at_once(group):
     assert int(total.numpy()) == 55
 
 
-def test_a_killed_server_is_named_at_once_or_restored(group):
-    saved = {}
-
+def test_a_killed_server_is_named_at_once_or_restored(group, tmp_path):
     def restore():
-        kept.assign(saved["kept"])
+        checkpoint.restore(path).assert_consumed()
 
     other = Group(workers=1, servers=1, restore_from=restore)
     try:
         kept = other.variable(np.float32(1.0))
+        # The server writes and reads this one itself.
+        table = other.variable(np.arange(400_000, dtype=np.float32))
+        checkpoint = unisono.train.Checkpoint(kept=kept, table=table)
 
         @unisono.function
         def add():
@@ -260,7 +261,7 @@ def test_a_killed_server_is_named_at_once_or_restored(group):
 
         other.schedule(add, 9)
         other.coordinator.join()
-        saved["kept"] = kept.numpy()
+        path = checkpoint.save(str(tmp_path / "c"))
         address = other.carrier.address("ps", 0)
         other.kill("ps", 0)
         start = time.monotonic()
@@ -273,6 +274,7 @@ def test_a_killed_server_is_named_at_once_or_restored(group):
         other.schedule(add, 3)
         other.coordinator.join()
         assert float(kept.numpy()) == 13.0
+        np.testing.assert_array_equal(table.numpy(), np.arange(400_000))
         assert other.carrier.process("worker", 0) == worker
         late = _schedule_a_long_one(other)
     finally:

@@ -7,6 +7,7 @@ import pytest
 import unisono
 from unisono._src.coordinator.messages import Operation, Request
 from unisono._src.coordinator.server import Server
+from unisono._src.foundation import row_files
 
 pytestmark = pytest.mark.feature("T06")
 
@@ -49,10 +50,11 @@ def test_changes_of_a_closure_are_made_once_until_it_is_confirmed():
     for closure in (7, 7, None, None, 8):
         server.push(add, closure)
     assert server.pull([Request("v")])[0] == 4
-    values, closures = server.snapshot()
+    closures, (value,) = server.hold(0, ["v"], ["v"])
     assert closures == [7, 8]
     other = Server(1)
-    other.restore(values, closures)
+    other.create("v", value)
+    other.remember(closures)
     other.push(add, 7)
     other.confirm([7, 8])
     other.push(add, 7)
@@ -61,3 +63,30 @@ def test_changes_of_a_closure_are_made_once_until_it_is_confirmed():
     other.drop(["v"])
     with pytest.raises(unisono.errors.FailedPreconditionError, match="no variable 'v'"):
         other.pull([Request("v")])
+
+
+def test_what_a_checkpoint_holds_stays_as_it_was_until_it_is_written(tmp_path):
+    server, first = Server(0), np.arange(12.0).reshape(6, 2)
+    server.create("v", first)
+    server.hold(0, ["v"], [])
+    server.hold(1, ["v"], [])
+    add = Operation("assign_add", ("v",), (np.ones((6, 2)),))
+    server.push([add])
+    # Rows 3 to 8 of 20, of which 5 are a chunk: no chunk is all of them.
+    place = row_files.Place("a", (20, 2), 3, 5)
+    left = server.write(0, str(tmp_path / "part"), {"v": place})["v"]
+    assert [(at, x.tolist()) for at, x in left] == [(3, first.tolist())]
+    # Rows 4 to 9: those from 5 on are a chunk.
+    moved = place._replace(start=4)
+    left = server.write(1, str(tmp_path / "other"), {"v": moved})["v"]
+    assert [(at, x.tolist()) for at, x in left] == [(4, first[:1].tolist())]
+    read = np.zeros((5, 2))
+    row_files.read(str(tmp_path / "other"), moved._replace(start=5), read)
+    assert read.tolist() == first[1:].tolist()
+    with pytest.raises(ValueError, match=r"shape \(20, 2\).*expected \(6, 2\)"):
+        wrong = {"v": row_files.Place("a", (6, 2), 0)}
+        server.load(str(tmp_path / "other"), wrong)
+    server.release(0)
+    server.release(1)
+    server.push([add])
+    np.testing.assert_array_equal(server.pull([Request("v")])[0], first + 2)

@@ -20,7 +20,7 @@ from unisono._src.coordinator.messages import Effect, Lookup, Program, Stage
 from unisono._src.coordinator.remote_value import RemoteValue
 from unisono._src.execution import programs, server_lookups, signature
 from unisono._src.execution.traced_function import TracedFunction
-from unisono._src.state import frames
+from unisono._src.state import frames, servers
 from unisono._src.values import exported
 
 
@@ -81,12 +81,13 @@ def ship(
     stages = tuple(
         _export(stage, found.name) for stage in server_lookups.split(closed, found.name)
     )
-    effects, updates, operands = _effects(found)
-    reads = tuple((c.home.servers[0], c.home.key) for c in remote if c.home)
+    draws, later = servers.split_draws(found.changes, found.read)
+    effects, updates, operands = _effects(later)
+    reads, more = _reads(remote, draws)
     known = found.name, reads, tuple(map(tuple, shapes))
     key = exported.digest(stages, effects, *known)
     program = Program(key, *known, stages, effects, operands)
-    return Shipment(program, tuple(local), found.outputs, updates)
+    return Shipment(program, tuple(local), found.outputs, (*updates, *more))
 
 
 def _export(stage: server_lookups.Stage, name: str) -> Stage:
@@ -134,10 +135,26 @@ def _check(found: TracedFunction) -> None:
         )
 
 
-def _effects(found: TracedFunction) -> Any:
-    """Returns a trace's effects, the servers' programs, and the operands' count."""
+def _reads(cells: Sequence[Any], draws: servers.Draws) -> Any:
+    """Returns what a program reads of servers, and the servers' programs for that."""
+    reads, updates = [], []
+    for cell in cells:
+        server, names = cell.home.servers[0], []
+        for change in draws.get(cell, ()):
+            data = server_group.export_change(change)
+            names.append(exported.digest(data))
+            updates.append((server, names[-1], data))
+        reads.append((server, cell.home.key, tuple(names)))
+    return tuple(reads), tuple(updates)
+
+
+def _effects(changes: Sequence[servers.Change]) -> Any:
+    """Returns the effects of changes, the servers' programs, and the operands' count.
+
+    Those of them that belong to a reading are not among them; they have no operands.
+    """
     effects, updates, position = [], [], 0
-    for change in found.changes:
+    for change in changes:
         operands = tuple(range(position, position + len(change.operands)))
         position += len(operands)
         keys = tuple(c.home.key for c in change.cells)

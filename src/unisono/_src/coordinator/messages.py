@@ -19,10 +19,13 @@ class Request(NamedTuple):
     Attributes:
         key: the variable's key on the server.
         rows: the positions of the rows, as an array of one axis; None for all.
+        programs: the keys of programs that then change the variable, in one go with the
+            reading: nobody else reads the same value.
     """
 
     key: str
     rows: np.ndarray | None = None
+    programs: tuple[str, ...] = ()
 
 
 @final
@@ -114,7 +117,8 @@ class Program(NamedTuple):
     Attributes:
         key: tells programs apart.
         name: the name of the function.
-        reads: the server and key of each variable that it uses whole.
+        reads: the server and key of each variable that it uses whole, and the programs
+            that change it when it has been read; see `Request`.
         shapes: for each element that it takes from a dataset, the shape and type of the
             element's arrays.
         stages: its parts, in order.
@@ -124,7 +128,7 @@ class Program(NamedTuple):
 
     key: str
     name: str
-    reads: tuple[tuple[int, str], ...]
+    reads: tuple[tuple[int, str, tuple[str, ...]], ...]
     shapes: tuple[tuple[tuple[Any, ...], ...], ...]
     stages: tuple[Stage, ...]
     effects: tuple[Effect, ...]

@@ -16,6 +16,9 @@ from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import frames
 
+# The kind of position in a saved state.
+_KIND = "per-worker iterator"
+
 
 class PerWorkerValue(abc.ABC):  # noqa: B024
     """Something of which each worker has its own; abstract.
@@ -29,11 +32,16 @@ class PerWorkerValue(abc.ABC):  # noqa: B024
 class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
     """An iterator of each worker over its own dataset.
 
+    A checkpoint saves and restores the position of each worker in its dataset.
+
     Args:
         given: what each worker makes its dataset of.
         resources: where the workers' iterators are noted.
         workers: how many workers there are.
     """
+
+    # Workers may need the lock that checkpoints hold while they read variables.
+    _checkpoint_waits = True
 
     def __init__(self, given: Any, resources: Resources, workers: int) -> None:
         super().__init__()
@@ -87,6 +95,53 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
     def get_next(self) -> Any:
         """Returns the next element of the worker, in a scheduled function."""
         return next(self)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the position of each worker as plain data.
+
+        It counts the elements of functions that have ended by now; those of functions
+        that wait are not taken yet.
+
+        Raises:
+            TypeError: a worker's dataset cannot tell its position.
+        """
+        workers = range(self._workers)
+        return {"kind": _KIND, "workers": [self._ask(i, "get_state") for i in workers]}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Lets each worker continue from its position.
+
+        Args:
+            state: what `get_state` has returned.
+
+        Raises:
+            TypeError: a worker's dataset cannot do that.
+            ValueError: the positions are those of another number of workers, or of
+                another kind of dataset; nothing has changed then.
+        """
+        if not isinstance(state, dict) or state.get("kind") != _KIND:
+            raise ValueError(
+                "Expected the positions that get_state() of a per-worker iterator "
+                f"returned, received {state!r:.200}."
+            )
+        wanted = state["workers"]
+        if len(wanted) != self._workers:
+            raise ValueError(
+                f"The positions are those of {len(wanted)} workers, and there are "
+                f"{self._workers} now. Use as many workers, or leave the iterator out "
+                "of the checkpoint."
+            )
+        before = self.get_state()["workers"]
+        try:
+            for worker, position in enumerate(wanted):
+                self._ask(worker, "set_state", position)
+        except Exception:
+            for worker, position in enumerate(before):
+                self._ask(worker, "set_state", position)
+            raise
+
+    def _ask(self, worker: int, method: str, *args: Any) -> Any:
+        return self._resources.ask(worker, self.number, method, *args)
 
 
 @final

@@ -89,6 +89,22 @@ class Resources:
             ) from found
         return found
 
+    def ask(self, worker: int, number: int, method: str, *args: Any) -> Any:
+        """Calls a method of a worker's resource, which it makes if need be.
+
+        A worker that is gone is replaced first.
+
+        Raises:
+            ClosureInputError: making the resource has failed.
+            UnavailableError: there is no place for a new worker yet.
+        """
+        try:
+            self.describe(worker, number)
+            return self._call(worker, "ask", number, method, *args)
+        except errors.UnavailableError:
+            self.recover(worker)
+            return self._call(worker, "ask", number, method, *args)
+
     def _forget(self, worker: int) -> None:
         dropped = self._dropped[worker]
         if dropped:

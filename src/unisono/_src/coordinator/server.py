@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, final
@@ -11,7 +12,7 @@ import numpy as np
 
 from unisono._src.coordinator import wanted_rows
 from unisono._src.coordinator.messages import Operation, Request
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, row_files
 from unisono._src.values import exported
 
 
@@ -32,6 +33,8 @@ class Server:
         self._programs: dict[str, bytes] = {}
         # The closures whose changes were made here and that may still be sent again.
         self._made: set[int] = set()
+        # By number, the values that a checkpoint needs; see `hold`.
+        self._held: dict[int, dict[str, np.ndarray]] = {}
         # A carrier may let several callers in at once.
         self._lock = threading.RLock()
 
@@ -64,12 +67,20 @@ class Server:
             self._programs[key] = data
 
     def pull(self, requests: Sequence[Request]) -> list[np.ndarray]:
-        """Returns the values, or rows, that are asked for, all of one moment."""
+        """Returns the values, or rows, that are asked for, all of one moment.
+
+        What requests say about changes is done in the same moment.
+        """
+        asked = [Request(*r) for r in requests]
         with self._lock:
-            found = [self._read(Request(*r)) for r in requests]
             # Changes are made in place, so what leaves is a copy, as rows are.
-            wholes = [Request(*r).rows is None for r in requests]
-            return [x.copy() if w else x for x, w in zip(found, wholes, strict=True)]
+            found = [
+                self._read(r).copy() if r.rows is None else self._read(r) for r in asked
+            ]
+            for request in asked:
+                for program in request.programs:
+                    self._run(Operation("program", (request.key,), (), program))
+            return found
 
     def _read(self, request: Request) -> np.ndarray:
         value = self._find(request.key)
@@ -183,15 +194,87 @@ class Server:
                 k: (x.shape, str(x.dtype), x.nbytes) for k, x in self._values.items()
             }
 
-    def snapshot(self) -> tuple[dict[str, np.ndarray], list[int]]:
-        """Returns all values, and the closures that are remembered, of one moment."""
-        with self._lock:
-            return {k: x.copy() for k, x in self._values.items()}, sorted(self._made)
+    # Checkpoints.
 
-    def restore(self, values: dict[str, np.ndarray], closures: Sequence[int]) -> None:
-        """Restores the state that `snapshot` has returned."""
+    def hold(
+        self, number: int, keys: Sequence[str], wanted: Sequence[str]
+    ) -> tuple[list[int], list[np.ndarray]]:
+        """Keeps the values of this moment for a checkpoint, until `release`.
+
+        Nothing is copied: a change makes a copy of a value that is held.
+
+        Args:
+            number: by which `write` and `release` name what is held.
+            keys: the variables.
+            wanted: some of them, whose values are returned.
+
+        Returns:
+            The closures that are remembered, and copies of the wanted values.
+        """
         with self._lock:
-            self._values = {k: np.array(x) for k, x in values.items()}
+            self._held[number] = held = {k: self._find(k) for k in keys}
+            for value in held.values():
+                value.flags.writeable = False
+            return sorted(self._made), [held[k].copy() for k in wanted]
+
+    def write(
+        self, number: int, directory: str, places: dict[str, row_files.Place]
+    ) -> dict[str, list[row_files.Rows]]:
+        """Writes values that are held to a folder of the checkpoint.
+
+        Args:
+            number: see `hold`.
+            directory: the folder, which no other server writes to.
+            places: by key, where its rows are in the checkpoint.
+
+        Returns:
+            By key, the rows that the coordinator must write.
+        """
+        held = self._held[number]
+        os.mkdir(directory)
+        return {
+            key: row_files.write(directory, row_files.Place(*place), held[key])
+            for key, place in places.items()
+        }
+
+    def release(self, number: int) -> None:
+        """Lets values go that were held; they can be changed in place again."""
+        with self._lock:
+            gone = self._held.pop(number, {}).values()
+            kept = {id(x) for held in self._held.values() for x in held.values()}
+            for value in gone:
+                # Others are results of programs, whose memory belongs to JAX.
+                if value.flags.owndata and id(value) not in kept:
+                    value.flags.writeable = True
+
+    def sees(self, path: str, beginning: bytes) -> bool:
+        """Whether this server sees a folder, or a file that begins so."""
+        if not beginning:
+            return os.path.isdir(path)
+        try:
+            with open(path, "rb") as file:
+                return file.read(len(beginning)) == beginning
+        except OSError:
+            return False
+
+    def load(self, directory: str, places: dict[str, row_files.Place]) -> None:
+        """Reads the rows of variables from a checkpoint.
+
+        Args:
+            directory: the folder of its arrays.
+            places: by key, where its rows are in the checkpoint.
+        """
+        with self._lock:
+            for key, place in places.items():
+                value = self._find(key)
+                if not value.flags.writeable:
+                    value = np.empty(value.shape, value.dtype)
+                row_files.read(directory, row_files.Place(*place), value)
+                self._values[key] = value
+
+    def remember(self, closures: Sequence[int]) -> None:
+        """Takes closures whose changes are in the values that were restored."""
+        with self._lock:
             self._made = set(closures)
 
 

@@ -7,14 +7,14 @@ import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.coordinator import random_keys, waiting, wanted_rows
+from unisono._src.coordinator import random_keys, server_files, waiting, wanted_rows
 from unisono._src.coordinator.carrier import SERVER, Carrier
 from unisono._src.coordinator.messages import OWN, Operation, Request
 from unisono._src.foundation import ambient, errors
@@ -25,7 +25,7 @@ _log = logging.getLogger("unisono")
 
 
 @final
-class Servers(servers.ServerGroup):
+class Servers(server_files.SavingServers):
     """The parameter servers of a strategy.
 
     Args:
@@ -35,6 +35,7 @@ class Servers(servers.ServerGroup):
     """
 
     def __init__(self, carrier: Carrier, count: int, workers: int) -> None:
+        super().__init__()
         self._carrier = carrier
         self._workers = workers
         # By key, the implementation of random keys.
@@ -168,8 +169,10 @@ class Servers(servers.ServerGroup):
         for index, keys in gone.items():
             self.call(index, "dropping variables", "drop", keys)
 
-    def read(self, cells: Sequence[Any]) -> list[Any]:
-        """Returns the values of variables, as arrays on this process's device."""
+    def read(
+        self, cells: Sequence[Any], draws: servers.Draws = servers.NO_DRAWS
+    ) -> list[Any]:
+        """Returns the values of variables; see `ServerGroup`."""
         by_server: dict[int, list[int]] = {}
         for i, cell in enumerate(cells):
             if cell.home.workers:
@@ -180,7 +183,14 @@ class Servers(servers.ServerGroup):
             by_server.setdefault(cell.home.servers[0], []).append(i)
         found: dict[int, Any] = {}
         for server, places in by_server.items():
-            asked = [Request(cells[i].home.key) for i in places]
+            asked = [
+                Request(
+                    cells[i].home.key,
+                    None,
+                    tuple(self.add_program(server, c) for c in draws.get(cells[i], ())),
+                )
+                for i in places
+            ]
             what = f"reading '{cells[places[0]].name}'"
             values = self.call(server, what, "pull", asked)
             found.update(zip(places, values, strict=True))
@@ -240,6 +250,30 @@ class Servers(servers.ServerGroup):
         if key not in self._known[index]:
             self.call(index, "taking a program", "add_program", key, data)
             self._known[index].add(key)
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where each server runs, for messages."""
+        return [self._carrier.address(SERVER, i) for i in range(self.count)]
+
+    def call_each(
+        self, what: str, method: str, given: Mapping[int, tuple[Any, ...]]
+    ) -> dict[int, Any]:
+        """Calls a method of several servers at once; see `SavingServers`."""
+        made = {i: self._carrier.server(i).call(method, *x) for i, x in given.items()}
+        found: dict[int, Any] = {}
+        failed: list[Exception] = []
+        # Of all of them: none works any more when an error is raised.
+        for index, call in made.items():
+            try:
+                found[index] = waiting.wait(call, SERVER, index, what)
+            except Exception as error:
+                failed.append(error)
+        if not failed:
+            return found
+        if isinstance(failed[0], errors.UnavailableError):
+            raise self.explain(failed[0]) from failed[0]
+        raise failed[0]
 
     def call(self, index: int, what: str, method: str, *args: Any) -> Any:
         """Calls a method of a server, and returns its result.

@@ -61,7 +61,7 @@ class Worker:
     def add_program(self, program: Program) -> None:
         """Takes the program of closures, which `run` then names by its key."""
         given = Program(*program)
-        reads = tuple((s, self._own(k)) for s, k in given.reads)
+        reads = tuple((s, self._own(k), p) for s, k, p in given.reads)
         effects = [Effect(*e) for e in given.effects]
         self._programs[given.key] = given._replace(
             reads=reads,
@@ -195,7 +195,7 @@ class Worker:
     def _run(
         self, program: Program, inputs: list[Any], closure: int | None
     ) -> list[np.ndarray]:
-        read = self._pull([(s, Request(k)) for s, k in program.reads])
+        read = self._pull([(s, Request(k, None, p)) for s, k, p in program.reads])
         inputs = [*read, *inputs]
         out: Sequence[Any] = ()
         for stage in program.stages:

@@ -10,6 +10,7 @@ import numpy as np
 from unisono._src import input as pipelines
 from unisono._src.coordinator import worker
 from unisono._src.execution import function, host_inputs, signature
+from unisono._src.input.api import iterators
 from unisono._src.state import creation
 
 
@@ -148,11 +149,44 @@ class WorkerIterator:
 
     def pull(self) -> Any:
         """Returns the next element."""
+        if isinstance(self._iterator, host_inputs.HostIterator):
+            return self._iterator.pull()
         return self._returned.pop() if self._returned else next(self._iterator)
 
     def put_back(self, element: Any) -> None:
         """Takes back an element that was not used."""
-        self._returned.append(element)
+        if isinstance(self._iterator, host_inputs.HostIterator):
+            # It knows its position then.
+            self._iterator.put_back(element)
+        else:
+            self._returned.append(element)
+
+    def get_state(self) -> Any:
+        """Returns the position as plain data.
+
+        Raises:
+            TypeError: the dataset cannot tell it.
+        """
+        return self._positioned().get_state()
+
+    def set_state(self, state: Any) -> None:
+        """Continues from a position.
+
+        Raises:
+            TypeError: the dataset cannot do that.
+            ValueError: the position is that of another kind of dataset.
+        """
+        self._positioned().set_state(state)
+
+    def _positioned(self) -> iterators.PositionedIterator:
+        if isinstance(self._iterator, iterators.PositionedIterator):
+            return self._iterator
+        raise TypeError(
+            "The position of a per-worker iterator over a "
+            f"{type(self._dataset).__name__} cannot be saved or restored. Make the "
+            "dataset with unisono.data.Dataset, such as Dataset.from_loader(loader), "
+            "or leave the iterator out of the checkpoint."
+        )
 
     def describe(self) -> tuple[Any, Any, Any]:
         """Returns the spec of elements, and the first one's structure and shapes.

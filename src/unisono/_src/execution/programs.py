@@ -295,7 +295,9 @@ class Program:
     def _call_with_servers(self, leaves: list[Any]) -> Any:
         """Call a program whose variables are, in part, on parameter servers."""
         mirroring.settle([*self.donated, *self.kept])
-        arrays = servers.read_all([*self.donated, *self.kept])
+        cells = [*self.donated, *self.kept]
+        draws, later = servers.split_draws(self._changes, cells)
+        arrays = servers.read_all(cells, draws)
         count = len(self.donated)
         # The arrays of cells of this process are copied, because they are donated.
         donated = [jnp.copy(x) for x in arrays[:count]]
@@ -309,7 +311,7 @@ class Program:
         given = iter(rest)
         changes = [
             dataclasses.replace(c, operands=tuple(next(given) for _ in c.operands))
-            for c in self._changes
+            for c in later
         ]
         servers.apply_all(changes)
         self._bring_home()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+import pathlib
+import types
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, final
+
+from unisono._src.foundation import row_files
 
 
 @final
@@ -49,6 +53,8 @@ class Change:
         rows: for a program that computes some rows only: the place of each such cell
             among `cells` and `reads`, and the place of the operand that is the
             positions of its rows. The program does not have that operand.
+        is_draw: whether it belongs to a reading of the value: the server makes both in
+            one go, so that nobody else reads the same value. It has no operands.
     """
 
     cells: tuple[Any, ...]
@@ -59,6 +65,7 @@ class Change:
     server: int | None = None
     sparse: tuple[tuple[int, int, int], ...] = ()
     rows: tuple[tuple[int, int], ...] = ()
+    is_draw: bool = False
 
     @property
     def servers(self) -> tuple[int, ...]:
@@ -67,6 +74,38 @@ class Change:
             return (self.server,)
         found: tuple[int, ...] = self.cells[0].home.servers
         return found
+
+
+# For some cells, the changes that belong to a reading of their values.
+Draws = Mapping[Any, Sequence[Change]]
+NO_DRAWS: Draws = types.MappingProxyType({})
+# For some cells, where their rows are in the files of a checkpoint.
+Places = Mapping[Any, row_files.Place]
+
+
+class HeldValues(abc.ABC):
+    """The values that variables on servers had at one moment; abstract.
+
+    Attributes:
+        values: those that are needed here, by cell.
+        closures: the closures whose changes are in the values and may come again, in a
+            form that JSON has; empty if there are none.
+    """
+
+    values: dict[Any, Any]
+    closures: dict[str, Any]
+
+    @abc.abstractmethod
+    def write(self, directory: pathlib.Path, places: Places) -> None:
+        """Lets servers write values to the folder of a checkpoint's arrays.
+
+        Raises:
+            FailedPreconditionError: a server does not see the folder.
+        """
+
+    @abc.abstractmethod
+    def release(self) -> None:
+        """Lets the values go. It may be called again."""
 
 
 class ServerGroup(abc.ABC):
@@ -81,8 +120,13 @@ class ServerGroup(abc.ABC):
         """Gives a variable its first value; zeros if it is None."""
 
     @abc.abstractmethod
-    def read(self, cells: Sequence[Any]) -> list[Any]:
-        """Returns the values of variables, as arrays on this process's device."""
+    def read(self, cells: Sequence[Any], draws: Draws = NO_DRAWS) -> list[Any]:
+        """Returns the values of variables, as arrays on this process's device.
+
+        Args:
+            cells: the variables.
+            draws: for some of them, what changes the value when it has been read.
+        """
 
     @abc.abstractmethod
     def read_rows(self, cell: Any, rows: Any) -> Any:
@@ -91,6 +135,36 @@ class ServerGroup(abc.ABC):
     @abc.abstractmethod
     def apply(self, changes: Sequence[Change]) -> None:
         """Lets servers change variables, and returns when they have done so."""
+
+    @abc.abstractmethod
+    def hold(self, cells: Sequence[Any], wanted: Collection[Any]) -> HeldValues:
+        """Keeps the values that variables have now, for a checkpoint.
+
+        Args:
+            cells: the variables.
+            wanted: those of them whose values are needed here.
+        """
+
+    @abc.abstractmethod
+    def check_seen(self, cells: Sequence[Any], path: pathlib.Path, mark: str) -> None:
+        """Raises unless the servers of variables see a file.
+
+        Args:
+            cells: the variables.
+            path: the file.
+            mark: how the file begins.
+
+        Raises:
+            FailedPreconditionError: a server does not see it.
+        """
+
+    @abc.abstractmethod
+    def load(self, directory: pathlib.Path, places: Places) -> None:
+        """Lets servers read values from the folder of a checkpoint's arrays."""
+
+    @abc.abstractmethod
+    def remember(self, closures: Mapping[str, Any]) -> None:
+        """Takes what `HeldValues.closures` has said when the values were saved."""
 
 
 def find_home(frame: Any) -> Any:
@@ -108,10 +182,38 @@ def find_home(frame: Any) -> Any:
     return Home(placement.servers, "", ())
 
 
-def read_all(cells: Sequence[Any]) -> list[Any]:
-    """Returns the arrays of cells; those on servers are asked for together."""
+def split_draws(
+    changes: Sequence[Change], read: Collection[Any]
+) -> tuple[dict[Any, list[Change]], list[Change]]:
+    """Returns the changes that can be made when a program begins, and the others.
+
+    Args:
+        changes: the changes that a program makes, in order.
+        read: the cells that it reads when it begins.
+    """
+    draws: dict[Any, list[Change]] = {}
+    rest: list[Change] = []
+    settled: set[Any] = set()
+    for change in changes:
+        cell = change.cells[0]
+        if change.is_draw and cell in read and cell not in settled:
+            draws.setdefault(cell, []).append(change)
+        else:
+            # A draw after another change needs the value that this one has made.
+            settled.update(change.cells)
+            rest.append(change)
+    return draws, rest
+
+
+def read_all(cells: Sequence[Any], draws: Draws = NO_DRAWS) -> list[Any]:
+    """Returns the arrays of cells; those on servers are asked for together.
+
+    Args:
+        cells: the cells.
+        draws: see `ServerGroup.read`.
+    """
     remote = [c for c in cells if c.home is not None]
-    found = remote[0].home.group.read(remote) if remote else []
+    found = remote[0].home.group.read(remote, draws) if remote else []
     by_cell = dict(zip(remote, found, strict=True))
     return [c.array if c.home is None else by_cell[c] for c in cells]
 

@@ -7,7 +7,7 @@ import logging
 import pathlib
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, TypeVar, final
 
 from unisono._src.foundation import errors, library_hooks
 from unisono._src.saving.checkpoint import (
@@ -15,11 +15,13 @@ from unisono._src.saving.checkpoint import (
     deferred_restore,
     graph,
     restore_values,
+    server_values,
     state_slots,
     worker_meeting,
 )
 from unisono._src.saving.checkpoint.state_slots import StateSlot
 from unisono._src.saving.format import (
+    array_store,
     checkpoint_directory,
     manifest,
     one_version,
@@ -27,6 +29,7 @@ from unisono._src.saving.format import (
 from unisono._src.state import frames
 
 _log = logging.getLogger("unisono")
+_T = TypeVar("_T")
 
 
 @final
@@ -211,10 +214,14 @@ class Restoration:
         """Checks every match, reads every array, then changes every object."""
         for match in matches:
             restore_values.check(match.key, match.entry, match.slot.get())
-        wanted = {m.entry.place: m.entry for m in matches if m.entry.file}
+        here = [m for m in matches if _find_remote(m) is None]
+        there = [m for m in matches if _find_remote(m) is not None]
+        if there:
+            self._use_version(lambda version: self._check_on_servers(version, there))
+        wanted = {m.entry.place: m.entry for m in here if m.entry.file}
         shardings = {
             m.entry.place: where
-            for m in matches
+            for m in here
             if m.entry.file and m.entry.nbytes >= array_io.LARGE_BYTES
             if (where := restore_values.choose_sharding(m.entry, m.slot.get()))
             is not None
@@ -222,12 +229,19 @@ class Restoration:
         read = self._read_arrays(wanted, shardings) if wanted else {}
         # `set_state` of a program's object can fail. It comes first, so that nothing
         # else has changed by then.
-        matches.sort(key=lambda m: m.entry.kind != manifest.STATE)
+        here.sort(key=lambda m: m.entry.kind != manifest.STATE)
+        for match in (m for m in here if state_slots.waits(m.slot.get())):
+            restore_values.give(match.entry, match.slot, None)
         with frames.LOCK:
-            for match in matches:
+            for match in (m for m in here if not state_slots.waits(m.slot.get())):
                 restore_values.give(
                     match.entry, match.slot, read.get(match.entry.place)
                 )
+        if there:
+            self._use_version(lambda version: self._load_on_servers(version, there))
+        if self._version is not None:
+            objects = [match.slot.get() for match in matches]
+            server_values.remember(self.manifest, objects)
         for match in matches:
             self._record(match)
 
@@ -244,7 +258,39 @@ class Restoration:
     def _read_arrays(
         self, wanted: dict[str, manifest.Entry], shardings: dict[str, Any]
     ) -> dict[str, Any]:
-        """Reads arrays from the version of the checkpoint that was verified.
+        """Reads arrays from the version of the checkpoint that was verified."""
+
+        def read(version: one_version.Version) -> dict[str, Any]:
+            found = array_io.read(version.path / manifest.ARRAYS, wanted, shardings)
+            if not version.is_trustworthy:
+                raise errors.NotFoundError(self.path)
+            return found
+
+        return self._use_version(read)
+
+    def _check_on_servers(
+        self, version: one_version.Version, matches: list[_Match]
+    ) -> None:
+        """Raises unless parameter servers can read what is theirs."""
+        by_name = {m.entry.file: m.entry for m in matches}
+        array_store.open_all(version.path / manifest.ARRAYS, by_name)
+        if not version.is_current:
+            raise errors.NotFoundError(self.path)
+        objects = [m.slot.get() for m in matches]
+        server_values.check_seen(self.path, self.manifest, objects)
+
+    def _load_on_servers(
+        self, version: one_version.Version, matches: list[_Match]
+    ) -> None:
+        """Lets parameter servers read their own rows of large variables."""
+        found = [(m.entry.file, _find_remote(m)) for m in matches]
+        server_values.load(self.path, [(name, x) for name, x in found if x is not None])
+        # Other processes have read it by its name.
+        if not version.is_current:
+            raise errors.NotFoundError(self.path)
+
+    def _use_version(self, use: Callable[[one_version.Version], _T]) -> _T:
+        """Returns what a function reads from the version that was verified.
 
         Raises:
             NotFoundError: it has been removed or replaced since.
@@ -255,10 +301,7 @@ class Restoration:
                 version = one_version.Version(self.path)
                 if manifest.read(version.path).digest != self.manifest.digest:
                     raise errors.NotFoundError(self.path)
-            read = array_io.read(version.path / manifest.ARRAYS, wanted, shardings)
-            if not version.is_trustworthy:
-                raise errors.NotFoundError(self.path)
-            return read
+            return use(version)
         except errors.DataLossError as error:
             if version is not None and version.is_current:
                 version.raise_named(error)
@@ -358,6 +401,15 @@ class Restoration:
                 self.path,
                 ", ".join(left[:8]) + (" …" if len(left) > 8 else ""),
             )
+
+
+def _find_remote(match: _Match) -> server_values.Remote | None:
+    """Returns the parts that a large value goes to if they are on servers, or None."""
+    entry = match.entry
+    is_array = entry.has_array and entry.kind != manifest.KEY
+    if not is_array or not entry.file or entry.at is not None:
+        return None
+    return server_values.find_remote(match.slot.get())
 
 
 def open_same(

@@ -21,6 +21,7 @@ from unisono._src.saving.checkpoint import (
     array_io,
     background,
     graph,
+    server_values,
     state_slots,
     worker_meeting,
 )
@@ -50,12 +51,15 @@ class Snapshot:
     Attributes:
         nodes: the graph of objects.
         entries: the values, by key.
-        arrays: the arrays, by the places that the entries give them.
+        arrays: the arrays, by the places that the entries give them. A `Remote` stands
+            for one that parameter servers write.
+        held: what parameter servers hold of it; to be released in the end.
     """
 
     nodes: tuple[manifest.ObjectNode, ...]
     entries: dict[str, Entry]
     arrays: dict[str, Any]
+    held: server_values.HeldState
 
 
 @contextlib.contextmanager
@@ -106,22 +110,31 @@ def take(
         found = graph.walk(root)
     if meeting is not None and meeting.is_joint:
         _check_same_objects(found, meeting)
+    with leave_scopes():
+        entries |= {
+            str(item.key): _make_state_entry(item)
+            for item in found
+            if item.kind == manifest.STATE and state_slots.waits(item.obj)
+        }
     with leave_scopes(), frames.LOCK:
-        for item in found:
-            if item.key is not None:
-                name = f"a{len(stored)}"
-                entry, array = _make_entry(item, name, is_detached)
-                entries[item.key] = entry
-                if entry.file:
-                    stored[name] = array
+        held = server_values.HeldState([item.obj for item in found])
+        with server_values.releasing(held):
+            for item in found:
+                if item.key is not None and item.key not in entries:
+                    name = f"a{len(stored)}"
+                    entry, array = _make_entry(item, name, is_detached, held)
+                    entries[item.key] = entry
+                    if entry.file:
+                        stored[name] = array
     if meeting is not None and meeting.is_joint:
-        _check_same_copies(found, entries, stored, meeting)
-        marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
-        entries |= _entries_by_worker(entries, marks, meeting)
+        with server_values.releasing(held):
+            _check_same_copies(found, entries, stored, meeting)
+            marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
+            entries |= _entries_by_worker(entries, marks, meeting)
     nodes = tuple(manifest.ObjectNode(item.children, item.key) for item in found)
     packed = packing.assign(entries)
     arrays = {packed[k].place: stored[e.file] for k, e in entries.items() if e.file}
-    return Snapshot(nodes, packed, arrays)
+    return Snapshot(nodes, packed, arrays, held)
 
 
 def _check_same_objects(
@@ -225,17 +238,26 @@ def _entries_by_worker(
     }
 
 
-def _make_entry(item: graph.Found, name: str, is_detached: bool) -> tuple[Entry, Any]:
+def _make_state_entry(item: graph.Found) -> Entry:
+    """Returns the entry of an object that tells its state."""
+    source = state_slots.as_stateful(item.obj)
+    assert source is not None
+    what = f"The state of {item} ({type(item.obj).__name__})"
+    return Entry(manifest.STATE, value=plain_data.encode(source.give(), what))
+
+
+def _make_entry(
+    item: graph.Found, name: str, is_detached: bool, held: server_values.HeldState
+) -> tuple[Entry, Any]:
     """Returns the entry of an object, and its array if it has one."""
     if item.kind == manifest.PLAIN:
         return Entry(item.kind, value=plain_data.encode(item.obj, str(item))), None
     if item.kind == manifest.STATE:
-        source = state_slots.as_stateful(item.obj)
-        assert source is not None
-        what = f"The state of {item} ({type(item.obj).__name__})"
-        return Entry(item.kind, value=plain_data.encode(source.give(), what)), None
+        return _make_state_entry(item), None
     array = item.obj
-    if isinstance(array, Variable):
+    if (there := held.read(array)) is not None:
+        array = there
+    elif isinstance(array, Variable):
         array = assignment.read_stored(array)
     elif isinstance(array, library_hooks.Held):
         array = array.read(is_detached)
@@ -290,6 +312,7 @@ def store(
             raise
         meeting.broadcast_from_chief("")
     finally:
+        snapshot.held.release()
         meeting.end()
 
 
@@ -349,13 +372,17 @@ def fill(directory: pathlib.Path, snapshot: Snapshot, header: manifest.Header) -
     small = {e.place for e in snapshot.entries.values() if e.at is not None}
     on_host = jax.device_get({k: a for k, a in snapshot.arrays.items() if k in small})
     packs = packing.make_packs(snapshot.entries, snapshot.arrays | on_host)
-    array_io.write(where, packs)
+    remote = {k: x for k, x in packs.items() if isinstance(x, server_values.Remote)}
+    array_io.write(where, {k: x for k, x in packs.items() if k not in remote})
+    snapshot.held.write(where, remote)
     checksummed_files.flush(where)
     # Reading back finds arrays that were written wrongly while the old checkpoint is
     # still there.
     array_store.open_all(where, _index_by_file(snapshot.entries))
     sums = checksummed_files.checksums(directory)
-    made = manifest.Manifest(header, snapshot.nodes, snapshot.entries, sums)
+    made = manifest.Manifest(
+        header, snapshot.nodes, snapshot.entries, sums, snapshot.held.closures
+    )
     manifest.write(directory, made)
     manifest.read(directory)
     checksummed_files.flush_one(directory)
@@ -391,7 +418,7 @@ def to_save_error(target: pathlib.Path, error: Exception) -> errors.SaveError:
         why = "is not a directory" if target.parent.exists() else "is gone"
         text = f"{target.parent} {why}"
     # Messages of TensorStore can be pages long.
-    text = " ".join(text.split())[:300].rstrip(".")
+    text = " ".join(text.split())[:500].rstrip(".")
     made = errors.SaveError(
         f"The checkpoint {target} could not be written: {text}. Checkpoints that are "
         "already there are untouched."

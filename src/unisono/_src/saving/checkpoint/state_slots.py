@@ -122,6 +122,11 @@ def as_stateful(obj: Any) -> Stateful | None:
     return Stateful(give, take) if callable(give) and callable(take) else None
 
 
+def waits(obj: Any) -> bool:
+    """Whether other threads tell the state of an object; no lock may be held then."""
+    return bool(getattr(type(obj), "_checkpoint_waits", False))
+
+
 def is_array(obj: Any) -> bool:
     """Whether an object is an array that a checkpoint can store."""
     if isinstance(obj, jax.Array):

@@ -138,6 +138,8 @@ def save(
                     raise
                 except Exception as error:
                     raise snapshot.to_save_error(target, error) from error
+                finally:
+                    taken.held.release()
         meeting.finish()
 
 

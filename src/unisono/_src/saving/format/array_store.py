@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono._src.foundation import errors
+from unisono._src.foundation import errors, row_files
 from unisono._src.saving.format import array_types
 from unisono._src.saving.format.manifest import Entry
 
@@ -34,7 +34,9 @@ def open_all(directory: pathlib.Path, wanted: Mapping[str, Entry]) -> dict[str, 
     context = tensorstore.Context({"cache_pool": {"total_bytes_limit": 100_000_000}})
     # All are opened at once; TensorStore works on them in threads of its own.
     waiting = {
-        name: tensorstore.open(_spec(directory, name), context=context, read=True)
+        name: tensorstore.open(
+            row_files.array_spec(directory, name), context=context, read=True
+        )
         for name in wanted
     }
     found = {}
@@ -104,7 +106,9 @@ def write_all(directory: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None
     import tensorstore
 
     for name, array in arrays.items():
-        spec = _spec(directory, name) | {"store_data_equal_to_fill_value": True}
+        spec = row_files.array_spec(directory, name) | {
+            "store_data_equal_to_fill_value": True
+        }
         # One chunk per array, not compressed, as `_check` demands.
         spec["metadata"] = {"chunks": [max(n, 1) for n in array.shape]}
         spec["metadata"]["compressor"] = None
@@ -112,16 +116,6 @@ def write_all(directory: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None
             spec, create=True, dtype=array.dtype, shape=array.shape
         ).result()
         made.write(array).result()
-
-
-def _spec(directory: pathlib.Path, name: str) -> dict[str, Any]:
-    base = {"driver": "file", "path": f"{directory}/"}
-    return {
-        "driver": "zarr",
-        "kvstore": {"driver": "ocdbt", "base": base, "path": f"{name}/"},
-        # TensorStore would otherwise read missing chunks as zeros.
-        "fill_missing_data_reads": False,
-    }
 
 
 def _check(array: Any, entry: Entry) -> None:

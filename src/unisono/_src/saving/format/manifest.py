@@ -143,6 +143,8 @@ class Manifest:
         nodes: the graph of objects; the root is number 0.
         entries: the values, by key.
         files: size and checksum of every file, by relative path.
+        closures: of parameter servers, the numbers of the closures whose changes are in
+            the values and may come again: by the program that saved, and by server.
         digest: the SHA-256 of the manifest's file; empty before it is written.
     """
 
@@ -150,6 +152,7 @@ class Manifest:
     nodes: tuple[ObjectNode, ...]
     entries: dict[str, Entry]
     files: dict[str, File]
+    closures: dict[str, dict[str, list[int]]] = dataclasses.field(default_factory=dict)
     digest: str = ""
 
 
@@ -161,7 +164,7 @@ def write(directory: pathlib.Path, manifest: Manifest) -> None:
     """
     header = {"format": FORMAT, "version": VERSION}
     header |= dataclasses.asdict(manifest.header)
-    body = {
+    body: dict[str, Any] = {
         "nodes": [
             {"children": n.children} | ({} if n.key is None else {"key": n.key})
             for n in manifest.nodes
@@ -169,6 +172,8 @@ def write(directory: pathlib.Path, manifest: Manifest) -> None:
         "entries": {k: _entry_fields(e) for k, e in manifest.entries.items()},
         "files": {k: [f.size, f.crc32] for k, f in manifest.files.items()},
     }
+    if manifest.closures:
+        body["closures"] = manifest.closures
     rest = b"\n".join(json.dumps(x, allow_nan=False).encode() for x in (header, body))
     signed_text.write(directory / NAME, rest)
 
@@ -284,7 +289,16 @@ def _parse_body(header: Header, body: Any, digest: str) -> Manifest:
     nodes = tuple(_parse_node(fields, len(body["nodes"])) for fields in body["nodes"])
     if not nodes or any(n.key is not None and n.key not in entries for n in nodes):
         raise ValueError("the object graph names entries that are not there")
-    return Manifest(header, nodes, entries, files, digest)
+    closures = _parse_closures(body.get("closures", {}))
+    return Manifest(header, nodes, entries, files, closures, digest)
+
+
+def _parse_closures(found: Any) -> dict[str, dict[str, list[int]]]:
+    for servers in found.values():
+        for numbers in servers.values():
+            if type(numbers) is not list or any(type(n) is not int for n in numbers):
+                raise ValueError("the closures of servers are not lists of numbers")
+    return dict(found)
 
 
 def join_packs(entries: dict[str, Entry]) -> dict[str, Entry]:
