@@ -73,6 +73,21 @@ class ConcreteFunction:
         self.structured_outputs = _structure(first.outputs, self.outputs)
 
     @property
+    def array_arguments(self) -> dict[str, Any]:
+        """The arguments that have arrays, by name, with specs in place of arrays.
+
+        >>> import unisono
+        >>> scale = unisono.function(lambda x, factor: x * factor)
+        >>> scale.get_concrete_function(unisono.TensorSpec((2,)), 3.0).array_arguments
+        {'x': TensorSpec(shape=(2,), dtype=float32, name=None)}
+        """
+        return {
+            name: value
+            for name, value in self._bound.arguments.items()
+            if any(isinstance(x, TensorSpec) for x in nest.leaves(value))
+        }
+
+    @property
     def trainable_variables(self) -> tuple[variables.Variable, ...]:
         """Those of the variables that optimizers should update.
 

@@ -230,6 +230,19 @@ def test_a_variable_that_the_object_does_not_have_is_named(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_concrete_function_can_be_a_signature(tmp_path):
+    model = uni.Module()
+    model.v = uni.Variable(2.0)
+    fn = uni.function(lambda x, factor: x["a"] * factor + model.v)
+    concrete = fn.get_concrete_function({"a": uni.TensorSpec([None])}, factor=3.0)
+    uni.saved_model.save(model, tmp_path / "m", signatures=concrete)
+    loaded = uni.saved_model.load(tmp_path / "m")
+    found = loaded.signatures["serving_default"](x={"a": np.ones(4, np.float32)})
+    assert found.tolist() == [5.0] * 4
+    with pytest.raises(ValueError, match="or what its get_concrete_function returns"):
+        uni.saved_model.save(model, tmp_path / "n", signatures=fn)
+
+
 def test_functions_without_a_signature_are_left_out_with_a_warning(tmp_path):
     class Open(uni.Module):
         @uni.function

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
+from unisono._src.ops.name_scope import name_scope
 from unisono._src.saving.checkpoint import deferred_restore, graph, state_slots
 from unisono._src.saving.format import manifest
 from unisono._src.state.variables import Variable
+
+_R = TypeVar("_R")
 
 
 class Module(deferred_restore.Noticing):
@@ -33,11 +39,51 @@ class Module(deferred_restore.Noticing):
     def __init__(self, name: str | None = None) -> None:
         kind = type(self).__name__
         self._name = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind).lower()
+        # With the names of the blocks in which the module is made.
+        self._names = f"{ambient.current().names}{self._name}/"
 
     @property
     def name(self) -> str:
         """The name of the module."""
         return self._name
+
+    @property
+    def name_scope(self) -> name_scope:
+        """A block that prefixes the names of variables with that of the module.
+
+        >>> import unisono
+        >>> model = unisono.Module("model")
+        >>> with model.name_scope:
+        ...     model.w = unisono.Variable(1.0, name="w")
+        >>> model.w.name
+        'model/w:0'
+        """
+        return name_scope(self._names)
+
+    @classmethod
+    def with_name_scope(cls, method: Callable[..., _R]) -> Callable[..., _R]:
+        """Returns a method that runs in the module's `name_scope`; a decorator.
+
+        Args:
+            method: a method of a module.
+
+        >>> import unisono
+        >>> class Layer(unisono.Module):
+        ...     @unisono.Module.with_name_scope
+        ...     def __call__(self):
+        ...         self.w = unisono.Variable(1.0, name="w")
+        >>> layer = Layer()
+        >>> layer()
+        >>> layer.w.name
+        'layer/w:0'
+        """
+
+        @functools.wraps(method)
+        def named(self: Any, *args: Any, **kwargs: Any) -> _R:
+            with self.name_scope:
+                return method(self, *args, **kwargs)
+
+        return named
 
     def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
         return {

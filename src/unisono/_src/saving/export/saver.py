@@ -15,6 +15,7 @@ import jax
 from jax import export
 
 from unisono._src.execution import function, specs
+from unisono._src.execution.concrete_function import ConcreteFunction
 from unisono._src.foundation import ambient, errors, library_hooks, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
@@ -86,9 +87,10 @@ def save(
         obj: an object with variables and with methods made by `unisono.function` with
             an `input_signature`; a model of Keras or Flax; or one variable.
         export_dir: the directory to write; an older model is replaced in one step.
-        signatures: a function with an input signature, or a dict of them; the loaded
-            object has them in `signatures`. One function is `serving_default`; so is,
-            by default, a Keras model's own, or the only function of `obj`.
+        signatures: a function with an input signature, or what its
+            `get_concrete_function` returns, or a dict of these; the loaded object has
+            them in `signatures`. One function is `serving_default`; so is, by default,
+            a Keras model's own, or the only function of `obj`.
         options: how to export.
 
     Raises:
@@ -275,16 +277,40 @@ def _list_functions(
             f"The functions {open_functions} have no input_signature and are not "
             "exported."
         )
-    given = signatures or {}
+    yield from _list_signatures(signatures or {})
+
+
+def _list_signatures(given: Any) -> Iterator[tuple[None, str, Any]]:
+    """Yields None, name and function of each signature that `save` was given."""
     if not isinstance(given, Mapping):
         given = {DEFAULT_SERVING_SIGNATURE_DEF_KEY: given}
     for name, fn in given.items():
-        if not function.is_function(fn) or fn.input_signature is None:
+        if isinstance(fn, ConcreteFunction):
+            yield None, name, _make_function(fn)
+        elif not function.is_function(fn) or fn.input_signature is None:
             raise ValueError(
                 f"The signature {name!r} is {fn!r}; expected a unisono.function with "
-                "an input_signature."
+                "an input_signature, or what its get_concrete_function returns."
             )
-        yield None, name, fn
+        else:
+            yield None, name, fn
+
+
+def _make_function(concrete: ConcreteFunction) -> Any:
+    """Returns a function of those arguments of a concrete one that have arrays."""
+    wanted = concrete.array_arguments
+
+    def call(*given: Any) -> Any:
+        return concrete(**dict(zip(wanted, given, strict=True)))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    # The names of the arguments are stored, for calls by name.
+    setattr(  # noqa: B010
+        call,
+        "__signature__",
+        inspect.Signature([inspect.Parameter(name, kind) for name in wanted]),
+    )
+    return function.function(call, input_signature=list(wanted.values()))
 
 
 def _class_attributes(obj: Any) -> dict[str, Any]:
