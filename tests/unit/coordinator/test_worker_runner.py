@@ -149,7 +149,8 @@ def test_a_lost_server_is_named_with_what_it_held_in_every_call():
         assert float(bias.numpy()) == 0.0
 
 
-def test_a_lost_server_comes_back_from_the_checkpoint(tmp_path):
+@pytest.mark.parametrize("lost", [[0], [0, 1]])
+def test_a_lost_server_comes_back_from_the_checkpoint(tmp_path, lost):
     carrier, restored = api.ThreadCarrier(), []
 
     def restore():
@@ -169,7 +170,8 @@ def test_a_lost_server_comes_back_from_the_checkpoint(tmp_path):
         )
         coordinator.schedule(add)
         coordinator.join()
-        carrier.lose("ps", 0)
+        for index in lost:
+            carrier.lose("ps", index)
         for _ in range(10):
             coordinator.schedule(add)
         coordinator.join()

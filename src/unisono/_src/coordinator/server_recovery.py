@@ -8,7 +8,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
+from unisono._src.coordinator.carrier import SERVER
 from unisono._src.coordinator.server_group import Servers
+from unisono._src.foundation import errors
 
 _log = logging.getLogger("unisono")
 
@@ -73,10 +75,24 @@ class ServerRecovery:
                 "are restored.",
                 server,
             )
-            self._servers.replace(server)
-            self._restore()
+            self._replace_and_restore(server, self._restore)
         finally:
             with self._changed:
                 self.rounds += 1
                 self._is_busy = False
                 self._changed.notify_all()
+
+    def _replace_and_restore(self, server: int, restore: Callable[[], Any]) -> None:
+        """Replaces a server, and others that turn out to be gone, too."""
+        for attempt in range(self._servers.count):
+            try:
+                self._servers.replace(server)
+                restore()
+            except errors.UnavailableError as error:
+                is_other = error.task_type == SERVER and error.task_index != server
+                if not is_other or attempt == self._servers.count - 1:
+                    raise
+                server = error.task_index
+                _log.warning("The parameter server %d is gone, too.", server)
+            else:
+                return
