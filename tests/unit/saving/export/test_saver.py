@@ -231,8 +231,7 @@ def test_a_variable_that_the_object_does_not_have_is_named(tmp_path):
 
 
 def test_a_concrete_function_can_be_a_signature(tmp_path):
-    model = uni.Module()
-    model.v = uni.Variable(2.0)
+    model = Scale(uni.Variable(2.0))
     fn = uni.function(lambda x, factor: x["a"] * factor + model.v)
     concrete = fn.get_concrete_function({"a": uni.TensorSpec([None])}, factor=3.0)
     uni.saved_model.save(model, tmp_path / "m", signatures=concrete)
