@@ -1,4 +1,4 @@
-"""Random keys of JAX on their way: servers and programs have their numbers."""
+"""Converts random keys of JAX to numbers, which servers and programs have, and back."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class Server:
             return {k: x.copy() for k, x in self._values.items()}, sorted(self._made)
 
     def restore(self, values: dict[str, np.ndarray], closures: Sequence[int]) -> None:
-        """Begins again with what `snapshot` has returned."""
+        """Restores the state that `snapshot` has returned."""
         with self._lock:
             self._values = {k: np.array(x) for k, x in values.items()}
             self._made = set(closures)

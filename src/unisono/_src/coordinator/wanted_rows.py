@@ -1,4 +1,4 @@
-"""Rows of variables on their way: each row once, and none that is not wanted."""
+"""Packs rows of variables for travel: each row once, and only wanted rows."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class WorkerRunner:
         error: errors.UnavailableError,
         rounds: int,
     ) -> None:
-        """Does what is to be done when a server or this worker is gone."""
+        """Handles the loss of a server or of this worker."""
         if error.task_type == SERVER:
             self._miss_server(batch, error, rounds)
             return

@@ -45,7 +45,7 @@ def leaky_relu(features: Any, alpha: Any) -> jax.Array:
 
 
 def crelu(features: Any, axis: Any) -> jax.Array:
-    """Returns the positive parts, and those of the opposite numbers, side by side."""
+    """Returns the positive parts of `x` and of `-x`, joined along an axis."""
     found = tensors.tensor(features)
     kinds.check("crelu", found.dtype, kinds.SIGNED)
     along = shaping.find_axis("crelu", axis, found.ndim)
@@ -110,7 +110,7 @@ def l2_loss(t: Any) -> jax.Array:
 
 
 def bias_add(value: Any, bias: Any, data_format: Any) -> jax.Array:
-    """Returns an array to whose channels a vector was added.
+    """Returns an array plus a vector that has one element for each channel.
 
     Raises:
         ValueError: the format is unknown.
@@ -153,7 +153,7 @@ def moments(
 def batch_normalization(
     x: Any, mean: Any, variance: Any, offset: Any, scale: Any, epsilon: Any
 ) -> jax.Array:
-    """Returns an array with given moments changed to an offset and a scale."""
+    """Returns an array that is normalized by given moments, then scaled and shifted."""
     found, middle, spread = tensors.to_one_type(
         "batch_normalization", x, mean, variance
     )
@@ -171,7 +171,7 @@ def batch_normalization(
 
 
 def embedding_lookup(params: Any, ids: Any, max_norm: Any) -> jax.Array:
-    """Returns the rows of a table, or of one that is given in parts, by their numbers.
+    """Returns rows of a table, which may be given in parts, by their numbers.
 
     Raises:
         ValueError: there are no parts.
@@ -252,7 +252,7 @@ def sigmoid_cross_entropy(labels: Any, logits: Any) -> jax.Array:
 
 
 def weighted_cross_entropy(labels: Any, logits: Any, pos_weight: Any) -> jax.Array:
-    """Returns the cross entropy, in which positive labels have a weight."""
+    """Returns the cross entropy; positive labels count with a weight."""
     name = "weighted_cross_entropy_with_logits"
     wanted, scores = _logits(name, labels, logits)
     _, factor = tensors.to_one_type(name, scores, pos_weight)
@@ -262,7 +262,7 @@ def weighted_cross_entropy(labels: Any, logits: Any, pos_weight: Any) -> jax.Arr
 
 
 def log_poisson_loss(targets: Any, log_input: Any, is_full: Any) -> jax.Array:
-    """Returns the loss of rates, given as logarithms, for counts."""
+    """Returns the Poisson loss of counts for rates that are given as logarithms."""
     scores, counts = tensors.to_one_type("log_poisson_loss", log_input, targets)
     kinds.check("log_poisson_loss", scores.dtype, kinds.FLOAT)
     if scores.shape != counts.shape:

@@ -193,7 +193,7 @@ def run_loop(
     step: Callable[..., Any],
     carry: Sequence[Any],
 ) -> list[Any]:
-    """Returns what a loop's values are at its end.
+    """Returns the values of a loop after its last round.
 
     Args:
         cond: returns whether to go on, for the values.
@@ -228,7 +228,7 @@ def run_scan(
     length: int,
     is_reversed: bool = False,
 ) -> tuple[list[Any], list[Any], Body]:
-    """Returns what a loop over rows has at its end, and what each row gave.
+    """Returns the last values of a loop over rows, and the result of each row.
 
     Args:
         step: gets the values and a row, and returns the next values and the row's

@@ -29,7 +29,7 @@ def Assert(
     summarize: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Raises unless a condition holds, and tells the given values.
+    """Raises unless a condition holds; the error shows the given values.
 
     Args:
         condition: a scalar.

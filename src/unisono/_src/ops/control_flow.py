@@ -169,7 +169,7 @@ def switch_case(
     default: Callable[[], _R] | None = None,
     name: str = "switch_case",
 ) -> _R:
-    """Returns the result of the function that has a number.
+    """Returns the result of the function that an index chooses.
 
     Args:
         branch_index: the number, a scalar array.
@@ -205,7 +205,7 @@ def switch_case(
 
 
 def _branches(given: Any) -> list[Any]:
-    """Returns functions by their numbers."""
+    """Returns the functions of `switch_case` in the order of their indices."""
     pairs = given.items() if isinstance(given, Mapping) else given
     found = list(pairs)
     if not found:

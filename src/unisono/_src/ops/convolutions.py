@@ -45,7 +45,7 @@ class _Layout:
             )
 
     def space(self, what: str, x: Any) -> tuple[int, ...]:
-        """Returns a number for each axis of space, from one, one for each or all."""
+        """Returns one number per axis of space; one number may stand for all axes."""
         found = tensors.sizes(self.name, what, x)
         if len(found) == 1:
             return found * self.rank

@@ -1,4 +1,4 @@
-"""`custom_gradient`: functions with a gradient that the program says."""
+"""`custom_gradient`: functions whose gradients the program defines itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unisono._src.values import jax_tapes
 
 
 def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """Returns a function whose gradient is what the function itself says.
+    """Returns a function whose gradient the function itself defines.
 
     It works with `GradientTape`, `value_and_grad` and JAX's own gradients.
 
@@ -78,7 +78,7 @@ def _call(
 
 
 def _check_gradient(gradient: Callable[..., Any], read: list[Any]) -> None:
-    """Raises `TypeError` if a gradient cannot say those of variables."""
+    """Raises `TypeError` if a gradient cannot return those of variables, too."""
     parameters = inspect.signature(gradient).parameters.values()
     takes = any(p.name == "variables" or p.kind is p.VAR_KEYWORD for p in parameters)
     if read and not takes:

@@ -265,7 +265,7 @@ def _value(x: Any, wanted: Any) -> Any:
 
 
 def sequence_mask(lengths: Any, maxlen: Any, dtype: Any) -> jax.Array:
-    """Returns for each length as many true elements, and false ones after them."""
+    """Returns a row for each length: that many true elements, then false ones."""
     found = tensors.tensor(lengths)
     kinds.check("sequence_mask", found.dtype, kinds.REAL)
     if maxlen is None:

@@ -88,7 +88,7 @@ def tensordot(a: Any, b: Any, axes: Any) -> jax.Array:
 
 
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> jax.Array:
-    """Returns the product and sum of arrays that an equation of letters says.
+    """Returns the sum of products that an equation, such as ``ij,jk->ik``, describes.
 
     Raises:
         TypeError: an argument is unknown.
@@ -227,7 +227,7 @@ def set_diag(x: Any, diagonal: Any, k: Any) -> jax.Array:
 
 
 def tensor_diag(diagonal: Any) -> jax.Array:
-    """Returns an array with the given elements where all coordinates come twice."""
+    """Returns an array of twice the axes with the given elements on its diagonal."""
     found = tensors.tensor(diagonal)
     if not found.ndim:
         raise errors.InvalidArgumentError("tensor_diag takes arrays with axes.")
@@ -235,7 +235,7 @@ def tensor_diag(diagonal: Any) -> jax.Array:
 
 
 def tensor_diag_part(x: Any) -> jax.Array:
-    """Returns the elements of which all coordinates come twice."""
+    """Returns the diagonal of an array whose axes come twice."""
     found = tensors.tensor(x)
     half = found.ndim // 2
     if not half or found.ndim % 2 or found.shape[:half] != found.shape[half:]:
@@ -277,7 +277,7 @@ def inv(x: Any, adjoint: Any) -> jax.Array:
 
 
 def check_finite(name: str, message: str, made: jax.Array) -> jax.Array:
-    """Returns a result; eagerly it is an error if no number of it is finite."""
+    """Returns a result; raises eagerly if none of its numbers is finite."""
     is_known = not tensors.is_traced_tree(made)
     if is_known and made.size and not np.any(np.isfinite(np.asarray(made))):
         raise errors.InvalidArgumentError(f"{message} ({name})")
@@ -304,7 +304,7 @@ def logdet(x: Any) -> jax.Array:
 
 
 def cholesky(name: str, x: Any) -> jax.Array:
-    """Returns lower triangular matrices whose squares are given ones."""
+    """Returns the lower triangular Cholesky factors of positive definite matrices."""
     # TensorFlow reads the lower half only.
     return jax.lax.linalg.cholesky(square(name, x), symmetrize_input=False)
 
@@ -353,7 +353,7 @@ def triangular_solve(matrix: Any, rhs: Any, lower: Any, adjoint: Any) -> jax.Arr
 
 
 def lstsq(matrix: Any, rhs: Any, regularizer: Any) -> jax.Array:
-    """Returns the solutions that come nearest, by the normal equations.
+    """Returns least-squares solutions, computed from the normal equations.
 
     Of equations with fewer rows than columns it is the smallest solution.
     """

@@ -1,4 +1,4 @@
-"""TensorFlow's ``tf.random`` functions: numbers of a state, and numbers of a seed."""
+"""TensorFlow's ``tf.random`` functions, which draw from a state or from a seed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def uniform(
     seed: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns numbers that are equally likely in a range, others at each call.
+    """Returns uniform random numbers of a range, new ones at each call.
 
     Replicas draw different numbers.
 
@@ -68,7 +68,7 @@ def uniform(
 def _uniform(
     words: Callable[[], jax.Array], sizes: Any, minval: Any, maxval: Any, kind: Any
 ) -> jax.Array:
-    """Returns numbers of a range, of words that are drawn if all is right."""
+    """Returns uniform numbers; takes the words only after the arguments are checked."""
     if kind.kind == "i":
         low, high = operand(minval), operand(maxval)
         _check_range(low, high)
@@ -88,7 +88,7 @@ def normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns numbers of a normal distribution, others at each call.
+    """Returns normal random numbers, new ones at each call.
 
     Replicas draw different numbers.
 
@@ -298,7 +298,7 @@ def stateless_uniform(
     name: str | None = None,
     alg: str | int = "auto_select",
 ) -> jax.Array:
-    """Returns numbers that are equally likely in a range, and follow from a seed.
+    """Returns uniform random numbers of a range, which follow from a seed.
 
     The bits are those of TensorFlow's Philox.
 

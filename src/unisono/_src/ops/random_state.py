@@ -116,7 +116,7 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
 
 
 def _own_words(words: Any) -> jax.Array:
-    """Returns the words of the running replica; others get others, on any worker."""
+    """Returns the words of the running replica; every other replica gets others."""
     frame = ambient.current()
     if frame.replica is None or frame.replica.num_replicas_in_sync == 1:
         return jnp.asarray(words)
@@ -211,7 +211,7 @@ _SCRAMBLE_KEY = np.array([0x3EC8F720, 0x02461E29], np.uint32)
 
 @jax.jit
 def _scramble(counter: jax.Array) -> jax.Array:
-    """Returns key and counter of a seed, mixed so that weak seeds are good ones."""
+    """Returns a key and a counter from a seed, mixed so that weak seeds are safe."""
     state = jnp.concatenate([counter, jnp.asarray(_SCRAMBLE_KEY)])
     mixed = philox.words(state, (4,))[..., 0]
     nothing = jnp.zeros(2, jnp.uint32)

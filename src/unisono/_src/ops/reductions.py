@@ -138,7 +138,7 @@ def count_nonzero(x: Any, axis: Any, keepdims: Any, dtype: Any) -> jax.Array:
 
 
 def position(name: str, fn: _Function, x: Any, axis: Any, dtype: Any) -> jax.Array:
-    """Returns where the largest or the smallest elements are along an axis.
+    """Returns the positions of the largest or smallest elements along an axis.
 
     Raises:
         InvalidArgumentError: there is no such axis, or it is empty.

@@ -222,7 +222,7 @@ def reverse(x: Any, axis: Any) -> jax.Array:
 
 
 def roll(x: Any, shift: Any, axis: Any) -> jax.Array:
-    """Returns an array whose elements are moved along axes, and round the end."""
+    """Returns an array with elements moved along axes; the last ones come first."""
     found = tensors.tensor(x)
     axes = tensors.sizes("roll", "axis", axis)
     moves = tensors.tensor(shift).reshape(-1)
@@ -233,7 +233,7 @@ def roll(x: Any, shift: Any, axis: Any) -> jax.Array:
 
 
 def reverse_sequence(x: Any, lengths: Any, axis: Any, batch: Any) -> jax.Array:
-    """Returns rows whose first elements, a number for each row, are reversed."""
+    """Returns rows of which so many first elements as given are reversed."""
     found = tensors.tensor(x)
     sizes = tensors.tensor(lengths)
     along = find_axis("reverse_sequence", axis, found.ndim)

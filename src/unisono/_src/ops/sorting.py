@@ -219,7 +219,7 @@ def unravel_index(indices: Any, dims: Any) -> jax.Array:
 
 
 def histogram_bins(values: Any, value_range: Any, nbins: Any, dtype: Any) -> jax.Array:
-    """Returns for each value the number of its bin; the outermost take what is beyond.
+    """Returns each value's bin; values beyond the range are in the outermost bins.
 
     Raises:
         InvalidArgumentError: there is no bin, or the range is empty.
@@ -279,7 +279,7 @@ _ENDS = ("max", "min")
 
 
 def segments(name: str, how: str, data: Any, ids: Any, num: Any = None) -> jax.Array:
-    """Returns a reduction of the rows that have the same number.
+    """Returns a reduction of the rows of each segment.
 
     Args:
         name: the name that the program calls.

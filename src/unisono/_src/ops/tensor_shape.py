@@ -174,7 +174,7 @@ class TensorShape:
         return self
 
     def with_rank_at_least(self, rank: int) -> TensorShape:
-        """Returns this shape.
+        """Returns this shape, which has at least `rank` axes.
 
         Raises:
             ValueError: it has fewer than `rank` axes.
@@ -187,7 +187,7 @@ class TensorShape:
         return self
 
     def with_rank_at_most(self, rank: int) -> TensorShape:
-        """Returns this shape.
+        """Returns this shape, which has at most `rank` axes.
 
         Raises:
             ValueError: it has more than `rank` axes.

@@ -269,7 +269,7 @@ def canonical(dtype: DType) -> Any:
 
 
 def call(name: str, fn: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
-    """Returns ``fn(*args, **kwargs)``; what it refuses is TensorFlow's kind of error.
+    """Returns ``fn(*args, **kwargs)``; raises TensorFlow's errors in place of JAX's.
 
     Args:
         name: the name of the function that the program has called.

@@ -77,7 +77,7 @@ def check(
 def check_files(
     files: Sequence[pathlib.Path],
 ) -> tuple[list[Checked], dict[str, str]]:
-    """Returns what became of each file's uses, and why the others cannot be read."""
+    """Returns the checked files, and the reasons why others cannot be read."""
     checked, bad = [], {}
     for path in files:
         try:

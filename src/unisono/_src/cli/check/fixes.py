@@ -1,4 +1,4 @@
-"""The changes of a program that need no thought: imports and names that moved."""
+"""Rewrites imports of a program, and its names that have only moved."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Definition:
 @final
 @dataclasses.dataclass(frozen=True)
 class Members:
-    """Holds what a class has.
+    """Holds the members of a class.
 
     Attributes:
         names: its attributes and methods.

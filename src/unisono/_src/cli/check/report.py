@@ -32,7 +32,7 @@ WORDS = {
 @final
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """Holds one file with what became of its uses, for each of its parts."""
+    """Holds one file with the verdicts on its uses, part by part."""
 
     program: ProgramFile
     verdicts: Sequence[Sequence[Verdict]]

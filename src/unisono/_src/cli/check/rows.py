@@ -1,4 +1,4 @@
-"""The rows that say how names that are here differ from TensorFlow's, and who moved.
+"""Tables of names that differ from TensorFlow's here, and of those that moved.
 
 They are for ``unisono check`` and for the tables in ``docs/from-tensorflow.md``. Names
 that are not here have their rows in `families`, and the everyday names of mathematics

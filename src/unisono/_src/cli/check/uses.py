@@ -505,7 +505,7 @@ _EXPRESSIONS: dict[type[ast.AST], str] = {
 
 
 def _key(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Returns what stands for a function of the program."""
+    """Returns the key of a function of the program."""
     return f"{function.name} {id(function)}"
 
 

@@ -23,7 +23,7 @@ ORDER = (SAME, DIFFERS, RENAMED, UNKNOWN, MISSING)
 @final
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Holds what becomes of one use.
+    """Holds the verdict on one use of TensorFlow.
 
     Attributes:
         use: the use.
@@ -53,7 +53,7 @@ def judge_all(uses: Iterable[Use]) -> list[Verdict]:
 
 
 def judge(use: Use) -> Verdict:
-    """Returns what becomes of a use."""
+    """Returns the verdict on a use."""
     if use.kind == "unknown":
         return Verdict(use, UNKNOWN, use.told)
     if use.kind == "control":

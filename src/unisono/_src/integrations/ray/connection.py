@@ -201,7 +201,7 @@ def _read_settings() -> None:
 
 
 def _check_token(address: str) -> None:
-    """Raises at once what Ray would say after 20 s, in other words.
+    """Raises at once, in plain words, the error that Ray would raise after 20 s.
 
     Raises:
         PermissionError: the cluster does not accept the token.

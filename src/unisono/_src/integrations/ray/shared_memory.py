@@ -57,7 +57,7 @@ class Segment:
         return self._memory
 
     def reserve(self, size: int) -> None:
-        """Makes it at least so large; what was in it is lost if it grows."""
+        """Makes it hold at least `size` bytes; its content is lost if it grows."""
         if self._place is not None and size <= self._place.size:
             return
         self.release()
@@ -121,7 +121,7 @@ def _path(pid: int, descriptor: int) -> str:
 
 
 def find_machine() -> str:
-    """Returns what processes have in common that can share memory; "" for none.
+    """Returns a mark that processes have in common if they can share memory, or "".
 
     That is a running system, its numbering of processes, and a user.
     """

@@ -315,7 +315,7 @@ def clip_by_value(
     clip_value_max: TensorLike,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the elements, those beyond two bounds replaced.
+    """Returns the elements, limited to a range.
 
     The arguments are those of TensorFlow's ``tf.clip_by_value``; `name` has no effect.
 
@@ -437,7 +437,7 @@ def logical_or(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Arr
 def logical_xor(
     x: TensorLike, y: TensorLike, name: str | None = "LogicalXor"
 ) -> jax.Array:
-    """Returns where one of two is true.
+    """Returns where exactly one of two is true.
 
     The arguments are those of TensorFlow's ``tf.math.logical_xor``; `name` has no
     effect.
@@ -446,7 +446,7 @@ def logical_xor(
 
 
 def logical_not(x: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the opposite.
+    """Returns where elements are false.
 
     The arguments are those of TensorFlow's ``tf.logical_not``; `name` has no effect.
     """

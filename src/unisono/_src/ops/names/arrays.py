@@ -216,7 +216,7 @@ def sequence_mask(
     dtype: DType = dtypes.bool,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns as many true elements as each length, then false.
+    """Returns rows that begin with so many true elements.
 
     The arguments are those of TensorFlow's ``tf.sequence_mask``; `name` has no effect.
 
@@ -271,7 +271,7 @@ def stop_gradient(input: TensorLike, name: str | None = None) -> jax.Array:
 
 
 def reshape(tensor: TensorLike, shape: Sizes, name: str | None = None) -> jax.Array:
-    """Returns the elements in another shape, in which -1 is found.
+    """Returns the elements in another shape; one size may be -1.
 
     The arguments are those of TensorFlow's ``tf.reshape``; `name` has no effect.
 
@@ -419,7 +419,7 @@ def reverse(tensor: TensorLike, axis: Sizes, name: str | None = None) -> jax.Arr
 def roll(
     input: TensorLike, shift: TensorLike, axis: Sizes, name: str | None = None
 ) -> jax.Array:
-    """Returns an array whose elements are moved round along axes.
+    """Returns an array rotated along axes.
 
     The arguments are those of TensorFlow's ``tf.roll``; `name` has no effect.
     """
@@ -433,7 +433,7 @@ def reverse_sequence(
     batch_axis: int | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns rows whose first elements are reversed.
+    """Returns rows, the first elements of each reversed.
 
     The arguments are those of TensorFlow's ``tf.reverse_sequence``; `name` has no
     effect.

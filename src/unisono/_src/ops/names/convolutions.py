@@ -222,7 +222,7 @@ def max_pool1d(
     data_format: str = "NWC",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the largest elements of windows over 1 axes.
+    """Returns the largest elements of windows over one axis.
 
     The arguments are those of TensorFlow's ``tf.nn.max_pool1d``; `name` has no effect.
     """
@@ -239,7 +239,7 @@ def max_pool2d(
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the largest elements of windows over 2 axes.
+    """Returns the largest elements of windows over two axes.
 
     The arguments are those of TensorFlow's ``tf.nn.max_pool2d``; `name` has no effect.
     """
@@ -256,7 +256,7 @@ def max_pool3d(
     data_format: str = "NDHWC",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the largest elements of windows over 3 axes.
+    """Returns the largest elements of windows over three axes.
 
     The arguments are those of TensorFlow's ``tf.nn.max_pool3d``; `name` has no effect.
     """
@@ -273,7 +273,7 @@ def avg_pool1d(
     data_format: str = "NWC",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the means of windows over 1 axes.
+    """Returns the means of windows over one axis.
 
     The arguments are those of TensorFlow's ``tf.nn.avg_pool1d``; `name` has no effect.
     """
@@ -290,7 +290,7 @@ def avg_pool2d(
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the means of windows over 2 axes.
+    """Returns the means of windows over two axes.
 
     The arguments are those of TensorFlow's ``tf.nn.avg_pool2d``; `name` has no effect.
     """
@@ -307,7 +307,7 @@ def avg_pool3d(
     data_format: str = "NDHWC",
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the means of windows over 3 axes.
+    """Returns the means of windows over three axes.
 
     The arguments are those of TensorFlow's ``tf.nn.avg_pool3d``; `name` has no effect.
     """

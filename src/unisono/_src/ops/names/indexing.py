@@ -242,7 +242,7 @@ def dynamic_partition(
 def dynamic_stitch(
     indices: Sequence[TensorLike], data: Sequence[TensorLike], name: str | None = None
 ) -> jax.Array:
-    """Returns one array of slices that each have a position.
+    """Returns slices put together by their positions.
 
     The arguments are those of TensorFlow's ``tf.dynamic_stitch``; `name` has no effect.
 
@@ -408,7 +408,7 @@ def confusion_matrix(
 def segment_sum(
     data: TensorLike, segment_ids: TensorLike, name: str | None = None
 ) -> jax.Array:
-    """Returns the sum of the rows with the same number, which are sorted.
+    """Returns the sum of the rows of each segment, by sorted numbers.
 
     The arguments are those of TensorFlow's ``tf.math.segment_sum``; `name` has no
     effect.
@@ -425,7 +425,7 @@ def unsorted_segment_sum(
     num_segments: int,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the sum of the rows with the same number.
+    """Returns the sum of the rows of each segment.
 
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_sum``; `name` has
     no effect.
@@ -438,7 +438,7 @@ def unsorted_segment_sum(
 def segment_mean(
     data: TensorLike, segment_ids: TensorLike, name: str | None = None
 ) -> jax.Array:
-    """Returns the mean of the rows with the same number, which are sorted.
+    """Returns the mean of the rows of each segment, by sorted numbers.
 
     The arguments are those of TensorFlow's ``tf.math.segment_mean``; `name` has no
     effect.
@@ -455,7 +455,7 @@ def unsorted_segment_mean(
     num_segments: int,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the mean of the rows with the same number.
+    """Returns the mean of the rows of each segment.
 
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_mean``; `name`
     has no effect.
@@ -468,7 +468,7 @@ def unsorted_segment_mean(
 def segment_prod(
     data: TensorLike, segment_ids: TensorLike, name: str | None = None
 ) -> jax.Array:
-    """Returns the product of the rows with the same number, which are sorted.
+    """Returns the product of the rows of each segment, by sorted numbers.
 
     The arguments are those of TensorFlow's ``tf.math.segment_prod``; `name` has no
     effect.
@@ -485,7 +485,7 @@ def unsorted_segment_prod(
     num_segments: int,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the product of the rows with the same number.
+    """Returns the product of the rows of each segment.
 
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_prod``; `name`
     has no effect.
@@ -498,7 +498,7 @@ def unsorted_segment_prod(
 def segment_max(
     data: TensorLike, segment_ids: TensorLike, name: str | None = None
 ) -> jax.Array:
-    """Returns the largest elements of the rows with the same number, which are sorted.
+    """Returns the largest elements of the rows of each segment, by sorted numbers.
 
     The arguments are those of TensorFlow's ``tf.math.segment_max``; `name` has no
     effect.
@@ -515,7 +515,7 @@ def unsorted_segment_max(
     num_segments: int,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the largest elements of the rows with the same number.
+    """Returns the largest elements of the rows of each segment.
 
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_max``; `name` has
     no effect.
@@ -528,7 +528,7 @@ def unsorted_segment_max(
 def segment_min(
     data: TensorLike, segment_ids: TensorLike, name: str | None = None
 ) -> jax.Array:
-    """Returns the smallest elements of the rows with the same number, which are sorted.
+    """Returns the smallest elements of the rows of each segment, by sorted numbers.
 
     The arguments are those of TensorFlow's ``tf.math.segment_min``; `name` has no
     effect.
@@ -545,7 +545,7 @@ def unsorted_segment_min(
     num_segments: int,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the smallest elements of the rows with the same number.
+    """Returns the smallest elements of the rows of each segment.
 
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_min``; `name` has
     no effect.
@@ -561,7 +561,7 @@ def unsorted_segment_sqrt_n(
     num_segments: int,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the sum over the root of the count of the rows with the same number.
+    """Returns the sum, over the root of the count, of the rows of each segment.
 
     The arguments are those of TensorFlow's ``tf.math.unsorted_segment_sqrt_n``; `name`
     has no effect.

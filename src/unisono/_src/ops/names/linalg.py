@@ -63,7 +63,7 @@ def tensordot(
 
 
 def einsum(equation: str, *inputs: TensorLike, **kwargs: object) -> jax.Array:
-    """Returns the product and sum that an equation of letters says.
+    """Returns the sums of products that an equation describes.
 
     The arguments are those of TensorFlow's ``tf.einsum``.
 
@@ -245,7 +245,7 @@ def logdet(matrix: TensorLike, name: str | None = None) -> jax.Array:
 
 
 def cholesky(input: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns the lower triangular roots of matrices.
+    """Returns the Cholesky factors of matrices.
 
     The arguments are those of TensorFlow's ``tf.linalg.cholesky``; `name` has no
     effect.
@@ -256,7 +256,7 @@ def cholesky(input: TensorLike, name: str | None = None) -> jax.Array:
 def cholesky_solve(
     chol: TensorLike, rhs: TensorLike, name: str | None = None
 ) -> jax.Array:
-    """Returns solutions by given Cholesky factors.
+    """Returns solutions from given Cholesky factors.
 
     The arguments are those of TensorFlow's ``tf.linalg.cholesky_solve``; `name` has no
     effect.
@@ -299,7 +299,7 @@ def lstsq(
     fast: bool = True,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the solutions that come nearest.
+    """Returns least-squares solutions.
 
     The arguments are those of TensorFlow's ``tf.linalg.lstsq``; `name` has no effect.
     """
@@ -352,7 +352,7 @@ def pinv(
     validate_args: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns pseudo-inverses.
+    """Returns the pseudo-inverses of matrices.
 
     The arguments are those of TensorFlow's ``tf.linalg.pinv``; `name` has no effect.
     """

@@ -155,7 +155,7 @@ def bias_add(
     data_format: str | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array to whose channels a vector was added.
+    """Returns an array plus one number for each channel.
 
     The arguments are those of TensorFlow's ``tf.nn.bias_add``; `name` has no effect.
     """
@@ -185,7 +185,7 @@ def batch_normalization(
     variance_epsilon: float,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns an array with other mean and variance.
+    """Returns a normalized, scaled, shifted array.
 
     The arguments are those of TensorFlow's ``tf.nn.batch_normalization``; `name` has no
     effect.
@@ -272,7 +272,7 @@ def weighted_cross_entropy_with_logits(
     pos_weight: TensorLike,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the cross entropy, in which positive labels have a weight.
+    """Returns the cross entropy; positive labels count with a weight.
 
     The arguments are those of TensorFlow's
     ``tf.nn.weighted_cross_entropy_with_logits``; `name` has no effect.
@@ -286,7 +286,7 @@ def log_poisson_loss(
     compute_full_loss: bool = False,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns the loss of logarithms of rates for counts.
+    """Returns the Poisson loss of counts for log rates.
 
     The arguments are those of TensorFlow's ``tf.nn.log_poisson_loss``; `name` has no
     effect.
@@ -302,7 +302,7 @@ def local_response_normalization(
     beta: float = 0.5,
     name: str | None = None,
 ) -> jax.Array:
-    """Returns images divided by the squares of neighbouring channels.
+    """Returns images divided by a power of the squares of nearby channels.
 
     The arguments are those of TensorFlow's ``tf.nn.local_response_normalization``;
     `name` has no effect.

@@ -90,7 +90,7 @@ ARITHMETIC = (
     Name("complex", "Returns complex numbers of their real and imaginary parts.",
          "real: TensorLike, imag: TensorLike, name: str | None = None",
          "elementwise.make_complex(real, imag)"),
-    Name("clip_by_value", "Returns the elements, those beyond two bounds replaced.",
+    Name("clip_by_value", "Returns the elements, limited to a range.",
          "t: TensorLike, clip_value_min: TensorLike, clip_value_max: TensorLike, "
          "name: str | None = None",
          "elementwise.clip_by_value(t, clip_value_min, clip_value_max)",
@@ -133,10 +133,10 @@ COMPARISONS = (
     Name("logical_or", "Returns where at least one is true.", XY,
          'elementwise.logical("logical_or", jnp.logical_or, x, y)',
          also=in_math("logical_or")),
-    Name("math.logical_xor", "Returns where one of two is true.",
+    Name("math.logical_xor", "Returns where exactly one of two is true.",
          'x: TensorLike, y: TensorLike, name: str | None = "LogicalXor"',
          'elementwise.logical("logical_xor", jnp.logical_xor, x, y)'),
-    Name("logical_not", "Returns the opposite.", X,
+    Name("logical_not", "Returns where elements are false.", X,
          'elementwise.logical("logical_not", jnp.logical_not, x)',
          also=in_math("logical_not")),
 )  # fmt: skip

@@ -76,7 +76,7 @@ MAKING = (
          "dtype: DType = None, name: str | None = None",
          "making.one_hot(indices, depth, on_value, off_value, axis, dtype)",
          example=">>> one_hot([1], 3).tolist()\n[[0.0, 1.0, 0.0]]"),
-    Name("sequence_mask", "Returns as many true elements as each length, then false.",
+    Name("sequence_mask", "Returns rows that begin with so many true elements.",
          "lengths: TensorLike, maxlen: int | None = None, "
          "dtype: DType = dtypes.bool, name: str | None = None",
          "making.sequence_mask(lengths, maxlen, dtype)",
@@ -95,7 +95,7 @@ MAKING = (
 
 GRADIENTS = (
     Name("custom_gradient",
-         "Returns a function whose gradient is what the function itself says.",
+         "Returns a function whose gradient the function itself defines.",
          target="custom_gradients:custom_gradient"),
     Name("grad_pass_through",
          "Returns a function whose gradient is that of the identity.",
@@ -106,7 +106,7 @@ GRADIENTS = (
 )  # fmt: skip
 
 SHAPING = (
-    Name("reshape", "Returns the elements in another shape, in which -1 is found.",
+    Name("reshape", "Returns the elements in another shape; one size may be -1.",
          "tensor: TensorLike, shape: Sizes, name: str | None = None",
          "tensors.fold(shaping.reshape, tensor, shape)",
          example=">>> reshape([1, 2, 3, 4], [2, -1]).tolist()\n[[1, 2], [3, 4]]"),
@@ -154,10 +154,10 @@ SHAPING = (
     Name("reverse", "Returns an array in the opposite order along axes.",
          "tensor: TensorLike, axis: Sizes, name: str | None = None",
          "tensors.fold(shaping.reverse, tensor, axis)"),
-    Name("roll", "Returns an array whose elements are moved round along axes.",
+    Name("roll", "Returns an array rotated along axes.",
          "input: TensorLike, shift: TensorLike, axis: Sizes, name: str | None = None",
          "shaping.roll(input, shift, axis)"),
-    Name("reverse_sequence", "Returns rows whose first elements are reversed.",
+    Name("reverse_sequence", "Returns rows, the first elements of each reversed.",
          "input: TensorLike, seq_lengths: TensorLike, seq_axis: int | None = None, "
          "batch_axis: int | None = None, name: str | None = None",
          "shaping.reverse_sequence(input, seq_lengths, seq_axis, batch_axis)"),

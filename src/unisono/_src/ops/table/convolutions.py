@@ -5,6 +5,7 @@ from __future__ import annotations
 from unisono._src.ops.table.name import Name
 
 _NAME = "name: str | None = None"
+_AXES = {1: "one axis", 2: "two axes", 3: "three axes"}
 _SPACE = {1: "W", 2: "HW", 3: "DHW"}
 
 
@@ -40,7 +41,7 @@ def _pool(kind: str, rank: int, summary: str) -> Name:
     name = f"{kind}_pool{rank}d"
     return Name(
         f"nn.{name}",
-        f"Returns {summary} of windows over {rank} axes.",
+        f"Returns {summary} of windows over {_AXES[rank]}.",
         "input: TensorLike, ksize: Sizes, strides: Sizes, "
         f"padding: str | Sequence[Any], data_format: str = 'N{_SPACE[rank]}C', {_NAME}",
         f'convolutions.{kind}_pool("{name}", {rank}, input, ksize, strides, padding, '

@@ -36,7 +36,7 @@ def _segments(how: str, summary: str) -> tuple[Name, ...]:
     """Returns the rows of a reduction of groups, whose numbers are sorted or not."""
     free = Name(
         f"math.unsorted_segment_{how}",
-        f"Returns {summary} of the rows with the same number.",
+        f"Returns {summary} of the rows of each segment.",
         f"{_DATA}num_segments: int, name: str | None = None",
         f'sorting.segments("unsorted_segment_{how}", "{how}", data, segment_ids, '
         "num_segments)",
@@ -45,7 +45,7 @@ def _segments(how: str, summary: str) -> tuple[Name, ...]:
         return (free,)
     ordered = Name(
         f"math.segment_{how}",
-        f"Returns {summary} of the rows with the same number, which are sorted.",
+        f"Returns {summary} of the rows of each segment, by sorted numbers.",
         f"{_DATA}name: str | None = None",
         f'sorting.segments("segment_{how}", "{how}", data, segment_ids)',
         difference=f"{_KNOWN} Those whose names begin with `unsorted_` can.",
@@ -106,7 +106,7 @@ ROWS = (
          "name: str | None = None -> list[jax.Array]",
          "indexing.dynamic_partition(data, partitions, num_partitions)",
          difference=_KNOWN),
-    Name("dynamic_stitch", "Returns one array of slices that each have a position.",
+    Name("dynamic_stitch", "Returns slices put together by their positions.",
          "indices: Sequence[TensorLike], data: Sequence[TensorLike], "
          "name: str | None = None", "indexing.dynamic_stitch(indices, data)",
          difference=_KNOWN),
@@ -162,5 +162,5 @@ ROWS = (
     *_segments("prod", "the product"),
     *_segments("max", "the largest elements"),
     *_segments("min", "the smallest elements"),
-    *_segments("sqrt_n", "the sum over the root of the count"),
+    *_segments("sqrt_n", "the sum, over the root of the count,"),
 )  # fmt: skip

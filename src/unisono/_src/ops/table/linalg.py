@@ -29,7 +29,7 @@ ROWS = (
     Name("tensordot", "Returns the product of arrays, summed over pairs of axes.",
          f"a: TensorLike, b: TensorLike, axes: Sizes, {_NAME}",
          "matrices.tensordot(a, b, axes)", also=("linalg.tensordot",)),
-    Name("einsum", "Returns the product and sum that an equation of letters says.",
+    Name("einsum", "Returns the sums of products that an equation describes.",
          "equation: str, *inputs: TensorLike, **kwargs: object",
          "matrices.einsum(equation, *inputs, **kwargs)", also=("linalg.einsum",),
          example='>>> einsum("ij,j->i", [[1, 2], [3, 4]], [1, 1]).tolist()\n[3, 7]'),
@@ -81,9 +81,9 @@ ROWS = (
          f"{_INPUT} -> tuple[jax.Array, jax.Array]", "matrices.slogdet(input)"),
     Name("linalg.logdet", "Returns the logarithms of determinants.",
          f"matrix: TensorLike, {_NAME}", "matrices.logdet(matrix)"),
-    Name("linalg.cholesky", "Returns the lower triangular roots of matrices.", _INPUT,
+    Name("linalg.cholesky", "Returns the Cholesky factors of matrices.", _INPUT,
          'matrices.cholesky("cholesky", input)'),
-    Name("linalg.cholesky_solve", "Returns solutions by given Cholesky factors.",
+    Name("linalg.cholesky_solve", "Returns solutions from given Cholesky factors.",
          f"chol: TensorLike, rhs: TensorLike, {_NAME}",
          "matrices.cholesky_solve(chol, rhs)"),
     Name("linalg.solve", "Returns the solutions of systems of linear equations.",
@@ -93,7 +93,7 @@ ROWS = (
          "matrix: TensorLike, rhs: TensorLike, lower: bool = True, "
          f"adjoint: bool = False, {_NAME}",
          "matrices.triangular_solve(matrix, rhs, lower, adjoint)"),
-    Name("linalg.lstsq", "Returns the solutions that come nearest.",
+    Name("linalg.lstsq", "Returns least-squares solutions.",
          "matrix: TensorLike, rhs: TensorLike, l2_regularizer: float = 0.0, "
          f"fast: bool = True, {_NAME}",
          "matrices.lstsq(matrix, rhs, l2_regularizer)"),
@@ -109,7 +109,7 @@ ROWS = (
          "matrices.eigh(tensor)"),
     Name("linalg.eigvalsh", "Returns the eigenvalues of symmetric matrices.",
          f"tensor: TensorLike, {_NAME}", "matrices.eigvalsh(tensor)"),
-    Name("linalg.pinv", "Returns pseudo-inverses.",
+    Name("linalg.pinv", "Returns the pseudo-inverses of matrices.",
          "a: TensorLike, rcond: TensorLike | None = None, "
          f"validate_args: bool = False, {_NAME}", "matrices.pinv(a, rcond)"),
     Name("linalg.matrix_rank", "Returns the ranks of matrices.",

@@ -58,7 +58,7 @@ ROWS = (
          also=("math.zero_fraction",)),
     Name("nn.l2_loss", "Returns half of the sum of the squares.",
          f"t: TensorLike, {_NAME}", "activations.l2_loss(t)"),
-    Name("nn.bias_add", "Returns an array to whose channels a vector was added.",
+    Name("nn.bias_add", "Returns an array plus one number for each channel.",
          "value: TensorLike, bias: TensorLike, data_format: str | None = None, "
          f"{_NAME}",
          "activations.bias_add(value, bias, data_format)"),
@@ -66,7 +66,7 @@ ROWS = (
          "x: TensorLike, axes: Sizes | None, shift: TensorLike | None = None, "
          f"keepdims: bool = False, {_NAME} -> tuple[jax.Array, jax.Array]",
          "activations.moments(x, axes, shift, keepdims)"),
-    Name("nn.batch_normalization", "Returns an array with other mean and variance.",
+    Name("nn.batch_normalization", "Returns a normalized, scaled, shifted array.",
          "x: TensorLike, mean: TensorLike, variance: TensorLike, "
          "offset: TensorLike | None, scale: TensorLike | None, "
          f"variance_epsilon: float, {_NAME}",
@@ -97,15 +97,15 @@ ROWS = (
          "labels: TensorLike | None = None, logits: TensorLike | None = None, "
          f"{_NAME}", "activations.sigmoid_cross_entropy(labels, logits)"),
     Name("nn.weighted_cross_entropy_with_logits",
-         "Returns the cross entropy, in which positive labels have a weight.",
+         "Returns the cross entropy; positive labels count with a weight.",
          f"labels: TensorLike, logits: TensorLike, pos_weight: TensorLike, {_NAME}",
          "activations.weighted_cross_entropy(labels, logits, pos_weight)"),
-    Name("nn.log_poisson_loss", "Returns the loss of logarithms of rates for counts.",
+    Name("nn.log_poisson_loss", "Returns the Poisson loss of counts for log rates.",
          "targets: TensorLike, log_input: TensorLike, "
          f"compute_full_loss: bool = False, {_NAME}",
          "activations.log_poisson_loss(targets, log_input, compute_full_loss)"),
     Name("nn.local_response_normalization",
-         "Returns images divided by the squares of neighbouring channels.",
+         "Returns images divided by a power of the squares of nearby channels.",
          "input: TensorLike, depth_radius: int = 5, bias: float = 1, "
          f"alpha: float = 1, beta: float = 0.5, {_NAME}",
          "activations.local_response_normalization(input, depth_radius, bias, alpha, "
