@@ -233,7 +233,7 @@ def roll(x: Any, shift: Any, axis: Any) -> jax.Array:
 
 
 def reverse_sequence(x: Any, lengths: Any, axis: Any, batch: Any) -> jax.Array:
-    """Returns rows of which so many first elements as given are reversed."""
+    """Returns rows; the first elements of each, up to its length, are reversed."""
     found = tensors.tensor(x)
     sizes = tensors.tensor(lengths)
     along = find_axis("reverse_sequence", axis, found.ndim)

@@ -46,7 +46,7 @@ class CodePart:
 @final
 @dataclasses.dataclass(frozen=True)
 class ProgramFile:
-    """Holds one file.
+    """Holds one file that is checked.
 
     Attributes:
         path: where it is.

@@ -75,15 +75,13 @@ def summarize(counts: dict[str, int]) -> str:
 
 
 def lines(checked: Checked, brief: bool) -> Iterator[tuple[str, str, str]]:
-    """Yields for each line and status the place, the word, and what is told."""
-    same: dict[tuple[int | None, int], list[str]] = {}
+    """Yields the place, the word of the status and the message of each use."""
     for cell, line, verdict in checked.places():
         place = f"{line}" if cell is None else f"cell {cell}, {line}"
         if verdict.status != SAME:
             told = f"{verdict.use.written}: {verdict.told}"
             yield place, WORDS[verdict.status], told
         elif not brief:
-            same.setdefault((cell, line), []).append(verdict.use.written)
             yield place, WORDS[SAME], verdict.use.written
 
 

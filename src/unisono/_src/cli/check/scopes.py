@@ -70,7 +70,7 @@ class ReadingPlace:
 
 
 def instances(classes: Values) -> Values:
-    """Returns objects of classes."""
+    """Returns the values that stand for objects of classes."""
     return frozenset(
         Value(value.path, "object", value.own)
         for value in classes
