@@ -64,7 +64,8 @@ def count_code(source):
     lines = len(source.text.splitlines())
     for node in ast.walk(source.tree):
         if isinstance(node, documented) and ast.get_docstring(node) is not None:
-            lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+            text = node.body[0]
+            lines -= (text.end_lineno or text.lineno) - text.lineno + 1
     return lines
 
 

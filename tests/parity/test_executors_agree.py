@@ -6,6 +6,8 @@ argument whose shape differs between replicas).
 
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import hypothesis
 import jax.numpy as jnp
@@ -147,7 +149,7 @@ def update(aggregation):
     return run, model
 
 
-STEPS = {
+STEPS: dict[str, Callable[[], Any]] = {
     **{
         f"{op} {a}": functools.partial(assign_mirrored, a, op)
         for a in AGGREGATIONS

@@ -9,10 +9,16 @@ import itertools
 import pathlib
 import struct
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 
 PROGRAMS = {}
+_PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    "GZIP": gzip.compress,
+    "ZLIB": zlib.compress,
+}
 
 # The name of an element type is understood by both libraries.
 STRING = "string"
@@ -183,9 +189,8 @@ def records(*payloads):
 def write(tmp, name, data, compression=""):
     """Writes a file below `tmp`; returns its path as text."""
     data = data.encode() if isinstance(data, str) else data
-    pack = {"": bytes, "GZIP": gzip.compress, "ZLIB": zlib.compress}[compression]
     path = tmp / name
-    path.write_bytes(pack(data))
+    path.write_bytes(_PACKERS[compression](data))
     return str(path)
 
 

@@ -4,6 +4,7 @@ import gc
 import logging
 import re
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -531,7 +532,7 @@ def test_a_model_has_the_gradients_of_jax():
 # Replicas.
 
 
-STRATEGIES = {
+STRATEGIES: dict[str, Callable[[], Any]] = {
     "one device": one_device,
     "mirrored": lambda: mirrored(2),
     "central": lambda: central(2),

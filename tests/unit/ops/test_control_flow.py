@@ -79,7 +79,9 @@ def test_a_tape_inside_a_body_trains_and_one_around_it_is_told_what_it_cannot_fo
     def descend(i):
         with unisono.GradientTape() as tape:
             loss = v * v
-        v.assign_sub(0.25 * tape.gradient(loss, v))
+        gradient = tape.gradient(loss, v)
+        assert gradient is not None
+        v.assign_sub(0.25 * gradient)
         return i + 1
 
     unisono.function(

@@ -190,7 +190,7 @@ def scan(
     reverse: bool = False,
     name: str | None = None,
 ) -> _A:
-    """Returns each value that a function makes of the value before it and a row.
+    """Returns each value that a function makes of a row and the value before.
 
     Args:
         fn: gets the value and a row, and returns the next value.
@@ -269,7 +269,7 @@ def foldl(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> _A:
-    """Returns the last value that a function makes of the value before it and a row.
+    """Returns the last value that a function makes of a row and the value before.
 
     Args:
         fn: gets the value and a row, and returns the next value.

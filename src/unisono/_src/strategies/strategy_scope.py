@@ -1,4 +1,4 @@
-"""The context manager that `Strategy.scope` returns."""
+"""Enters and leaves the scope of a strategy, as ``with strategy.scope():`` does."""
 
 # `_is_default` belongs to strategies. It stays private because programs see the class.
 # ruff: noqa: SLF001
@@ -13,6 +13,8 @@ from unisono._src.strategies import call_context
 
 
 class _HasScope(Protocol):
+    """The part of a strategy that its scope looks at."""
+
     _is_default: bool
 
 

@@ -1,4 +1,4 @@
-"""`ValueContext`: what a function is told that makes one value for each replica."""
+"""`ValueContext`: the argument of functions that make one value for each replica."""
 
 from __future__ import annotations
 

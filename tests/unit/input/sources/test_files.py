@@ -5,6 +5,7 @@ import gzip
 import json
 import random
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -19,7 +20,11 @@ TextLineDataset, TFRecordDataset = uni.data.TextLineDataset, uni.data.TFRecordDa
 DataLossError = uni.errors.DataLossError
 InvalidArgumentError = uni.errors.InvalidArgumentError
 
-PACKED = {None: bytes, "GZIP": gzip.compress, "ZLIB": zlib.compress}
+PACKED: dict[str | None, Callable[[bytes], bytes]] = {
+    None: bytes,
+    "GZIP": gzip.compress,
+    "ZLIB": zlib.compress,
+}
 RECORDS = [b"", b"a", b"bcd" * 5, b"\0\0", bytes(range(256)), b"end"]
 
 

@@ -95,7 +95,7 @@ MAKING = (
 
 GRADIENTS = (
     Name("custom_gradient",
-         "Returns a function whose gradient is what the function itself says.",
+         "Returns a function whose gradient the function itself defines.",
          target="custom_gradients:custom_gradient"),
     Name("grad_pass_through",
          "Returns a function whose gradient is that of the identity.",

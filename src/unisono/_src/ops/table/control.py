@@ -19,7 +19,7 @@ ROWS = (
     ),
     Name(
         "switch_case",
-        "Returns the result of the function that has a number.",
+        "Returns the result of the function that an index chooses.",
         target="unisono._src.ops.control_flow:switch_case",
     ),
     Name(
@@ -35,12 +35,12 @@ ROWS = (
     ),
     Name(
         "scan",
-        "Returns all values that a function makes of the value before and a row.",
+        "Returns each value that a function makes of a row and the value before.",
         target="unisono._src.ops.mapping:scan",
     ),
     Name(
         "foldl",
-        "Returns the last value that a function makes of the value before and a row.",
+        "Returns the last value that a function makes of a row and the value before.",
         target="unisono._src.ops.mapping:foldl",
     ),
     Name(

@@ -16,7 +16,7 @@ ROWS = (
     ),
     Name(
         "debugging.Assert",
-        "Raises unless a condition holds, and tells the given values.",
+        "Raises unless a condition holds; the error shows the given values.",
         target=f"{_VALUES}:Assert",
         also=("Assert",),
     ),

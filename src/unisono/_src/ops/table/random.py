@@ -11,13 +11,13 @@ _SEEDS = "Compiled numbers follow other seeds than TensorFlow's."
 ROWS = (
     Name(
         "random.uniform",
-        "Returns numbers that are equally likely in a range, others at each call.",
+        "Returns uniform random numbers of a range, new ones at each call.",
         target=f"{_DRAWS}:uniform",
         difference=_SEEDS,
     ),
     Name(
         "random.normal",
-        "Returns numbers of a normal distribution, others at each call.",
+        "Returns normal random numbers, new ones at each call.",
         target=f"{_DRAWS}:normal",
         difference=_SEEDS,
     ),
@@ -53,7 +53,7 @@ ROWS = (
     ),
     Name(
         "random.stateless_uniform",
-        "Returns numbers that are equally likely in a range, and follow from a seed.",
+        "Returns uniform random numbers of a range, which follow from a seed.",
         target=f"{_DRAWS}:stateless_uniform",
     ),
     Name(
