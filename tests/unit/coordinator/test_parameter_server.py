@@ -40,6 +40,21 @@ def test_an_unknown_carrier_is_refused_by_name():
         unisono.distribute.ParameterServerStrategy(clusters.resolver(), carrier="smoke")
 
 
+@pytest.mark.parametrize(
+    ("resolver", "partitioner", "text"),
+    [
+        (None, None, r"received None.*SimpleClusterResolver"),
+        (unisono.train.ClusterSpec({"ps": ["a:1"]}), None, "SimpleClusterResolver"),
+        (clusters.resolver(), 3, "variable_partitioner.*received 3"),
+    ],
+)
+def test_arguments_that_are_something_else_are_told(resolver, partitioner, text):
+    with pytest.raises(TypeError, match=text):
+        unisono.distribute.ParameterServerStrategy(
+            resolver, partitioner, carrier="threads"
+        )
+
+
 @pytest.fixture(scope="module")
 def pair():
     with clusters.cluster() as found:

@@ -136,6 +136,7 @@ class ParameterServerStrategy(base.Strategy):
             this function is called, and training goes on. None makes it an error.
 
     Raises:
+        TypeError: `cluster_resolver` or `variable_partitioner` is something else.
         ValueError: the cluster has no workers or no servers, or tasks of other kinds;
             or there is no such carrier.
 
@@ -162,6 +163,19 @@ class ParameterServerStrategy(base.Strategy):
         carrier: str | Carrier | None = None,
         restore_from: Callable[[], object] | None = None,
     ) -> None:
+        if not hasattr(cluster_resolver, "cluster_spec"):
+            raise TypeError(
+                "ParameterServerStrategy expects a cluster resolver, received "
+                f"{cluster_resolver!r}. Use TFConfigClusterResolver() or, for a "
+                "ClusterSpec, SimpleClusterResolver(spec), of "
+                "distribute.cluster_resolver."
+            )
+        if variable_partitioner is not None and not callable(variable_partitioner):
+            raise TypeError(
+                "variable_partitioner must be a function of shape and type, such as "
+                "distribute.experimental.partitioners.MinSizePartitioner(max_shards=2),"
+                f" received {variable_partitioner!r}."
+            )
         spec = cluster_resolver.cluster_spec()
         self._workers, count = _check_cluster(spec)
         self._resolver = cluster_resolver
@@ -230,6 +244,7 @@ class ParameterServerStrategy(base.Strategy):
         coordinator = self._coordinator
         if coordinator is not None:
             coordinator._begin_end()  # noqa: SLF001
+        self._servers.is_shut_down = True
         # Ends what workers run, too: nobody waits for a long closure.
         self._stop()
         if coordinator is not None:
