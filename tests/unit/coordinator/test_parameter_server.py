@@ -105,8 +105,7 @@ def test_variables_in_scope_are_on_servers_and_others_here(pair):
     text = str(found)
     assert f"on server {server}" in text and "first" in text and "total" not in text
     assert f"<th>server {server}</th>" in found._repr_html_()
-    # Without an argument it is all that servers hold.
-    every = strategy.describe()
+    every = strategy.describe_servers()
     assert {"first", "Variable"} <= {row.name for row in every.rows}
     assert sum(every.bytes_per_server.values()) >= 16
 

@@ -205,11 +205,8 @@ class ParameterServerStrategy(base.Strategy):
         # that it can need there are the methods that distribute datasets.
         return WorkerStrategy, (self.num_replicas_in_sync,)
 
-    def describe(self, tree: object = None) -> description.Description:
-        """Returns a table of what each parameter server holds, with bytes.
-
-        Args:
-            tree: see `Strategy.describe`; None for all that servers hold.
+    def describe_servers(self) -> description.Description:
+        """Returns a table of all that each parameter server holds, with bytes.
 
         >>> import unisono
         >>> cluster = unisono.train.ClusterSpec(
@@ -221,11 +218,11 @@ class ParameterServerStrategy(base.Strategy):
         ... )
         >>> with strategy.scope():
         ...     first, second = unisono.Variable([1.0, 2.0]), unisono.Variable(3.0)
-        >>> strategy.describe().bytes_per_server
+        >>> strategy.describe_servers().bytes_per_server
         {0: 8, 1: 4}
         >>> strategy.shutdown()
         """
-        return self._servers.describe() if tree is None else super().describe(tree)
+        return self._servers.describe()
 
     def shutdown(self) -> None:
         """Ends the workers and servers; variables of the strategy are gone then.

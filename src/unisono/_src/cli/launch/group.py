@@ -291,7 +291,9 @@ class WorkerGroup:
         alike = [w for w in self._workers if w.command.job == worker.command.job]
         is_any_left = any(w.code is None or w.was_stopped for w in alike)
         is_worker = worker.command.job == "worker"
-        return (worker.code or 0) < 0 and (is_any_left or not is_worker)
+        served = [w for w in self._workers if not w.command.serves]
+        is_needed = is_worker and not is_any_left and any(w.code != 0 for w in served)
+        return (worker.code or 0) < 0 and not is_needed
 
     def _forward(self, number: int) -> None:
         """Sends a signal to the workers; kills them at the second signal to stop."""
