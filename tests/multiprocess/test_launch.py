@@ -57,6 +57,20 @@ def test_those_that_serve_a_chief_end_with_it_and_may_be_killed(launcher):
     )
 
 
+def test_the_loss_of_the_last_worker_is_a_failure(launcher):
+    script = launcher.script(
+        """
+        if CONFIG["task"]["type"] == "worker":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(100)
+        """
+    )
+    result = launcher.run("-n", 1, "--ps", 1, "--grace", 0.2, script)
+    assert result.code == 128 + signal.SIGKILL
+    assert "the others go on" not in result.err
+    assert "worker 0/1 failed first, with signal SIGKILL" in result.err
+
+
 def test_an_error_of_one_that_serves_is_a_failure(launcher):
     script = launcher.script(
         """

@@ -48,6 +48,11 @@ def test_only_functions_are_scheduled_and_no_result_that_is_not_there(pair):
         coordinator.schedule(double, args=([{"x": remote}],))
     with pytest.raises(ValueError, match="fetch"):
         coordinator.schedule(double, kwargs={"x": remote})
+    with pytest.raises(TypeError, match=r"fetch\(\)"):
+        coordinator.schedule(unisono.function(lambda: jnp.asarray(remote) + 1.0))
+    for wrong in ({"args": 3}, {"args": np.ones(2)}, {"kwargs": [1]}):
+        with pytest.raises(TypeError, match=r"args=\(x, …\)"):
+            coordinator.schedule(double, **wrong)
     assert remote.fetch() == 4.0
 
 
@@ -409,6 +414,8 @@ def test_random_keys_are_variables_on_servers(pair):
 
 def test_after_the_end_nothing_can_be_scheduled_and_results_stay():
     with clusters.cluster(workers=1) as (strategy, coordinator):
+        with strategy.scope():
+            v = unisono.Variable(1.0)
         done = coordinator.schedule(unisono.function(lambda: 1))
         assert done.fetch() == 1
         strategy.shutdown()
@@ -416,3 +423,6 @@ def test_after_the_end_nothing_can_be_scheduled_and_results_stay():
             coordinator.schedule(unisono.function(lambda: 2))
         assert done.fetch() == 1
         coordinator.join()
+        for call in (v.numpy, lambda: v.assign(2.0)):
+            with pytest.raises(unisono.errors.UnavailableError, match="shut down"):
+                call()

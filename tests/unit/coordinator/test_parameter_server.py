@@ -40,6 +40,21 @@ def test_an_unknown_carrier_is_refused_by_name():
         unisono.distribute.ParameterServerStrategy(clusters.resolver(), carrier="smoke")
 
 
+@pytest.mark.parametrize(
+    ("resolver", "partitioner", "text"),
+    [
+        (None, None, r"received None.*SimpleClusterResolver"),
+        (unisono.train.ClusterSpec({"ps": ["a:1"]}), None, "SimpleClusterResolver"),
+        (clusters.resolver(), 3, "variable_partitioner.*received 3"),
+    ],
+)
+def test_arguments_that_are_something_else_are_told(resolver, partitioner, text):
+    with pytest.raises(TypeError, match=text):
+        unisono.distribute.ParameterServerStrategy(
+            resolver, partitioner, carrier="threads"
+        )
+
+
 @pytest.fixture(scope="module")
 def pair():
     with clusters.cluster() as found:
@@ -90,8 +105,7 @@ def test_variables_in_scope_are_on_servers_and_others_here(pair):
     text = str(found)
     assert f"on server {server}" in text and "first" in text and "total" not in text
     assert f"<th>server {server}</th>" in found._repr_html_()
-    # Without an argument it is all that servers hold.
-    every = strategy.describe()
+    every = strategy.describe_servers()
     assert {"first", "Variable"} <= {row.name for row in every.rows}
     assert sum(every.bytes_per_server.values()) >= 16
 

@@ -145,15 +145,14 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             The result, which comes later.
 
         Raises:
-            TypeError: `fn` is a Python function.
+            TypeError: `fn` is a Python function, or `args` is no tuple or list.
             ValueError: `fn` cannot be called, an argument is a `RemoteValue`, or the
                 function cannot run in another process.
             Exception: the first error of a function that was scheduled before. This one
                 is then cancelled.
         """
-        given, named = tuple(args or ()), dict(kwargs or {})
         _check_function(fn)
-        _check_arguments(given, named)
+        given, named = _check_arguments(args, kwargs)
         remote: RemoteValue[_R] = RemoteValue()
         try:
             closure = self._make_closure(fn, given, named, remote, exactly_once)
@@ -312,14 +311,27 @@ def _check_function(fn: Any) -> None:
         )
 
 
-def _check_arguments(args: Any, kwargs: Any) -> None:
-    """Raises `ValueError` if an argument is a result that is not there yet."""
+def _check_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns the arguments of a scheduled function.
+
+    Raises:
+        TypeError: they are no tuple or list, or no dictionary.
+        ValueError: one of them is a result that is not there yet.
+    """
+    args, kwargs = () if args is None else args, {} if kwargs is None else kwargs
+    if not isinstance(args, (tuple, list)) or not isinstance(kwargs, Mapping):
+        raise TypeError(
+            "schedule takes the function's arguments as args=(x, …), a tuple or list, "
+            f"and kwargs={{'name': x, …}}, a dictionary; received args={args!r} and "
+            f"kwargs={kwargs!r}."
+        )
     for x in nest.leaves((args, kwargs)):
         if isinstance(x, RemoteValue):
             raise ValueError(
                 "`tf.distribute.experimental.coordinator.RemoteValue` should not be "
                 "used as an argument of a scheduled function; pass its fetch()."
             )
+    return tuple(args), dict(kwargs)
 
 
 def experimental_get_current_worker_index() -> jax.Array | int:

@@ -136,6 +136,7 @@ class ParameterServerStrategy(base.Strategy):
             this function is called, and training goes on. None makes it an error.
 
     Raises:
+        TypeError: `cluster_resolver` or `variable_partitioner` is something else.
         ValueError: the cluster has no workers or no servers, or tasks of other kinds;
             or there is no such carrier.
 
@@ -162,6 +163,19 @@ class ParameterServerStrategy(base.Strategy):
         carrier: str | Carrier | None = None,
         restore_from: Callable[[], object] | None = None,
     ) -> None:
+        if not hasattr(cluster_resolver, "cluster_spec"):
+            raise TypeError(
+                "ParameterServerStrategy expects a cluster resolver, received "
+                f"{cluster_resolver!r}. Use TFConfigClusterResolver() or, for a "
+                "ClusterSpec, SimpleClusterResolver(spec), of "
+                "distribute.cluster_resolver."
+            )
+        if variable_partitioner is not None and not callable(variable_partitioner):
+            raise TypeError(
+                "variable_partitioner must be a function of shape and type, such as "
+                "distribute.experimental.partitioners.MinSizePartitioner(max_shards=2),"
+                f" received {variable_partitioner!r}."
+            )
         spec = cluster_resolver.cluster_spec()
         self._workers, count = _check_cluster(spec)
         self._resolver = cluster_resolver
@@ -191,11 +205,8 @@ class ParameterServerStrategy(base.Strategy):
         # that it can need there are the methods that distribute datasets.
         return WorkerStrategy, (self.num_replicas_in_sync,)
 
-    def describe(self, tree: object = None) -> description.Description:
-        """Returns a table of what each parameter server holds, with bytes.
-
-        Args:
-            tree: see `Strategy.describe`; None for all that servers hold.
+    def describe_servers(self) -> description.Description:
+        """Returns a table of all that each parameter server holds, with bytes.
 
         >>> import unisono
         >>> cluster = unisono.train.ClusterSpec(
@@ -207,11 +218,11 @@ class ParameterServerStrategy(base.Strategy):
         ... )
         >>> with strategy.scope():
         ...     first, second = unisono.Variable([1.0, 2.0]), unisono.Variable(3.0)
-        >>> strategy.describe().bytes_per_server
+        >>> strategy.describe_servers().bytes_per_server
         {0: 8, 1: 4}
         >>> strategy.shutdown()
         """
-        return self._servers.describe() if tree is None else super().describe(tree)
+        return self._servers.describe()
 
     def shutdown(self) -> None:
         """Ends the workers and servers; variables of the strategy are gone then.
@@ -230,6 +241,7 @@ class ParameterServerStrategy(base.Strategy):
         coordinator = self._coordinator
         if coordinator is not None:
             coordinator._begin_end()  # noqa: SLF001
+        self._servers.is_shut_down = True
         # Ends what workers run, too: nobody waits for a long closure.
         self._stop()
         if coordinator is not None:

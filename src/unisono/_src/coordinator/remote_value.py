@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -55,6 +55,13 @@ class RemoteValue(Generic[_R]):
             CancelledError: as for `fetch`; also the error of the function itself.
         """
         return cast(_R, nest.map_structure(_as_array, self._wait()))
+
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+        raise TypeError(
+            "A RemoteValue is the result of a scheduled function, which may not be "
+            "there yet: use its fetch() or get(), and pass what these return to "
+            "other functions."
+        )
 
     def _wait(self) -> Any:
         self._event.wait()

@@ -32,6 +32,11 @@ class Servers(server_files.SavingServers):
         carrier: reaches them.
         count: how many there are.
         workers: how many workers there are.
+
+    Attributes:
+        count: how many servers there are.
+        held: by server, what it holds: the name, shape and type of each key.
+        is_shut_down: whether the program has ended them itself.
     """
 
     def __init__(self, carrier: Carrier, count: int, workers: int) -> None:
@@ -43,9 +48,9 @@ class Servers(server_files.SavingServers):
         # By key, the first value of variables with a value for each worker.
         self._first: dict[str, tuple[int, Any]] = {}
         self.count = count
+        self.is_shut_down = False
         self._bytes = [0] * count
         self._numbers = itertools.count()
-        # By server, what it holds: the name, shape and type of each key.
         self.held: list[dict[str, tuple[str, Any, str]]] = [{} for _ in range(count)]
         self._dropped: collections.deque[tuple[tuple[int, ...], str, int]] = (
             collections.deque()
@@ -321,6 +326,14 @@ class Servers(server_files.SavingServers):
         if error.task_type != SERVER:
             return error
         index = error.task_index
+        if self.is_shut_down:
+            return errors.UnavailableError(
+                "The strategy was shut down: its parameter servers have ended, and "
+                "their variables are gone. Read and save variables before shutdown(), "
+                "or make a new strategy and restore a checkpoint.",
+                SERVER,
+                index,
+            )
         names = sorted(name for name, *_ in self.held[index].values())
         told = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
         return errors.UnavailableError(

@@ -222,7 +222,9 @@ class ThreadCarrier(Carrier):
         """Starts a new, empty object in place of a lost one; see `Carrier`."""
         with self._lock:
             if self._is_stopped:
-                raise errors.UnavailableError("The program has ended.", kind, index)
+                raise errors.UnavailableError(
+                    "The strategy was shut down.", kind, index
+                )
             task = _Task(kind, index, self.is_synchronous)
             if kind == SERVER:
                 task.target = Server(index)

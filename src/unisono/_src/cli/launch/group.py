@@ -266,7 +266,7 @@ class WorkerGroup:
     def _notice(self, worker: worker_process.WorkerProcess) -> None:
         """Gives the other workers time to notice a failure and save their state."""
         others = self._live_workers()
-        if _is_bearable(worker):
+        if self._is_bearable(worker):
             if not worker.was_stopped:
                 how = describe_exit(worker.code)
                 self._out.note(f"{worker.name} ended with {how}; the others go on.")
@@ -278,6 +278,22 @@ class WorkerGroup:
                 f"{worker.name} ended with {describe_exit(worker.code)}; waiting up to "
                 f"{self._grace:g} s for {join_names(others)}."
             )
+
+    def _is_bearable(self, worker: worker_process.WorkerProcess) -> bool:
+        """Whether the others do not fail with a worker that has ended.
+
+        One that serves may be killed, as a machine may be lost; the program that it
+        serves knows what to do. An error of its own, such as in its configuration, is a
+        failure. So is the loss of the last worker: the program would wait for one.
+        """
+        if not worker.command.serves or worker.was_stopped:
+            return worker.command.serves
+        alike = [w for w in self._workers if w.command.job == worker.command.job]
+        is_any_left = any(w.code is None or w.was_stopped for w in alike)
+        is_worker = worker.command.job == "worker"
+        served = [w for w in self._workers if not w.command.serves]
+        is_needed = is_worker and not is_any_left and any(w.code != 0 for w in served)
+        return (worker.code or 0) < 0 and not is_needed
 
     def _forward(self, number: int) -> None:
         """Sends a signal to the workers; kills them at the second signal to stop."""
@@ -356,7 +372,7 @@ class WorkerGroup:
             time.sleep(0.005)
 
     def _failures(self) -> list[WorkerFailure]:
-        ended = [w for w in self._workers if w.code and not _is_bearable(w)]
+        ended = [w for w in self._workers if w.code and not self._is_bearable(w)]
         found = [_make_failure(w) for w in ended]
         return sorted(found, key=lambda f: (f.cause, f.since))
 
@@ -405,16 +421,6 @@ class _Undertaker:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
-
-
-def _is_bearable(worker: worker_process.WorkerProcess) -> bool:
-    """Whether the others do not fail with a worker that has ended.
-
-    One that serves may be killed, as a machine may be lost; the program that it serves
-    knows what to do. An error of its own, such as in its configuration, is a failure.
-    """
-    code = worker.code or 0
-    return worker.command.serves and (worker.was_stopped or code < 0)
 
 
 def _make_failure(worker: worker_process.WorkerProcess) -> WorkerFailure:

@@ -30,6 +30,10 @@ class Family:
 
 _GRAPHS = "There are no graphs: decorate the function with unisono.function."
 _RAGGED = "Pad the rows to one length (Dataset.padded_batch), and keep their lengths."
+_LOOKUPS = (
+    "Pad the positions of each row to one length, look them up with "
+    "unisono.nn.embedding_lookup, and sum with a mask."
+)
 _SPARSE = (
     "Use a dense array, jax.experimental.sparse.BCOO, or indices with jax.numpy.take."
 )
@@ -266,7 +270,8 @@ ROWS = tuple(
             "neural networks",
             'Use keras.ops.ctc_decode(..., strategy="beam_search").',
         ),
-        ("nn.embedding_lookup_sparse", "sparse tensors", _SPARSE),
+        ("nn.embedding_lookup_sparse", "sparse tensors", _LOOKUPS),
+        ("nn.safe_embedding_lookup_sparse", "sparse tensors", _LOOKUPS),
         (
             "nn.sampled_softmax_loss",
             "neural networks",

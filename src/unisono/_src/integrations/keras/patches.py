@@ -33,6 +33,19 @@ def _wrap_value(original: property) -> property:
     return tapes.wrap_value(adoption.wrap_value(original))
 
 
+def _optimizer_patches() -> list[Any]:
+    base, scaled = base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer
+    return [
+        (base, "__init__", server_updates.wrap_init),
+        (base, "add_variable", server_updates.wrap_add_variable),
+        (base, "add_variable_from_reference", server_updates.wrap_add_from_reference),
+        # It makes a number of its own, without `add_variable`.
+        (nadam.Nadam, "build", server_updates.wrap_init),
+        (base, "apply", optimizers.wrap_apply),
+        (scaled, "apply", optimizers.wrap_apply),
+    ]
+
+
 @functools.cache
 def _patches() -> attribute_patches.Patches:
     loops = [(trainer.JAXTrainer, name, training.wrap_loop) for name in training.LOOPS]
@@ -61,25 +74,7 @@ def _patches() -> attribute_patches.Patches:
                 stops.wrap_batch_end,
             ),
             (callback_list.CallbackList, "on_epoch_end", stops.wrap_epoch_end),
-            (base_optimizer.BaseOptimizer, "__init__", server_updates.wrap_init),
-            (
-                base_optimizer.BaseOptimizer,
-                "add_variable",
-                server_updates.wrap_add_variable,
-            ),
-            (
-                base_optimizer.BaseOptimizer,
-                "add_variable_from_reference",
-                server_updates.wrap_add_from_reference,
-            ),
-            # Its numbers are no variables of `add_variable`.
-            (nadam.Nadam, "build", server_updates.wrap_init),
-            (base_optimizer.BaseOptimizer, "apply", optimizers.wrap_apply),
-            (
-                loss_scale_optimizer.LossScaleOptimizer,
-                "apply",
-                optimizers.wrap_apply,
-            ),
+            *_optimizer_patches(),
             (seed_generator.SeedGenerator, "next", replica_draws.wrap_next_key),
             (seed_generator, "global_seed_generator", random.wrap_global_generator),
             (rnn.RNN, "call", random.wrap_recurrent_call),

@@ -71,6 +71,10 @@ class RayCarrier(Carrier):
         self._wanted = address or os.environ.get(connection.ADDRESS) or None
         if self._wanted is not None:
             connection.split(self._wanted)
+        if timeout_seconds <= 0:
+            raise ValueError(
+                f"timeout_seconds must be positive, received {timeout_seconds}."
+            )
         self._gpus_per_worker = gpus_per_worker
         self._timeout = timeout_seconds
         self._cluster: ClusterSpec | None = None

@@ -7,6 +7,7 @@ import os
 import pathlib
 import secrets
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any, final
@@ -127,6 +128,8 @@ def _connect(ray: Any, host: str, port: int, token: str | None) -> None:
             f"No cluster of Ray answers at {address}. Start it there, or leave the "
             f"address (and {ADDRESS}) out to have one started on this machine."
         )
+    if not _speaks_http2(host, port):
+        raise _not_ray_error(address)
     with _settings(token):
         _check_token(address)
         # Only a cluster of ours listens at the loopback address and nowhere else.
@@ -200,11 +203,38 @@ def _read_settings() -> None:
     native.AuthenticationTokenLoader.instance().reset_cache()
 
 
+# What a client of HTTP/2 says first, with its settings; the server then says its own.
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04" + b"\0" * 5
+_SETTINGS = 4
+_PROBE_SECONDS = 5.0
+
+
+def _speaks_http2(host: str, port: int) -> bool:
+    """Whether HTTP/2 is spoken somewhere; Ray would wait 40 s for an answer."""
+    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+        return True  # Only Ray can tell: what is said is encrypted.
+    try:
+        with socket.create_connection((host, port), _PROBE_SECONDS) as probe:
+            probe.sendall(_GREETING)
+            frame = probe.recv(9)
+    except OSError:
+        return False
+    return len(frame) > 3 and frame[3] == _SETTINGS
+
+
+def _not_ray_error(address: str) -> errors.UnavailableError:
+    return errors.UnavailableError(
+        f"What answers at {address} is no cluster of Ray. Give the address of its head "
+        "node, as `ray start --head` prints it."
+    )
+
+
 def _check_token(address: str) -> None:
     """Raises at once, in plain words, the error that Ray would raise after 20 s.
 
     Raises:
         PermissionError: the cluster does not accept the token.
+        UnavailableError: it is no cluster.
     """
     import ray.exceptions
 
@@ -216,6 +246,8 @@ def _check_token(address: str) -> None:
             f"Set {_TOKEN} (or {_TOKEN_PATH}) to the token that the cluster was "
             "started with."
         ) from error
+    except ray.exceptions.RpcError as error:
+        raise _not_ray_error(address) from error
 
 
 def find_token() -> str | None:

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from unisono._src.coordinator.carrier import SERVER, Handle
 from unisono._src.foundation import errors
-from unisono._src.integrations.ray import library, packing, shared_memory
+from unisono._src.integrations.ray import library, packing, shared_memory, unsendable
 from unisono._src.integrations.ray.actors import Answer, Where
 
 
@@ -78,7 +78,7 @@ class RayHandle(Handle):
         try:
             ref = self._actor.carry.remote(method, args, place, reply)
         except TypeError as error:
-            raise self._unsendable(error) from error
+            raise self._unsendable(args, error) from None
         finish = functools.partial(self._finish, made, method, lane)
         ref.future().add_done_callback(finish)
         return made
@@ -145,9 +145,17 @@ class RayHandle(Handle):
         what = "parameter server" if self._kind == SERVER else "worker"
         return f"{what} {self._index} ({self.address})"
 
-    def _unsendable(self, error: TypeError) -> TypeError:
+    def _unsendable(self, args: Any, error: TypeError) -> TypeError:
+        from ray import cloudpickle
+
+        found = unsendable.find(args, cloudpickle.dumps)
+        told = f" Ray says:\n{error}"
+        if found is not None:
+            path, value, why = found
+            told = f" This cannot: {path or value!r}, a {type(value).__name__} ({why})."
         return TypeError(
             f"What was given to the {self._name} cannot be sent to another process. "
             "Functions of datasets travel with all that they use; make files, locks, "
-            f"sessions and the like inside of them. Ray says:\n{error}"
+            "sessions and the like inside of them, and do not use variables or the "
+            f"coordinator there.{told}"
         )
