@@ -53,7 +53,7 @@ class PageProgram:
             return {}
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            shown = getattr(self, f"_run_{language}")(block)
+            shown: dict[str, str] = getattr(self, f"_run_{language}")(block)
         if language == "python" and "show" in block["words"]:
             shown.setdefault("text", printed.getvalue())
         return shown

@@ -12,7 +12,8 @@ import rich.text
 
 COLUMNS = 88  # As `page_program` tells the command.
 _CELL, _LINE, _MARGIN = 7.3, 17, 12
-_NAMED = {"red", "green", "yellow", "blue", "magenta", "cyan"}
+# The colours of a terminal by their numbers.
+_NAMES = ("", "red", "green", "yellow", "blue", "magenta", "cyan", "")
 
 
 def draw(command: str, printed: str) -> str:
@@ -23,8 +24,8 @@ def draw(command: str, printed: str) -> str:
         printed: its output, with the colours of a terminal.
     """
     console = rich.console.Console(width=COLUMNS, force_terminal=True)
-    told = rich.text.Text("$ ", style="dim") + rich.text.Text(command + "\n", "bold")
-    told += rich.text.Text.from_ansi(printed.rstrip())
+    output = rich.text.Text.from_ansi(printed.rstrip())
+    told = rich.text.Text.assemble(("$ ", "dim"), (command, "bold"), "\n", output)
     lines = console.render_lines(told, pad=False)
     while lines and not "".join(piece.text for piece in lines[-1]).strip():
         lines.pop()
@@ -62,8 +63,9 @@ def _classes(style: rich.style.Style | None) -> str:
     """Returns the classes of a text, which `site.css` gives colours."""
     found = ["terminal-text"]
     if style is not None:
-        name = style.color.name.removeprefix("bright_") if style.color else ""
-        found += [f"terminal-{name}"] if name in _NAMED else []
+        number = style.color.number if style.color else None
+        name = _NAMES[number % 8] if number is not None and number < 16 else ""
+        found += [f"terminal-{name}"] if name else []
         found += ["terminal-bold"] if style.bold else []
         found += ["terminal-dim"] if style.dim else []
     return " ".join(found)
