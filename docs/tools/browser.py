@@ -41,6 +41,7 @@ _PICTURED = (
     "index",
     "start/ten-minutes",
     "start/notebook",
+    "from-tensorflow",
     "how-to/large-models",
     "concepts/index",
     "concepts/step",
@@ -85,10 +86,10 @@ class Site:
         """Stops the server."""
         self._server.shutdown()
 
-    def open(self, theme: str = "light", **size: int) -> sync_api.Page:
+    def open(self, theme: str = "light", size: dict[str, int] = _DESK) -> sync_api.Page:
         """Returns a new tab that notes errors and requests to other machines."""
         context = self.browser.new_context(
-            viewport=size or _DESK,  # type: ignore[arg-type]
+            viewport=size,  # type: ignore[arg-type]
             color_scheme=theme,  # type: ignore[arg-type]
             permissions=["clipboard-read", "clipboard-write"],
         )
@@ -108,11 +109,12 @@ def check_pages(site: Site) -> Iterator[str]:
     """
     tab = site.open()
     noted: list[str] = []
-    tab.on("console", lambda m: m.type == "error" and noted.append(m.text))
+    tab.on("console", lambda m: noted.extend([m.text] if m.type == "error" else []))
     tab.on("pageerror", lambda error: noted.append(str(error)))
     tab.on("request", lambda r: _note_foreign(site, r.url, noted))
     tab.on(
-        "response", lambda r: r.status >= 400 and noted.append(f"{r.status} {r.url}")
+        "response",
+        lambda r: noted.extend([f"{r.status} {r.url}"] if r.status >= 400 else []),
     )
     for page in site.pages:
         noted.clear()
@@ -155,7 +157,7 @@ def _has_anchor(path: pathlib.Path, anchor: str) -> bool:
 
 def check_narrow(site: Site) -> Iterator[str]:
     """No page scrolls sideways at 360 pixels."""
-    tab = site.open(**_PHONE)
+    tab = site.open(size=_PHONE)
     for page in site.pages:
         tab.goto(site.url(page))
         if tab.evaluate(_IS_WIDER):
@@ -205,7 +207,7 @@ def check_menus(site: Site) -> Iterator[str]:
     if not tab.url.endswith("how-to/checkpoints.html"):
         yield f"the menus led to {tab.url}"
     tab.context.close()
-    tab = site.open(**_PHONE)
+    tab = site.open(size=_PHONE)
     tab.goto(site.url("how-to/index.html"))
     tab.focus("button.primary-toggle")
     tab.keyboard.press("Enter")
@@ -281,7 +283,7 @@ def take_screenshots(site: Site, folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for theme in ("light", "dark"):
         for size in (_DESK, _PHONE):
-            tab = site.open(theme, **size)
+            tab = site.open(theme, size)
             for page in _PICTURED:
                 tab.goto(site.url(f"{page}.html"))
                 name = f"{page.replace('/', '_')}-{theme}-{size['width']}.png"

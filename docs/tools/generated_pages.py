@@ -58,12 +58,15 @@ class CommandLine(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Returns the sections of all commands."""
-        root = typer.main.get_command(command_line.app)
+        root: Any = typer.main.get_command(command_line.app)
         context = root.make_context("unisono", [], resilient_parsing=True)
         said = []
         for name in root.list_commands(context):
             said += _describe(root.get_command(context, name), f"unisono {name}")
-        return self.parse_text_to_nodes("\n".join(said), allow_section_headings=True)
+        found: list[nodes.Node] = self.parse_text_to_nodes(
+            "\n".join(said), allow_section_headings=True
+        )
+        return found
 
 
 def setup(app: Any) -> dict[str, bool]:

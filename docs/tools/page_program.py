@@ -22,6 +22,8 @@ from typing import Any
 
 _CHECKS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _COMMAND_SECONDS = 300
+_PLAIN = {"COLUMNS": "88", "TERM": "dumb", "NO_COLOR": "1"}
+_COLOURED = {"COLUMNS": "88", "TERM": "xterm-256color", "FORCE_COLOR": "1"}
 
 
 class PageError(Exception):
@@ -51,7 +53,7 @@ class PageProgram:
             return {}
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            shown = getattr(self, f"_run_{language}")(block)
+            shown: dict[str, str] = getattr(self, f"_run_{language}")(block)
         if language == "python" and "show" in block["words"]:
             shown.setdefault("text", printed.getvalue())
         return shown
@@ -102,22 +104,26 @@ class PageProgram:
 
     def _run_console(self, block: dict[str, Any]) -> dict[str, str]:
         shown = []
-        pairs = block["commands"]
+        pairs, is_picture = block["commands"], "picture" in block["words"]
         for number, (command, expected) in enumerate(pairs):
             is_last = number == len(pairs) - 1
             code = int(block["settings"].get("exit", 0)) if is_last else 0
-            output = self._command(command, code, self._where(block))
+            output = self._command(command, code, self._where(block), is_picture)
             # Whatever was printed matches a command whose output is not in the page.
             if expected.strip() and not self._checker.check_output(
                 expected.strip() + "\n", output.strip() + "\n", _CHECKS
             ):
                 raise PageError(f"{self._where(block)}: $ {command}\n{output}")
             shown.append(f"$ {command}\n{output.rstrip()}".rstrip())
+        if is_picture:
+            return {"command": command, "picture": output}
         return {"console": "\n".join(shown)} if "show" in block["words"] else {}
 
-    def _command(self, command: str, code: int, where: str) -> str:
-        environment = {**os.environ, "COLUMNS": "88", "TERM": "dumb", "NO_COLOR": "1"}
-        environment.pop("FORCE_COLOR", None)
+    def _command(
+        self, command: str, code: int, where: str, has_colours: bool = False
+    ) -> str:
+        environment = {**os.environ, **(_COLOURED if has_colours else _PLAIN)}
+        environment.pop("NO_COLOR" if has_colours else "FORCE_COLOR", None)
         done = subprocess.run(
             ["bash", "-c", command],
             stdout=subprocess.PIPE,

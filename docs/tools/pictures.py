@@ -3,6 +3,7 @@
 They take their colours from the page, so one picture serves light and dark. A plot is
 made from a result file in ``docs/performance/results`` that says by which command, with
 which versions, on which machine and when it was measured; without one the build fails.
+So does a measured number in the text of the page about performance.
 """
 
 from __future__ import annotations
@@ -10,16 +11,23 @@ from __future__ import annotations
 import html
 import json
 import pathlib
+import re
+import textwrap
 import tomllib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from docutils import nodes
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+_LOG = logging.getLogger(__name__)
 DOCS = pathlib.Path(__file__).parents[1]
 RESULTS = DOCS / "performance" / "results"
 NEEDED = ("command", "versions", "machine", "date", "figures")
+
+# A number with a unit of what is measured.
+_MEASURED = re.compile(r"\d\s?(?:µs|ms|×|%|/s|times\b|seconds\b)")
 
 _LINE = "var(--pst-color-text-muted)"
 _FILLS = {
@@ -117,7 +125,8 @@ def _room_words() -> dict[str, str]:
         if len(cells) == 2 and cells[0].startswith("`") and cells[0].endswith("/`"):
             words = cells[1].replace("`", "").partition(":")
             said = words[2].strip() if len(words[0]) < 14 and words[2] else cells[1]
-            found[cells[0].strip("`/")] = said.replace("`", "")[:78]
+            told = textwrap.shorten(said.replace("`", ""), 78, placeholder=" …")
+            found[cells[0].strip("`/")] = told
     found.setdefault("input", "datasets, loaders, and who reads what")
     return found
 
@@ -155,6 +164,61 @@ def timeline() -> Drawing:
     return drawing
 
 
+def contexts() -> Drawing:
+    """Draws how a program goes from one context to the other and back."""
+    drawing = Drawing(
+        680,
+        190,
+        "Cross-replica context above: strategy.run hands each replica its part, and "
+        "strategy.reduce takes one value from all. Replica context below: the function "
+        "runs once per replica, and all_reduce combines values of the replicas.",
+    )
+    drawing.text(20, 18, "cross-replica context: you see all replicas")
+    drawing.box(20, 28, 180, 30, "strategy.run(fn, (batch,))", "calm")
+    drawing.box(240, 28, 160, 30, "a value per replica", "plain")
+    drawing.box(440, 28, 220, 30, 'strategy.reduce("SUM", values)', "calm")
+    drawing.line(400, 43, 440, 43)
+    drawing.line(10, 78, 670, 78, dashed=True)
+    drawing.text(20, 98, "replica context: you are one of them")
+    for replica in range(3):
+        y = 108 + 26 * replica
+        drawing.box(60, y, 170, 20, f"fn in replica {replica}", "fresh")
+        drawing.box(330, y, 170, 20, f"goes on in replica {replica}", "fresh")
+    drawing.box(240, 108, 80, 72, "all_reduce", "warm")
+    drawing.line(40, 58, 40, 144)
+    drawing.line(40, 144, 60, 144)
+    drawing.line(500, 144, 520, 144)
+    drawing.line(520, 144, 520, 68)
+    drawing.line(320, 68, 520, 68)
+    drawing.line(320, 68, 320, 58)
+    return drawing
+
+
+def batches() -> Drawing:
+    """Draws how a global batch is dealt to workers and to their replicas."""
+    drawing = Drawing(
+        680,
+        176,
+        "A global batch of eight examples on two workers with two replicas each: a "
+        "worker keeps four examples, and each of its replicas gets two.",
+    )
+    drawing.text(20, 30, "global batch")
+    for number in range(8):
+        drawing.box(140 + 60 * number, 14, 56, 24, str(number), "calm")
+    for worker in range(2):
+        x = 140 + 240 * worker
+        drawing.text(20, 92, "workers")
+        drawing.box(x, 76, 236, 24, f"worker {worker}", "warm")
+        drawing.line(x + 118, 38, x + 118, 76)
+        for replica in range(2):
+            left = x + 120 * replica
+            name = f"replica {2 * worker + replica}"
+            drawing.box(left, 136, 116, 24, name, "fresh")
+            drawing.line(left + 58, 100, left + 58, 136)
+    drawing.text(20, 152, "replicas")
+    return drawing
+
+
 def _read(name: str) -> dict[str, Any]:
     """Returns a result file.
 
@@ -164,7 +228,7 @@ def _read(name: str) -> dict[str, Any]:
     path = RESULTS / f"{name}.json"
     if not path.exists():
         raise ValueError(f"There is no result file {path.relative_to(DOCS.parent)}.")
-    found = json.loads(path.read_text("utf-8"))
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     missing = [key for key in NEEDED if not found.get(key)]
     if missing:
         raise ValueError(f"{path.relative_to(DOCS.parent)} does not say {missing}.")
@@ -199,9 +263,50 @@ def bars(results: dict[str, Any]) -> Drawing:
     return drawing
 
 
+def curves(results: dict[str, Any]) -> Drawing:
+    """Draws the figures of a result file as lines over the numbers `at`."""
+    figures: Sequence[dict[str, Any]] = results["figures"]
+    at, unit = results["at"], results["unit"]
+    most = max(value for figure in figures for value in figure["values"])
+    told = (f"{f['name']}: {', '.join(map(str, f['values']))}" for f in figures)
+    drawing = Drawing(
+        680, 300, f"{results['title']}, at {', '.join(map(str, at))}: {'; '.join(told)}"
+    )
+    left, right, top, ground = 60, 520, 20, 250
+    xs = [left + 30 + (right - left - 60) * i / (len(at) - 1) for i in range(len(at))]
+
+    def height(value: float) -> float:
+        return float(ground - (ground - top) * value / most)
+
+    drawing.line(left, ground, right, ground)
+    drawing.line(left, top, left, ground)
+    for part in (0, 0.5, 1):
+        value = most * part
+        drawing.line(left - 4, height(value), left, height(value))
+        drawing.text(left - 8, height(value) + 4, f"{value:.3g}", "end")
+    drawing.text(left + 6, top + 2, unit)
+    for x, label in zip(xs, at, strict=True):
+        drawing.text(x, ground + 18, f"{label:g}", "middle")
+    drawing.text((left + right) / 2, ground + 38, results["axis"], "middle")
+    ends = sorted((height(f["values"][-1]), n) for n, f in enumerate(figures))
+    for place, (_, number) in enumerate(ends):
+        figure, dashed = figures[number], number > 0
+        ys = [height(value) for value in figure["values"]]
+        for i in range(len(xs) - 1):
+            drawing.line(xs[i], ys[i], xs[i + 1], ys[i + 1], dashed)
+        for x, y in zip(xs, ys, strict=True):
+            drawing.box(x - 3, y - 3, 6, 6, fill="warm" if dashed else "calm")
+        # Names stand at the ends of their lines, one below the other.
+        shown = max(ys[-1], ends[0][0] + 16 * place) + 4
+        drawing.text(xs[-1] + 12, shown, f"{figure['name']}{' (dashed)' * dashed}")
+    return drawing
+
+
 DRAWINGS: dict[str, Callable[[], Drawing]] = {
     "architecture": architecture,
     "timeline": timeline,
+    "contexts": contexts,
+    "batches": batches,
 }
 
 
@@ -232,14 +337,29 @@ class Picture(SphinxDirective):
         told = self.parse_text_to_nodes(f"*{results['title']}.* {_source(results)}")
         for node in told:
             node["classes"].append("picture-source")
-        return [self._figure(bars(results)), *told]
+        draw = curves if "at" in results else bars
+        return [self._figure(draw(results)), *told]
 
     def _figure(self, drawing: Drawing) -> nodes.Node:
         shown = f'<div class="picture" tabindex="0">{drawing.svg()}</div>'
         return nodes.raw("", shown, format="html")
 
 
+def check_text(app: Any, name: str, content: list[str]) -> None:
+    """Warns of figures in the text of the page about performance.
+
+    They would come from no result file, and nobody would know how they were measured.
+    """
+    if not name.startswith("performance/"):
+        return
+    for number, line in enumerate(content[0].splitlines(), 1):
+        if _MEASURED.search(line):
+            told = "a figure in the text, from no result file: %s"
+            _LOG.warning(told, line.strip(), location=(name, number))
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Registers the extension."""
     app.add_directive("picture", Picture)
+    app.connect("source-read", check_text)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,6 +6,7 @@ ignores. The build fails if a public name is on none of them, or has no docstrin
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import inspect
@@ -37,7 +38,8 @@ Every name has TensorFlow's path: `tf.distribute.MirroredStrategy` is
 
 @functools.cache
 def _modules() -> dict[str, types.ModuleType]:
-    return snapshot.public_modules()
+    found: dict[str, types.ModuleType] = snapshot.public_modules()
+    return found
 
 
 def _canonical(module: str, name: str, value: Any) -> str:
@@ -100,12 +102,12 @@ def _directive(path: str, value: Any) -> list[str]:
             return [f".. autodata:: {path}", "   :no-value:", ""]
         return [f".. autofunction:: {path}", ""]
     if issubclass(value, enum.Enum):
-        members = ", ".join(f"``{name}``" for name in value.__members__)
+        values = ", ".join(f"``{name}``" for name in value.__members__)
         return [
             f".. autoclass:: {path}()",
             "   :no-members:",
             "",
-            f"   Values: {members}.",
+            f"   Values: {values}.",
             "",
         ]
     kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
@@ -166,8 +168,11 @@ def prepare(
     """Changes a docstring before Napoleon reads it.
 
     Code may go on in the next line. And the first line of a property is a sentence, of
-    which Napoleon would take what comes before a colon for a type.
+    which Napoleon would take what comes before a colon for a type. The page is read
+    again when the file of the docstring changes.
     """
+    with contextlib.suppress(TypeError):  # It is a value, which has no file.
+        app.env.note_dependency(inspect.getsourcefile(inspect.unwrap(value)) or "")
     parts = "\n".join(lines).split("\n\n")
     text = "\n\n".join(p if p.lstrip().startswith(">>>") else _quote(p) for p in parts)
     if what in ("property", "attribute"):

@@ -23,6 +23,7 @@ import time
 from collections.abc import Collection
 
 import blocks
+from blocks import Block
 
 DOCS = pathlib.Path(__file__).parents[1]
 ROOT = DOCS.parent
@@ -45,10 +46,10 @@ class Page:
     """
 
     name: str
-    blocks: list[blocks.Block]
+    blocks: list[Block]
 
     @property
-    def to_run(self) -> list[blocks.Block]:
+    def to_run(self) -> list[Block]:
         """The blocks that run."""
         return [b for b in self.blocks if b.is_code and not b.is_foreign]
 

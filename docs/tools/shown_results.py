@@ -8,6 +8,7 @@ from typing import Any
 
 import blocks
 import run_pages
+import terminal
 from sphinx.util import logging
 
 _LOG = logging.getLogger(__name__)
@@ -47,6 +48,17 @@ def _show(lines: list[str], block: blocks.Block, result: dict[str, str]) -> None
         shown = ["", "```{raw} html", '<div class="shown-html" tabindex="0">']
         shown += [*result["html"].splitlines(), "</div>", "```"]
         lines[closing + 1 : closing + 1] = [indent + line for line in shown]
+    if "picture" in result:
+        drawn = terminal.draw(result["command"], result["picture"])
+        lines[opening : closing + 1] = [
+            f"{indent}{line}"
+            for line in (
+                "```{raw} html",
+                f'<div class="picture" tabindex="0">{drawn}</div>',
+                "```",
+            )
+        ]
+        return
     if "console" in result:
         lines[opening + 1 : closing] = [
             indent + line for line in result["console"].splitlines()

@@ -1,7 +1,9 @@
 """Texts that must agree: the README, the pages, the examples and the code."""
 
 import pathlib
+import pickle
 import re
+import traceback
 
 from unisono import errors
 
@@ -42,11 +44,37 @@ def test_the_code_names_decisions_that_exist():
         assert set(named) <= numbers, path
 
 
-def test_every_exception_has_its_cause_and_remedy():
+def test_errors_name_a_section_that_has_their_cause_and_remedy():
     page = read("docs/reference/errors.md")
+    title = page.partition("\n")[0].removeprefix("# ")
+    named = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        calls = re.findall(
+            r"""\bsee\(\w+Error\(.*\), "(.*?)"\)""", path.read_text("utf-8")
+        )
+        named.update(calls)
+    assert "Mixed strategies" in named
     for name in errors.__all__:
-        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        (told,) = traceback.format_exception_only(getattr(errors, name)("It broke."))[
+            1:
+        ]
+        assert told == f'See "{title}: {name}" in the documentation of unisono.\n'
+        named.add(name)
+    for name in named:
+        section = re.split(rf"\n##+ {name}\n", page)[1].partition("\n##")[0]
         assert "**Cause.**" in section and "**Remedy.**" in section, name
+
+
+def test_notes_of_a_program_follow_the_one_of_the_documentation():
+    class OwnError(errors.WorkerLostError):
+        pass
+
+    first, second = OwnError("It broke."), OwnError("It broke, too.")
+    first.add_note("In epoch 3.")
+    assert [note.split()[-1] for note in first.__notes__] == ["unisono.", "3."]
+    assert second.__notes__ == first.__notes__[:1]
+    copied = pickle.loads(pickle.dumps(errors.WorkerLostError("It broke.", worker=1)))
+    assert len(copied.__notes__) == 1 and str(copied) == "It broke."
 
 
 def test_every_environment_variable_is_described():

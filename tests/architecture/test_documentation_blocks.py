@@ -20,6 +20,7 @@ def load(name):
 
 blocks = load("blocks")
 page_program = load("page_program")
+terminal = load("terminal")
 
 
 def run(*texts):
@@ -66,6 +67,15 @@ def test_files_and_commands_work_together(tmp_path, monkeypatch):
     with pytest.raises(page_program.PageError, match="ended with 3, not 0"):
         run(fence("console", "$ exit 3"))
     assert run(fence("console exit=3", "$ exit 3")) == [{}]
+
+
+def test_a_picture_shows_what_a_command_prints_in_colours():
+    said = "printf '\\033[31mred\\033[0m & rest'"
+    (told,) = run(fence("console picture", f"$ {said}"))
+    assert told == {"command": said, "picture": "\x1b[31mred\x1b[0m & rest"}
+    drawn = terminal.draw("a <command>", told["picture"])
+    assert 'terminal-red">red</text>' in drawn and "&amp;" in drawn
+    assert "<command>" not in drawn
 
 
 def test_blocks_of_other_systems_are_parsed():

@@ -21,7 +21,7 @@ def test_the_tables_are_those_of_the_data():
 
 
 def test_every_recipe_has_a_program():
-    assert len(BLOCKS) == len(re.findall(r"^```python$", TEXT, re.MULTILINE)) == 5
+    assert len(BLOCKS) == len(re.findall(r"^```python$", TEXT, re.MULTILINE)) == 4
 
 
 @pytest.mark.needs_devices(2)

@@ -17,7 +17,7 @@ from typing import Any, final
 
 import jax
 
-from unisono._src.foundation.public_names import publish
+from unisono._src.foundation import errors
 
 _VALUE_ERRORS = (
     jax.errors.ConcretizationTypeError,
@@ -401,4 +401,4 @@ def _advise_call(found: ast.Call) -> str:
     )
 
 
-publish("unisono.errors", OperatorNotAllowedInGraphError)
+errors.publish_errors(OperatorNotAllowedInGraphError)

@@ -3,8 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar, final
 
 from unisono._src.foundation.public_names import publish
+
+_E = TypeVar("_E", bound=BaseException)
+
+
+def see(error: _E, section: str) -> _E:
+    """Returns the error with a note that names a section of the documentation.
+
+    Tracebacks show the note; the message stays as it is.
+
+    >>> see(ValueError("It is 3."), "Mixed strategies").__notes__
+    ['See "Errors: Mixed strategies" in the documentation of unisono.']
+    """
+    error.add_note(_note(section))
+    return error
+
+
+def _note(section: str) -> str:
+    return f'See "Errors: {section}" in the documentation of unisono.'
+
+
+@final
+class _NoteOfClass:
+    """Makes an exception's notes, with its section, when they are first looked for.
+
+    An exception that is caught thus costs nothing more. It is no data descriptor, so
+    that the list, once made, is an attribute of the exception like any other, to which
+    `add_note` appends.
+    """
+
+    def __get__(
+        self, error: BaseException | None, kind: type[BaseException]
+    ) -> list[str]:
+        if error is None:
+            raise AttributeError("__notes__")  # A class has none, only its exceptions.
+        public = next(c for c in kind.__mro__ if c.__module__ == "unisono.errors")
+        notes = vars(error)["__notes__"] = [_note(public.__name__)]
+        return notes
+
+
+def publish_errors(*kinds: type[BaseException]) -> None:
+    """Makes exceptions public, and lets their tracebacks name their section."""
+    publish("unisono.errors", *kinds)
+    for kind in kinds:
+        if kind.__base__ not in kinds:  # Others inherit it.
+            kind.__notes__ = _NoteOfClass()  # type: ignore[assignment]
 
 
 class InvalidArgumentError(ValueError):
@@ -272,11 +318,6 @@ class ReplicaStop(Signal):
     """Ends a waiting replica after another one has failed."""
 
 
-CROSS_REPLICA_REQUIRED = (
-    "Method requires being in cross-replica context, use "
-    "get_replica_context().merge_call()"
-)
-
 MERGE_COUNT_MISMATCH = (
     "Some replicas made a different number of replica_context().merge_call() calls. "
     "Every replica must reach each merge_call, all_reduce, all_gather and aggregating "
@@ -284,22 +325,37 @@ MERGE_COUNT_MISMATCH = (
 )
 
 
+def cross_replica_required_error(message: str | None = None) -> RuntimeError:
+    """Returns the error for a call in replica context that is not allowed there.
+
+    Args:
+        message: what the method says; None for the usual message.
+    """
+    usual = (
+        "Method requires being in cross-replica context, use "
+        "get_replica_context().merge_call()"
+    )
+    return see(RuntimeError(message or usual), "Cross-replica context required")
+
+
 def mixed_strategies_error(current: object, wanted: object) -> RuntimeError:
     """Returns the error for a second strategy where only one is allowed."""
-    return RuntimeError(
+    message = (
         f"Mixing different tf.distribute.Strategy objects: {current!r} is not "
         f"{wanted!r}. Leave the scope of the first strategy before using the second, "
         "or use the same strategy object throughout."
     )
+    return see(RuntimeError(message), "Mixed strategies")
 
 
 def not_distributed_error(value: object, op: object) -> ValueError:
     """Returns the error for a plain value where one value per replica is expected."""
-    return ValueError(
+    message = (
         f"A non-DistributedValues value {value!r} cannot be reduced with the given "
         f"reduce op {op}. Every replica would contribute the same object; pass the "
         "result of Strategy.run, or multiply by the number of replicas yourself."
     )
+    return see(ValueError(message), "A plain value cannot be reduced")
 
 
 def diverging_copies_error(name: str, origin: str) -> ValueError:
@@ -309,12 +365,13 @@ def diverging_copies_error(name: str, origin: str) -> ValueError:
         name: the name of the mirrored variable.
         origin: the file and line that created it.
     """
-    return ValueError(
+    message = (
         f"The copies of the mirrored variable '{name}' (created at {origin}) would get "
         "different values on different replicas. Combine the value first: all_reduce "
         "it, reduce_to the variable, or give the variable an aggregation and assign it "
         "in replica context."
     )
+    return see(ValueError(message), "Copies would get different values")
 
 
 def replica_count_error(kind: str, given: int, wanted: int) -> ValueError:
@@ -351,8 +408,7 @@ def garbled_message_error(what: str) -> WorkerMismatchError:
     )
 
 
-publish(
-    "unisono.errors",
+publish_errors(
     AlreadyExistsError,
     CancelledError,
     DataLossError,

@@ -407,13 +407,14 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
     """
     cell, aggregation = variable.state_cell, variable.state_cell.aggregation
     if aggregation is _NONE:
-        raise ValueError(
+        message = (
             "You must specify an aggregation method to update a "
             f"{type(variable).__name__} in Replica Context. You can do so by passing "
             "an explicit value for argument `aggregation` to tf.Variable(..), e.g. "
             "`tf.Variable(..., aggregation=tf.VariableAggregation.SUM)`. The variable "
             f"'{cell.name}' was created at {cell.origin}."
         )
+        raise errors.see(ValueError(message), "No aggregation method")
     port = frame.port
     if port.replicas == 1:
         return _write_copy(cell, op, convert(cell, value), frame.copy)

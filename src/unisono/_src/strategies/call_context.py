@@ -25,7 +25,7 @@ def require_cross_replica(strategy: Any, method: str | None = None) -> None:
     if frame.strategy is None or frame.strategy is owner:
         if frame.strategy is None or frame.mode != ambient.REPLICA:
             return
-        raise RuntimeError(method or errors.CROSS_REPLICA_REQUIRED)
+        raise errors.cross_replica_required_error(method)
     raise errors.mixed_strategies_error(frame.strategy, strategy)
 
 

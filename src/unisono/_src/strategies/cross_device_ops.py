@@ -420,7 +420,7 @@ def _prepare_pair(pair: Any) -> tuple[Any, Any]:
 def _check_place(where: Any) -> None:
     frame = ambient.current()
     if frame.strategy is not None and frame.mode == ambient.REPLICA:
-        raise RuntimeError(errors.CROSS_REPLICA_REQUIRED)
+        raise errors.cross_replica_required_error()
     if isinstance(where, str) and not where:
         raise ValueError("destinations can not be empty")
     kinds = (str, jax.Array, distributed.DistributedValues)

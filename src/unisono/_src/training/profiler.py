@@ -88,10 +88,11 @@ def stop(save: bool = True) -> None:
     Raises:
         FailedPreconditionError: no profile is being recorded.
 
-    >>> stop()
-    Traceback (most recent call last):
-    ...
-    unisono.errors.FailedPreconditionError: Cannot export profiling results. ...
+    >>> try:
+    ...     stop()
+    ... except errors.FailedPreconditionError as error:
+    ...     print(error)
+    Cannot export profiling results. No profiler is running: call start() first.
     """
     if not _Running.is_on:
         raise errors.FailedPreconditionError(

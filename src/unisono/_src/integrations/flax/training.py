@@ -11,7 +11,7 @@ import jax
 from flax import nnx
 
 from unisono._src.execution import function
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.integrations.flax import server_updates
 from unisono._src.values import array_operators
@@ -57,12 +57,13 @@ def _check_made_in(strategy: Any, node: Any, what: str) -> None:
         is_array = isinstance(found.get_raw_value(), jax.Array)
         if is_array and not hasattr(found, "_unisono_variable"):
             where = ".".join(map(str, path)) or type(found).__name__
-            raise ValueError(
+            message = (
                 f"The variable '{where}' of the {what} was not created in the "
                 f"distribution strategy scope of {strategy!r}, whose replicas update "
                 "it. Create the model and its nnx.Optimizer inside "
                 "`with strategy.scope():`."
             )
+            raise errors.see(ValueError(message), "Not created in the scope")
 
 
 def _reduce_and_update(

@@ -22,7 +22,7 @@ from keras.src.backend.common import stateless_scope
 from keras.src.backend.jax import trainer
 from keras.src.optimizers import base_optimizer
 
-from unisono._src.foundation import ambient
+from unisono._src.foundation import ambient, errors
 from unisono._src.integrations.keras import variables
 from unisono._src.state import frames
 from unisono._src.strategies import current, default
@@ -332,12 +332,13 @@ def check_members(model: Any) -> None:
     strategy = model.__dict__[STRATEGY]
     for variable in model.variables:
         if _find_owner(variable) is not strategy:
-            raise ValueError(
+            message = (
                 f"The variable {variable.path!r} of the model {model.name!r} was not "
                 f"created in the distribution strategy scope of {strategy!r}, as the "
                 "model was. Create its layer inside `with strategy.scope():` as well, "
                 "or bring the layer, or the model that it comes from, in with "
                 "strategy.adopt(layer)."
             )
+            raise errors.see(ValueError(message), "Not created in the scope")
     for variable in _find_training_variables(model):
         _check_free(_find_owner(variable), strategy, variable)

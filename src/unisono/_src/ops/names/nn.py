@@ -51,7 +51,7 @@ def softplus(features: TensorLike, name: str | None = None) -> jax.Array:
 
 
 def softsign(features: TensorLike, name: str | None = None) -> jax.Array:
-    """Returns x / (1 + |x|).
+    """Returns `x / (1 + |x|)`.
 
     The arguments are those of TensorFlow's ``tf.nn.softsign``; `name` has no effect.
     """

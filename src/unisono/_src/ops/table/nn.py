@@ -25,7 +25,7 @@ ROWS = (
                 "FLOAT"),
     _activation("softplus", "Returns log(1 + exp(x)).", "jax.nn.softplus", "FLOAT",
                 "math.softplus"),
-    _activation("softsign", "Returns x / (1 + |x|).", "jax.nn.soft_sign", "FLOAT",
+    _activation("softsign", "Returns `x / (1 + |x|)`.", "jax.nn.soft_sign", "FLOAT",
                 "math.softsign"),
     Name("nn.leaky_relu", "Returns the elements, negative ones times `alpha`.",
          f"features: TensorLike, alpha: float = 0.2, {_NAME}",
