@@ -161,7 +161,9 @@ def test_each_worker_reads_a_dataset_of_its_own(group):
         index = distribute.coordinator.experimental_get_current_worker_index()
         return unisono.data.Dataset.range(1000).map(lambda x: x * 0 + index)
 
-    iterator = iter(group.coordinator.create_per_worker_dataset(make))
+    # TensorFlow's tutorial decorates the function.
+    made = group.coordinator.create_per_worker_dataset(unisono.function(make))
+    iterator = iter(made)
     index = distribute.coordinator.experimental_get_current_worker_index
 
     @unisono.function

@@ -48,7 +48,8 @@ class WorkerFunction:
     """
 
     def __init__(self, dataset_fn: Callable[..., Any], replicas: int) -> None:
-        self._dataset_fn, self._replicas = dataset_fn, replicas
+        self._dataset_fn = function.python_function(dataset_fn)
+        self._replicas = replicas
 
     def make(self) -> Any:
         """Returns the dataset, on a worker."""
@@ -104,7 +105,8 @@ class DatasetMaker:
     """
 
     def __init__(self, given: Any) -> None:
-        self._given = given
+        # Programs do not travel, and a dataset needs none.
+        self._given = function.python_function(given)
 
     def __call__(self) -> WorkerIterator:
         """Returns a new iterator over a new dataset, on a worker.
@@ -115,7 +117,7 @@ class DatasetMaker:
         found = self._given
         if callable(found) and not hasattr(found, "element_spec"):
             with creation.variable_creator_scope(_refuse_variable):
-                found = function.python_function(found)()
+                found = found()
         if isinstance(found, (WorkerBatches, WorkerFunction)):
             found = found.make()
         if not hasattr(found, "__iter__"):

@@ -31,7 +31,7 @@ def make_model():
 
 
 @pytest.mark.feature("T06")
-def test_fit_takes_steps_on_workers_and_ends_where_keras_alone_does():
+def test_fit_takes_steps_on_workers_and_ends_where_keras_alone_does(tmp_path):
     epochs = []
     counter = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: epochs.append((epoch, sorted(logs)))
@@ -48,9 +48,28 @@ def test_fit_takes_steps_on_workers_and_ends_where_keras_alone_does():
         assert int(model.optimizer.iterations.value) == 6
         found = [np.asarray(v.value) for v in model.trainable_variables]
         loss = model.evaluate(X, Y, batch_size=12, verbose=0)[0]
-        for wrong in ({"x": X, "y": Y}, {"x": creator}):
-            with pytest.raises(ValueError, match=r"DatasetCreator|steps_per_epoch"):
+        for wrong, told in [
+            ({"x": X, "y": Y}, "steps_per_epoch"),
+            ({"x": "text", "steps_per_epoch": 1}, "DatasetCreator"),
+            ({"x": creator, "y": Y, "steps_per_epoch": 1}, "for arrays only"),
+        ]:
+            with pytest.raises(ValueError, match=told):
                 model.fit(**wrong)
+        distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
+        for given in ((X, Y), (dataset_fn(None),), (distributed,)):
+            model.fit(*given, steps_per_epoch=4, verbose=0)
+        assert int(model.optimizer.iterations.value) == 18
+        for last, done in ((1, [0]), (3, [1, 2])):
+            backup = unisono.keras.callbacks.BackupAndRestore(
+                tmp_path / "backup", delete_checkpoint=last == 3
+            )
+            again = model.fit(
+                creator, epochs=last, steps_per_epoch=2, callbacks=[backup], verbose=0
+            )
+            assert again.epoch == done
+        backup = unisono.keras.callbacks.BackupAndRestore(tmp_path, save_freq=2)
+        with pytest.raises(ValueError, match="save_freq='epoch' only"):
+            model.fit(creator, steps_per_epoch=2, callbacks=[backup])
         with pytest.raises(ValueError, match="validation_data"):
             model.fit(creator, steps_per_epoch=1, validation_data=(X, Y))
     alone = make_model()

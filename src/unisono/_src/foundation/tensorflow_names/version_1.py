@@ -6,7 +6,6 @@ _FLAGS = "Use absl.flags or argparse."
 _OPTIMIZER = "Use unisono.keras.optimizers, or unisono.optimizers.Optimizer with optax."
 
 INSTEAD = {
-    "ConfigProto": "Leave it out; jax.config and XLA_FLAGS have JAX's settings.",
     "GPUOptions": "Set XLA_PYTHON_CLIENT_MEM_FRACTION in the environment.",
     "Session": "Call the function itself.",
     "InteractiveSession": "Call the function itself.",

@@ -11,15 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, final
 
+import jax
 import jax.numpy as jnp
 import keras
+import numpy as np
 
 from unisono._src.coordinator import cluster_coordinator, parameter_server, worker_data
 from unisono._src.execution import function, gradients
 from unisono._src.foundation import nest
+from unisono._src.input.api import dataset as dataset_module
+from unisono._src.input.plan import elements
+from unisono._src.integrations.keras import backup
 from unisono._src.integrations.keras.dataset_creator import DatasetCreator
+
+# What a `ParameterServerStrategy` makes of datasets and of functions that return them.
+_WORKER_DATA = (worker_data.WorkerBatches, worker_data.WorkerFunction)
 
 
 def is_needed(strategy: Any) -> bool:
@@ -48,9 +56,10 @@ def fit(
         model: the model, which was made and compiled in the strategy's scope.
         strategy: the strategy.
         block: makes a block in which Keras' own programs use the model.
-        x: a `DatasetCreator`.
-        y: must be None: the dataset has it; and so must `batch_size`.
-        batch_size: see `y`.
+        x: a `DatasetCreator`; a dataset, or what the strategy has made of one; or
+            arrays. Every worker gets the whole dataset, or all arrays, shuffled.
+        y: the targets, if `x` are arrays.
+        batch_size: how many examples a batch has, if `x` are arrays; default 32.
         epochs: the number of the last epoch.
         verbose: as for `keras.Model.fit`.
         callbacks: as for `keras.Model.fit`. They are called for epochs; steps do not
@@ -66,10 +75,10 @@ def fit(
         ValueError: `x` is something else, there is no `steps_per_epoch`, or there are
             arguments that are not for parameter servers.
     """
-    _check(x, steps_per_epoch, {"y": y, "batch_size": batch_size, **others})
+    _check(steps_per_epoch, others)
     assert steps_per_epoch is not None
+    dataset = _find_dataset(x, y, batch_size, strategy)
     coordinator = cluster_coordinator.ClusterCoordinator(strategy)
-    dataset = worker_data.WorkerFunction(x, strategy.num_replicas_in_sync)
     iterator = iter(coordinator.create_per_worker_dataset(dataset))
     with block(model):
         _build(model, iterator)
@@ -78,10 +87,13 @@ def fit(
     last = _make_step(model, strategy, steps_per_epoch % together)
     told = {"epochs": epochs, "steps": steps_per_epoch}
     listeners = _make_listeners(model, callbacks, verbose, told)
+    _prepare_backups(listeners.callbacks, steps_per_epoch)
     model.stop_training = False
+    # A backup sets it, as for Keras' own loop.
+    model._initial_epoch = None
     listeners.on_train_begin()
     logs: dict[str, Any] = {}
-    for epoch in range(initial_epoch, epochs):
+    for epoch in range(model._initial_epoch or initial_epoch, epochs):
         model.reset_metrics()
         listeners.on_epoch_begin(epoch)
         for _ in range(steps_per_epoch // together):
@@ -109,14 +121,73 @@ def _make_listeners(model: Any, callbacks: Any, verbose: Any, told: Any) -> Any:
     )
 
 
-def _check(x: Any, steps: int | None, others: dict[str, Any]) -> None:
-    """Raise unless the arguments of `fit` are those of parameter servers."""
-    if not isinstance(x, DatasetCreator):
+@final
+class _EpochInput:
+    """Tells a backup that an epoch begins with any batches of the workers' datasets.
+
+    Attributes:
+        done: how many steps of an epoch were done before; always 0.
+        batches_in_epoch: how many steps an epoch has.
+    """
+
+    done = 0
+
+    def __init__(self, steps: int) -> None:
+        self.batches_in_epoch = steps
+
+    def get_state(self) -> dict[str, Any]:
+        """Return nothing: workers read in no order, so there is no position."""
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_state` has returned."""
+
+    def has_next(self) -> bool:
+        """Return True: the datasets of workers do not end."""
+        return True
+
+
+def _prepare_backups(callbacks: list[Any], steps: int) -> None:
+    """Let backups be made after epochs, which begin anew after a restart."""
+    for callback in callbacks:
+        if isinstance(callback, backup.BackupAndRestore):
+            if callback.save_freq != "epoch":
+                raise ValueError(
+                    "Under a ParameterServerStrategy steps do not end in order: "
+                    "BackupAndRestore takes save_freq='epoch' only, received "
+                    f"{callback.save_freq}."
+                )
+            callback._take_input(_EpochInput(steps))
+
+
+def _find_dataset(x: Any, y: Any, batch_size: int | None, strategy: Any) -> Any:
+    """Return the dataset that every worker makes for itself."""
+    if isinstance(x, DatasetCreator):
+        found: Any = worker_data.WorkerFunction(x, strategy.num_replicas_in_sync)
+    elif isinstance(x, _WORKER_DATA) or elements.is_dataset(x):
+        found = x
+    elif all(map(_is_array, nest.leaves((x, y)))):
+        batch = batch_size or 32
+        given = nest.map_structure(np.asarray, x if y is None else (x, y))
+        data = dataset_module.Dataset.from_tensor_slices(given)
+        return data.shuffle(len(next(iter(nest.leaves(given))))).repeat().batch(batch)
+    else:
         raise ValueError(
-            "Under a ParameterServerStrategy every worker makes its own dataset: give "
-            "unisono.keras.utils.experimental.DatasetCreator(dataset_fn) as x of "
-            f"`fit`, received {type(x).__name__}."
+            "Under a ParameterServerStrategy x of `fit` is a dataset, arrays, or "
+            "unisono.keras.utils.experimental.DatasetCreator(dataset_fn), with which "
+            f"every worker makes its own dataset; received {type(x).__name__}."
         )
+    if y is not None or batch_size is not None:
+        raise ValueError("y and batch_size are for arrays only; a dataset has its own.")
+    return found
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, (np.ndarray, jax.Array))
+
+
+def _check(steps: int | None, others: dict[str, Any]) -> None:
+    """Raise unless the arguments of `fit` are those of parameter servers."""
     if not steps:
         raise ValueError(
             "`fit` under a ParameterServerStrategy needs steps_per_epoch: how many "

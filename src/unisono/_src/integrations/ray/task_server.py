@@ -15,6 +15,7 @@ from typing import Any, final
 
 from unisono._src.cluster import untrusted
 from unisono._src.cluster.cluster_tasks import ClusterSpec
+from unisono._src.cluster.session_config import ConfigProto
 from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
 from unisono._src.integrations.ray import connection, library, node
@@ -38,8 +39,12 @@ class Server:
     strategy then runs the worker or the parameter server. The chief may start later,
     and again.
 
-    All tasks need the same secret in the environment variable ``RAY_AUTH_TOKEN``.
-    `unisono launch --ps` sets it. Whoever knows it can run code in the job.
+    A program that makes all servers and the strategy in one process needs no chief, as
+    in TensorFlow's tutorial: the strategy starts local workers and parameter servers.
+
+    Tasks of several processes need the same secret in the environment variable
+    ``RAY_AUTH_TOKEN``. `unisono launch --ps` sets it. Whoever knows it can run code in
+    the job.
 
     Args:
         server_or_cluster_def: the cluster: a `ClusterSpec` or a dictionary of jobs.
@@ -47,11 +52,11 @@ class Server:
             cluster has one job.
         task_index: the number of this task. It may be left out if its job has one task.
         protocol: ``"grpc"``, which Ray speaks, or None.
-        config: must be None; TensorFlow has a configuration of sessions here.
+        config: a `compat.v1.ConfigProto`, which has no effect, or None.
         start: whether to start at once.
 
     Raises:
-        ValueError: the cluster has no chief or no such task.
+        ValueError: the cluster has no such task, or no chief and other machines.
         RuntimeError: there is no token.
         ModuleNotFoundError: Ray is not installed.
 
@@ -70,29 +75,29 @@ class Server:
         job_name: str | None = None,
         task_index: int | None = None,
         protocol: str | None = None,
-        config: None = None,
+        config: ConfigProto | None = None,
         start: bool = True,
     ) -> None:
         if protocol not in (None, "grpc"):
             raise ValueError(
                 f"The protocol is {untrusted.excerpt(protocol)}; Ray speaks 'grpc'."
             )
-        if config is not None:
+        if not isinstance(config, ConfigProto | None):
             raise ValueError(
-                "A Server takes no config here: there are no sessions to configure."
+                "The config of a Server is a compat.v1.ConfigProto, or None; received "
+                f"{untrusted.excerpt(config)}."
             )
         library.load()
         cluster = ClusterSpec(server_or_cluster_def)
         self._job, self._index = _find_task(cluster, job_name, task_index)
-        if _CHIEF not in cluster.jobs:
-            raise ValueError(
-                "The cluster has no chief, which all tasks must find: add its address, "
-                "as in {'chief': ['10.0.0.1:2222'], 'worker': [...], 'ps': [...]}."
-            )
-        self._chief = cluster.task_address(_CHIEF, 0)
         self._address = cluster.task_address(self._job, self._index)
-        self._token = connection.require_token(self._address)
         self._keeper: _NodeLoop | None = None
+        self._chief = self._token = ""
+        if _CHIEF in cluster.jobs:
+            self._chief = cluster.task_address(_CHIEF, 0)
+            self._token = connection.require_token(self._address)
+        elif not node.is_loopback(connection.split(self._address)[0]):
+            raise _no_chief_error()
         if start:
             self.start()
 
@@ -103,7 +108,8 @@ class Server:
 
     def start(self) -> None:
         """Starts to look for the chief and to serve it; does so once."""
-        if self._keeper is None:
+        # Without a chief, the strategy of this process runs the task by itself.
+        if self._keeper is None and self._chief:
             task = f"{self._job}-{self._index}"
             self._keeper = _NodeLoop(self._chief, self._address, task, self._token)
             weakref.finalize(self, self._keeper.stop)
@@ -113,9 +119,11 @@ class Server:
 
         Raises:
             UnavailableError: no chief has come for an hour, or the node cannot start.
+            ValueError: the cluster has no chief.
         """
         self.start()
-        assert self._keeper is not None
+        if self._keeper is None:
+            raise _no_chief_error()
         with _exit_at_signal():
             try:
                 self._keeper.wait()
@@ -241,6 +249,14 @@ def _exit_at_signal() -> Iterator[None]:
 def _exit(number: int, frame: types.FrameType | None) -> None:
     # As a shell shows the end by a signal.
     sys.exit(128 + number)
+
+
+def _no_chief_error() -> ValueError:
+    return ValueError(
+        "The cluster has no chief, which all tasks must find: add its address, as in "
+        "{'chief': ['10.0.0.1:2222'], 'worker': [...], 'ps': [...]}. Only the tasks of "
+        "one process need none: a ParameterServerStrategy there runs them by itself."
+    )
 
 
 def _find_task(
