@@ -7,9 +7,11 @@ values of its variables and slots from those that it has then.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -39,7 +41,7 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        with ambient.push(colocate=_everywhere()):
+        with _beside(_everywhere()):
             original(self, *args, **kwargs)
 
     return init
@@ -50,9 +52,9 @@ def wrap_add_variable(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def add_variable(self: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
-        known = ambient.current().colocate
-        home = _everywhere() if known is None and len(shape) == 0 else known
-        with ambient.push(colocate=home):
+        is_free = ambient.current().colocate is None and len(shape) == 0
+        home = _everywhere() if is_free else None
+        with _beside(home):
             return original(self, shape, *args, **kwargs)
 
     return add_variable
@@ -65,10 +67,15 @@ def wrap_add_from_reference(original: Callable[..., Any]) -> Callable[..., Any]:
     def add(self: Any, reference_variable: Any, *args: Any, **kwargs: Any) -> Any:
         own = array_operators.find_own_variable(reference_variable)
         home = getattr(getattr(own, "state_cell", None), "home", None)
-        with ambient.push(colocate=home):
+        with _beside(home):
             return original(self, reference_variable, *args, **kwargs)
 
     return add
+
+
+def _beside(home: servers.Home | None) -> AbstractContextManager[object]:
+    """Return a block in which variables go to a place; None changes nothing."""
+    return contextlib.nullcontext() if home is None else ambient.push(colocate=home)
 
 
 def _everywhere() -> servers.Home | None:
@@ -97,6 +104,9 @@ def update(optimizer: Any, wanted: Sequence[Any], grads: Sequence[Any]) -> bool:
     """
     # Keras has no public list of the variables that an optimizer was built for.
     every, slots = optimizer._trainable_variables, optimizer.variables  # noqa: SLF001
+    first = array_operators.find_own_variable(every[0]) if every else None
+    if not isinstance(first, variables.Variable) or first.state_cell.home is None:
+        return False
     own = [array_operators.find_own_variable(v) for v in (*every, *slots)]
     if not all(isinstance(v, variables.Variable) and v.state_cell.home for v in own):
         return False
