@@ -163,8 +163,8 @@ class _TensorFlow:
 # --------------------------------------------------------------------------- rates
 
 
-def compare(python: str | None, rounds: int) -> None:
-    """Shows closures per second, and the ratio to TensorFlow's."""
+def rates(python: str | None, rounds: int) -> dict[tuple[str, str], float]:
+    """Returns closures per second, by who runs them and the program's name."""
     import unisono
 
     other = _TensorFlow(python) if python else None
@@ -182,10 +182,16 @@ def compare(python: str | None, rounds: int) -> None:
                     best[who, name] = max(rate, best.get((who, name), 0.0))
     if other is not None:
         other.stop()
+    return best
+
+
+def compare(python: str | None, rounds: int) -> None:
+    """Shows closures per second, and the ratio to TensorFlow's."""
+    best = rates(python, rounds)
     print(f"closures per second, best of {rounds}:")
     for name in PROGRAMS:
         line = f"  {name:8} unisono {best['unisono', name]:7.0f}"
-        if other is not None:
+        if python is not None:
             theirs = best["TensorFlow", name]
             ratio = best["unisono", name] / theirs
             line += f"   TensorFlow {theirs:7.0f}   ratio {ratio:.2f}"
