@@ -105,10 +105,13 @@ def run_tensorflow() -> None:
         free = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
     cluster = {"worker": free[:WORKERS], "ps": free[WORKERS:]}
     context = multiprocessing.get_context("spawn")
-    for job, addresses in cluster.items():
-        for index in range(len(addresses)):
-            given = (cluster, job, index)
-            context.Process(target=_serve_tensorflow, args=given, daemon=True).start()
+    tasks = [
+        context.Process(target=_serve_tensorflow, args=(cluster, job, index))
+        for job, addresses in cluster.items()
+        for index in range(len(addresses))
+    ]
+    for task in tasks:
+        task.start()
     import tensorflow as tf
 
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -124,7 +127,9 @@ def run_tensorflow() -> None:
         name = line.strip()
         found = _time_closures(coordinator, programs[name], PROGRAMS[name])
         print(json.dumps(found), flush=True)
-    os._exit(0)
+    for task in tasks:
+        task.kill()
+    os._exit(0)  # Threads of the coordinator would wait for the servers.
 
 
 class _TensorFlow:
