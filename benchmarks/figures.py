@@ -1,6 +1,7 @@
 """Measures the figures of the documentation and writes their result files.
 
-usage: python benchmarks/figures.py {overhead,memory} [--rounds 15]
+usage: python benchmarks/figures.py {overhead,scaling,memory,frameworks,servers}
+           [--rounds 15] [--tensorflow PYTHON] [--pytorch PYTHON]
 
 A result file says how its figures came about: the command, the versions, the machine
 and the date. The documentation shows no figure without one.
@@ -35,12 +36,28 @@ def _machine() -> str:
     return f"{name}, {os.cpu_count()} cores, load {busy:.1f}"
 
 
-def _write(name: str, results: dict[str, Any]) -> None:
+def _command() -> str:
+    """Returns the command line, without the folders of other interpreters."""
+    words = [pathlib.Path(w).name if "/" in w else w for w in sys.argv[1:]]
+    return f"python benchmarks/figures.py {' '.join(words)}"
+
+
+def _write(
+    name: str, results: dict[str, Any], others: dict[str, str] | None = None
+) -> None:
+    """Writes a result file.
+
+    Args:
+        name: the name of the file.
+        results: the figures, and how to draw them.
+        others: the versions of other frameworks.
+    """
     versions = {"python": platform.python_version()}
     versions |= {p: importlib.metadata.version(p) for p in PACKAGES}
+    versions |= others or {}
     told = {
         **results,
-        "command": f"python benchmarks/figures.py {' '.join(sys.argv[1:])}",
+        "command": _command(),
         "versions": versions,
         "machine": _machine(),
         "date": datetime.date.today().isoformat(),
@@ -51,20 +68,23 @@ def _write(name: str, results: dict[str, Any]) -> None:
     print(path)
 
 
-def overhead(rounds: int) -> None:
-    """Measures steps against hand-written JAX; the programs take turns."""
+def overhead(given: argparse.Namespace) -> None:
+    """Measures steps against hand-written JAX; the programs take turns.
+
+    The best round of each counts, as others may use the machine, too.
+    """
     import run
 
     figures = []
     for case in run.CASES:
         for replicas in (1, 8):
-            found = run.child(["--measure", case, str(replicas), str(rounds)])
+            found = run.child(["--measure", case, str(replicas), str(given.rounds)])
             figures.append(
                 {
                     "name": f"{case}, {replicas} replica{'s' if replicas > 1 else ''}",
-                    "value": round(found["ratio"], 3),
-                    "jax_us": round(found["raw_us"], 1),
-                    "unisono_us": round(found["ours_us"], 1),
+                    "value": round(found["best_ratio"], 3),
+                    "median_ratio": round(found["ratio"], 3),
+                    "more_us": round(found["more_us"], 1),
                     "all_reduces": found["collectives"],
                 }
             )
@@ -79,7 +99,85 @@ def overhead(rounds: int) -> None:
     _write("overhead", results)
 
 
-def memory(rounds: int) -> None:
+def scaling(given: argparse.Namespace) -> None:
+    """Measures a step of the MLP on more and more devices, beside hand-written JAX."""
+    import run
+
+    counts = (1, 2, 4, 8)
+    found = [run.child(["--measure", "MLP", str(n), str(given.rounds)]) for n in counts]
+    lines = {"hand-written JAX": "raw_us", "unisono": "ours_us"}
+    figures = [
+        {"name": name, "values": [round(f[key] / 1000, 2) for f in found]}
+        for name, key in lines.items()
+    ]
+    results: dict[str, Any] = {
+        "title": "Milliseconds of a step of the MLP, 64 examples per replica",
+        "unit": "ms",
+        "axis": "replicas",
+        "at": counts,
+        "figures": figures,
+    }
+    _write("scaling", results)
+
+
+def frameworks(given: argparse.Namespace) -> None:
+    """Measures a step of the MLP beside JAX, TensorFlow and PyTorch."""
+    import frameworks
+
+    pythons = {"unisono": sys.executable, "JAX": sys.executable}
+    pythons |= {"TensorFlow": given.tensorflow} if given.tensorflow else {}
+    pythons |= {"PyTorch": given.pytorch} if given.pytorch else {}
+    found = frameworks.compare(pythons, given.rounds)
+    figures = [
+        {
+            "name": f"{name}, {replicas} replica{'s' if replicas > 1 else ''}",
+            "value": round(told["ratio"], 2),
+            "ms": round(told["seconds"] * 1000, 2),
+            "fill": "fresh" if name == "unisono" else "calm",
+        }
+        for (name, replicas), told in found.items()
+    ]
+    results: dict[str, Any] = {
+        "title": "Time of a training step, divided by unisono's; higher is slower",
+        "unit": "×",
+        "reference": 1,
+        "reference_name": "unisono",
+        "figures": figures,
+    }
+    others = {
+        package: frameworks.version(pythons[name], package)
+        for name, package in frameworks.NAMES.items()
+        if package and name in pythons
+    }
+    _write("frameworks", results, others)
+
+
+def servers(given: argparse.Namespace) -> None:
+    """Measures closures on two workers and two servers, beside TensorFlow."""
+    import frameworks
+    import parameter_server
+
+    best = parameter_server.rates(given.tensorflow, given.rounds)
+    figures = [
+        {
+            "name": f"{who}, {name}",
+            "value": round(best[who, name]),
+            "fill": "fresh" if who == "unisono" else "calm",
+        }
+        for name in parameter_server.PROGRAMS
+        for who in ("unisono", "TensorFlow")
+    ]
+    results: dict[str, Any] = {
+        "title": "Closures per second of a ClusterCoordinator; higher is better",
+        "unit": "/s",
+        "figures": figures,
+    }
+    others = {"ray": importlib.metadata.version("ray")}
+    others["tensorflow"] = frameworks.version(given.tensorflow, "tensorflow")
+    _write("servers", results, others)
+
+
+def memory(given: argparse.Namespace) -> None:
     """Counts the bytes that weights and Adam's slots take on each device."""
     import jax.numpy as jnp
     import optax
@@ -106,13 +204,20 @@ def memory(rounds: int) -> None:
     _write("memory", {"title": title, "unit": "MiB", "figures": figures})
 
 
+FIGURES = {f.__name__: f for f in (overhead, scaling, memory, frameworks, servers)}
+
+
 def main() -> None:
     """Measures what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("figures", choices=("overhead", "memory"))
+    parser.add_argument("figures", choices=FIGURES)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--tensorflow", metavar="PYTHON")
+    parser.add_argument("--pytorch", metavar="PYTHON")
     given = parser.parse_args()
-    {"overhead": overhead, "memory": memory}[given.figures](given.rounds)
+    if given.figures == "servers" and not given.tensorflow:
+        parser.error("servers are compared with TensorFlow: name its --tensorflow.")
+    FIGURES[given.figures](given)
 
 
 if __name__ == "__main__":

@@ -112,10 +112,13 @@ def run_tensorflow() -> None:
         free = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
     cluster = {"worker": free[:WORKERS], "ps": free[WORKERS:]}
     context = multiprocessing.get_context("spawn")
-    for job, addresses in cluster.items():
-        for index in range(len(addresses)):
-            given = (cluster, job, index)
-            context.Process(target=_serve_tensorflow, args=given, daemon=True).start()
+    tasks = [
+        context.Process(target=_serve_tensorflow, args=(cluster, job, index))
+        for job, addresses in cluster.items()
+        for index in range(len(addresses))
+    ]
+    for task in tasks:
+        task.start()
     import tensorflow as tf
 
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -131,7 +134,9 @@ def run_tensorflow() -> None:
         name = line.strip()
         found = _time_closures(coordinator, programs[name], PROGRAMS[name])
         print(json.dumps(found), flush=True)
-    os._exit(0)
+    for task in tasks:
+        task.kill()
+    os._exit(0)  # Threads of the coordinator would wait for the servers.
 
 
 class _TensorFlow:
@@ -170,8 +175,8 @@ class _TensorFlow:
 # --------------------------------------------------------------------------- rates
 
 
-def compare(python: str | None, rounds: int) -> None:
-    """Shows closures per second, and the ratio to TensorFlow's."""
+def rates(python: str | None, rounds: int) -> dict[tuple[str, str], float]:
+    """Returns closures per second, by who runs them and the program's name."""
     import unisono
 
     other = _TensorFlow(python) if python else None
@@ -189,10 +194,16 @@ def compare(python: str | None, rounds: int) -> None:
                     best[who, name] = max(rate, best.get((who, name), 0.0))
     if other is not None:
         other.stop()
+    return best
+
+
+def compare(python: str | None, rounds: int) -> None:
+    """Shows closures per second, and the ratio to TensorFlow's."""
+    best = rates(python, rounds)
     print(f"closures per second, best of {rounds}:")
     for name in PROGRAMS:
         line = f"  {name:8} unisono {best['unisono', name]:7.0f}"
-        if other is not None:
+        if python is not None:
             theirs = best["TensorFlow", name]
             ratio = best["unisono", name] / theirs
             line += f"   TensorFlow {theirs:7.0f}   ratio {ratio:.2f}"

@@ -84,7 +84,9 @@ html_context = {"default_mode": "auto"}
 html_show_sourcelink = False
 html_copy_source = False
 html_show_sphinx = False
-html_sidebars = {"index": [], "search": []}
+# Pages without others beside them have no list of these.
+_ALONE = ("index", "search", "performance/index", "differences", "changelog")
+html_sidebars: dict[str, list[str]] = {name: [] for name in _ALONE}
 html_theme_options = {
     "logo": {"text": f"unisono {version}"},
     "navbar_align": "left",

@@ -249,14 +249,17 @@ def bars(results: dict[str, Any]) -> Drawing:
         f"{results['title']}: "
         + "; ".join(f"{f['name']} {f['value']:g} {unit}" for f in figures),
     )
+    line = 340 * (reference or 0) / most
     for number, figure in enumerate(figures):
         y = 8 + 26 * number
         drawing.text(230, y + 14, figure["name"], "end")
         width = 340 * figure["value"] / most
         drawing.box(240, y, max(width, 1), 19, "", figure.get("fill", "calm"))
-        drawing.text(246 + width, y + 14, f"{figure['value']:g} {unit}")
+        # A value stands behind its bar, and behind a line that would cross it.
+        behind = max(width, line) if line - width < 60 else width
+        drawing.text(246 + behind, y + 14, f"{figure['value']:g} {unit}")
     if reference:
-        x = 240 + 340 * reference / most
+        x = 240 + line
         drawing.line(x, 2, x, 26 * len(figures) + 10, dashed=True)
         told = results.get("reference_name", f"{reference:g}")
         drawing.text(x, 26 * len(figures) + 26, told, "middle")

@@ -57,7 +57,8 @@ class Page:
     def starts_workers(self) -> bool:
         """Whether one of its blocks starts several workers."""
         return any(
-            re.search(r"unisono launch|uni\.launch", b.text) for b in self.to_run
+            re.search(r"unisono launch|uni\.launch|ray\.init", b.text)
+            for b in self.to_run
         )
 
     @property
@@ -145,6 +146,7 @@ def _environment() -> dict[str, str]:
         "EXAMPLES": str(ROOT / "examples"),
         "JAX_PLATFORMS": "cpu",
         "KERAS_BACKEND": "jax",
+        "RAY_USAGE_STATS_ENABLED": "0",
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
 
