@@ -54,8 +54,8 @@ class WorkerEnding:
     def decode(cls, line: bytes) -> WorkerEnding | None:
         """Returns the end that a line tells about; None if it tells about none.
 
-        >>> Ending.decode(Ending("worker", 1, "exit code 0").encode())
-        Ending(job='worker', index=1, how='exit code 0', said='')
+        >>> WorkerEnding.decode(WorkerEnding("worker", 1, "exit code 0").encode())
+        WorkerEnding(job='worker', index=1, how='exit code 0', said='')
         """
         try:
             told = json.loads(line)
