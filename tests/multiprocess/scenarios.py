@@ -717,12 +717,14 @@ def barrier_for_a_file(s, w, directory):
     return path.exists()
 
 
-def barrier_with_a_late_worker(s, w):
+def barrier_with_a_late_worker(s, w, directory):
     """Returns what the first worker is told of one that comes too late."""
-    if w == 1:
-        time.sleep(3.0)
+    is_told = pathlib.Path(directory) / "told"
+    while w == 1 and not is_told.exists():
+        time.sleep(0.05)
     limit = 0.5 if w == 0 else 60.0
     told = attempt(lambda: s.barrier("late", timeout_seconds=limit))
+    is_told.touch()
     s.barrier("together again")
     return told
 

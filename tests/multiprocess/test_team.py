@@ -147,8 +147,9 @@ def test_a_barrier_lets_workers_wait_for_what_the_chief_writes(pair, tmp_path):
     assert mirrored(2).barrier("nobody else") is None
 
 
-def test_a_barrier_names_the_worker_that_does_not_come(pair):
-    (kind, message), other = pair.call("barrier_with_a_late_worker")
+def test_a_barrier_names_the_worker_that_does_not_come(pair, tmp_path):
+    answers = pair.call("barrier_with_a_late_worker", directory=str(tmp_path))
+    (kind, message), other = answers
     assert kind == "WorkerStalledError"
     assert "barrier('late') has waited 0.5 s for worker 1" in message
     assert other == ["ok", None]
