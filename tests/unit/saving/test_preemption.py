@@ -102,9 +102,9 @@ def test_a_watcher_that_fails_is_not_silent(make):
 
 
 def test_a_grace_period_is_used_for_training(make):
-    saves = []
+    calls: list[int] = []
     config = TerminationConfig(
-        grace_period=1.6, save_fn=lambda: saves.append(time.monotonic())
+        grace_period=2.0, save_fn=lambda: calls.append(handler.total_run_calls)
     )
     handler = make(config=config)
     begun = time.monotonic()
@@ -112,9 +112,10 @@ def test_a_grace_period_is_used_for_training(make):
     with pytest.raises(SystemExit):
         for _ in range(1000):
             handler.run(time.sleep, 0.01)
-    assert len(saves) == 2
-    assert saves[0] - begun < 0.4 < saves[1] - begun < 1.6
-    assert handler.total_run_calls > 10
+    assert time.monotonic() - begun < 2.0
+    # One save at once, and one after more training; how much depends on the machine.
+    first, second = calls
+    assert first <= 1 < second == handler.total_run_calls
 
 
 def test_a_scope_is_stopped_at_its_end(make):
