@@ -145,7 +145,8 @@ def test_a_lost_server_is_named_with_what_it_held_in_every_call():
             with pytest.raises(unisono.errors.UnavailableError, match=wanted) as found:
                 call()
             assert (found.value.task_type, found.value.task_index) == ("ps", 0)
-        assert time.monotonic() - start < 2.0
+        # Two seconds, and more on a machine that others use, too.
+        assert time.monotonic() - start < 6.0
         assert float(bias.numpy()) == 0.0
 
 
