@@ -51,6 +51,7 @@ def test_fit_takes_steps_on_workers_and_ends_where_keras_alone_does(tmp_path):
         for wrong, told in [
             ({"x": X, "y": Y}, "steps_per_epoch"),
             ({"x": "text", "steps_per_epoch": 1}, "DatasetCreator"),
+            ({"x": [], "steps_per_epoch": 1}, "DatasetCreator"),
             ({"x": creator, "y": Y, "steps_per_epoch": 1}, "for arrays only"),
         ]:
             with pytest.raises(ValueError, match=told):

@@ -22,7 +22,7 @@ from unisono._src.state import frames, servers
 from unisono._src.training import server_slots
 from unisono._src.values import array_operators
 
-# The parts of the updates of each optimizer, by model and shapes of gradients; None if
+# The parts of the updates of each optimizer, by cells and shapes of gradients; None if
 # servers cannot compute it.
 _parts: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
@@ -120,7 +120,7 @@ def update(optimizer: Any, model: Any, grads: Any, kwargs: dict[str, Any]) -> An
         every = [*jax.tree.leaves(new), *jax.tree.leaves(found), old[-1] + 1]
         return [x.astype(c.dtype) for x, c in zip(every, cells, strict=True)]
 
-    parts = _find_parts(optimizer, model, change, cells, given, kwargs)
+    parts = _find_parts(optimizer, change, cells, given, kwargs)
     if parts is None:
         return None
     # Computed only if somebody uses it.
@@ -130,12 +130,13 @@ def update(optimizer: Any, model: Any, grads: Any, kwargs: dict[str, Any]) -> An
 
 
 def _find_parts(
-    optimizer: Any, model: Any, change: Any, cells: Any, given: Any, kwargs: Any
+    optimizer: Any, change: Any, cells: Any, given: Any, kwargs: Any
 ) -> Any:
     """Return the servers' parts of an update; None if it cannot be cut."""
     known = _parts.setdefault(optimizer, {})
     shapes = [jax.ShapeDtypeStruct(g.shape, g.dtype) for g in given]
-    key = id(model), tuple((s.shape, s.dtype) for s in shapes), tuple(kwargs)
+    # By the cells: another model may get the number in memory of one that is gone.
+    key = tuple(cells), tuple((s.shape, s.dtype) for s in shapes), tuple(kwargs)
     if key not in known:
         try:
             if kwargs:

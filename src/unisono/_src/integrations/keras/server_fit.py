@@ -162,15 +162,16 @@ def _prepare_backups(callbacks: list[Any], steps: int) -> None:
 
 def _find_dataset(x: Any, y: Any, batch_size: int | None, strategy: Any) -> Any:
     """Return the dataset that every worker makes for itself."""
+    given = x if y is None else (x, y)
+    arrays = list(nest.leaves(given))
     if isinstance(x, DatasetCreator):
         found: Any = worker_data.WorkerFunction(x, strategy.num_replicas_in_sync)
     elif isinstance(x, _WORKER_DATA) or elements.is_dataset(x):
         found = x
-    elif all(map(_is_array, nest.leaves((x, y)))):
-        batch = batch_size or 32
-        given = nest.map_structure(np.asarray, x if y is None else (x, y))
+    elif arrays and all(map(_is_array, arrays)):
+        given = nest.map_structure(np.asarray, given)
         data = dataset_module.Dataset.from_tensor_slices(given)
-        return data.shuffle(len(next(iter(nest.leaves(given))))).repeat().batch(batch)
+        return data.shuffle(len(arrays[0])).repeat().batch(batch_size or 32)
     else:
         raise ValueError(
             "Under a ParameterServerStrategy x of `fit` is a dataset, arrays, or "
