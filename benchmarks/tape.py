@@ -144,7 +144,7 @@ def main() -> None:
     devices = [f"{kind}:0", f"{kind}:1"] if kind == "CPU" else [device]
     shape = (1, 64, 1) if small else (16, 1024, gpu.LAYERS)
     cases = {
-        "MLP": (lambda d: mlp(d, devices), 12),
+        "MLP": (lambda d: mlp(d, devices), 12 if kind == "CPU" else 500),
         "GPT-2": (lambda d: gpt2(d, device, *shape), 2 if small else 20),
     }
     columns = ("step", "value_and_grad", "tape", "ratio", "tracing", "instructions")

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -13,7 +14,9 @@ from tests.integration.programs import difference, examples, mirrored, scope
 keras = pytest.importorskip("keras")
 nnx = pytest.importorskip("flax.nnx")
 
-CPU = uni.saved_model.SaveOptions(platforms=["cpu"])
+# The model is loaded in this process too, which may run on a GPU.
+HERE = ["cuda"] if jax.default_backend() == "gpu" else []
+OPTIONS = uni.saved_model.SaveOptions(platforms=["cpu", *HERE])
 CLOSE = 1e-5
 # Prints nothing; stores what the loaded model computes from the inputs in a file.
 LOADER = """
@@ -30,7 +33,7 @@ assert not {"keras", "flax"} & set(sys.modules), "a library was imported"
 
 
 def save(model, path, **more):
-    uni.saved_model.save(model, path, options=CPU, **more)
+    uni.saved_model.save(model, path, options=OPTIONS, **more)
     return path
 
 

@@ -181,11 +181,12 @@ class ParameterServerStrategy(base.Strategy):
         self._resolver = cluster_resolver
         self._restore_from = restore_from
         self._carrier = _find_carrier(carrier)
+        # Looked up before anything starts: an error leaves no server behind.
+        topology = Topology.of(["CPU:0"])
         self._carrier.start(spec)
         # When the strategy is garbage, so are its servers and workers.
         self._stop = weakref.finalize(self, self._carrier.stop)
         self._servers = Servers(self._carrier, count, self._workers)
-        topology = Topology.of(["CPU:0"])
         placement = frames.Placement(
             self,
             topology,
