@@ -20,9 +20,17 @@ if not any(argument.startswith("--platform") for argument in sys.argv):
     if is_quick and importlib.metadata.version("jaxlib").startswith("0.10."):
         given = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{given} --xla_cpu_use_fusion_emitters=false"
+    # Many tests compile equal programs. JAX stores each program here and reads it back,
+    # in this run and in later ones; `tests.plugins.compiled` says how. With
+    # JAX_ENABLE_COMPILATION_CACHE=0 in the environment every test compiles its own.
+    stored = pathlib.Path(__file__).parent / "build" / "compiled"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(stored))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1e9")
 
 pytest_plugins = (
     "pytester",
+    "tests.plugins.compiled",
     "tests.plugins.features",
     "tests.plugins.leaks",
     "tests.plugins.memory",
