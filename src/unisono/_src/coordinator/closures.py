@@ -16,7 +16,12 @@ from unisono._src.coordinator import (
     random_keys,
     server_group,
 )
-from unisono._src.coordinator.messages import Effect, Lookup, Program, Stage
+from unisono._src.coordinator.messages import (
+    ClosureProgram,
+    Effect,
+    ExportedStage,
+    Lookup,
+)
 from unisono._src.coordinator.remote_value import RemoteValue
 from unisono._src.execution import programs, server_lookups, signature
 from unisono._src.execution.traced_function import TracedFunction
@@ -38,7 +43,7 @@ class Shipment:
             server that needs each.
     """
 
-    program: Program
+    program: ClosureProgram
     local: tuple[Any, ...]
     outputs: Any
     updates: tuple[tuple[int, str, bytes], ...]
@@ -86,11 +91,11 @@ def ship(
     reads, more = _reads(remote, draws)
     known = found.name, reads, tuple(map(tuple, shapes))
     key = exported.digest(stages, effects, *known)
-    program = Program(key, *known, stages, effects, operands)
+    program = ClosureProgram(key, *known, stages, effects, operands)
     return Shipment(program, tuple(local), found.outputs, (*updates, *more))
 
 
-def _export(stage: server_lookups.Stage, name: str) -> Stage:
+def _export(stage: server_lookups.Stage, name: str) -> ExportedStage:
     """Returns a stage as it travels."""
     program = stage.program
     data = exported.export(
@@ -99,7 +104,7 @@ def _export(stage: server_lookups.Stage, name: str) -> Stage:
         name,
     )
     homes = [c.home for c in stage.cells]
-    return Stage(data, tuple(Lookup(h.servers[0], h.key) for h in homes))
+    return ExportedStage(data, tuple(Lookup(h.servers[0], h.key) for h in homes))
 
 
 def _struct(aval: Any) -> jax.ShapeDtypeStruct:

@@ -41,7 +41,7 @@ class Outbox:
             place: the place of the closure among those that run.
             server: the server.
             operations: the changes.
-            closure: the number of the closure, see `Server.push`.
+            closure: the number of the closure, see `ParameterServer.push`.
         """
         self._waiting.setdefault(server, []).append((place, (operations, closure)))
         size = sum(x.nbytes for o in operations for x in o.operands)

@@ -17,7 +17,7 @@ from unisono._src.values import exported
 
 
 @final
-class Server:
+class ParameterServer:
     """Keeps variables of a strategy, or parts of them, and changes them.
 
     A carrier runs it in a thread or a process of its own and calls its methods. Changes

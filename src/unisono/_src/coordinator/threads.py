@@ -11,7 +11,7 @@ from typing import Any, final
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.coordinator.carrier import SERVER, WORKER, Carrier, Handle
-from unisono._src.coordinator.server import Server
+from unisono._src.coordinator.server import ParameterServer
 from unisono._src.coordinator.worker import Worker
 from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
@@ -227,7 +227,7 @@ class ThreadCarrier(Carrier):
                 )
             task = _Task(kind, index, self.is_synchronous)
             if kind == SERVER:
-                task.target = Server(index)
+                task.target = ParameterServer(index)
             else:
                 every = [(SERVER, i) for i in range(self._servers)]
                 handles = [_ThreadHandle(self, s, task) for s in every]

@@ -13,12 +13,12 @@ from unisono._src.coordinator import wanted_rows
 from unisono._src.coordinator.carrier import Handle
 from unisono._src.coordinator.messages import (
     OWN,
+    ClosureProgram,
     Effect,
     Job,
     Operation,
     OtherShapes,
     Outcome,
-    Program,
     Request,
 )
 from unisono._src.coordinator.outbox import Outbox
@@ -44,7 +44,7 @@ class Worker:
     def __init__(self, index: int, servers: Sequence[Handle]) -> None:
         self._index = index
         self._servers = list(servers)
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[str, ClosureProgram] = {}
         self._resources: dict[int, Any] = {}
         # While several closures run in one go: what they send, and which one runs.
         self._outbox: Outbox | None = None
@@ -58,9 +58,9 @@ class Worker:
         """Takes new handles of all servers, after one was replaced."""
         self._servers = list(servers)
 
-    def add_program(self, program: Program) -> None:
+    def add_program(self, program: ClosureProgram) -> None:
         """Takes the program of closures, which `run` then names by its key."""
-        given = Program(*program)
+        given = ClosureProgram(*program)
         reads = tuple((s, self._own(k), p) for s, k, p in given.reads)
         effects = [Effect(*e) for e in given.effects]
         self._programs[given.key] = given._replace(
@@ -164,7 +164,10 @@ class Worker:
         return [Outcome(x, failed.get(i)) for i, x in enumerate(results)]
 
     def _take(
-        self, program: Program, feeds: Sequence[int], taken: list[tuple[Any, Any]]
+        self,
+        program: ClosureProgram,
+        feeds: Sequence[int],
+        taken: list[tuple[Any, Any]],
     ) -> Any:
         """Returns the arrays of the elements that a closure takes from datasets."""
         found: list[list[np.ndarray]] = []
@@ -193,7 +196,7 @@ class Worker:
             source.put_back(element)
 
     def _run(
-        self, program: Program, inputs: list[Any], closure: int | None
+        self, program: ClosureProgram, inputs: list[Any], closure: int | None
     ) -> list[np.ndarray]:
         read = self._pull([(s, Request(k, None, p)) for s, k, p in program.reads])
         inputs = [*read, *inputs]

@@ -32,7 +32,7 @@ class Connection:
         is_ours: whether to disconnect from Ray in the end.
     """
 
-    def __init__(self, address: str, head: node.Node | None, is_ours: bool) -> None:
+    def __init__(self, address: str, head: node.RayNode | None, is_ours: bool) -> None:
         self.address = address
         self._head = head
         self._is_ours = is_ours

@@ -42,7 +42,7 @@ _ALLOCATOR = {
 
 
 @final
-class Node:
+class RayNode:
     """Runs a node of Ray until it is stopped or this process ends.
 
     Args:
@@ -103,14 +103,14 @@ class Node:
         return self._process.stderr.read().decode("utf-8", "replace").strip()
 
 
-def start_head(host: str, port: int, token: str, seconds: float) -> Node:
+def start_head(host: str, port: int, token: str, seconds: float) -> RayNode:
     """Starts the node that all others join, and waits until it answers.
 
     Raises:
         UnavailableError: it does not start; the message has what Ray said.
     """
     options = ["--head", f"--port={port}", "--no-monitor", "--include-dashboard=false"]
-    made = Node(host, token, [*options, f"--labels={LABEL}=chief-0"])
+    made = RayNode(host, token, [*options, f"--labels={LABEL}=chief-0"])
     try:
         wait_for(
             lambda: _is_ready(made, port),
@@ -123,7 +123,7 @@ def start_head(host: str, port: int, token: str, seconds: float) -> Node:
     return made
 
 
-def _is_ready(node: Node, port: int) -> bool:
+def _is_ready(node: RayNode, port: int) -> bool:
     if not node.is_running:
         raise errors.UnavailableError(
             f"Ray's node at {node.host}:{port} has ended at its start. It said:\n"

@@ -198,7 +198,7 @@ class _NodeLoop:
         """Runs a node until the chief is gone."""
         host, port = connection.split(self._address)
         chief_host, chief_port = connection.split(self._chief)
-        made = node.Node(
+        made = node.RayNode(
             host,
             self._token,
             [
@@ -217,7 +217,7 @@ class _NodeLoop:
         finally:
             made.stop()
 
-    def _explain(self, made: node.Node) -> None:
+    def _explain(self, made: node.RayNode) -> None:
         """Says why a node has ended by itself; raises if another would not help."""
         words = made.last_words()
         if "InvalidAuthToken" in words:
