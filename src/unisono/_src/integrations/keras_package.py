@@ -24,7 +24,7 @@ _HERE = __name__.rpartition(".")[0]
 # The names that TensorFlow adds to those of Keras 3, in a package of Keras.
 _ADDED = "keras._tf_keras.keras"
 # All other names like these are Python's own questions, which must not load Keras.
-_DUNDERS = ("__internal__", "__version__")
+_DUNDERS = frozenset({"__internal__", "__version__"})
 
 
 @final
@@ -48,12 +48,7 @@ class Names:
             RuntimeError: Keras runs on another backend than JAX.
             ImportError: Keras is not installed.
         """
-        if (
-            name.startswith("__")
-            and name.endswith("__")
-            and name not in ("__internal__", "__version__")
-        ):
-            # Python's own questions, which must not load Keras.
+        if name.startswith("__") and name.endswith("__") and name not in _DUNDERS:
             raise AttributeError(f"module {self._module!r} has no attribute {name!r}")
         path = f"{self._path}.{name}".lstrip(".")
         told = find_told(path)

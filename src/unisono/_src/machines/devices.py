@@ -15,7 +15,6 @@ from jax._src import xla_bridge
 from unisono._src.foundation import cpu_threads, whole_numbers
 from unisono._src.foundation.public_names import publish
 
-_PART = re.compile(r"(job|replica|task|device|[a-z]+):([^/]*)", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,5}")
 _FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
