@@ -61,7 +61,7 @@ class Carrier(abc.ABC):
             cluster: how many of them there are, and their addresses if they have any.
 
         Raises:
-            UnavailableError: one of them does not.
+            UnavailableError: one of them does not answer.
         """
 
     @abc.abstractmethod

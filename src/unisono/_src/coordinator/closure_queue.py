@@ -1,4 +1,4 @@
-"""The queue of closures: who waits, what happens after an error."""
+"""The queue of closures that wait for a worker; it keeps the first error of one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ClosureQueue:
     """Closures that wait for a worker, first come first served.
 
     The first error of a closure is kept. The next `put`, `wait` or `is_done` raises it,
-    after nothing runs any more and all that waits is cancelled. Then the queue is as
-    good as new.
+    after nothing runs any more and all that waits is cancelled. Then the queue can be
+    used again.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -57,7 +57,7 @@ class ClosureQueue:
             self._raise_error()
 
     def get(self) -> Any:
-        """Returns the next closure, which runs from now on; None to end."""
+        """Returns the next closure to run; None when the queue was closed."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._is_closed or (self._waiting and not self._is_cancelling)
@@ -74,7 +74,7 @@ class ClosureQueue:
 
         Args:
             most: how many at most.
-            share: how many workers there are, which all shall have something to do.
+            share: how many workers there are. Enough closures stay for the others.
         """
         with self._changed:
             if self._is_closed or self._is_cancelling or self._error is not None:
@@ -104,7 +104,7 @@ class ClosureQueue:
             self._changed.notify_all()
 
     def put_back(self, *given: Any) -> None:
-        """Takes back closures whose worker was lost: they are the next ones to run."""
+        """Takes back closures whose worker was lost; they run next."""
         with self._changed:
             self._running -= len(given)
             if self._is_cancelling or self._is_closed:
@@ -125,7 +125,7 @@ class ClosureQueue:
             self._raise_error()
 
     def is_done(self) -> bool:
-        """Whether all closures have ended; raises as `wait`."""
+        """Whether all closures have ended; raises as `wait` does."""
         with self._changed:
             self._raise_error()
             return self._is_idle()
@@ -149,7 +149,7 @@ class ClosureQueue:
         raise error
 
     def close(self) -> None:
-        """Cancels all that waits, and ends those that wait for a closure."""
+        """Cancels all closures that wait, and ends the workers' waits for one."""
         with self._changed:
             self._is_closed = True
             while self._waiting:

@@ -32,7 +32,7 @@ from unisono._src.values import exported
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shipment:
-    """A trace as workers get it.
+    """A traced function in the form that is sent to workers.
 
     Attributes:
         program: what a worker runs.
@@ -52,7 +52,7 @@ class Shipment:
 def ship(
     found: TracedFunction, shapes: Sequence[Sequence[tuple[Any, ...]]]
 ) -> Shipment:
-    """Returns a trace in the form that travels.
+    """Returns a traced function in the form that is sent to workers.
 
     Args:
         found: the trace.
@@ -60,9 +60,9 @@ def ship(
             dataset.
 
     Raises:
-        ValueError: the program cannot run in another process; it says why.
+        ValueError: the program cannot run in another process; the message says why.
     """
-    _check(found)
+    _check_runs_elsewhere(found)
     found = additions.find(found)
     remote = [c for c in found.read if c.home is not None]
     local = [c for c in found.read if c.home is None]
@@ -74,7 +74,7 @@ def ship(
     def run(*inputs: Any) -> Any:
         # Random keys travel as numbers.
         cells = [
-            random_keys.from_numbers(inputs[i], _impl(c))
+            random_keys.from_numbers(inputs[i], _key_implementation(c))
             for i, c in zip(places, found.read, strict=True)
         ]
         out = jax.core.eval_jaxpr(found.jaxpr, consts, *cells, *inputs[count:])
@@ -87,8 +87,8 @@ def ship(
         _export(stage, found.name) for stage in server_lookups.split(closed, found.name)
     )
     draws, later = servers.split_draws(found.changes, found.read)
-    effects, updates, operands = _effects(later)
-    reads, more = _reads(remote, draws)
+    effects, updates, operands = _list_effects(later)
+    reads, more = _list_reads(remote, draws)
     known = found.name, reads, tuple(map(tuple, shapes))
     key = exported.digest(stages, effects, *known)
     program = ClosureProgram(key, *known, stages, effects, operands)
@@ -96,7 +96,7 @@ def ship(
 
 
 def _export(stage: server_lookups.Stage, name: str) -> ExportedStage:
-    """Returns a stage as it travels."""
+    """Returns a stage with its program as bytes."""
     program = stage.program
     data = exported.export(
         lambda *xs: jax.core.eval_jaxpr(program.jaxpr, program.consts, *xs),
@@ -111,7 +111,7 @@ def _struct(aval: Any) -> jax.ShapeDtypeStruct:
     return random_keys.numbers_like(aval)
 
 
-def _impl(cell: Any) -> str | None:
+def _key_implementation(cell: Any) -> str | None:
     """Returns the implementation of a cell's random keys; None for numbers."""
     if not random_keys.is_key(cell):
         return None
@@ -121,7 +121,7 @@ def _impl(cell: Any) -> str | None:
     return found
 
 
-def _check(found: TracedFunction) -> None:
+def _check_runs_elsewhere(found: TracedFunction) -> None:
     """Raises `ValueError` if a trace cannot run in another process."""
     callback = programs.find_callback(found.jaxpr)
     if callback is not None:
@@ -140,8 +140,8 @@ def _check(found: TracedFunction) -> None:
         )
 
 
-def _reads(cells: Sequence[Any], draws: servers.Draws) -> Any:
-    """Returns what a program reads of servers, and the servers' programs for that."""
+def _list_reads(cells: Sequence[Any], draws: servers.Draws) -> Any:
+    """Returns the values that a program reads of servers, and programs to read them."""
     reads, updates = [], []
     for cell in cells:
         server, names = cell.home.servers[0], []
@@ -153,10 +153,10 @@ def _reads(cells: Sequence[Any], draws: servers.Draws) -> Any:
     return tuple(reads), tuple(updates)
 
 
-def _effects(changes: Sequence[servers.Change]) -> Any:
+def _list_effects(changes: Sequence[servers.Change]) -> Any:
     """Returns the effects of changes, the servers' programs, and the operands' count.
 
-    Those of them that belong to a reading are not among them; they have no operands.
+    Changes that are made while a variable is read have no operands and are left out.
     """
     effects, updates, position = [], [], 0
     for change in changes:
@@ -189,7 +189,8 @@ class Closure:
             their own go when nobody has these.
         number: tells closures apart if its changes must be made only once; else None.
         retrace: returns the shipment for elements of other shapes.
-        remote: its result. Nobody else may hold it: then the result is dropped.
+        remote: receives the result. If the caller has let go of it by then, the result
+            is dropped.
     """
 
     def __init__(

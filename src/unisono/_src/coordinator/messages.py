@@ -154,7 +154,7 @@ class Job(NamedTuple):
 
 @final
 class Outcome(NamedTuple):
-    """How a closure has ended that ran together with others.
+    """The result of one of several closures that ran together.
 
     Attributes:
         arrays: the arrays of its result.

@@ -14,7 +14,7 @@ from typing import Any, final
 from unisono._src.coordinator.carrier import Handle
 from unisono._src.coordinator.messages import Operation, Request
 
-# More than this does not wait, so that servers work while the worker computes.
+# Larger changes are sent at once, so that servers work while the worker computes.
 _MAX_BYTES = 1 << 22
 
 

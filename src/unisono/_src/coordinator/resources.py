@@ -22,7 +22,7 @@ class ClosureInputError(Exception):
 
 @final
 class Resources:
-    """The functions that make workers' resources, and who has made which.
+    """Keeps the functions that make resources, and notes which worker has made which.
 
     Args:
         carrier: reaches the workers.
@@ -68,7 +68,7 @@ class Resources:
                 self.describe(worker, number)
 
     def describe(self, worker: int, number: int) -> Any:
-        """Returns what a worker says of a resource, which it makes if need be."""
+        """Returns a worker's description of a resource, which it makes if need be."""
         with self._locks[worker]:
             self._forget(worker)
             built = self._built[worker]
@@ -122,7 +122,7 @@ class Resources:
         """
         with self._locks[worker]:
             try:
-                # Another thread may have missed it, too.
+                # Another thread may have replaced the worker already.
                 self._call(worker, "ping")
             except errors.UnavailableError:
                 self._built[worker].clear()

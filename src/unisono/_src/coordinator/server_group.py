@@ -63,7 +63,7 @@ class Servers(server_files.SavingServers):
         kept = random_keys.numbers_like(cell)
         size = int(np.prod(kept.shape)) * kept.dtype.itemsize
         with self._lock:
-            wanted = self._wanted() or (int(np.argmin(self._bytes)),)
+            wanted = self._find_wanted() or (int(np.argmin(self._bytes)),)
             key = f"{next(self._numbers)}:{cell.name}"
             workers = getattr(ambient.current().colocate, "workers", 0)
             if workers:
@@ -77,7 +77,7 @@ class Servers(server_files.SavingServers):
         return servers.Home(self, key, wanted, workers)
 
     def move(self, cell: Any, home: servers.Home) -> None:
-        """Keeps a variable elsewhere; no program may know it yet.
+        """Moves a variable to other servers, before any program uses it.
 
         Args:
             cell: the variable.
@@ -111,11 +111,11 @@ class Servers(server_files.SavingServers):
                 error,
             )
 
-    def of_workers(self) -> servers.Home:
+    def place_for_workers(self) -> servers.Home:
         """Returns the place of variables with a value for each worker."""
         return servers.Home(self, "", (), self._workers)
 
-    def _wanted(self) -> tuple[int, ...] | None:
+    def _find_wanted(self) -> tuple[int, ...] | None:
         """Returns the servers that the running code asks for, or None."""
         target = ambient.current().colocate
         if isinstance(target, servers.Home):
@@ -268,7 +268,7 @@ class Servers(server_files.SavingServers):
         made = {i: self._carrier.server(i).call(method, *x) for i, x in given.items()}
         found: dict[int, Any] = {}
         failed: list[Exception] = []
-        # Of all of them: none works any more when an error is raised.
+        # All are waited for: no server works any more when an error is raised.
         for index, call in made.items():
             try:
                 found[index] = waiting.wait(call, SERVER, index, what)

@@ -43,7 +43,7 @@ class ServerRecovery:
 
     @contextlib.contextmanager
     def run(self) -> Iterator[int]:
-        """Runs a block in which a closure runs; gives the number of rounds before."""
+        """Lets a closure run in the block, and gives the number of rounds before it."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_busy)
             self._running += 1

@@ -88,7 +88,7 @@ class _Task:
 
 
 def _serve(calls: queue.SimpleQueue[Any]) -> None:
-    """Carries out calls in order, until there is None; this is a task's thread."""
+    """Carries out calls in order until it gets None; runs in a task's thread."""
     while (call := calls.get()) is not None:
         _carry_out(*call)
         # The loop must not keep the last call's arrays while it waits.
@@ -141,15 +141,15 @@ class _ThreadHandle(Handle):
         task = self._carrier.tasks[self._task]
         return task.call(method, tuple(_hand_over(x, task) for x in args))
 
-    def given_to(self, caller: _Task) -> _ThreadHandle:
-        """Returns the handle as a worker has it."""
+    def make_for(self, caller: _Task) -> _ThreadHandle:
+        """Returns a handle for a worker, which fails when that worker is lost."""
         return _ThreadHandle(self._carrier, self._task, caller)
 
 
 def _hand_over(x: Any, task: _Task) -> Any:
-    """Returns an argument of a call as the task that is called has it."""
+    """Returns an argument of a call as the called task gets it."""
     is_handles = isinstance(x, list) and x and isinstance(x[0], _ThreadHandle)
-    return [handle.given_to(task) for handle in x] if is_handles else x
+    return [handle.make_for(task) for handle in x] if is_handles else x
 
 
 @final

@@ -51,7 +51,7 @@ class Worker:
         self._place = 0
 
     def ping(self) -> int:
-        """Returns the number of this worker: it answers."""
+        """Returns the number of this worker, which shows that it answers."""
         return self._index
 
     def connect(self, servers: Sequence[Handle]) -> None:
@@ -61,20 +61,20 @@ class Worker:
     def add_program(self, program: ClosureProgram) -> None:
         """Takes the program of closures, which `run` then names by its key."""
         given = ClosureProgram(*program)
-        reads = tuple((s, self._own(k), p) for s, k, p in given.reads)
+        reads = tuple((s, self._own_key(k), p) for s, k, p in given.reads)
         effects = [Effect(*e) for e in given.effects]
         self._programs[given.key] = given._replace(
             reads=reads,
             effects=tuple(
                 e._replace(
-                    keys=tuple(map(self._own, e.keys)),
-                    reads=tuple(map(self._own, e.reads)),
+                    keys=tuple(map(self._own_key, e.keys)),
+                    reads=tuple(map(self._own_key, e.reads)),
                 )
                 for e in effects
             ),
         )
 
-    def _own(self, key: str) -> str:
+    def _own_key(self, key: str) -> str:
         """Returns a key, with the number of this worker if it is for each worker."""
         return f"{key}{self._index}" if key.endswith(OWN) else key
 
@@ -86,7 +86,7 @@ class Worker:
             make: makes it: an object with `pull` and `put_back`, as `HostIterator`.
 
         Returns:
-            What the resource says of itself: its `describe()`.
+            The description that the resource gives of itself with `describe()`.
         """
         with ambient.push(worker=self._index):
             made = make()
@@ -219,7 +219,7 @@ class Worker:
         return [w.expand(x) for w, x in zip(packed, found, strict=True)]
 
     def _pull(self, wanted: Sequence[tuple[int, Request]]) -> list[np.ndarray]:
-        """Returns what is asked of servers, which each are asked once."""
+        """Returns the requested values, with one message for each server."""
         by_server: dict[int, list[int]] = {}
         for i, (server, _) in enumerate(wanted):
             by_server.setdefault(server, []).append(i)
