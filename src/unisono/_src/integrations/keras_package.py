@@ -51,7 +51,7 @@ class Names:
         if name.startswith("__") and name.endswith("__") and name not in _DUNDERS:
             raise AttributeError(f"module {self._module!r} has no attribute {name!r}")
         path = f"{self._path}.{name}".lstrip(".")
-        told = find_told(path)
+        told = find_replacement(path)
         if told is not None:
             raise AttributeError(told)
         value = self._load(path, name)
@@ -109,7 +109,7 @@ def _modules(path: str) -> list[types.ModuleType]:
     return found
 
 
-def find_told(path: str) -> str | None:
+def find_replacement(path: str) -> str | None:
     """Returns what to write instead of a name, or None if the name may exist.
 
     Args:
@@ -146,7 +146,7 @@ def load() -> None:
     scope = importlib.import_module(f"{_HERE}.keras.scope")
     scope.check()
     if sys.modules["keras"].backend.backend() != "jax":
-        raise RuntimeError(scope.obstacle())
+        raise RuntimeError(scope.find_obstacle())
     importlib.import_module(f"{_HERE}.keras.former_names").install()
     library_hooks.introduce()
     if is_new:
@@ -167,7 +167,7 @@ class _Finder(importlib_abc.MetaPathFinder, importlib_abc.Loader):
         if not fullname.startswith(f"{_ROOT}."):
             return None
         below = fullname.removeprefix(f"{_ROOT}.")
-        told = find_told(below)
+        told = find_replacement(below)
         if told is not None:
             raise ImportError(told, name=fullname)
         load()

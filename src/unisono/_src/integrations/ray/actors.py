@@ -15,7 +15,7 @@ from unisono._src.coordinator.worker import Worker
 from unisono._src.foundation import cpu_threads
 from unisono._src.integrations.ray import packing, shared_memory
 
-# Options of JAX that change what programs compute; they are everywhere the same.
+# Options of JAX that change what programs compute. All processes must agree on them.
 _SHARED_OPTIONS = (
     "jax_enable_x64",
     "jax_default_prng_impl",
@@ -118,7 +118,7 @@ class Host:
         Args:
             method: its name.
             args: its arguments.
-            place: the memory with their large arrays; None if they have them in them.
+            place: the memory with their large arrays; None if `args` has them.
             reply: memory for the large arrays of the result.
 
         Returns:

@@ -175,7 +175,7 @@ class RayCarrier(Carrier):
                     index,
                 )
             nodes = [found]
-            placed["scheduling_strategy"] = _stay_on(found["NodeID"])
+            placed["scheduling_strategy"] = _pin_to_node(found["NodeID"])
         count = 1 if self._has_nodes else self._cluster.num_tasks(kind)
         gpus = self._count_gpus(nodes, count) if kind == WORKER else 0
         actor_class = ray.remote(
@@ -303,7 +303,7 @@ def _find_nodes() -> dict[str, Any]:
     return {n["Labels"][node.LABEL]: n for n in found if node.LABEL in n["Labels"]}
 
 
-def _stay_on(node_id: str) -> Any:
+def _pin_to_node(node_id: str) -> Any:
     import ray.util.scheduling_strategies as strategies
 
     return strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)

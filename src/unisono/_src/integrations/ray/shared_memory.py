@@ -22,7 +22,7 @@ _STEP = 1 << 16
 
 @final
 class SegmentPlace(NamedTuple):
-    """Says where another process finds a segment.
+    """The place where another process finds a segment.
 
     Attributes:
         pid: the process that has it.
