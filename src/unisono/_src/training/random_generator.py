@@ -496,7 +496,7 @@ def _pack(words: jax.Array) -> jax.Array:
 
 
 def _as_state(given: Any) -> jax.Array:
-    """Returns a state that a program gives as it is kept.
+    """Returns a state that a program gives, in the form that is stored.
 
     Raises:
         ValueError: it has another size.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def nest(values: Sequence[Any], groups: Sequence[int]) -> list[Any]:
-    """Returns values with those of the parts of a variable as a list of their own.
+    """Returns values in which those of a variable's parts are one list.
 
     Args:
         values: one for each part of each variable.
@@ -100,7 +100,7 @@ class Update:
         self._parts: dict[Any, list[server_update.Part]] = {}
 
     @classmethod
-    def of(
+    def for_variables(
         cls,
         variables: Sequence[Variable],
         tx: optax.GradientTransformation,
@@ -201,7 +201,7 @@ class Update:
             operands = jax.core.eval_jaxpr(program.jaxpr, program.consts, *flat)
             pairs = _sparse_operands(part, given)
             made = _change(part, cells, tuple(operands), pairs)
-            _apply(target, _with_rows(made, part, tables, where, numbers))
+            _apply(target, _add_rows(made, part, tables, where, numbers))
 
     def _find_tables(
         self, change: Any, cells: Sequence[Any], gradients: Sequence[Any]
@@ -338,7 +338,7 @@ def _join(gradient: IndexedSlices) -> tuple[Any, Any]:
     return found, jnp.where(present, total, jnp.zeros((), values.dtype))
 
 
-def _with_rows(
+def _add_rows(
     change: servers.Change,
     part: server_update.Part,
     tables: dict[int, tuple[int, ...]],
