@@ -61,12 +61,12 @@ def is_traced() -> bool:
     return not jax_traces.is_eager(jax_traces.reading_trace())
 
 
-def is_plain() -> bool:
+def is_outside_gradients() -> bool:
     """Returns whether no transformation of JAX for gradients is around the code."""
     return jax_traces.current() is jax_traces.base_trace()
 
 
-def concrete(x: Any) -> Any:
+def find_known_value(x: Any) -> Any:
     """Returns the value of an array that is known now; None if it is not."""
     found = jax_tapes.lower(x) if isinstance(x, jax.core.Tracer) else x
     if not isinstance(found, jax.core.Tracer):

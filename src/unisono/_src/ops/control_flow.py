@@ -67,7 +67,7 @@ def cond(
 
 def _find_known_value(x: Any) -> Any:
     """Returns a value that is known now, or None."""
-    return bodies.concrete(tensors.tensor(x) if tensors.is_array(x) else x)
+    return bodies.find_known_value(tensors.tensor(x) if tensors.is_array(x) else x)
 
 
 def _check_alike(
@@ -323,7 +323,9 @@ def _loop_traced(
 
     if most is None:
         return rebuild(bodies.run_loop(goes_on, advance, carry))
-    is_followed = ambient.current().tape is not None or not bodies.is_plain()
+    is_followed = (
+        ambient.current().tape is not None or not bodies.is_outside_gradients()
+    )
     if isinstance(most, int) and back_prop and is_followed:
         return rebuild(_loop_for_gradients(goes_on, advance, carry, most))
     limit = bodies.strong_array(jnp.asarray(tensors.tensor(most), jnp.int32))

@@ -83,7 +83,7 @@ class _Layout:
                     f"pairs, received {padding!r}."
                 )
             return padding.upper()
-        pairs = tensors.static(self.name, "padding", padding)
+        pairs = tensors.require_known(self.name, "padding", padding)
         if len(pairs) != self.rank + 2 or any(len(pair) != 2 for pair in pairs):
             raise ValueError(
                 f"padding of {self.name} has a pair for each of {self.rank + 2} axes, "
@@ -237,7 +237,7 @@ def transpose(
     return jnp.asarray(result)
 
 
-def depthwise(
+def convolve_depthwise(
     x: Any, kernel: Any, strides: Any, padding: Any, data_format: Any, dilations: Any
 ) -> jax.Array:
     """Returns a convolution of each channel by itself, with several kernels each."""
@@ -259,7 +259,7 @@ def depthwise(
     return _convolve(layout, found, flat, how, channels)
 
 
-def separable(
+def convolve_separable(
     x: Any,
     kernel: Any,
     pointwise: Any,
@@ -269,7 +269,7 @@ def separable(
     dilations: Any,
 ) -> jax.Array:
     """Returns a convolution of each channel, then one across channels."""
-    inner = depthwise(x, kernel, strides, padding, data_format, dilations)
+    inner = convolve_depthwise(x, kernel, strides, padding, data_format, dilations)
     return convolve(
         "separable_conv2d", 2, inner, pointwise, 1, "VALID", data_format, None
     )
