@@ -316,7 +316,7 @@ class Estimator:
         latest: str | None,
         until: tuple[int | None, float],
     ) -> None:
-        """Makes the steps of `train`; `until` has the number of steps and the last."""
+        """Makes the steps of `train`; `until` has their number and the last step."""
         # In this order: the variables are made, restored and saved for the first time
         # before `after_create_session` shows them to hooks.
         if not self._begin(built, iterator, loop, latest):

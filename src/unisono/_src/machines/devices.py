@@ -221,7 +221,7 @@ def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:
     wanted = {}
     if shares_pool:
         # A single device is faster with the pool that XLA makes by itself.
-        wanted[cpu_threads.VARIABLE] = str(cpu_threads.threads(count))
+        wanted[cpu_threads.VARIABLE] = str(cpu_threads.count_threads(count))
     if stall_seconds:
         flag = f"--xla_cpu_collective_timeout_seconds={max(1, round(stall_seconds))}"
         wanted["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"

@@ -114,7 +114,7 @@ def take(
         entries |= {
             str(item.key): _make_state_entry(item)
             for item in found
-            if item.kind == manifest.STATE and state_slots.waits(item.obj)
+            if item.kind == manifest.STATE and state_slots.needs_other_threads(item.obj)
         }
     with leave_scopes(), frames.LOCK:
         held = server_values.HeldState([item.obj for item in found])

@@ -29,8 +29,8 @@ from unisono._src.state.variables import Variable
 DEFAULT_SERVING_SIGNATURE_DEF_KEY = "serving_default"
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-# What JAX raises for a function that it cannot export, such as one that needs to know a
-# size that the signature leaves open.
+# The errors of JAX for a function that it cannot export, such as one that needs to
+# know a size that the signature leaves open.
 _FAILURES = (
     ValueError,
     NotImplementedError,
