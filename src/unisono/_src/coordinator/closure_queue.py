@@ -29,6 +29,7 @@ class ClosureQueue:
         self._error: BaseException | None = None
         self._is_cancelling = False
         self._is_closed = False
+        # Guards all of the above, and is notified when any of it changes.
         self._changed = threading.Condition()
         # Held by `wait`: what is scheduled meanwhile in other threads comes later.
         self._cut_off = threading.Lock()
@@ -52,6 +53,7 @@ class ClosureQueue:
                     "The strategy was shut down: its workers have ended, and nothing "
                     "more can be scheduled. Make a new strategy."
                 )
+            # Appended even after an error, which then cancels it with the others.
             self._waiting.append(closure)
             self._changed.notify_all()
             self._raise_error()
@@ -79,6 +81,8 @@ class ClosureQueue:
         with self._changed:
             if self._is_closed or self._is_cancelling or self._error is not None:
                 return []
+            # At most half of a worker's share, so that the others do not run dry while
+            # this one works on its closures.
             count = min(most, len(self._waiting) // (2 * share))
             self._running += count
             return [self._waiting.popleft() for _ in range(count)]
@@ -137,6 +141,8 @@ class ClosureQueue:
         """Raises the error, once, after cancelling everything else."""
         if self._error is None:
             return
+        # While this thread waits the condition's lock is free: `get` must hand out
+        # nothing, and errors of those that still run are not kept.
         self._is_cancelling = True
         try:
             self._changed.wait_for(lambda: not self._running or self._is_closed)

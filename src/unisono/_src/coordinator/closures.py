@@ -64,11 +64,14 @@ def ship(
     """
     _check_runs_elsewhere(found)
     found = additions.find(found)
+    # A worker reads the variables of servers itself. Those of the coordinator come with
+    # the arguments. So the program takes first the former, then the latter.
     remote = [c for c in found.read if c.home is not None]
     local = [c for c in found.read if c.home is None]
     order = {c: i for i, c in enumerate([*remote, *local])}
     places = [order[c] for c in found.read]
     count, consts = len(places), found.constants.fill_in(())
+    # The first outputs are values of cells of this process, which do not travel.
     start = len(found.written) + len(found.created)
 
     def run(*inputs: Any) -> Any:
@@ -80,16 +83,20 @@ def ship(
         out = jax.core.eval_jaxpr(found.jaxpr, consts, *cells, *inputs[count:])
         return [random_keys.to_numbers(x) for x in out[start:]]
 
+    # The inputs in the new order, to trace the program with.
     avals = [v.aval for v in found.jaxpr.invars]
     given = [avals[places.index(i)] for i in range(count)] + avals[count:]
     closed = jax.make_jaxpr(run)(*map(_struct, given))
     stages = tuple(
         _export(stage, found.name) for stage in server_lookups.split(closed, found.name)
     )
+    # A draw changes a random state in the moment in which it is read, so that no two
+    # workers draw the same numbers. All other changes come after the program.
     draws, later = servers.split_draws(found.changes, found.read)
     effects, updates, operands = _list_effects(later)
     reads, more = _list_reads(remote, draws)
     known = found.name, reads, tuple(map(tuple, shapes))
+    # By content: the same function, traced again, is not sent to a worker again.
     key = exported.digest(stages, effects, *known)
     program = ClosureProgram(key, *known, stages, effects, operands)
     return Shipment(program, tuple(local), found.outputs, (*updates, *more))
@@ -207,6 +214,7 @@ class Closure:
         self._sources = sources
         self.number = number
         self.retrace = retrace
+        # Weak: nobody needs a result whose handle the caller has dropped.
         self._remote = weakref.ref(remote)
 
     @property

@@ -64,6 +64,7 @@ class Resources:
             UnavailableError: the worker is gone.
         """
         for number in numbers:
+            # -1 is the worker's own number, which it has.
             if number >= 0:
                 self.describe(worker, number)
 
@@ -80,6 +81,8 @@ class Resources:
                 except errors.UnavailableError:
                     raise
                 except Exception as error:
+                    # Kept: each closure that uses the resource gets the error, and the
+                    # dataset function does not run again for each of them.
                     built[number] = error
             found = built[number]
         if isinstance(found, Exception):
@@ -108,6 +111,7 @@ class Resources:
     def _forget(self, worker: int) -> None:
         dropped = self._dropped[worker]
         if dropped:
+            # One by one, because `drop` may add to the set at any moment.
             gone = [dropped.pop() for _ in range(len(dropped))]
             held = [n for n in gone if self._built[worker].pop(n, None) is not None]
             if held:

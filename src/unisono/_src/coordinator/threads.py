@@ -69,6 +69,8 @@ class _Task:
         with self._lock:
             self.is_lost = True
             waiting = list(self._open)
+        # Outside the lock: the end of a call may run the caller's code, and that may
+        # call this task again.
         for call in waiting:
             _finish(call.set_exception, self.lost_error())
         self._calls.put(None)
@@ -76,6 +78,8 @@ class _Task:
     def stop(self) -> None:
         """Ends the task, and waits until its thread has ended."""
         self.lose()
+        # A thread cannot wait for itself. The strategy, whose end calls this, may be
+        # collected in any thread.
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -101,8 +105,10 @@ def _carry_out(made: Future[Any], method: Callable[..., Any], args: Any) -> None
     try:
         result = method(*args)
     except _Gone:
+        # `lose` has ended the call of the lost worker already.
         return
     except BaseException as error:
+        # Whatever it is, the caller raises it; this thread goes on to serve.
         _finish(made.set_exception, error)
     else:
         _finish(made.set_result, result)

@@ -88,6 +88,7 @@ class Worker:
         Returns:
             The description that the resource gives of itself with `describe()`.
         """
+        # The dataset function may ask for the number of the worker that runs it.
         with ambient.push(worker=self._index):
             made = make()
         self._resources[resource] = made
@@ -154,6 +155,7 @@ class Worker:
                 except errors.UnavailableError:
                     raise
                 except Exception:
+                    # The coordinator runs this one alone, and it gets its error there.
                     break
                 if isinstance(found, OtherShapes):
                     break

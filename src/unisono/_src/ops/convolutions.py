@@ -153,6 +153,7 @@ def convolve(
         layout.padding(padding),
         layout.space("dilations", 1 if dilations is None else dilations),
     )
+    # A kernel for fewer channels convolves groups of channels, as in TensorFlow.
     return _convolve(layout, found, kernel, how, channels // kernel.shape[-2])
 
 
@@ -233,6 +234,7 @@ def transpose(
             f"{name}: an output of shape {list(shape)} belongs to an input of shape "
             f"{list(made.shape)}, received {list(found.shape)}."
         )
+    # JAX derives the transpose from the convolution itself, with its paddings.
     (result,) = jax.linear_transpose(forward, like)(found)
     return jnp.asarray(result)
 
@@ -255,6 +257,7 @@ def convolve_depthwise(
         layout.padding(padding),
         layout.space("dilations", 1 if dilations is None else dilations),
     )
+    # A group for each channel, with `factor` kernels each.
     flat = filters.reshape(height, width, 1, channels * factor)
     return _convolve(layout, found, flat, how, channels)
 
@@ -337,6 +340,7 @@ def avg_pool(
         )
         return made
 
+    # The second sum counts the elements of each window that are not padding.
     return add_up(found) / add_up(jnp.ones(found.shape, found.dtype))
 
 

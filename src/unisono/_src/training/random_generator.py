@@ -305,7 +305,7 @@ class Generator:
         if frame.strategy is not self._strategy:
             return words
         number = frame.replica.replica_id_in_sync_group
-        own: jax.Array = philox.with_replica(words, number)
+        own: jax.Array = philox.fold_in_replica(words, number)
         return own
 
     def normal(

@@ -101,6 +101,7 @@ def _open(
     global _current
     ray = library.load()
     with _lock:
+        # A process can be connected to one cluster only, whatever address is given now.
         if _current is not None and _current.is_open and ray.is_initialized():
             return _current.share()
         if ray.is_initialized():
@@ -182,6 +183,7 @@ def _set_environment(token: str | None) -> Iterator[None]:
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM) if is_main else None
     if token is not None:
+        # The token is given in one way only, whatever the order in which Ray looks.
         os.environ.pop(_TOKEN_PATH, None)
         os.environ.update({_MODE: "token", _TOKEN: token})
     _read_settings()
