@@ -296,7 +296,7 @@ class Estimator:
         _check_steps(steps, max_steps)
         _check_context("train")
         loop = hooks_lib.Hooks(hooks)
-        latest = checkpointing.latest_of_chief(self.model_dir)
+        latest = checkpointing.find_latest_of_chief(self.model_dir)
         if max_steps is not None and checkpointing.step_of(latest) >= max_steps:
             _log.info("Skipping training since max_steps has already been reached.")
             return self
@@ -598,7 +598,7 @@ class Estimator:
         """Returns a given path, or that of the newest checkpoint, as a string."""
         if given is not None:
             return str(os.fspath(given))
-        return checkpointing.latest_of_chief(self.model_dir)
+        return checkpointing.find_latest_of_chief(self.model_dir)
 
     def _restore(self, built: Any, path: str | None) -> None:
         """Restores a checkpoint; without one, warm-starts the initial values."""

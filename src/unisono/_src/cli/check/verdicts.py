@@ -141,14 +141,14 @@ def _judge_missing_member(path: str) -> tuple[str, str, str]:
 
 
 @functools.cache
-def _keras() -> keras_names.Keras | None:
+def _find_keras() -> keras_names.Keras | None:
     return keras_names.Keras.find_installed()
 
 
 def _judge_keras(
     path: str, is_member: bool, call: CallArguments | None
 ) -> tuple[str, str]:
-    keras = _keras()
+    keras = _find_keras()
     if keras is None:
         return UNKNOWN, "Keras is not installed here: pip install 'unisono[keras]'."
     if is_member:
@@ -254,7 +254,7 @@ def result(path: str, is_call: bool) -> str | None:
     """
     if not path.startswith("keras."):
         return package_names.result(path, is_call)
-    keras = _keras()
+    keras = _find_keras()
     if keras is None or not is_call:
         return None
     if path in rows.KERAS_MODELS or path.startswith("keras.applications."):
