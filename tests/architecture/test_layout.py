@@ -4,6 +4,7 @@
 """
 
 import ast
+import collections
 import tomllib
 
 import unisono
@@ -69,6 +70,27 @@ def test_unit_tests_stand_where_the_modules_stand_that_they_test():
         "expected each tests/unit/ROOM/test_MODULE.py to be named after a module of "
         f"that room, received {strays}; move it, or list it in WHOLE_ROOMS."
     )
+
+
+# Class names that occur more than once, and why.
+SHARED_NAMES: dict[str, str] = {}
+
+
+def test_no_two_classes_have_the_same_name():
+    places = collections.defaultdict(list)
+    for source in sources.all_sources():
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ClassDef):
+                name = node.name.lstrip("_")
+                places[name].append(f"{source.name}:{node.lineno}")
+    shared = {name: where for name, where in places.items() if len(where) > 1}
+    unexpected = {name: shared[name] for name in shared.keys() - SHARED_NAMES.keys()}
+    assert not unexpected, (
+        "expected each class to have a name of its own, a leading underscore left "
+        f"out, received {unexpected}; name each after what it is."
+    )
+    stale = SHARED_NAMES.keys() - shared.keys()
+    assert not stale, f"only one class is called {sorted(stale)}: take it out."
 
 
 def test_no_function_is_longer_than_its_budget():

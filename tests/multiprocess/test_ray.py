@@ -358,7 +358,7 @@ def test_a_killed_program_leaves_nothing_behind(tmp_path):
     code = """
     import os, time
     from unisono._src.integrations.ray import node
-    made = node.start_head("127.0.0.1", node.free_port(), "0" * 64, 60)
+    made = node.start_head("127.0.0.1", node.find_free_port(), "0" * 64, 60)
     print(made.folder, flush=True)
     time.sleep(100)
     """

@@ -13,7 +13,7 @@ import pytest
 
 import unisono
 from tests.unit.coordinator import clusters
-from unisono._src.coordinator.server import Server
+from unisono._src.coordinator.server import ParameterServer
 from unisono.distribute import coordinator as api
 from unisono.distribute.experimental import partitioners
 
@@ -313,7 +313,7 @@ class Bytes:
 
     def __init__(self, monkeypatch):
         self.total = 0
-        pull, push = Server.pull, Server.push
+        pull, push = ParameterServer.pull, ParameterServer.push
 
         def count_pull(server, requests):
             found = pull(server, requests)
@@ -324,8 +324,8 @@ class Bytes:
             self.total += sum(x.nbytes for o in operations for x in o.operands)
             push(server, operations, closure)
 
-        monkeypatch.setattr(Server, "pull", count_pull)
-        monkeypatch.setattr(Server, "push", count_push)
+        monkeypatch.setattr(ParameterServer, "pull", count_pull)
+        monkeypatch.setattr(ParameterServer, "push", count_push)
 
 
 @pytest.mark.parametrize("parts", [1, 3])

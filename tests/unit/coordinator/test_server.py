@@ -6,7 +6,7 @@ import pytest
 
 import unisono
 from unisono._src.coordinator.messages import Operation, Request
-from unisono._src.coordinator.server import Server
+from unisono._src.coordinator.server import ParameterServer
 from unisono._src.foundation import row_files
 
 pytestmark = pytest.mark.feature("T06")
@@ -21,7 +21,7 @@ def test_rows_change_as_those_of_a_variable_do(kind, dtype):
     rows, where = ROWS.astype(dtype), POSITIONS
     if kind == "update":
         rows, where = rows[:2], where[:2]
-    server, variable = Server(0), unisono.Variable(first)
+    server, variable = ParameterServer(0), unisono.Variable(first)
     server.create("v", first)
     server.push([Operation(f"scatter_{kind}", ("v",), (where, rows))])
     getattr(variable, f"scatter_{kind}")(
@@ -32,7 +32,7 @@ def test_rows_change_as_those_of_a_variable_do(kind, dtype):
 
 
 def test_rows_outside_are_left_out_and_read_as_zeros():
-    server = Server(0)
+    server = ParameterServer(0)
     server.create("v", ((3, 2), "float32"))
     server.push([Operation("scatter_add", ("v",), (np.array([1, 9]), np.ones((2, 2))))])
     found, rows = server.pull([Request("v"), Request("v", np.array([1, 9, 0]))])
@@ -44,7 +44,7 @@ def test_rows_outside_are_left_out_and_read_as_zeros():
 
 
 def test_changes_of_a_closure_are_made_once_until_it_is_confirmed():
-    server = Server(0)
+    server = ParameterServer(0)
     server.create("v", np.zeros(1))
     add = [Operation("assign_add", ("v",), (np.ones(1),))]
     for closure in (7, 7, None, None, 8):
@@ -52,7 +52,7 @@ def test_changes_of_a_closure_are_made_once_until_it_is_confirmed():
     assert server.pull([Request("v")])[0] == 4
     closures, (value,) = server.hold(0, ["v"], ["v"])
     assert closures == [7, 8]
-    other = Server(1)
+    other = ParameterServer(1)
     other.create("v", value)
     other.remember(closures)
     other.push(add, 7)
@@ -66,7 +66,7 @@ def test_changes_of_a_closure_are_made_once_until_it_is_confirmed():
 
 
 def test_what_a_checkpoint_holds_stays_as_it_was_until_it_is_written(tmp_path):
-    server, first = Server(0), np.arange(12.0).reshape(6, 2)
+    server, first = ParameterServer(0), np.arange(12.0).reshape(6, 2)
     server.create("v", first)
     server.hold(0, ["v"], [])
     server.hold(1, ["v"], [])

@@ -6,7 +6,7 @@ import pytest
 
 import unisono
 from tests.unit.coordinator import clusters
-from unisono._src.coordinator.server import Server
+from unisono._src.coordinator.server import ParameterServer
 from unisono.distribute import coordinator as api
 from unisono.distribute.experimental import partitioners
 
@@ -86,9 +86,11 @@ def test_a_server_that_does_not_see_the_checkpoint_is_named(tmp_path, monkeypatc
         table, _, checkpoint = build(one.strategy, np.ones(SHAPE, np.float32))
         path = checkpoint.save(str(tmp_path / "c"))
         table.assign_add(np.ones(SHAPE, np.float32))
-        sees = Server.sees
+        sees = ParameterServer.sees
         monkeypatch.setattr(
-            Server, "sees", lambda self, *x: self.ping() == 0 and sees(self, *x)
+            ParameterServer,
+            "sees",
+            lambda self, *x: self.ping() == 0 and sees(self, *x),
         )
         told = r"parameter server 1 \(a thread of this process\) does not see .*share"
         with pytest.raises(unisono.errors.SaveError, match=told):
@@ -99,7 +101,7 @@ def test_a_server_that_does_not_see_the_checkpoint_is_named(tmp_path, monkeypatc
         assert [p.name for p in tmp_path.iterdir()] == ["c-1"]
         monkeypatch.undo()
         # Another checkpoint of that name is another one.
-        server = Server(0)
+        server = ParameterServer(0)
         assert server.sees(f"{path}/capsule.json", b"") is False
         assert server.sees(f"{path}/capsule.json", b"0" * 64) is False
 

@@ -86,7 +86,7 @@ def test_functions_of_the_backend_have_the_defaults_that_they_had():
 
 @pytest.mark.parametrize("path", sorted(keras_renames.TOLD))
 def test_a_name_that_is_nowhere_is_told_with_what_to_write(path):
-    told = keras_package.find_told(path)
+    told = keras_package.find_replacement(path)
     assert told is not None and f"tf.keras.{path}" in told
     owner, _, name = path.rpartition(".")
     if name.startswith("__") or path.count(".") > 1:

@@ -14,6 +14,7 @@ from typing import Any
 from unisono._src.execution import replica_invariance
 from unisono._src.execution.traced_function import TracedFunction
 
+# `add_any` is the sum that JAX makes of gradients.
 _SUMS = ("add", "add_any")
 # A change that changes nothing.
 _NOTHING = ""
@@ -40,6 +41,7 @@ def find(found: TracedFunction) -> TracedFunction:
             (new,), (cell,) = operands, change.cells
             kind, term = _find_term(new, current.get(cell), made_by)
             change = dataclasses.replace(change, kind=kind)
+            # The program gives the term; the compiler drops a sum that nobody uses.
             operands = [term]
         for cell in change.cells:
             current[cell] = new

@@ -1,6 +1,6 @@
 """Carriers: how the coordinator reaches servers and workers, and workers reach servers.
 
-A carrier starts a `Server` for each parameter server and a `Worker` for each worker, in
+A carrier starts a `ParameterServer` for each server and a `Worker` for each worker, in
 processes or threads of its own, and carries calls of their methods. All that crosses it
 is plain data: numbers, strings, bytes, NumPy arrays, tuples, lists and dictionaries of
 these, and the named tuples of `messages`. Dataset functions are the one exception.
@@ -61,7 +61,7 @@ class Carrier(abc.ABC):
             cluster: how many of them there are, and their addresses if they have any.
 
         Raises:
-            UnavailableError: one of them does not.
+            UnavailableError: one of them does not answer.
         """
 
     @abc.abstractmethod

@@ -1,4 +1,4 @@
-"""The queue of closures: who waits, what happens after an error."""
+"""The queue of closures that wait for a worker; it keeps the first error of one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ClosureQueue:
     """Closures that wait for a worker, first come first served.
 
     The first error of a closure is kept. The next `put`, `wait` or `is_done` raises it,
-    after nothing runs any more and all that waits is cancelled. Then the queue is as
-    good as new.
+    after nothing runs any more and all that waits is cancelled. Then the queue can be
+    used again.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -29,6 +29,7 @@ class ClosureQueue:
         self._error: BaseException | None = None
         self._is_cancelling = False
         self._is_closed = False
+        # Guards all of the above, and is notified when any of it changes.
         self._changed = threading.Condition()
         # Held by `wait`: what is scheduled meanwhile in other threads comes later.
         self._cut_off = threading.Lock()
@@ -52,12 +53,13 @@ class ClosureQueue:
                     "The strategy was shut down: its workers have ended, and nothing "
                     "more can be scheduled. Make a new strategy."
                 )
+            # Appended even after an error, which then cancels it with the others.
             self._waiting.append(closure)
             self._changed.notify_all()
             self._raise_error()
 
     def get(self) -> Any:
-        """Returns the next closure, which runs from now on; None to end."""
+        """Returns the next closure to run; None when the queue was closed."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._is_closed or (self._waiting and not self._is_cancelling)
@@ -74,11 +76,13 @@ class ClosureQueue:
 
         Args:
             most: how many at most.
-            share: how many workers there are, which all shall have something to do.
+            share: how many workers there are. Enough closures stay for the others.
         """
         with self._changed:
             if self._is_closed or self._is_cancelling or self._error is not None:
                 return []
+            # At most half of a worker's share, so that the others do not run dry while
+            # this one works on its closures.
             count = min(most, len(self._waiting) // (2 * share))
             self._running += count
             return [self._waiting.popleft() for _ in range(count)]
@@ -104,7 +108,7 @@ class ClosureQueue:
             self._changed.notify_all()
 
     def put_back(self, *given: Any) -> None:
-        """Takes back closures whose worker was lost: they are the next ones to run."""
+        """Takes back closures whose worker was lost; they run next."""
         with self._changed:
             self._running -= len(given)
             if self._is_cancelling or self._is_closed:
@@ -125,7 +129,7 @@ class ClosureQueue:
             self._raise_error()
 
     def is_done(self) -> bool:
-        """Whether all closures have ended; raises as `wait`."""
+        """Whether all closures have ended; raises as `wait` does."""
         with self._changed:
             self._raise_error()
             return self._is_idle()
@@ -137,6 +141,8 @@ class ClosureQueue:
         """Raises the error, once, after cancelling everything else."""
         if self._error is None:
             return
+        # While this thread waits the condition's lock is free: `get` must hand out
+        # nothing, and errors of those that still run are not kept.
         self._is_cancelling = True
         try:
             self._changed.wait_for(lambda: not self._running or self._is_closed)
@@ -149,7 +155,7 @@ class ClosureQueue:
         raise error
 
     def close(self) -> None:
-        """Cancels all that waits, and ends those that wait for a closure."""
+        """Cancels all closures that wait, and ends the workers' waits for one."""
         with self._changed:
             self._is_closed = True
             while self._waiting:

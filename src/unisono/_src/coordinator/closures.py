@@ -16,7 +16,12 @@ from unisono._src.coordinator import (
     random_keys,
     server_group,
 )
-from unisono._src.coordinator.messages import Effect, Lookup, Program, Stage
+from unisono._src.coordinator.messages import (
+    ClosureProgram,
+    Effect,
+    ExportedStage,
+    Lookup,
+)
 from unisono._src.coordinator.remote_value import RemoteValue
 from unisono._src.execution import programs, server_lookups, signature
 from unisono._src.execution.traced_function import TracedFunction
@@ -27,7 +32,7 @@ from unisono._src.values import exported
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shipment:
-    """A trace as workers get it.
+    """A traced function in the form that is sent to workers.
 
     Attributes:
         program: what a worker runs.
@@ -38,7 +43,7 @@ class Shipment:
             server that needs each.
     """
 
-    program: Program
+    program: ClosureProgram
     local: tuple[Any, ...]
     outputs: Any
     updates: tuple[tuple[int, str, bytes], ...]
@@ -47,7 +52,7 @@ class Shipment:
 def ship(
     found: TracedFunction, shapes: Sequence[Sequence[tuple[Any, ...]]]
 ) -> Shipment:
-    """Returns a trace in the form that travels.
+    """Returns a traced function in the form that is sent to workers.
 
     Args:
         found: the trace.
@@ -55,43 +60,50 @@ def ship(
             dataset.
 
     Raises:
-        ValueError: the program cannot run in another process; it says why.
+        ValueError: the program cannot run in another process; the message says why.
     """
-    _check(found)
+    _check_runs_elsewhere(found)
     found = additions.find(found)
+    # A worker reads the variables of servers itself. Those of the coordinator come with
+    # the arguments. So the program takes first the former, then the latter.
     remote = [c for c in found.read if c.home is not None]
     local = [c for c in found.read if c.home is None]
     order = {c: i for i, c in enumerate([*remote, *local])}
     places = [order[c] for c in found.read]
     count, consts = len(places), found.constants.fill_in(())
+    # The first outputs are values of cells of this process, which do not travel.
     start = len(found.written) + len(found.created)
 
     def run(*inputs: Any) -> Any:
         # Random keys travel as numbers.
         cells = [
-            random_keys.from_numbers(inputs[i], _impl(c))
+            random_keys.from_numbers(inputs[i], _key_implementation(c))
             for i, c in zip(places, found.read, strict=True)
         ]
         out = jax.core.eval_jaxpr(found.jaxpr, consts, *cells, *inputs[count:])
         return [random_keys.to_numbers(x) for x in out[start:]]
 
+    # The inputs in the new order, to trace the program with.
     avals = [v.aval for v in found.jaxpr.invars]
     given = [avals[places.index(i)] for i in range(count)] + avals[count:]
     closed = jax.make_jaxpr(run)(*map(_struct, given))
     stages = tuple(
         _export(stage, found.name) for stage in server_lookups.split(closed, found.name)
     )
+    # A draw changes a random state in the moment in which it is read, so that no two
+    # workers draw the same numbers. All other changes come after the program.
     draws, later = servers.split_draws(found.changes, found.read)
-    effects, updates, operands = _effects(later)
-    reads, more = _reads(remote, draws)
+    effects, updates, operands = _list_effects(later)
+    reads, more = _list_reads(remote, draws)
     known = found.name, reads, tuple(map(tuple, shapes))
+    # By content: the same function, traced again, is not sent to a worker again.
     key = exported.digest(stages, effects, *known)
-    program = Program(key, *known, stages, effects, operands)
+    program = ClosureProgram(key, *known, stages, effects, operands)
     return Shipment(program, tuple(local), found.outputs, (*updates, *more))
 
 
-def _export(stage: server_lookups.Stage, name: str) -> Stage:
-    """Returns a stage as it travels."""
+def _export(stage: server_lookups.Stage, name: str) -> ExportedStage:
+    """Returns a stage with its program as bytes."""
     program = stage.program
     data = exported.export(
         lambda *xs: jax.core.eval_jaxpr(program.jaxpr, program.consts, *xs),
@@ -99,14 +111,14 @@ def _export(stage: server_lookups.Stage, name: str) -> Stage:
         name,
     )
     homes = [c.home for c in stage.cells]
-    return Stage(data, tuple(Lookup(h.servers[0], h.key) for h in homes))
+    return ExportedStage(data, tuple(Lookup(h.servers[0], h.key) for h in homes))
 
 
 def _struct(aval: Any) -> jax.ShapeDtypeStruct:
     return random_keys.numbers_like(aval)
 
 
-def _impl(cell: Any) -> str | None:
+def _key_implementation(cell: Any) -> str | None:
     """Returns the implementation of a cell's random keys; None for numbers."""
     if not random_keys.is_key(cell):
         return None
@@ -116,7 +128,7 @@ def _impl(cell: Any) -> str | None:
     return found
 
 
-def _check(found: TracedFunction) -> None:
+def _check_runs_elsewhere(found: TracedFunction) -> None:
     """Raises `ValueError` if a trace cannot run in another process."""
     callback = programs.find_callback(found.jaxpr)
     if callback is not None:
@@ -135,8 +147,8 @@ def _check(found: TracedFunction) -> None:
         )
 
 
-def _reads(cells: Sequence[Any], draws: servers.Draws) -> Any:
-    """Returns what a program reads of servers, and the servers' programs for that."""
+def _list_reads(cells: Sequence[Any], draws: servers.Draws) -> Any:
+    """Returns the values that a program reads of servers, and programs to read them."""
     reads, updates = [], []
     for cell in cells:
         server, names = cell.home.servers[0], []
@@ -148,10 +160,10 @@ def _reads(cells: Sequence[Any], draws: servers.Draws) -> Any:
     return tuple(reads), tuple(updates)
 
 
-def _effects(changes: Sequence[servers.Change]) -> Any:
+def _list_effects(changes: Sequence[servers.Change]) -> Any:
     """Returns the effects of changes, the servers' programs, and the operands' count.
 
-    Those of them that belong to a reading are not among them; they have no operands.
+    Changes that are made while a variable is read have no operands and are left out.
     """
     effects, updates, position = [], [], 0
     for change in changes:
@@ -184,7 +196,8 @@ class Closure:
             their own go when nobody has these.
         number: tells closures apart if its changes must be made only once; else None.
         retrace: returns the shipment for elements of other shapes.
-        remote: its result. Nobody else may hold it: then the result is dropped.
+        remote: receives the result. If the caller has let go of it by then, the result
+            is dropped.
     """
 
     def __init__(
@@ -201,6 +214,7 @@ class Closure:
         self._sources = sources
         self.number = number
         self.retrace = retrace
+        # Weak: nobody needs a result whose handle the caller has dropped.
         self._remote = weakref.ref(remote)
 
     @property

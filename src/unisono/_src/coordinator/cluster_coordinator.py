@@ -60,7 +60,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         strategy: the strategy.
 
     Raises:
-        ValueError: it is another strategy.
+        ValueError: `strategy` is no `ParameterServerStrategy`.
 
     >>> import unisono
     >>> cluster = {"worker": ["a:1", "b:1"], "ps": ["c:1"]}
@@ -109,9 +109,9 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             self, _close, self._queue, self._runners, self._threads
         )
 
-    def _begin_end(self) -> None:
-        """Cancels what waits; the threads end when what runs has ended."""
-        _begin_end(self._queue, self._runners)
+    def _cancel_waiting(self) -> None:
+        """Cancels closures that wait; the threads end after those that run."""
+        _cancel_waiting(self._queue, self._runners)
 
     @property
     def strategy(self) -> ParameterServerStrategy:
@@ -142,7 +142,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
                 made once, however often it runs.
 
         Returns:
-            The result, which comes later.
+            A handle of the result, which a worker computes later.
 
         Raises:
             TypeError: `fn` is a Python function, or `args` is no tuple or list.
@@ -213,7 +213,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             return made, leaves, plan
 
     def _expect(self, compiled: Any, args: Any, kwargs: Any, shapes: Any) -> None:
-        """Lets iterators give elements of certain shapes to the next trace."""
+        """Sets the shapes of the elements that iterators give to the next trace."""
         _, _, plan, _ = call_tracing.trace_call(compiled, args, kwargs)
         for source, wanted in zip(plan, shapes, strict=True):
             if isinstance(source, per_worker.PerWorkerIterator):
@@ -229,7 +229,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         self._queue.wait()
 
     def done(self) -> bool:
-        """Whether all scheduled functions have ended; raises as `join`."""
+        """Whether all scheduled functions have ended; raises as `join` does."""
         return self._queue.is_done()
 
     @overload
@@ -248,7 +248,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
             val: a `RemoteValue`, or a nested structure; other values stay.
 
         Raises:
-            Exception: as `RemoteValue.fetch`.
+            Exception: as `RemoteValue.fetch` does.
         """
         return nest.map_structure(
             lambda x: x.fetch() if isinstance(x, RemoteValue) else x, val
@@ -257,7 +257,7 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
     def create_per_worker_dataset(
         self, dataset_fn: object
     ) -> per_worker.PerWorkerDataset:
-        """Returns a dataset of which each worker makes its own.
+        """Returns a dataset that each worker makes for itself.
 
         Args:
             dataset_fn: a function without arguments that returns a dataset, a dataset,
@@ -284,8 +284,8 @@ def _start(runner: WorkerRunner) -> threading.Thread:
     return made
 
 
-def _begin_end(queue: ClosureQueue, runners: Any) -> None:
-    """Cancels what waits; nothing starts any more."""
+def _cancel_waiting(queue: ClosureQueue, runners: Any) -> None:
+    """Cancels closures that wait; no other one starts."""
     for runner in runners:
         runner.is_stopped.set()
     queue.close()
@@ -293,7 +293,7 @@ def _begin_end(queue: ClosureQueue, runners: Any) -> None:
 
 def _close(queue: ClosureQueue, runners: Any, threads: list[threading.Thread]) -> None:
     """Ends the threads of a coordinator that is gone."""
-    _begin_end(queue, runners)
+    _cancel_waiting(queue, runners)
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join()

@@ -93,7 +93,7 @@ class Lookup(NamedTuple):
 
 
 @final
-class Stage(NamedTuple):
+class ExportedStage(NamedTuple):
     """A part of a closure's program, which runs without asking anyone.
 
     Attributes:
@@ -107,7 +107,7 @@ class Stage(NamedTuple):
 
 
 @final
-class Program(NamedTuple):
+class ClosureProgram(NamedTuple):
     """The program of a closure, which every worker can run.
 
     The inputs of each stage are the values of `reads`, the arguments, the arrays of the
@@ -130,7 +130,7 @@ class Program(NamedTuple):
     name: str
     reads: tuple[tuple[int, str, tuple[str, ...]], ...]
     shapes: tuple[tuple[tuple[Any, ...], ...], ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[ExportedStage, ...]
     effects: tuple[Effect, ...]
     operands: int
 
@@ -154,7 +154,7 @@ class Job(NamedTuple):
 
 @final
 class Outcome(NamedTuple):
-    """How a closure has ended that ran together with others.
+    """The result of one of several closures that ran together.
 
     Attributes:
         arrays: the arrays of its result.

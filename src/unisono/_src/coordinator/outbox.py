@@ -14,7 +14,7 @@ from typing import Any, final
 from unisono._src.coordinator.carrier import Handle
 from unisono._src.coordinator.messages import Operation, Request
 
-# More than this does not wait, so that servers work while the worker computes.
+# Larger changes are sent at once, so that servers work while the worker computes.
 _MAX_BYTES = 1 << 22
 
 
@@ -41,7 +41,7 @@ class Outbox:
             place: the place of the closure among those that run.
             server: the server.
             operations: the changes.
-            closure: the number of the closure, see `Server.push`.
+            closure: the number of the closure, see `ParameterServer.push`.
         """
         self._waiting.setdefault(server, []).append((place, (operations, closure)))
         size = sum(x.nbytes for o in operations for x in o.operands)

@@ -57,7 +57,7 @@ class _ServerExtended(local.SingleExtended):
     def _create_per_worker_variable(
         self, next_creator: Callable[..., Any], **kwargs: Any
     ) -> per_worker_variable.PerWorkerVariable:
-        """Makes a variable with a value for each worker; TensorFlow's name for it."""
+        """Makes a variable with a value for each worker, under TensorFlow's name."""
         strategy = self._container_strategy()
         with strategy.scope():
             return per_worker_variable.create(kwargs.pop("initial_value"), **kwargs)
@@ -241,7 +241,7 @@ class ParameterServerStrategy(base.Strategy):
         """
         coordinator = self._coordinator
         if coordinator is not None:
-            coordinator._begin_end()  # noqa: SLF001
+            coordinator._cancel_waiting()  # noqa: SLF001
         self._servers.is_shut_down = True
         # Ends what workers run, too: nobody waits for a long closure.
         self._stop()

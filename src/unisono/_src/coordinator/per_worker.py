@@ -53,7 +53,7 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
         self.shapes: Any = None
 
     def _describe(self) -> Any:
-        """Returns what the first worker that answers says of its iterator."""
+        """Returns the description of an iterator by the first worker that answers."""
         worker = 0
         while self._found is None:
             try:
@@ -81,7 +81,7 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
         )
 
     def put_back(self, element: Any) -> None:
-        """Takes back an element that was only traced with."""
+        """Does nothing: the element was only an example for a trace."""
 
     def __next__(self) -> Any:
         if frames.frame().is_compiled:

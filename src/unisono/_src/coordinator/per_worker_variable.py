@@ -38,7 +38,7 @@ def create(initial_value: Any, **kwargs: Any) -> PerWorkerVariable:
     frame = ambient.current()
     name = kwargs.get("name") or "Variable"
     value = creation.initial_array(initial_value, kwargs.get("dtype"), None, name)
-    with ambient.push(colocate=frame.placement.servers.of_workers()):
+    with ambient.push(colocate=frame.placement.servers.place_for_workers()):
         cell = frames.Cell(
             frames.Policy.SERVER,
             value.shape,

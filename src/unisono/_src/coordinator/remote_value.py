@@ -1,4 +1,4 @@
-"""`RemoteValue`: the result of a scheduled function, when it is there."""
+"""`RemoteValue`: the result of a scheduled function, which a worker computes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _R = TypeVar("_R")
 class RemoteValue(Generic[_R]):
     """The result of a function that `ClusterCoordinator.schedule` was given.
 
-    It is there at once; its content comes when a worker has run the function.
+    `schedule` returns it at once; its content comes when a worker has run the function.
 
     >>> import unisono
     >>> cluster = unisono.train.ClusterSpec({"worker": ["a:1"], "ps": ["b:1"]})

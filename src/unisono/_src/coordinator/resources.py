@@ -22,7 +22,7 @@ class ClosureInputError(Exception):
 
 @final
 class Resources:
-    """The functions that make workers' resources, and who has made which.
+    """Keeps the functions that make resources, and notes which worker has made which.
 
     Args:
         carrier: reaches the workers.
@@ -64,11 +64,12 @@ class Resources:
             UnavailableError: the worker is gone.
         """
         for number in numbers:
+            # -1 is the worker's own number, which it has.
             if number >= 0:
                 self.describe(worker, number)
 
     def describe(self, worker: int, number: int) -> Any:
-        """Returns what a worker says of a resource, which it makes if need be."""
+        """Returns a worker's description of a resource, which it makes if need be."""
         with self._locks[worker]:
             self._forget(worker)
             built = self._built[worker]
@@ -80,6 +81,8 @@ class Resources:
                 except errors.UnavailableError:
                     raise
                 except Exception as error:
+                    # Kept: each closure that uses the resource gets the error, and the
+                    # dataset function does not run again for each of them.
                     built[number] = error
             found = built[number]
         if isinstance(found, Exception):
@@ -108,6 +111,7 @@ class Resources:
     def _forget(self, worker: int) -> None:
         dropped = self._dropped[worker]
         if dropped:
+            # One by one, because `drop` may add to the set at any moment.
             gone = [dropped.pop() for _ in range(len(dropped))]
             held = [n for n in gone if self._built[worker].pop(n, None) is not None]
             if held:
@@ -122,7 +126,7 @@ class Resources:
         """
         with self._locks[worker]:
             try:
-                # Another thread may have missed it, too.
+                # Another thread may have replaced the worker already.
                 self._call(worker, "ping")
             except errors.UnavailableError:
                 self._built[worker].clear()

@@ -17,7 +17,7 @@ from unisono._src.values import exported
 
 
 @final
-class Server:
+class ParameterServer:
     """Keeps variables of a strategy, or parts of them, and changes them.
 
     A carrier runs it in a thread or a process of its own and calls its methods. Changes
@@ -39,7 +39,7 @@ class Server:
         self._lock = threading.RLock()
 
     def ping(self) -> int:
-        """Returns the number of this server: it answers."""
+        """Returns the number of this server, which shows that it answers."""
         return self._index
 
     def create(self, key: str, value: np.ndarray | tuple[tuple[int, ...], str]) -> None:
@@ -69,7 +69,7 @@ class Server:
     def pull(self, requests: Sequence[Request]) -> list[np.ndarray]:
         """Returns the values, or rows, that are asked for, all of one moment.
 
-        What requests say about changes is done in the same moment.
+        The programs that requests name run in the same moment: the lock is held.
         """
         asked = [Request(*r) for r in requests]
         with self._lock:
@@ -92,7 +92,9 @@ class Server:
         if inside.all():
             found: np.ndarray = value[rows]
             return found
-        found = value[np.where(inside, rows, 0)] if len(value) else _empty(rows, value)
+        if not len(value):
+            return np.zeros((len(rows), *value.shape[1:]), value.dtype)
+        found = value[np.where(inside, rows, 0)]
         found[~inside] = 0
         return found
 
@@ -155,7 +157,7 @@ class Server:
             self._values[key] = np.array(new, old.dtype)
             return
         if not old.flags.writeable:
-            # The result of a program, whose memory belongs to JAX.
+            # A checkpoint holds it, or a program made it and its memory is JAX's.
             old = self._values[key] = old.copy()
         _OPERATIONS[operation.kind](old, *operation.operands)
 
@@ -238,17 +240,17 @@ class Server:
         }
 
     def release(self, number: int) -> None:
-        """Lets values go that were held; they can be changed in place again."""
+        """Lets go of values that were held, so that they can be changed in place."""
         with self._lock:
             gone = self._held.pop(number, {}).values()
             kept = {id(x) for held in self._held.values() for x in held.values()}
             for value in gone:
-                # Others are results of programs, whose memory belongs to JAX.
+                # Results of programs stay read-only: JAX owns their memory.
                 if value.flags.owndata and id(value) not in kept:
                     value.flags.writeable = True
 
     def sees(self, path: str, beginning: bytes) -> bool:
-        """Whether this server sees a folder, or a file that begins so."""
+        """Whether this server sees a folder, or a file with a certain beginning."""
         if not beginning:
             return os.path.isdir(path)
         try:
@@ -273,13 +275,9 @@ class Server:
                 self._values[key] = value
 
     def remember(self, closures: Sequence[int]) -> None:
-        """Takes closures whose changes are in the values that were restored."""
+        """Notes the closures whose changes are in the values that were restored."""
         with self._lock:
             self._made = set(closures)
-
-
-def _empty(rows: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return np.zeros((len(rows), *value.shape[1:]), value.dtype)
 
 
 def _add(old: np.ndarray, value: np.ndarray) -> None:
@@ -290,8 +288,8 @@ def _subtract(old: np.ndarray, value: np.ndarray) -> None:
     np.subtract(old, value, out=old)
 
 
-def _inside(old: np.ndarray, rows: np.ndarray, values: np.ndarray) -> Any:
-    """Returns the rows that exist, and their values; the others are left out."""
+def _existing_rows(old: np.ndarray, rows: np.ndarray, values: np.ndarray) -> Any:
+    """Returns the positions that exist, counted from 0, and the values for them."""
     rows = np.asarray(rows)
     rows = np.where(rows < 0, rows + len(old), rows)
     inside = (rows >= 0) & (rows < len(old))
@@ -304,7 +302,7 @@ def _scatter(change: np.ufunc) -> Callable[[Any, Any, Any], None]:
     """Returns a function that changes rows, in turn if one occurs several times."""
 
     def scatter(old: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
-        rows, values = _inside(old, rows, values)
+        rows, values = _existing_rows(old, rows, values)
         if len(np.unique(rows)) == rows.size:
             # NumPy's `at` visits elements one by one; this is many times as fast.
             old[rows] = change(old[rows], values)
@@ -315,7 +313,7 @@ def _scatter(change: np.ufunc) -> Callable[[Any, Any, Any], None]:
 
 
 def _scatter_update(old: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
-    rows, values = _inside(old, rows, values)
+    rows, values = _existing_rows(old, rows, values)
     old[rows] = values
 
 
@@ -324,7 +322,7 @@ def _scatter_div(old: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
     if not np.issubdtype(old.dtype, np.integer):
         _scatter(np.divide)(old, rows, values)
         return
-    rows, values = _inside(old, rows, values)
+    rows, values = _existing_rows(old, rows, values)
     divisor = np.ones_like(old)
     np.multiply.at(divisor, rows, values)
     if not divisor.all():

@@ -53,7 +53,7 @@ class SavingServers(servers.ServerGroup):
 
     def check_seen(self, cells: Sequence[Any], path: pathlib.Path, mark: str) -> None:
         """Raises unless the servers of variables see a file; see `ServerGroup`."""
-        asked = {index: (str(path), mark.encode()) for index in _by_server(cells)}
+        asked = {index: (str(path), mark.encode()) for index in _group_by_server(cells)}
         found = self.call_each("looking for a checkpoint", "sees", asked)
         for index, is_seen in found.items():
             if not is_seen:
@@ -68,7 +68,7 @@ class SavingServers(servers.ServerGroup):
         """Lets servers read values from a checkpoint; see `ServerGroup`."""
         given = {
             index: (str(directory), {c.home.key: places[c] for c in own})
-            for index, own in _by_server(places).items()
+            for index, own in _group_by_server(places).items()
         }
         self.call_each("reading a checkpoint", "load", given)
 
@@ -79,7 +79,7 @@ class SavingServers(servers.ServerGroup):
         self.call_each("restoring a checkpoint", "remember", given)
 
 
-def _by_server(cells: Iterable[Any]) -> dict[int, list[Any]]:
+def _group_by_server(cells: Iterable[Any]) -> dict[int, list[Any]]:
     """Returns variables by the number of the server that has them."""
     found: dict[int, list[Any]] = {}
     for cell in cells:
@@ -106,7 +106,7 @@ class HeldOnServers(servers.HeldValues):
         wanted: Collection[Any],
     ) -> None:
         self._group, self._number = group, number
-        own = _by_server(dict.fromkeys(cells))
+        own = _group_by_server(dict.fromkeys(cells))
         asked = {i: [c for c in x if c in wanted] for i, x in own.items()}
         given = {i: (number, _keys(own[i]), _keys(asked[i])) for i in own}
         self._servers = list(own)
@@ -126,7 +126,7 @@ class HeldOnServers(servers.HeldValues):
     def write(self, directory: pathlib.Path, places: servers.Places) -> None:
         """Lets servers write values to the folder of a checkpoint's arrays."""
         self._group.check_seen(list(places), directory, "")
-        own = _by_server(places)
+        own = _group_by_server(places)
         folders = {index: f"ps{index}-{self._group.run}" for index in own}
         given = {
             index: (
@@ -145,10 +145,10 @@ class HeldOnServers(servers.HeldValues):
         row_files.finish(directory, folders.values(), left)
 
     def release(self) -> None:
-        """Lets the values go."""
+        """Lets servers forget the values."""
         given = {index: (self._number,) for index in self._servers}
         self._servers = []
-        # A server that is gone holds nothing; who needs it next is told so.
+        # A server that is gone holds nothing. The next call to it raises the error.
         with contextlib.suppress(errors.UnavailableError):
             self._group.call_each("releasing values", "release", given)
 

@@ -50,11 +50,15 @@ class Servers(server_files.SavingServers):
         self.count = count
         self.is_shut_down = False
         self._bytes = [0] * count
+        # Keys begin with a number, because two variables may have the same name.
         self._numbers = itertools.count()
         self.held: list[dict[str, tuple[str, Any, str]]] = [{} for _ in range(count)]
+        # The servers, key and bytes of variables that are gone and that the servers
+        # still keep. A deque, because its `append` is atomic; see `place`.
         self._dropped: collections.deque[tuple[tuple[int, ...], str, int]] = (
             collections.deque()
         )
+        # By server, the keys of the programs that it has.
         self._known: list[set[str]] = [set() for _ in range(count)]
         self._lock = threading.RLock()
 
@@ -63,7 +67,7 @@ class Servers(server_files.SavingServers):
         kept = random_keys.numbers_like(cell)
         size = int(np.prod(kept.shape)) * kept.dtype.itemsize
         with self._lock:
-            wanted = self._wanted() or (int(np.argmin(self._bytes)),)
+            wanted = self._find_wanted() or (int(np.argmin(self._bytes)),)
             key = f"{next(self._numbers)}:{cell.name}"
             workers = getattr(ambient.current().colocate, "workers", 0)
             if workers:
@@ -77,7 +81,7 @@ class Servers(server_files.SavingServers):
         return servers.Home(self, key, wanted, workers)
 
     def move(self, cell: Any, home: servers.Home) -> None:
-        """Keeps a variable elsewhere; no program may know it yet.
+        """Moves a variable to other servers, before any program uses it.
 
         Args:
             cell: the variable.
@@ -87,6 +91,7 @@ class Servers(server_files.SavingServers):
         if old.servers == home.servers:
             return
         (value,) = self.read([cell])
+        # It leaves the old servers as if it were gone, and is made anew on the others.
         kept = random_keys.numbers_like(cell)
         size = int(np.prod(kept.shape)) * kept.dtype.itemsize
         self._dropped.append((old.servers, old.key, size))
@@ -111,11 +116,11 @@ class Servers(server_files.SavingServers):
                 error,
             )
 
-    def of_workers(self) -> servers.Home:
+    def place_for_workers(self) -> servers.Home:
         """Returns the place of variables with a value for each worker."""
         return servers.Home(self, "", (), self._workers)
 
-    def _wanted(self) -> tuple[int, ...] | None:
+    def _find_wanted(self) -> tuple[int, ...] | None:
         """Returns the servers that the running code asks for, or None."""
         target = ambient.current().colocate
         if isinstance(target, servers.Home):
@@ -199,6 +204,8 @@ class Servers(server_files.SavingServers):
             what = f"reading '{cells[places[0]].name}'"
             values = self.call(server, what, "pull", asked)
             found.update(zip(places, values, strict=True))
+        # While a function is traced, `jnp.asarray` would give a tracer; the values are
+        # known now.
         with jax.ensure_compile_time_eval():
             return [
                 random_keys.from_numbers(jnp.asarray(found[i]), self.impl_of(cell))
@@ -268,7 +275,7 @@ class Servers(server_files.SavingServers):
         made = {i: self._carrier.server(i).call(method, *x) for i, x in given.items()}
         found: dict[int, Any] = {}
         failed: list[Exception] = []
-        # Of all of them: none works any more when an error is raised.
+        # All are waited for: no server works any more when an error is raised.
         for index, call in made.items():
             try:
                 found[index] = waiting.wait(call, SERVER, index, what)
@@ -345,7 +352,8 @@ class Servers(server_files.SavingServers):
         )
 
 
-# Programs of changes are made once for each trace; their bytes are kept with it.
+# Programs of changes are made once for each trace; their bytes are kept with it. An
+# entry holds its program, so the program's id cannot be given to another one.
 _exported: dict[int, tuple[Any, bytes]] = {}
 
 
@@ -360,6 +368,7 @@ def export_change(change: servers.Change) -> bytes:
         [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals],
         "update",
     )
+    # A bound, because a program that traces for ever would fill the memory.
     if len(_exported) > 256:
         _exported.pop(next(iter(_exported)))
     _exported[id(change.program)] = (change.program, data)

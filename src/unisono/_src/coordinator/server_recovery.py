@@ -43,7 +43,7 @@ class ServerRecovery:
 
     @contextlib.contextmanager
     def run(self) -> Iterator[int]:
-        """Runs a block in which a closure runs; gives the number of rounds before."""
+        """Lets a closure run in the block, and gives the number of rounds before it."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_busy)
             self._running += 1
@@ -67,8 +67,11 @@ class ServerRecovery:
             self._changed.wait_for(lambda: not self._is_busy)
             if self.rounds != rounds or self._restore is None:
                 return
+            # No closure begins from here on, and those that run end first: one that has
+            # read old values must not change restored ones.
             self._is_busy = True
             self._changed.wait_for(lambda: not self._running)
+        # Without the lock: restoring takes long, and `run` must be able to wait.
         try:
             _log.warning(
                 "The parameter server %d is gone; it starts again, and all variables "

@@ -11,7 +11,7 @@ from typing import Any, final
 
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.coordinator.carrier import SERVER, WORKER, Carrier, Handle
-from unisono._src.coordinator.server import Server
+from unisono._src.coordinator.server import ParameterServer
 from unisono._src.coordinator.worker import Worker
 from unisono._src.foundation import errors
 from unisono._src.foundation.public_names import publish
@@ -69,6 +69,8 @@ class _Task:
         with self._lock:
             self.is_lost = True
             waiting = list(self._open)
+        # Outside the lock: the end of a call may run the caller's code, and that may
+        # call this task again.
         for call in waiting:
             _finish(call.set_exception, self.lost_error())
         self._calls.put(None)
@@ -76,6 +78,8 @@ class _Task:
     def stop(self) -> None:
         """Ends the task, and waits until its thread has ended."""
         self.lose()
+        # A thread cannot wait for itself. The strategy, whose end calls this, may be
+        # collected in any thread.
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -88,7 +92,7 @@ class _Task:
 
 
 def _serve(calls: queue.SimpleQueue[Any]) -> None:
-    """Carries out calls in order, until there is None; this is a task's thread."""
+    """Carries out calls in order until it gets None; runs in a task's thread."""
     while (call := calls.get()) is not None:
         _carry_out(*call)
         # The loop must not keep the last call's arrays while it waits.
@@ -101,8 +105,10 @@ def _carry_out(made: Future[Any], method: Callable[..., Any], args: Any) -> None
     try:
         result = method(*args)
     except _Gone:
+        # `lose` has ended the call of the lost worker already.
         return
     except BaseException as error:
+        # Whatever it is, the caller raises it; this thread goes on to serve.
         _finish(made.set_exception, error)
     else:
         _finish(made.set_result, result)
@@ -141,15 +147,15 @@ class _ThreadHandle(Handle):
         task = self._carrier.tasks[self._task]
         return task.call(method, tuple(_hand_over(x, task) for x in args))
 
-    def given_to(self, caller: _Task) -> _ThreadHandle:
-        """Returns the handle as a worker has it."""
+    def make_for(self, caller: _Task) -> _ThreadHandle:
+        """Returns a handle for a worker, which fails when that worker is lost."""
         return _ThreadHandle(self._carrier, self._task, caller)
 
 
 def _hand_over(x: Any, task: _Task) -> Any:
-    """Returns an argument of a call as the task that is called has it."""
+    """Returns an argument of a call as the called task gets it."""
     is_handles = isinstance(x, list) and x and isinstance(x[0], _ThreadHandle)
-    return [handle.given_to(task) for handle in x] if is_handles else x
+    return [handle.make_for(task) for handle in x] if is_handles else x
 
 
 @final
@@ -227,7 +233,7 @@ class ThreadCarrier(Carrier):
                 )
             task = _Task(kind, index, self.is_synchronous)
             if kind == SERVER:
-                task.target = Server(index)
+                task.target = ParameterServer(index)
             else:
                 every = [(SERVER, i) for i in range(self._servers)]
                 handles = [_ThreadHandle(self, s, task) for s in every]

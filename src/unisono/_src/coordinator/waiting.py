@@ -1,4 +1,4 @@
-"""Waits for answers of servers and workers; every wait ends and says for whom."""
+"""Waits for answers of servers and workers, with a time limit and a warning."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from unisono._src.foundation import errors
 
 _log = logging.getLogger("unisono")
 
-# As long as TensorFlow waits for a worker that was lost.
+# Seconds; TensorFlow waits as long for a worker that was lost.
 PATIENCE = 3600.0
-# After so long it is said, once, who is waited for.
+# Seconds after which a warning says, once, which task has not answered.
 _NEWS = 60.0
 
 

@@ -57,6 +57,7 @@ def unpack(operation: Operation) -> list[np.ndarray]:
     """Returns the operands of an operation that has travelled, as its program needs."""
     operands = list(operation.operands)
     for i, j, count in operation.sparse:
+        # The program was compiled for `count` rows; absent ones change nothing.
         missing = count - len(operands[i])
         absent = np.full(missing, rows.ABSENT, operands[i].dtype)
         zeros = np.zeros((missing, *operands[j].shape[1:]), operands[j].dtype)
@@ -73,6 +74,7 @@ def _join(places: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     kept, own = places[present], values[present]
     found, number = np.unique(kept, return_inverse=True)
     if len(found) == len(kept):
+        # No position occurs twice: the order stays, and nothing is copied again.
         return kept, own
     total = np.zeros((len(found), *values.shape[1:]), values.dtype)
     np.add.at(total, number, own)

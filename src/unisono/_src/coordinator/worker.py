@@ -13,12 +13,12 @@ from unisono._src.coordinator import wanted_rows
 from unisono._src.coordinator.carrier import Handle
 from unisono._src.coordinator.messages import (
     OWN,
+    ClosureProgram,
     Effect,
     Job,
     Operation,
     OtherShapes,
     Outcome,
-    Program,
     Request,
 )
 from unisono._src.coordinator.outbox import Outbox
@@ -44,37 +44,37 @@ class Worker:
     def __init__(self, index: int, servers: Sequence[Handle]) -> None:
         self._index = index
         self._servers = list(servers)
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[str, ClosureProgram] = {}
         self._resources: dict[int, Any] = {}
         # While several closures run in one go: what they send, and which one runs.
         self._outbox: Outbox | None = None
         self._place = 0
 
     def ping(self) -> int:
-        """Returns the number of this worker: it answers."""
+        """Returns the number of this worker, which shows that it answers."""
         return self._index
 
     def connect(self, servers: Sequence[Handle]) -> None:
         """Takes new handles of all servers, after one was replaced."""
         self._servers = list(servers)
 
-    def add_program(self, program: Program) -> None:
+    def add_program(self, program: ClosureProgram) -> None:
         """Takes the program of closures, which `run` then names by its key."""
-        given = Program(*program)
-        reads = tuple((s, self._own(k), p) for s, k, p in given.reads)
+        given = ClosureProgram(*program)
+        reads = tuple((s, self._own_key(k), p) for s, k, p in given.reads)
         effects = [Effect(*e) for e in given.effects]
         self._programs[given.key] = given._replace(
             reads=reads,
             effects=tuple(
                 e._replace(
-                    keys=tuple(map(self._own, e.keys)),
-                    reads=tuple(map(self._own, e.reads)),
+                    keys=tuple(map(self._own_key, e.keys)),
+                    reads=tuple(map(self._own_key, e.reads)),
                 )
                 for e in effects
             ),
         )
 
-    def _own(self, key: str) -> str:
+    def _own_key(self, key: str) -> str:
         """Returns a key, with the number of this worker if it is for each worker."""
         return f"{key}{self._index}" if key.endswith(OWN) else key
 
@@ -86,8 +86,9 @@ class Worker:
             make: makes it: an object with `pull` and `put_back`, as `HostIterator`.
 
         Returns:
-            What the resource says of itself: its `describe()`.
+            The description that the resource gives of itself with `describe()`.
         """
+        # The dataset function may ask for the number of the worker that runs it.
         with ambient.push(worker=self._index):
             made = make()
         self._resources[resource] = made
@@ -154,6 +155,7 @@ class Worker:
                 except errors.UnavailableError:
                     raise
                 except Exception:
+                    # The coordinator runs this one alone, and it gets its error there.
                     break
                 if isinstance(found, OtherShapes):
                     break
@@ -164,7 +166,10 @@ class Worker:
         return [Outcome(x, failed.get(i)) for i, x in enumerate(results)]
 
     def _take(
-        self, program: Program, feeds: Sequence[int], taken: list[tuple[Any, Any]]
+        self,
+        program: ClosureProgram,
+        feeds: Sequence[int],
+        taken: list[tuple[Any, Any]],
     ) -> Any:
         """Returns the arrays of the elements that a closure takes from datasets."""
         found: list[list[np.ndarray]] = []
@@ -193,7 +198,7 @@ class Worker:
             source.put_back(element)
 
     def _run(
-        self, program: Program, inputs: list[Any], closure: int | None
+        self, program: ClosureProgram, inputs: list[Any], closure: int | None
     ) -> list[np.ndarray]:
         read = self._pull([(s, Request(k, None, p)) for s, k, p in program.reads])
         inputs = [*read, *inputs]
@@ -216,7 +221,7 @@ class Worker:
         return [w.expand(x) for w, x in zip(packed, found, strict=True)]
 
     def _pull(self, wanted: Sequence[tuple[int, Request]]) -> list[np.ndarray]:
-        """Returns what is asked of servers, which each are asked once."""
+        """Returns the requested values, with one message for each server."""
         by_server: dict[int, list[int]] = {}
         for i, (server, _) in enumerate(wanted):
             by_server.setdefault(server, []).append(i)

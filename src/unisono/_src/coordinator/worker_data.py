@@ -35,7 +35,7 @@ class WorkerBatches:
         return self._dataset
 
     def __iter__(self) -> NoReturn:
-        raise _not_here()
+        raise _read_by_workers_error()
 
 
 @final
@@ -57,10 +57,10 @@ class WorkerFunction:
         return pipelines.dataset_options.call_dataset_fn(self._dataset_fn, context)
 
     def __iter__(self) -> NoReturn:
-        raise _not_here()
+        raise _read_by_workers_error()
 
 
-def _not_here() -> NotImplementedError:
+def _read_by_workers_error() -> NotImplementedError:
     return NotImplementedError(
         "A dataset of a ParameterServerStrategy is read by its workers. Give it to "
         "ClusterCoordinator.create_per_worker_dataset, and pass the iterator of that "
@@ -70,7 +70,7 @@ def _not_here() -> NotImplementedError:
 
 @final
 class WorkerStrategy:
-    """A strategy as the dataset function of a worker in another process has it.
+    """Stands for the strategy in dataset functions of workers in other processes.
 
     Args:
         num_replicas_in_sync: the number of replicas of a worker.
@@ -85,7 +85,7 @@ class WorkerStrategy:
     def experimental_distribute_dataset(
         self, dataset: Any, options: object = None
     ) -> WorkerBatches:
-        """Returns the dataset, all of which is for this worker."""
+        """Returns the dataset; this worker gets all of it."""
         return WorkerBatches(dataset)
 
     def distribute_datasets_from_function(
@@ -158,7 +158,7 @@ class WorkerIterator:
     def put_back(self, element: Any) -> None:
         """Takes back an element that was not used."""
         if isinstance(self._iterator, host_inputs.HostIterator):
-            # It knows its position then.
+            # Its position, which checkpoints save, goes back by one, too.
             self._iterator.put_back(element)
         else:
             self._returned.append(element)
@@ -169,7 +169,7 @@ class WorkerIterator:
         Raises:
             TypeError: the dataset cannot tell it.
         """
-        return self._positioned().get_state()
+        return self._get_positioned().get_state()
 
     def set_state(self, state: Any) -> None:
         """Continues from a position.
@@ -178,9 +178,9 @@ class WorkerIterator:
             TypeError: the dataset cannot do that.
             ValueError: the position is that of another kind of dataset.
         """
-        self._positioned().set_state(state)
+        self._get_positioned().set_state(state)
 
-    def _positioned(self) -> iterators.PositionedIterator:
+    def _get_positioned(self) -> iterators.PositionedIterator:
         if isinstance(self._iterator, iterators.PositionedIterator):
             return self._iterator
         raise TypeError(
@@ -218,7 +218,7 @@ class WorkerNumber(host_inputs.HostIterator):
         return np.asarray(0, np.int32)
 
     def put_back(self, element: Any) -> None:
-        """Takes back the number."""
+        """Does nothing: a worker has only one number."""
 
 
 NUMBER = WorkerNumber()

@@ -64,7 +64,7 @@ class WorkerRunner:
         self._most = 1
 
     def serve(self) -> None:
-        """Runs closures until the queue is closed; this is a thread of its own."""
+        """Runs closures until the queue is closed, in a thread of its own."""
         while (closure := self._queue.get()) is not None:
             more = self._queue.get_more(self._most - 1, self._resources.workers)
             start = time.monotonic()
@@ -72,11 +72,11 @@ class WorkerRunner:
             each = (time.monotonic() - start) / (1 + len(more))
             if self._carrier.is_remote:
                 self._most = max(1, min(_MOST, int(_SECONDS / each)))
-            # Not kept while the thread waits: they have arrays.
+            # Closures have arrays, so they are not kept while the thread waits.
             del closure, more
 
     def _run_all(self, batch: list[closures.Closure]) -> None:
-        """Runs closures, and says how each has ended."""
+        """Runs closures, and gives each its result or error."""
         if len(batch) == 1:
             self.run(batch[0])
             return
@@ -87,10 +87,11 @@ class WorkerRunner:
                 jobs = [self._prepare(closure) for closure in batch]
                 outcomes = self._call("run_many", jobs)
         except errors.UnavailableError as error:
-            self._lose(batch, error, rounds)
+            self._handle_loss(batch, error, rounds)
             return
         except Exception:
-            # One of them cannot be made ready; none has run.
+            # One of them cannot be prepared, and none has run. The first runs alone:
+            # if it is the one, it gets the error.
             self._queue.put_back(*batch[1:])
             self.run(batch[0])
             return
@@ -99,19 +100,19 @@ class WorkerRunner:
         self._confirm(batch[: len(outcomes)])
         rest = batch[len(outcomes) :]
         if rest:
-            # The first of them says itself why it did not run.
+            # The first of them did not run. Alone it gets its error, or a new trace.
             self._queue.put_back(*rest[1:])
             self.run(rest[0])
 
     def run(self, closure: closures.Closure) -> None:
-        """Runs a closure, and says how it ended."""
+        """Runs a closure, and gives it its result or error."""
         rounds = 0
         try:
             with self._recovery.run() as rounds:
                 self._meet_servers(rounds)
                 arrays = self._run(closure)
         except errors.UnavailableError as error:
-            self._lose([closure], error, rounds)
+            self._handle_loss([closure], error, rounds)
         except Exception as error:
             self._finish(closure, [], error)
         else:
@@ -121,16 +122,16 @@ class WorkerRunner:
     def _finish(
         self, closure: closures.Closure, arrays: Any, error: Exception | None = None
     ) -> None:
-        """Says how a closure has ended."""
+        """Gives a closure its result or error, and tells the queue."""
         if error is None:
             closure.succeed(arrays)
         else:
             closure.fail(error)
-        # Before the queue says that all have ended.
+        # Counted before `finish`, which may end the wait of a caller that reads it.
         self.ended += 1
         self._queue.finish(error)
 
-    def _lose(
+    def _handle_loss(
         self,
         batch: list[closures.Closure],
         error: errors.UnavailableError,
@@ -138,7 +139,7 @@ class WorkerRunner:
     ) -> None:
         """Handles the loss of a server or of this worker."""
         if error.task_type == SERVER:
-            self._miss_server(batch, error, rounds)
+            self._handle_lost_server(batch, error, rounds)
             return
         _log.warning(
             "The worker %d is gone; '%s' runs again on another one.",
@@ -159,7 +160,7 @@ class WorkerRunner:
             self._known.clear()
             self._rounds = now
 
-    def _miss_server(
+    def _handle_lost_server(
         self,
         batch: list[closures.Closure],
         error: errors.UnavailableError,
@@ -199,7 +200,7 @@ class WorkerRunner:
             closure.shipment = closure.retrace(found.shapes)
 
     def _prepare(self, closure: closures.Closure) -> Job:
-        """Gives the worker what a closure needs; returns the closure as it travels."""
+        """Gives the worker all that a closure needs; returns the message to run it."""
         program = closure.shipment.program
         self._resources.build(self.index, closure.feeds)
         self._send(closure.shipment)
@@ -222,7 +223,7 @@ class WorkerRunner:
         return waiting.wait(made, WORKER, self.index, f"'{method}'")
 
     def _recover(self) -> None:
-        """Waits until the worker is there again; its datasets are made anew."""
+        """Waits until the worker is replaced and has made its datasets again."""
         end, pause = time.monotonic() + waiting.PATIENCE, 0.01
         while not self.is_stopped.is_set():
             try:
@@ -230,11 +231,11 @@ class WorkerRunner:
                 self._servers.reset(self.index)
                 return
             except ClosureInputError:
-                # Closures that use the dataset say so.
+                # Closures that use the dataset raise the error.
                 return
             except errors.UnavailableError as error:
                 if error.task_type == SERVER:
-                    # The worker is there; closures that need the server say so.
+                    # The worker is there. Closures that need the server raise it.
                     return
                 if time.monotonic() > end:
                     _log.error("The worker %d did not come back.", self.index)

@@ -264,7 +264,7 @@ def step_of(path: str | None) -> int:
     return int(reading.load_variable(path, key_of(GLOBAL_STEP)))
 
 
-def latest_of_chief(directory: str) -> str | None:
+def find_latest_of_chief(directory: str) -> str | None:
     """Returns the newest checkpoint that the chief finds in a directory, or None.
 
     Every worker must call this and gets the same path, even if a file system shows new

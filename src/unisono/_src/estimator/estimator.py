@@ -296,7 +296,7 @@ class Estimator:
         _check_steps(steps, max_steps)
         _check_context("train")
         loop = hooks_lib.Hooks(hooks)
-        latest = checkpointing.latest_of_chief(self.model_dir)
+        latest = checkpointing.find_latest_of_chief(self.model_dir)
         if max_steps is not None and checkpointing.step_of(latest) >= max_steps:
             _log.info("Skipping training since max_steps has already been reached.")
             return self
@@ -316,7 +316,7 @@ class Estimator:
         latest: str | None,
         until: tuple[int | None, float],
     ) -> None:
-        """Makes the steps of `train`; `until` has the number of steps and the last."""
+        """Makes the steps of `train`; `until` has their number and the last step."""
         # In this order: the variables are made, restored and saved for the first time
         # before `after_create_session` shows them to hooks.
         if not self._begin(built, iterator, loop, latest):
@@ -598,7 +598,7 @@ class Estimator:
         """Returns a given path, or that of the newest checkpoint, as a string."""
         if given is not None:
             return str(os.fspath(given))
-        return checkpointing.latest_of_chief(self.model_dir)
+        return checkpointing.find_latest_of_chief(self.model_dir)
 
     def _restore(self, built: Any, path: str | None) -> None:
         """Restores a checkpoint; without one, warm-starts the initial values."""

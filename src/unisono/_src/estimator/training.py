@@ -339,7 +339,7 @@ class _Evaluator(hooks_lib.CheckpointSaverListener):
                 spec.input_fn, spec.steps, spec.hooks, name=spec.name
             )
         self.step, self._next = step, time.monotonic() + self._spec.throttle_secs
-        path = checkpointing.latest_of_chief(self._estimator.model_dir)
+        path = checkpointing.find_latest_of_chief(self._estimator.model_dir)
         assert path is not None
         self.exports = [
             exporter.export(
@@ -419,7 +419,9 @@ def train_and_evaluate(
             )
     if not isinstance(estimator, Estimator):
         raise TypeError(f"Expected an Estimator, received {type(estimator).__name__}.")
-    before = checkpointing.step_of(checkpointing.latest_of_chief(estimator.model_dir))
+    before = checkpointing.step_of(
+        checkpointing.find_latest_of_chief(estimator.model_dir)
+    )
     evaluator = _Evaluator(estimator, eval_spec, before)
     listeners = [*(train_spec.saving_listeners or ()), evaluator]
     estimator.train(
@@ -428,7 +430,7 @@ def train_and_evaluate(
         max_steps=train_spec.max_steps,
         saving_listeners=listeners,
     )
-    latest = checkpointing.latest_of_chief(estimator.model_dir)
+    latest = checkpointing.find_latest_of_chief(estimator.model_dir)
     evaluator.evaluate(checkpointing.step_of(latest), is_last=True)
     return evaluator.result, evaluator.exports
 

@@ -11,7 +11,7 @@ VARIABLE = "NPROC"
 _SPARE = 2
 
 
-def threads(devices: int, environ: Mapping[str, str] = os.environ) -> int:
+def count_threads(devices: int, environ: Mapping[str, str] = os.environ) -> int:
     """Returns the number of threads with which collectives cannot deadlock.
 
     A virtual device holds a thread while it waits in a collective. One device can be
@@ -23,7 +23,7 @@ def threads(devices: int, environ: Mapping[str, str] = os.environ) -> int:
         devices: how many virtual devices the process has.
         environ: the environment variables; the user may ask for more in `VARIABLE`.
 
-    >>> threads(1000, {})
+    >>> count_threads(1000, {})
     2002
     """
     asked = environ.get(VARIABLE, "")

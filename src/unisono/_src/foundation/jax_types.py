@@ -43,12 +43,12 @@ def usable(dtype: Any) -> Any:
         f"will be truncated to dtype {found}. To enable more dtypes, set the "
         "jax_enable_x64 configuration option or the JAX_ENABLE_X64 shell environment "
         "variable. See https://github.com/jax-ml/jax#current-gotchas for more.",
-        stacklevel=_level_of_user(),
+        stacklevel=_find_user_level(),
     )
     return found
 
 
-def _level_of_user() -> int:
+def _find_user_level() -> int:
     """Returns the `stacklevel` for which a warning of our caller names the user."""
     level = 1
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001

@@ -37,7 +37,7 @@ def names(
     def find(name: str) -> object:
         if name not in table:
             frame = inspect.currentframe()
-            raise _missing(module, name, frame.f_back if frame else None)
+            raise _missing_error(module, name, frame.f_back if frame else None)
         if table[name] == module:
             return importlib.import_module(f"{module}.{name}")
         where, _, there = table[name].partition(":")
@@ -82,7 +82,7 @@ def install() -> None:
         sys.meta_path.append(_MissingModules)
 
 
-def _missing(module: str, name: str, asker: types.FrameType | None) -> Exception:
+def _missing_error(module: str, name: str, asker: types.FrameType | None) -> Exception:
     """Returns the error for a name that a module does not have.
 
     Args:
@@ -92,7 +92,7 @@ def _missing(module: str, name: str, asker: types.FrameType | None) -> Exception
             if that is a ``from module import name``, but not that of an `ImportError`.
     """
     said = f"module {module!r} has no attribute {name!r}"
-    if name.startswith("_"):  # What copy, inspect, doctest and the like ask for.
+    if name.startswith("_"):  # Names that copy, inspect, doctest and the like ask for.
         return AttributeError(said)
     more = _explain(f"{module}.{name}")
     if more is None:

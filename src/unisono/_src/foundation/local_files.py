@@ -16,7 +16,7 @@ from unisono._src.foundation.public_names import publish
 Path = str | os.PathLike[str]
 
 
-def _local(path: Path) -> str:
+def _local_path(path: Path) -> str:
     """Returns a path as text; raises if it names a place on another machine."""
     text = os.fspath(path)
     scheme, found, rest = text.partition("://")
@@ -49,12 +49,12 @@ def exists(path: Path) -> bool:
     >>> unisono.io.gfile.exists("/")
     True
     """
-    return os.path.exists(_local(path))
+    return os.path.exists(_local_path(path))
 
 
 def isdir(path: Path) -> bool:
     """Whether there is a folder."""
-    return os.path.isdir(_local(path))
+    return os.path.isdir(_local_path(path))
 
 
 def join(path: Path, *paths: Path) -> str:
@@ -70,7 +70,7 @@ def join(path: Path, *paths: Path) -> str:
 def makedirs(path: Path) -> None:
     """Makes a folder and those above it; one that exists is left as it is."""
     with _translate_errors(path):
-        os.makedirs(_local(path), exist_ok=True)
+        os.makedirs(_local_path(path), exist_ok=True)
 
 
 def mkdir(path: Path) -> None:
@@ -81,7 +81,7 @@ def mkdir(path: Path) -> None:
         NotFoundError: the folder above it does not exist.
     """
     with _translate_errors(path):
-        os.mkdir(_local(path))
+        os.mkdir(_local_path(path))
 
 
 def listdir(path: Path) -> list[str]:
@@ -91,13 +91,15 @@ def listdir(path: Path) -> list[str]:
         NotFoundError: there is no such folder.
     """
     with _translate_errors(path):
-        return os.listdir(_local(path))
+        return os.listdir(_local_path(path))
 
 
 def glob(pattern: Path | Sequence[Path]) -> list[str]:
     """Returns the paths that match a pattern, or one of several, in order."""
     patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else pattern
-    return [found for one in patterns for found in sorted(globbing.glob(_local(one)))]
+    return [
+        found for one in patterns for found in sorted(globbing.glob(_local_path(one)))
+    ]
 
 
 def remove(path: Path) -> None:
@@ -107,7 +109,7 @@ def remove(path: Path) -> None:
         NotFoundError: there is no such file.
     """
     with _translate_errors(path):
-        os.remove(_local(path))
+        os.remove(_local_path(path))
 
 
 def rmtree(path: Path) -> None:
@@ -117,11 +119,11 @@ def rmtree(path: Path) -> None:
         NotFoundError: there is no such folder.
     """
     with _translate_errors(path):
-        shutil.rmtree(_local(path))
+        shutil.rmtree(_local_path(path))
 
 
 def _check_free(path: Path, overwrite: bool) -> None:
-    if not overwrite and os.path.exists(_local(path)):
+    if not overwrite and os.path.exists(_local_path(path)):
         raise AlreadyExistsError(
             f"{os.fspath(path)} exists already; pass overwrite=True to replace it."
         )
@@ -136,7 +138,7 @@ def copy(src: Path, dst: Path, overwrite: bool = False) -> None:
     """
     _check_free(dst, overwrite)
     with _translate_errors(src):
-        shutil.copyfile(_local(src), _local(dst))
+        shutil.copyfile(_local_path(src), _local_path(dst))
 
 
 def rename(src: Path, dst: Path, overwrite: bool = False) -> None:
@@ -148,7 +150,7 @@ def rename(src: Path, dst: Path, overwrite: bool = False) -> None:
     """
     _check_free(dst, overwrite)
     with _translate_errors(src):
-        os.replace(_local(src), _local(dst))
+        os.replace(_local_path(src), _local_path(dst))
 
 
 @final
@@ -173,7 +175,7 @@ def stat(path: Path) -> FileStatistics:
         NotFoundError: there is no such file or folder.
     """
     with _translate_errors(path):
-        found = os.stat(_local(path))
+        found = os.stat(_local_path(path))
     return FileStatistics(found.st_size, found.st_mtime_ns, isdir(path))
 
 
@@ -183,7 +185,7 @@ def walk(
     onerror: Callable[[OSError], object] | None = None,
 ) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yields each folder below `top` with its folders and files, as `os.walk` does."""
-    return os.walk(_local(top), topdown, onerror)
+    return os.walk(_local_path(top), topdown, onerror)
 
 
 @final
@@ -210,7 +212,7 @@ class GFile:
         encoding = None if "b" in mode else "utf-8"
         with _translate_errors(name):
             # Whoever made the object closes it, as with `open` itself.
-            self._file: Any = open(_local(name), mode, encoding=encoding)  # noqa: SIM115
+            self._file: Any = open(_local_path(name), mode, encoding=encoding)  # noqa: SIM115
 
     @property
     def name(self) -> str:

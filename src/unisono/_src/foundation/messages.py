@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def classes(**messages: str) -> dict[str, Any]:
+def make_classes(**messages: str) -> dict[str, Any]:
     r"""Returns the classes of messages, by name.
 
     Args:
@@ -17,7 +17,9 @@ def classes(**messages: str) -> dict[str, Any]:
             ``;`` between two. A field may have one of the other messages as its type.
             Repeated numbers are packed.
 
-    >>> made = classes(Line="repeated Point ends = 1", Point="repeated int64 at = 1")
+    >>> made = make_classes(
+    ...     Line="repeated Point ends = 1", Point="repeated int64 at = 1"
+    ... )
     >>> made["Line"](ends=[{"at": [3, 4]}]).SerializeToString()
     b'\n\x04\n\x02\x03\x04'
     """

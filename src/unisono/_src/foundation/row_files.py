@@ -2,8 +2,8 @@
 
 An array is cut into chunks of whole rows. A process writes the chunks that are all its
 own to a database of its own; nobody waits for a lock. In the end one process writes the
-few chunks that have rows of two, and merges the databases without copying a value. What
-is there then is one stored array, as if one process had written it.
+few chunks that have rows of two, and merges the databases without copying a value. The
+result is one stored array, as if one process had written it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-# So many bytes are given to TensorStore, which may copy them, at once.
+# The bytes that are given to TensorStore at once; it may copy them.
 _AT_ONCE_BYTES = 1 << 26
 _CHUNK_BYTES = 1 << 20
-# A part has at least so many chunks, so that most of them have rows of one part only.
+# A part has at least this many chunks, so that most have rows of one part only.
 _CHUNKS_PER_PART = 16
 
 # The number of the first of some rows, and the rows.
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 def count_chunk_rows(shape: Sequence[int], itemsize: int, parts: int) -> int:
-    """Returns how many rows the chunks of an array have that is in so many parts."""
+    """Returns the number of rows in a chunk of an array that is in several parts."""
     row = int(np.prod(shape[1:])) * itemsize
     wanted = min(_CHUNK_BYTES, shape[0] * row // (_CHUNKS_PER_PART * parts))
     return max(1, wanted // max(1, row))
@@ -67,14 +67,14 @@ def _database_spec(directory: str | os.PathLike[str]) -> dict[str, Any]:
 
 @functools.cache
 def _context() -> Any:
-    """Returns what all databases share; they can be merged only then."""
+    """Returns the context of all databases; only those that share it can be merged."""
     import tensorstore
 
     return tensorstore.Context({"cache_pool": {"total_bytes_limit": 0}})
 
 
 def write(directory: str, place: Place, values: np.ndarray) -> list[Rows]:
-    """Writes the chunks of an array that have no rows but these.
+    """Writes the chunks of an array that consist of the given rows only.
 
     Args:
         directory: the folder of the writer's own database.
@@ -122,7 +122,7 @@ def finish(
     folders: Iterable[str],
     left: Mapping[Place, Sequence[Rows]],
 ) -> None:
-    """Makes one database of several.
+    """Merges the databases of several writers into one.
 
     Args:
         directory: the folder of the database, which may have arrays already.
@@ -153,7 +153,7 @@ def _open_database(directory: pathlib.Path) -> Any:
 
 
 def _join(rows: Sequence[Rows]) -> list[Rows]:
-    """Returns rows, of which those that follow each other are put together."""
+    """Returns rows in order, with those that follow each other joined."""
     runs: list[list[Rows]] = []
     for at, values in sorted(rows, key=lambda x: x[0]):
         if runs and runs[-1][-1][0] + len(runs[-1][-1][1]) == at:
@@ -169,7 +169,7 @@ def read(directory: str, place: Place, target: np.ndarray) -> None:
     Args:
         directory: the folder of the database.
         place: where the rows are in the stored array.
-        target: takes as many rows as it has.
+        target: the array to fill; it says how many rows are read.
 
     Raises:
         ValueError: the array is not there, or has another shape or type.

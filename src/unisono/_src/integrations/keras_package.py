@@ -24,7 +24,7 @@ _HERE = __name__.rpartition(".")[0]
 # The names that TensorFlow adds to those of Keras 3, in a package of Keras.
 _ADDED = "keras._tf_keras.keras"
 # All other names like these are Python's own questions, which must not load Keras.
-_DUNDERS = ("__internal__", "__version__")
+_DUNDERS = frozenset({"__internal__", "__version__"})
 
 
 @final
@@ -48,15 +48,10 @@ class Names:
             RuntimeError: Keras runs on another backend than JAX.
             ImportError: Keras is not installed.
         """
-        if (
-            name.startswith("__")
-            and name.endswith("__")
-            and name not in ("__internal__", "__version__")
-        ):
-            # Python's own questions, which must not load Keras.
+        if name.startswith("__") and name.endswith("__") and name not in _DUNDERS:
             raise AttributeError(f"module {self._module!r} has no attribute {name!r}")
         path = f"{self._path}.{name}".lstrip(".")
-        told = find_told(path)
+        told = find_replacement(path)
         if told is not None:
             raise AttributeError(told)
         value = self._load(path, name)
@@ -114,7 +109,7 @@ def _modules(path: str) -> list[types.ModuleType]:
     return found
 
 
-def find_told(path: str) -> str | None:
+def find_replacement(path: str) -> str | None:
     """Returns what to write instead of a name, or None if the name may exist.
 
     Args:
@@ -151,7 +146,7 @@ def load() -> None:
     scope = importlib.import_module(f"{_HERE}.keras.scope")
     scope.check()
     if sys.modules["keras"].backend.backend() != "jax":
-        raise RuntimeError(scope.obstacle())
+        raise RuntimeError(scope.find_obstacle())
     importlib.import_module(f"{_HERE}.keras.former_names").install()
     library_hooks.introduce()
     if is_new:
@@ -172,7 +167,7 @@ class _Finder(importlib_abc.MetaPathFinder, importlib_abc.Loader):
         if not fullname.startswith(f"{_ROOT}."):
             return None
         below = fullname.removeprefix(f"{_ROOT}.")
-        told = find_told(below)
+        told = find_replacement(below)
         if told is not None:
             raise ImportError(told, name=fullname)
         load()

@@ -15,7 +15,6 @@ from jax._src import xla_bridge
 from unisono._src.foundation import cpu_threads, whole_numbers
 from unisono._src.foundation.public_names import publish
 
-_PART = re.compile(r"(job|replica|task|device|[a-z]+):([^/]*)", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,5}")
 _FORCED = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 
@@ -222,7 +221,7 @@ def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:
     wanted = {}
     if shares_pool:
         # A single device is faster with the pool that XLA makes by itself.
-        wanted[cpu_threads.VARIABLE] = str(cpu_threads.threads(count))
+        wanted[cpu_threads.VARIABLE] = str(cpu_threads.count_threads(count))
     if stall_seconds:
         flag = f"--xla_cpu_collective_timeout_seconds={max(1, round(stall_seconds))}"
         wanted["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"

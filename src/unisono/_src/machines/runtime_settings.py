@@ -1,4 +1,4 @@
-"""Settings of TensorFlow's runtime that JAX has no use for; they are kept, and say so.
+"""Settings of TensorFlow's runtime without effect here; they are kept and reported.
 
 XLA compiles every step and has its own pool of threads, so none of them changes what a
 program computes or how fast.

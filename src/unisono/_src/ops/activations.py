@@ -40,7 +40,7 @@ def leaky_relu(features: Any, alpha: Any) -> jax.Array:
     kinds.check("leaky_relu", found.dtype, kinds.REAL)
     if kinds.kind(found.dtype) == "i":
         found = found.astype(jnp.float32)
-    factor = jnp.asarray(tensors.plain(alpha), found.dtype)
+    factor = jnp.asarray(tensors.unwrap(alpha), found.dtype)
     return jnp.where(found > 0, found, found * factor)
 
 
@@ -55,7 +55,7 @@ def crelu(features: Any, axis: Any) -> jax.Array:
 def silu(features: Any, beta: Any) -> jax.Array:
     """Returns x * sigmoid(beta * x)."""
     found = _floats("silu", features)
-    factor = jnp.asarray(tensors.plain(beta), found.dtype)
+    factor = jnp.asarray(tensors.unwrap(beta), found.dtype)
     return found * jax.nn.sigmoid(found * factor)
 
 

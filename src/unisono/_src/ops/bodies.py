@@ -61,12 +61,12 @@ def is_traced() -> bool:
     return not jax_traces.is_eager(jax_traces.reading_trace())
 
 
-def is_plain() -> bool:
+def is_outside_gradients() -> bool:
     """Returns whether no transformation of JAX for gradients is around the code."""
     return jax_traces.current() is jax_traces.base_trace()
 
 
-def concrete(x: Any) -> Any:
+def find_known_value(x: Any) -> Any:
     """Returns the value of an array that is known now; None if it is not."""
     found = jax_tapes.lower(x) if isinstance(x, jax.core.Tracer) else x
     if not isinstance(found, jax.core.Tracer):
@@ -121,6 +121,7 @@ def trace(
         written = [] if frame is None else list(frame.written)
         marks = nest.map_structure(lambda x: None if x is None else 0, result)
         seen.update(shape=marks, count=len(flat), written=written)
+        # The trace that `make_jaxpr` has opened for this body; see `_check_tapes`.
         seen["trace"] = jax_traces.base_trace()
         return flat, [] if frame is None else [frame.values[c] for c in written]
 
@@ -137,6 +138,8 @@ def _check_tapes(consts: Sequence[Any], written: Sequence[Cell], inner: Any) -> 
         written: the cells that it assigns.
         inner: the trace of the body.
     """
+    # A constant of the body comes from outside. If it belongs to the trace of the body
+    # nevertheless, a tape outside has kept a value from inside, which would leak.
     for value in consts:
         while isinstance(value, jax_tapes.TapeTracer):
             value = value.primal
@@ -170,6 +173,8 @@ def switch(index: Any, found: Sequence[Body]) -> Any:
     def make(body: Body) -> Callable[..., Any]:
         def branch(consts: Any, before: list[Any]) -> list[Any]:
             out = body.call(consts[found.index(body)], ())
+            # All branches must return the same: those that do not write a cell return
+            # its old value.
             new = dict(zip(body.written, out[body.count :], strict=True))
             kept = zip(cells, before, strict=True)
             return [*out[: body.count], *(new.get(c, old) for c, old in kept)]
@@ -238,6 +243,7 @@ def run_scan(
         length: how many rows there are.
         is_reversed: whether the last row comes first.
     """
+    # A row by its shape and type: there may be no rows at all.
     first = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in rows]
     body, cells = _trace_loop(step, carry, [*carry, *first])
     count = len(carry)
@@ -259,6 +265,8 @@ def _trace_loop(
     step: Callable[..., Any], carry: Sequence[Any], args: Sequence[Any]
 ) -> tuple[Body, list[Cell]]:
     """Returns the program of a loop's body, whose variables are values of the loop."""
+    # Only a trace tells which cells the body writes. These become inputs of the next
+    # trace, in which the body may write others.
     body, cells = trace(step, args), list[Cell]()
     while set(body.written) - set(cells):
         cells = list(dict.fromkeys([*cells, *body.written]))

@@ -20,6 +20,7 @@ from unisono._src.ops import tensors
 from unisono._src.ops.tensors import TensorLike
 from unisono._src.state import frames
 
+# More elements than any array has: an error then tells all of them.
 _ALL = 10**9
 
 
@@ -90,6 +91,7 @@ def _compare(
             f"{b.dtype}. Cast one of them first."
         )
     try:
+        # A check needs no gradient, which a tape would otherwise record.
         ok = holds(frames.strip_gradient(a), frames.strip_gradient(b))
     except (TypeError, ValueError) as error:
         raise errors.InvalidArgumentError(

@@ -59,6 +59,7 @@ def cond(
     if known is not None:
         return true_fn() if bool(known) else false_fn()
     condition = jnp.reshape(tensors.tensor(pred), ()).astype(bool)
+    # In this order, because the condition becomes the index of a branch: 0 is false.
     found = [bodies.trace(f, ()) for f in (false_fn, true_fn)]
     _check_alike("cond", ("false_fn", "true_fn"), found)
     result: _R = bodies.switch(condition, found)
@@ -67,7 +68,7 @@ def cond(
 
 def _find_known_value(x: Any) -> Any:
     """Returns a value that is known now, or None."""
-    return bodies.concrete(tensors.tensor(x) if tensors.is_array(x) else x)
+    return bodies.find_known_value(tensors.tensor(x) if tensors.is_array(x) else x)
 
 
 def _check_alike(
@@ -126,6 +127,7 @@ def case(
         _check_callable(fn)
     if default is not None:
         _check_callable(default)
+    # Only if every condition is known can Python choose: an unknown one may come first.
     known = [_find_known_value(pred) for pred, _ in pairs]
     if all(x is not None for x in known):
         chosen = next((f for x, (_, f) in zip(known, pairs) if bool(x)), default)  # noqa: B905
@@ -133,6 +135,7 @@ def case(
             raise _no_case_error()
         result: _R = chosen()
         return result
+    # `argmax` gives the first true condition.
     flags = jnp.stack([jnp.asarray(tensors.tensor(p), bool) for p, _ in pairs])
     branches = [fn for _, fn in pairs]
     if default is None:
@@ -199,6 +202,7 @@ def switch_case(
         number = int(known)
         result: _R = branches[number if 0 <= number <= last else last]()
         return result
+    # `jax.lax.switch` would clamp a negative index to the first branch.
     inside = (index >= 0) & (index <= last)
     result = _switch("switch_case", jnp.where(inside, index, last), branches)
     return result
@@ -268,6 +272,8 @@ def while_loop(
 
     def step(values: Any) -> Any:
         made = body(*values)
+        # The body of a loop over one value may return it without a list, as in
+        # TensorFlow.
         if len(values) == 1 and not isinstance(made, (list, tuple)):
             made = (made,)
         return _restructure(values, made)
@@ -321,11 +327,16 @@ def _loop_traced(
     def advance(*flat: Any) -> list[Any]:
         return list(nest.leaves(step(rebuild(flat))))
 
+    # JAX has no reverse-mode gradients of `while_loop`, because the number of steps is
+    # not known. It has those of a scan.
     if most is None:
         return rebuild(bodies.run_loop(goes_on, advance, carry))
-    is_followed = ambient.current().tape is not None or not bodies.is_plain()
+    is_followed = (
+        ambient.current().tape is not None or not bodies.is_outside_gradients()
+    )
     if isinstance(most, int) and back_prop and is_followed:
         return rebuild(_loop_for_gradients(goes_on, advance, carry, most))
+    # The count of steps is one more value of the loop.
     limit = bodies.strong_array(jnp.asarray(tensors.tensor(most), jnp.int32))
 
     def counted(count: Any, *flat: Any) -> list[Any]:

@@ -83,7 +83,7 @@ class _Layout:
                     f"pairs, received {padding!r}."
                 )
             return padding.upper()
-        pairs = tensors.static(self.name, "padding", padding)
+        pairs = tensors.require_known(self.name, "padding", padding)
         if len(pairs) != self.rank + 2 or any(len(pair) != 2 for pair in pairs):
             raise ValueError(
                 f"padding of {self.name} has a pair for each of {self.rank + 2} axes, "
@@ -153,6 +153,7 @@ def convolve(
         layout.padding(padding),
         layout.space("dilations", 1 if dilations is None else dilations),
     )
+    # A kernel for fewer channels convolves groups of channels, as in TensorFlow.
     return _convolve(layout, found, kernel, how, channels // kernel.shape[-2])
 
 
@@ -233,11 +234,12 @@ def transpose(
             f"{name}: an output of shape {list(shape)} belongs to an input of shape "
             f"{list(made.shape)}, received {list(found.shape)}."
         )
+    # JAX derives the transpose from the convolution itself, with its paddings.
     (result,) = jax.linear_transpose(forward, like)(found)
     return jnp.asarray(result)
 
 
-def depthwise(
+def convolve_depthwise(
     x: Any, kernel: Any, strides: Any, padding: Any, data_format: Any, dilations: Any
 ) -> jax.Array:
     """Returns a convolution of each channel by itself, with several kernels each."""
@@ -255,11 +257,12 @@ def depthwise(
         layout.padding(padding),
         layout.space("dilations", 1 if dilations is None else dilations),
     )
+    # A group for each channel, with `factor` kernels each.
     flat = filters.reshape(height, width, 1, channels * factor)
     return _convolve(layout, found, flat, how, channels)
 
 
-def separable(
+def convolve_separable(
     x: Any,
     kernel: Any,
     pointwise: Any,
@@ -269,7 +272,7 @@ def separable(
     dilations: Any,
 ) -> jax.Array:
     """Returns a convolution of each channel, then one across channels."""
-    inner = depthwise(x, kernel, strides, padding, data_format, dilations)
+    inner = convolve_depthwise(x, kernel, strides, padding, data_format, dilations)
     return convolve(
         "separable_conv2d", 2, inner, pointwise, 1, "VALID", data_format, None
     )
@@ -337,6 +340,7 @@ def avg_pool(
         )
         return made
 
+    # The second sum counts the elements of each window that are not padding.
     return add_up(found) / add_up(jnp.ones(found.shape, found.dtype))
 
 

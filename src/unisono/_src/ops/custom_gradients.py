@@ -69,7 +69,7 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
 def _call(
     f: Callable[..., Any], args: Any, kwargs: Any
 ) -> tuple[Any, Callable[..., Any], list[variables.Variable]]:
-    """Returns what `f` returns, and the trainable variables that it reads."""
+    """Returns the two results of `f`, and the trainable variables that it reads."""
     if jax_tapes.MISSING:  # A JAX without tapes, which could tell the variables.
         return *f(*args, **kwargs), []
     with GradientTape() as tape:
@@ -114,7 +114,7 @@ def _flatten(
 def _attach(
     results: list[jax.Array], operands: list[jax.Array], gradient: Callable[..., Any]
 ) -> list[jax.Array]:
-    """Returns results whose gradients for operands are what `gradient` returns.
+    """Returns results whose gradients for operands `gradient` computes.
 
     `gradient` may use values of the code around it. They become arguments, because it
     runs later, when the gradient is asked for; so a gradient of the gradient finds what

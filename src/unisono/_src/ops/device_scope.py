@@ -19,7 +19,7 @@ _log = logging.getLogger("unisono")
 
 @final
 class _Soft:
-    """Whether a device that is missing may be replaced, and which were."""
+    """Holds whether missing devices may be replaced, and which ones were."""
 
     is_on = True
     told: ClassVar[set[str]] = set()
@@ -97,13 +97,13 @@ def _find(given: object) -> jax.Device | None:
             f"device spec: '{text}'."
         )
     try:
-        return devices.resolve([parsed_name(parsed)])[1][0]
+        return devices.resolve([short_name(parsed)])[1][0]
     except ValueError:
         _report_missing(str(parsed))
         return None
 
 
-def parsed_name(found: devices.DeviceName) -> str:
+def short_name(found: devices.DeviceName) -> str:
     """Returns the short name of a device of this process."""
     return f"{found.kind}:{found.index}"
 

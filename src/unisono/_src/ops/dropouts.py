@@ -29,7 +29,7 @@ def dropout(x: Any, rate: Any, noise_shape: Any, seed: Any) -> jax.Array:
             "`x.dtype` must be a floating point tensor as `x` will be scaled. "
             f"Received: x_dtype={found.dtype}."
         )
-    given = tensors.plain(rate)
+    given = tensors.unwrap(rate)
     if isinstance(given, (int, float)):
         if not 0 <= given < 1:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Functions of single elements: what TensorFlow adds to those of `jax.numpy`."""
+"""Functions of single elements that TensorFlow has and `jax.numpy` lacks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from unisono._src.values.indexed_slices import IndexedSlices
 _Function = Callable[..., jax.Array]
 
 
-def unary(name: str, fn: _Function, x: Any, allowed: str = kinds.NUMBERS) -> jax.Array:
-    """Returns a function of each element.
+def apply_unary(
+    name: str, fn: _Function, x: Any, allowed: str = kinds.NUMBERS
+) -> jax.Array:
+    """Applies a function to each element.
 
     Args:
         name: the name that the program calls.
@@ -34,10 +36,10 @@ def unary(name: str, fn: _Function, x: Any, allowed: str = kinds.NUMBERS) -> jax
     return fn(x)
 
 
-def binary(
+def apply_binary(
     name: str, fn: _Function, x: Any, y: Any, allowed: str = kinds.NUMBERS
 ) -> jax.Array:
-    """Returns a function of the elements of two arrays of one type.
+    """Applies a function to the elements of two arrays of one type.
 
     Args:
         name: the name that the program calls.
@@ -69,8 +71,8 @@ def check_shapes(name: str, *arrays: Any) -> None:
         ) from None
 
 
-def logical(name: str, fn: _Function, *values: Any) -> jax.Array:
-    """Returns a function of bools."""
+def apply_logical(name: str, fn: _Function, *values: Any) -> jax.Array:
+    """Applies a logical function to arrays of bools."""
     found = [as_bools(name, x) for x in values]
     check_shapes(name, *found)
     return fn(*found)
@@ -83,7 +85,7 @@ def as_bools(name: str, x: Any) -> jax.Array:
         InvalidArgumentError: it is an array of another type.
         TypeError: it is a number, or a list, of another type.
     """
-    x = tensors.plain(x)
+    x = tensors.unwrap(x)
     if isinstance(x, jax.Array) or tensors.has_arrays(x):
         found = tensors.tensor(x)
         kinds.check(name, found.dtype, kinds.BOOL)
@@ -110,7 +112,7 @@ def divide(name: str, x: Any, y: Any, fn: _Function = jnp.true_divide) -> jax.Ar
     kinds.check(name, x.dtype, kinds.NUMBERS)
     if kinds.kind(x.dtype) == "i":
         # TensorFlow divides small integers as float32, others as float64.
-        wide = tensors.canonical(
+        wide = tensors.canonical_type(
             dtypes.float32 if x.dtype.itemsize <= 2 else dtypes.float64
         )
         x, y = x.astype(wide), y.astype(wide)
@@ -118,7 +120,7 @@ def divide(name: str, x: Any, y: Any, fn: _Function = jnp.true_divide) -> jax.Ar
     return fn(x, y)
 
 
-def whole_division(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
+def divide_or_raise(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
     """Returns a quotient or remainder; that of integers by zero is an error eagerly."""
     x, y = tensors.to_one_type(name, x, y)
     kinds.check(name, x.dtype, kinds.REAL)

@@ -48,7 +48,7 @@ def get_static_value(tensor: object, partial: bool = False) -> np.ndarray | None
     >>> get_static_value(tensors.tensor([1, 2]))
     array([1, 2], dtype=int32)
     """
-    found = bodies.concrete(tensors.tensor(tensor))
+    found = bodies.find_known_value(tensors.tensor(tensor))
     return None if found is None else np.asarray(found)
 
 
@@ -59,7 +59,7 @@ def is_symbolic_tensor(tensor: object) -> bool:
     False
     """
     found = tensors.tensor(tensor) if tensors.is_array(tensor) else tensor
-    return isinstance(found, jax.core.Tracer) and bodies.concrete(found) is None
+    return isinstance(found, jax.core.Tracer) and bodies.find_known_value(found) is None
 
 
 def get_logger() -> logging.Logger:

@@ -15,7 +15,7 @@ from unisono._src.foundation.public_names import publish
 def control_dependencies(
     control_inputs: Iterable[object] | None,
 ) -> contextlib.AbstractContextManager[None]:
-    """Returns a context manager that changes nothing: what stands first runs first.
+    """Returns a context manager that changes nothing: statements run in order.
 
     Args:
         control_inputs: what the block must wait for; it has run already.

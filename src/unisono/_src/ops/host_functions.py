@@ -24,7 +24,7 @@ def py_function(
     Tout: object,
     name: str | None = None,
 ) -> _R:
-    """Returns what a Python function gives for arrays, also while a program runs.
+    """Returns the result of a Python function for arrays, also in a program.
 
     Args:
         func: the function; it gets arrays.
@@ -50,7 +50,7 @@ def numpy_function(
     stateful: bool = True,
     name: str | None = None,
 ) -> _R:
-    """Returns what a Python function gives for NumPy arrays, also in a program.
+    """Returns the result of a Python function for NumPy arrays, also in a program.
 
     Args:
         func: the function; it gets NumPy arrays.
@@ -79,7 +79,7 @@ def _call(
     if not bodies.is_traced():
         values = arrays
         if convert is np.asarray:
-            values = [bodies.concrete(x) for x in arrays]
+            values = [bodies.find_known_value(x) for x in arrays]
         return _results(func(*map(convert, values)), wanted, name)
     specs = [_shape_of(spec, name) for spec in nest.leaves(wanted)]
     program_checks.tell_cost(name)

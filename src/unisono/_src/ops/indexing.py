@@ -50,7 +50,7 @@ def gather(params: Any, indices: Any, axis: Any, batch_dims: Any) -> jax.Array:
     """
     found = tensors.tensor(params)
     places = _positions("gather", indices)
-    batch = tensors.static("gather", "batch_dims", batch_dims)
+    batch = tensors.require_known("gather", "batch_dims", batch_dims)
     batch = batch + places.ndim if batch < 0 else batch
     along = batch if axis is None else axis
     along = shaping.find_axis("gather", along, found.ndim)
@@ -80,7 +80,7 @@ def gather_nd(params: Any, indices: Any, batch_dims: Any) -> jax.Array:
     """
     found = tensors.tensor(params)
     places = _positions("gather_nd", indices)
-    batch = tensors.static("gather_nd", "batch_dims", batch_dims)
+    batch = tensors.require_known("gather_nd", "batch_dims", batch_dims)
     depth = places.shape[-1] if places.ndim else 0
     if not places.ndim or depth > found.ndim - batch:
         raise errors.InvalidArgumentError(
@@ -115,7 +115,7 @@ def where(condition: Any, x: Any, y: Any) -> jax.Array:
         found = tensors.tensor(condition)
         _check_known("where", "where(condition, x, y)", found)
         coordinates = np.argwhere(np.asarray(found))
-        return jnp.asarray(coordinates.astype(tensors.canonical(dtypes.int64)))
+        return jnp.asarray(coordinates.astype(tensors.canonical_type(dtypes.int64)))
     mask = elementwise.as_bools("where", condition)
     x, y = tensors.to_one_type("where", x, y)
     elementwise.check_shapes("where", mask, x, y)
@@ -250,7 +250,7 @@ def unique_with_counts(name: str, x: Any, out_idx: Any) -> UniqueWithCounts:
     order = np.argsort(first, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    dtype = tensors.canonical(out_idx)
+    dtype = tensors.canonical_type(out_idx)
     return UniqueWithCounts(
         jnp.asarray(values[order]),
         jnp.asarray(place[idx].astype(dtype)),

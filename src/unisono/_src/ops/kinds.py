@@ -43,19 +43,19 @@ def kind(dtype: Any) -> str:
     return ""
 
 
-def holds(wanted: Any, given: Any) -> bool:
+def can_hold(wanted: Any, given: Any) -> bool:
     """Returns whether numbers of one type keep their meaning in another type.
 
-    >>> holds(jnp.dtype("float32"), jnp.dtype("int32"))
+    >>> can_hold(jnp.dtype("float32"), jnp.dtype("int32"))
     True
-    >>> holds(jnp.dtype("int32"), jnp.dtype("float32"))
+    >>> can_hold(jnp.dtype("int32"), jnp.dtype("float32"))
     False
     """
     return 0 <= _KINDS.find(kind(given) or "?") <= _KINDS.find(kind(wanted) or "?")
 
 
 def limits(dtype: Any) -> Any:
-    """Returns what NumPy or JAX knows of the range of a type of numbers.
+    """Returns the limits of a type of numbers, as NumPy or JAX describe them.
 
     >>> limits(jnp.dtype("int8")).max
     127

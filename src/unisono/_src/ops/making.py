@@ -22,7 +22,7 @@ def constant(value: Any, dtype: Any, shape: Any) -> jax.Array:
         TypeError: numbers do not fit the type or the shape.
     """
     wanted = None if dtype is None else tensors.usable_type(dtype)
-    given = tensors.plain(value)
+    given = tensors.unwrap(value)
     if isinstance(given, jax.Array) and wanted is not None and given.dtype != wanted:
         raise TypeError(
             f"Expected tensor with dtype {wanted}, but got dtype {given.dtype}; "
@@ -53,10 +53,10 @@ def convert(value: Any, dtype: Any, hint: Any) -> jax.Array:
     if dtype is not None:
         return tensors.tensor(value, tensors.usable_type(dtype))
     found = tensors.tensor(value)
-    is_given = isinstance(tensors.plain(value), jax.Array)
-    if hint is None or is_given or not kinds.holds(hint, found.dtype):
+    is_given = isinstance(tensors.unwrap(value), jax.Array)
+    if hint is None or is_given or not kinds.can_hold(hint, found.dtype):
         return found
-    return found.astype(tensors.canonical(hint))
+    return found.astype(tensors.canonical_type(hint))
 
 
 def identity(x: Any) -> jax.Array:
@@ -137,8 +137,12 @@ def full_like(x: Any, value: int, dtype: Any) -> jax.Array:
 
 def eye(rows: Any, columns: Any, batch_shape: Any, dtype: Any) -> jax.Array:
     """Returns an identity matrix for each position of a batch."""
-    height = tensors.static("eye", "num_rows", rows)
-    width = height if columns is None else tensors.static("eye", "num_columns", columns)
+    height = tensors.require_known("eye", "num_rows", rows)
+    width = (
+        height
+        if columns is None
+        else tensors.require_known("eye", "num_columns", columns)
+    )
     if height < 0 or width < 0:
         raise errors.InvalidArgumentError(
             f"Arguments `num_rows` and `num_columns` must be positive integer values. "
@@ -189,14 +193,16 @@ def count(start: Any, limit: Any, delta: Any, dtype: Any) -> jax.Array:
 
 def _known_number(x: Any) -> np.ndarray:
     """Returns a scalar that must be known when a program is compiled."""
-    given = tensors.plain(x)
+    given = tensors.unwrap(x)
     if jax_tapes.is_traced(given):
         raise TypeError(
             "start, limit and delta of range must be known when the program is "
             "compiled; received an array that the program computes. Sizes that "
             "unisono.shape(x) gives, x.shape and Python's numbers are known."
         )
-    found = np.asarray(given) if isinstance(given, jax.Array) else tensors.host(given)
+    found = (
+        np.asarray(given) if isinstance(given, jax.Array) else tensors.to_numpy(given)
+    )
     if found.ndim:
         raise errors.InvalidArgumentError(
             f"start, limit and delta of range are scalars, received {given!r}."
@@ -212,10 +218,10 @@ def linspace(start: Any, stop: Any, num: Any, axis: Any) -> jax.Array:
     """
     first, last = tensors.to_one_type("linspace", start, stop)
     if kinds.kind(first.dtype) == "i":
-        wide = tensors.canonical(dtypes.float64)
+        wide = tensors.canonical_type(dtypes.float64)
         first, last = first.astype(wide), last.astype(wide)
     kinds.check("linspace", first.dtype, kinds.FLOAT)
-    size = tensors.static("linspace", "num", num)
+    size = tensors.require_known("linspace", "num", num)
     made: Any = tensors.call("linspace", jnp.linspace, first, last, size, axis=axis)
     return jnp.asarray(made)
 
@@ -237,13 +243,13 @@ def one_hot(
             tensors.to_one_type("one_hot", *values)[0].dtype if values else "float32"
         )
     ends = [
-        tensors.host(default, wanted) if x is None else _value(x, wanted)
+        tensors.to_numpy(default, wanted) if x is None else _one_hot_value(x, wanted)
         for x, default in ((on, True), (off, False))
     ]
-    size = tensors.static("one_hot", "depth", depth)
+    size = tensors.require_known("one_hot", "depth", depth)
     if size < 0:
         raise errors.InvalidArgumentError(f"depth must be non-negative, got: {size}.")
-    place = -1 if axis is None else tensors.static("one_hot", "axis", axis)
+    place = -1 if axis is None else tensors.require_known("one_hot", "axis", axis)
     if not -1 <= place <= found.ndim:
         raise errors.InvalidArgumentError(
             f"Expected axis to be -1 or between [0, {found.ndim + 1}). But received: "
@@ -253,9 +259,9 @@ def one_hot(
     return jnp.where(is_on, ends[0], ends[1])
 
 
-def _value(x: Any, wanted: Any) -> Any:
+def _one_hot_value(x: Any, wanted: Any) -> Any:
     """Returns one of the values of `one_hot`, of the type that the other has."""
-    given = tensors.plain(x)
+    given = tensors.unwrap(x)
     if isinstance(given, jax.Array) and given.dtype != wanted:
         raise TypeError(
             f"dtypes of on_value, off_value and dtype must match in one_hot, received "
@@ -275,21 +281,21 @@ def sequence_mask(lengths: Any, maxlen: Any, dtype: Any) -> jax.Array:
                 "result must be known when the program is compiled."
             )
         maxlen = math.ceil(np.asarray(found).max(initial=0))
-    size = tensors.static("sequence_mask", "maxlen", maxlen)
+    size = tensors.require_known("sequence_mask", "maxlen", maxlen)
     mask = jnp.arange(size) < found[..., None]
     return mask.astype(tensors.usable_type(dtype))
 
 
 def shape(x: Any, dtype: Any) -> jax.Array:
     """Returns the sizes of the axes; while a program is made, as NumPy's numbers."""
-    wanted = tensors.canonical(dtypes.int32 if dtype is None else dtype)
+    wanted = tensors.canonical_type(dtypes.int32 if dtype is None else dtype)
     sizes = x.shape if isinstance(x, IndexedSlices) else tensors.tensor(x).shape
     return _numbers(sizes, wanted)
 
 
 def size(x: Any, dtype: Any) -> jax.Array:
     """Returns the number of elements."""
-    wanted = tensors.canonical(dtypes.int32 if dtype is None else dtype)
+    wanted = tensors.canonical_type(dtypes.int32 if dtype is None else dtype)
     return _numbers(math.prod(tensors.tensor(x).shape), wanted)
 
 

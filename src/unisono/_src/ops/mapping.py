@@ -73,6 +73,7 @@ def _run(
         row = _rebuild(elems, flat[count:])
         new, result = step(_rebuild(carry, flat[:count]), row)
         structures.assert_same_structure(carry, new, check_types=False)
+        # None stays None: JAX's loop carries arrays only.
         shapes["result"] = nest.map_structure(lambda x: x is None, result)
         return [*nest.leaves(new), *(x for x in nest.leaves(result) if x is not None)]
 
@@ -230,6 +231,7 @@ def scan(
         return jnp.concatenate(parts)
 
     if out is None:
+        # There was one row, which is the only result.
         only: _A = nest.map_structure(lambda x: x[None], first)
         return only
     pairs = zip(nest.leaves(first), nest.leaves(out), strict=True)
@@ -331,6 +333,7 @@ def vectorized_map(
     def flat_fn(*flat: Any) -> Any:
         return nest.map_structure(tensors.tensor, fn(_rebuild(elems, flat)))
 
+    # As flat arrays, because JAX's trees are not TensorFlow's structures.
     found: _R = jax.vmap(flat_fn)(*rows)
     return found
 

@@ -24,11 +24,11 @@ def _matrix(name: str, x: Any, allowed: str = kinds.INEXACT) -> jax.Array:
     return found
 
 
-def square(name: str, x: Any) -> jax.Array:
-    """Returns matrices that have as many rows as columns.
+def check_square(name: str, x: Any) -> jax.Array:
+    """Returns the array of square matrices.
 
     Raises:
-        InvalidArgumentError: they have not.
+        InvalidArgumentError: the matrices are not square.
     """
     found = _matrix(name, x)
     if found.shape[-1] != found.shape[-2]:
@@ -83,7 +83,7 @@ def tensordot(a: Any, b: Any, axes: Any) -> jax.Array:
     """Returns the product of arrays, summed over pairs of axes."""
     a, b = tensors.to_one_type("tensordot", a, b)
     kinds.check("tensordot", a.dtype, kinds.NUMBERS)
-    wanted = tensors.static("tensordot", "axes", axes)
+    wanted = tensors.require_known("tensordot", "axes", axes)
     return tensors.call("tensordot", jnp.tensordot, a, b, wanted)
 
 
@@ -157,9 +157,9 @@ def trace(x: Any) -> jax.Array:
     return jnp.trace(found, axis1=-2, axis2=-1, dtype=found.dtype)
 
 
-def one_diagonal(name: str, k: Any) -> int:
-    """Returns the number of a diagonal; a range of them is refused."""
-    found = tensors.static(name, "k", k)
+def check_diagonal(name: str, k: Any) -> int:
+    """Returns the number of a diagonal; refuses a range of diagonals."""
+    found = tensors.require_known(name, "k", k)
     if isinstance(found, tuple):
         if len(set(found)) > 1:
             raise NotImplementedError(
@@ -177,12 +177,12 @@ def diag(diagonal: Any, k: Any, rows: Any, columns: Any, padding: Any) -> jax.Ar
         raise errors.InvalidArgumentError(
             "diagonal must be at least 1-dim in diag, received a scalar."
         )
-    offset = one_diagonal("diag", k)
+    offset = check_diagonal("diag", k)
     size = found.shape[-1]
     height = width = size + abs(offset)
     if rows != -1 or columns != -1:
-        height = tensors.static("diag", "num_rows", rows)
-        width = tensors.static("diag", "num_cols", columns)
+        height = tensors.require_known("diag", "num_rows", rows)
+        width = tensors.require_known("diag", "num_cols", columns)
         height = size + max(-offset, 0) if height == -1 else height
         width = size + max(offset, 0) if width == -1 else width
     fits = min(height - max(-offset, 0), width - max(offset, 0)) == size
@@ -201,7 +201,7 @@ def diag(diagonal: Any, k: Any, rows: Any, columns: Any, padding: Any) -> jax.Ar
 def diag_part(x: Any, k: Any) -> jax.Array:
     """Returns the diagonals of matrices."""
     found = _matrix("diag_part", x, kinds.ALL)
-    offset = one_diagonal("diag_part", k)
+    offset = check_diagonal("diag_part", k)
     if not -found.shape[-2] < offset < found.shape[-1]:
         raise errors.InvalidArgumentError(
             f"lower_diag_index is out of bound: {offset} in diag_part."
@@ -214,7 +214,7 @@ def set_diag(x: Any, diagonal: Any, k: Any) -> jax.Array:
     """Returns matrices with another diagonal."""
     found, new = tensors.to_one_type("set_diag", x, diagonal)
     found = _matrix("set_diag", found, kinds.ALL)
-    offset = one_diagonal("set_diag", k)
+    offset = check_diagonal("set_diag", k)
     size = jnp.diagonal(found, offset, -2, -1).shape
     if size != new.shape:
         raise errors.InvalidArgumentError(
@@ -253,8 +253,8 @@ def tensor_diag_part(x: Any) -> jax.Array:
 def band_part(x: Any, lower: Any, upper: Any) -> jax.Array:
     """Returns matrices with zeros outside a band around the diagonal."""
     found = _matrix("band_part", x, kinds.ALL)
-    low = tensors.static("band_part", "num_lower", lower)
-    high = tensors.static("band_part", "num_upper", upper)
+    low = tensors.require_known("band_part", "num_lower", lower)
+    high = tensors.require_known("band_part", "num_upper", upper)
     rows, columns = found.shape[-2:]
     if low > rows or high > columns:
         raise errors.InvalidArgumentError(
@@ -272,7 +272,7 @@ def inv(x: Any, adjoint: Any) -> jax.Array:
     Raises:
         InvalidArgumentError: eagerly, a matrix has none.
     """
-    found = transpose_if(square("inv", x), False, adjoint)
+    found = transpose_if(check_square("inv", x), False, adjoint)
     return check_finite("inv", "Input is not invertible.", jnp.linalg.inv(found))
 
 
@@ -286,13 +286,13 @@ def check_finite(name: str, message: str, made: jax.Array) -> jax.Array:
 
 def det(x: Any) -> jax.Array:
     """Returns the determinants of square matrices."""
-    made: jax.Array = jnp.linalg.det(square("det", x))
+    made: jax.Array = jnp.linalg.det(check_square("det", x))
     return made
 
 
 def slogdet(x: Any) -> tuple[jax.Array, jax.Array]:
     """Returns the signs of determinants, and the logarithms of their sizes."""
-    sign, size = jnp.linalg.slogdet(square("slogdet", x))
+    sign, size = jnp.linalg.slogdet(check_square("slogdet", x))
     return sign, size
 
 
@@ -306,13 +306,13 @@ def logdet(x: Any) -> jax.Array:
 def cholesky(name: str, x: Any) -> jax.Array:
     """Returns the lower triangular Cholesky factors of positive definite matrices."""
     # TensorFlow reads the lower half only.
-    return jax.lax.linalg.cholesky(square(name, x), symmetrize_input=False)
+    return jax.lax.linalg.cholesky(check_square(name, x), symmetrize_input=False)
 
 
 def cholesky_solve(chol: Any, rhs: Any) -> jax.Array:
     """Returns the solutions of equations whose Cholesky factors are given."""
     factor, right = tensors.to_one_type("cholesky_solve", chol, rhs)
-    factor = square("cholesky_solve", factor)
+    factor = check_square("cholesky_solve", factor)
     return tensors.call(
         "cholesky_solve", jax.scipy.linalg.cho_solve, (factor, True), right
     )
@@ -325,7 +325,7 @@ def solve(matrix: Any, rhs: Any, adjoint: Any) -> jax.Array:
         InvalidArgumentError: shapes do not fit or, eagerly, there is no solution.
     """
     left, right = tensors.to_one_type("solve", matrix, rhs)
-    left = transpose_if(square("solve", left), False, adjoint)
+    left = transpose_if(check_square("solve", left), False, adjoint)
     right = _matrix("solve", right)
     if left.shape[:-1] != right.shape[:-1]:
         raise errors.InvalidArgumentError(
@@ -339,7 +339,10 @@ def solve(matrix: Any, rhs: Any, adjoint: Any) -> jax.Array:
 def triangular_solve(matrix: Any, rhs: Any, lower: Any, adjoint: Any) -> jax.Array:
     """Returns the solutions of equations with a triangular matrix."""
     left, right = tensors.to_one_type("triangular_solve", matrix, rhs)
-    left, right = square("triangular_solve", left), _matrix("triangular_solve", right)
+    left, right = (
+        check_square("triangular_solve", left),
+        _matrix("triangular_solve", right),
+    )
     return tensors.call(
         "triangular_solve",
         jax.lax.linalg.triangular_solve,
@@ -391,7 +394,7 @@ def qr(x: Any, full_matrices: Any) -> tuple[jax.Array, jax.Array]:
 
 def eigh(x: Any) -> tuple[jax.Array, jax.Array]:
     """Returns eigenvalues and eigenvectors of symmetric matrices."""
-    values, vectors = jnp.linalg.eigh(square("eigh", x), symmetrize_input=False)
+    values, vectors = jnp.linalg.eigh(check_square("eigh", x), symmetrize_input=False)
     return values, vectors
 
 

@@ -26,7 +26,7 @@ _FILE = "file://"
 
 @final
 class _Slot:
-    """Stands for an array in what is printed.
+    """Stands for an array among the printed values.
 
     Args:
         number: its position among the arrays.

@@ -47,7 +47,8 @@ def uniform(
         name: accepted for TensorFlow's sake.
 
     Raises:
-        InvalidArgumentError: the shape is none, or `minval` is not below `maxval`.
+        InvalidArgumentError: `shape` is no list of sizes, or `minval` is not below
+            `maxval`.
         ValueError: `dtype` is another type, or a range of integers has no end.
 
     >>> set_seed(1234)
@@ -101,7 +102,7 @@ def normal(
         name: accepted for TensorFlow's sake.
 
     Raises:
-        InvalidArgumentError: the shape is none.
+        InvalidArgumentError: `shape` is no list of sizes.
         TypeError: `dtype` is no type of floats.
 
     >>> set_seed(1234)
@@ -134,7 +135,7 @@ def truncated_normal(
         name: accepted for TensorFlow's sake.
 
     Raises:
-        InvalidArgumentError: the shape is none.
+        InvalidArgumentError: `shape` is no list of sizes.
         TypeError: `dtype` is no type of floats.
 
     >>> bool(abs(truncated_normal([3])).max() < 2)
@@ -326,7 +327,7 @@ def stateless_uniform(
             f"For integer `dtype` argument {kind}, argument `minval` and `maxval` must "
             f"be both None or not None. Got `minval`={minval} and `maxval`={maxval}."
         )
-    words = _stateless(seed, alg)
+    words = _seed_words(seed, alg)
     if kind.kind in "iu" and minval is None:
         whole: jax.Array = philox.full_integers(words, sizes, kind)
         return whole
@@ -361,7 +362,7 @@ def stateless_normal(
     [0.544..., 0.207..., 0.073...]
     """
     kind, sizes = _float_type(dtype), _shape(shape)
-    drawn = philox.normal(_stateless(seed, alg), sizes, kind)
+    drawn = philox.normal(_seed_words(seed, alg), sizes, kind)
     return _scale(drawn, mean, stddev, kind)
 
 
@@ -393,7 +394,7 @@ def stateless_truncated_normal(
     [0.544..., 0.207..., 0.073...]
     """
     kind, sizes = _float_type(dtype), _shape(shape)
-    drawn = philox.truncated_normal(_stateless(seed, alg), sizes, kind)
+    drawn = philox.truncated_normal(_seed_words(seed, alg), sizes, kind)
     return _scale(drawn, mean, stddev, kind)
 
 
@@ -420,7 +421,7 @@ def stateless_categorical(
     [[0, 0, 0]]
     """
     array, count = _check_logits(logits), operator.index(num_samples)
-    return _categorical(array, count, _stateless(seed), dtype)
+    return _categorical(array, count, _seed_words(seed), dtype)
 
 
 def stateless_gamma(
@@ -453,7 +454,7 @@ def stateless_gamma(
     kind, sizes = _float_type(dtype), _shape(shape)
     a, b = _parameters(alpha, beta, kind)
     _check_ending(sizes, a.shape)
-    return _gamma(_stateless(seed), sizes, a, b, kind)
+    return _gamma(_seed_words(seed), sizes, a, b, kind)
 
 
 def stateless_poisson(
@@ -480,7 +481,7 @@ def stateless_poisson(
     """
     rate, sizes = _number(lam, np.dtype(np.float32)), _shape(shape)
     _check_ending(sizes, rate.shape)
-    drawn = jax.random.poisson(random_state.key_of(_stateless(seed)), rate, sizes)
+    drawn = jax.random.poisson(random_state.key_of(_seed_words(seed)), rate, sizes)
     return drawn.astype(jax_types.usable(dtype))
 
 
@@ -504,7 +505,7 @@ def stateless_shuffle(
     >>> sorted(stateless_shuffle([1, 2, 3], seed=[1, 2]).tolist())
     [1, 2, 3]
     """
-    return _shuffle(_array(value), _stateless(seed, alg))
+    return _shuffle(_array(value), _seed_words(seed, alg))
 
 
 def split(seed: Seed, num: int = 2, alg: str | int = "auto_select") -> jax.Array:
@@ -551,7 +552,7 @@ def _take(sizes: tuple[int, ...], seed: int | None, kind: str) -> jax.Array:
     return random_state.take(math.prod(sizes), seed, kind)
 
 
-def _stateless(seed: Any, alg: Any = "auto_select") -> jax.Array:
+def _seed_words(seed: Any, alg: Any = "auto_select") -> jax.Array:
     """Returns the words of a seed."""
     if alg not in ("philox", "auto_select", 1, 3):
         told = getattr(alg, "value", None)

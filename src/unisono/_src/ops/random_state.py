@@ -121,7 +121,7 @@ def _own_words(words: Any) -> jax.Array:
     if frame.replica is None or frame.replica.num_replicas_in_sync == 1:
         return jnp.asarray(words)
     number = frame.replica.replica_id_in_sync_group
-    own: jax.Array = philox.with_replica(words, number)
+    own: jax.Array = philox.fold_in_replica(words, number)
     return own
 
 

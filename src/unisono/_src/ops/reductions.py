@@ -134,7 +134,7 @@ def count_nonzero(x: Any, axis: Any, keepdims: Any, dtype: Any) -> jax.Array:
     x = tensors.tensor(x)
     axes = find_axes("count_nonzero", axis, x.ndim)
     found = jnp.sum(x != 0, axes, jnp.int32, keepdims=bool(keepdims))
-    return found.astype(tensors.canonical(dtype))
+    return found.astype(tensors.canonical_type(dtype))
 
 
 def position(name: str, fn: _Function, x: Any, axis: Any, dtype: Any) -> jax.Array:
@@ -144,7 +144,7 @@ def position(name: str, fn: _Function, x: Any, axis: Any, dtype: Any) -> jax.Arr
         InvalidArgumentError: there is no such axis, or it is empty.
     """
     x = tensors.tensor(x)
-    along = 0 if axis is None else tensors.static(name, "axis", axis)
+    along = 0 if axis is None else tensors.require_known(name, "axis", axis)
     if not -x.ndim <= along < x.ndim:
         raise errors.InvalidArgumentError(
             f"Expected dimension in the range [{-x.ndim}, {x.ndim}), but got {along} "
@@ -156,7 +156,7 @@ def position(name: str, fn: _Function, x: Any, axis: Any, dtype: Any) -> jax.Arr
         )
     if x.dtype == dtypes.bool:
         x = x.astype(jnp.int32)
-    return fn(x, along).astype(tensors.canonical(dtype))
+    return fn(x, along).astype(tensors.canonical_type(dtype))
 
 
 def cumulate(
@@ -175,7 +175,7 @@ def cumulate(
     """
     x = tensors.tensor(x)
     kinds.check(name, x.dtype, kinds.FLOAT if np.isinf(start) else kinds.NUMBERS)
-    along = tensors.static(name, "axis", axis)
+    along = tensors.require_known(name, "axis", axis)
     if not -x.ndim <= along < x.ndim:
         raise errors.InvalidArgumentError(
             f"{name}: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got "

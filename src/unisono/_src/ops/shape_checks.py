@@ -267,7 +267,7 @@ def set_log_device_placement(enabled: bool) -> None:
 
 
 def get_log_device_placement() -> bool:
-    """Returns what `set_log_device_placement` was given.
+    """Returns the value that `set_log_device_placement` was given.
 
     >>> get_log_device_placement()
     False

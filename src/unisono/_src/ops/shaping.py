@@ -1,4 +1,4 @@
-"""Changes the shape and the order of arrays, and joins and parts them."""
+"""Changes the shape and the order of arrays, joins them and splits them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def find_axis(name: str, axis: Any, rank: int) -> int:
     Raises:
         InvalidArgumentError: there is no such axis.
     """
-    found = tensors.static(name, "axis", axis)
+    found = tensors.require_known(name, "axis", axis)
     if isinstance(found, tuple):
         (found,) = found if len(found) == 1 else (None,)
     if found is None or not -rank <= found < rank:
@@ -67,7 +67,7 @@ def concat(values: Any, axis: Any) -> jax.Array:
 
 def _to_common_type(name: str, parts: Sequence[Any]) -> list[Any]:
     """Returns arrays of one type; without an array, the widest of the numbers'."""
-    if any(isinstance(tensors.plain(x), jax.Array) or tensors.has_arrays(x)
+    if any(isinstance(tensors.unwrap(x), jax.Array) or tensors.has_arrays(x)
            for x in parts):  # fmt: skip
         return tensors.to_one_type(name, *parts)
     found = [tensors.tensor(x) for x in parts]
@@ -86,7 +86,7 @@ def stack(values: Any, axis: Any) -> jax.Array:
         raise errors.InvalidArgumentError(
             f"Shapes of all inputs must match in stack, received {shapes}."
         )
-    along = tensors.static("stack", "axis", axis)
+    along = tensors.require_known("stack", "axis", axis)
     return tensors.call("stack", jnp.stack, found, along)
 
 
@@ -111,7 +111,7 @@ def split(value: Any, parts: Any, axis: Any, num: Any) -> list[jax.Array]:
     found = tensors.tensor(value)
     along = find_axis("split", axis, found.ndim)
     size = found.shape[along]
-    wanted = tensors.static("split", "num_or_size_splits", parts)
+    wanted = tensors.require_known("split", "num_or_size_splits", parts)
     if not isinstance(wanted, tuple):
         if wanted < 1 or size % wanted:
             raise errors.InvalidArgumentError(
@@ -132,7 +132,7 @@ def split(value: Any, parts: Any, axis: Any, num: Any) -> list[jax.Array]:
 def tile(x: Any, multiples: Any) -> jax.Array:
     """Returns an array repeated as a whole along each axis."""
     found = tensors.tensor(x)
-    wanted = tensors.static("tile", "multiples", multiples)
+    wanted = tensors.require_known("tile", "multiples", multiples)
     if not isinstance(wanted, tuple) or len(wanted) != found.ndim:
         raise errors.InvalidArgumentError(
             f"Expected multiples argument to be a vector of length {found.ndim}, "
@@ -148,7 +148,7 @@ def tile(x: Any, multiples: Any) -> jax.Array:
 def repeat(x: Any, repeats: Any, axis: Any) -> jax.Array:
     """Returns an array in which every element along an axis is repeated."""
     found = tensors.tensor(x)
-    times = tensors.static("repeat", "repeats", repeats)
+    times = tensors.require_known("repeat", "repeats", repeats)
     along = axis if axis is None else find_axis("repeat", axis, found.ndim)
     return tensors.call("repeat", jnp.repeat, found, np.asarray(times), axis=along)
 
@@ -178,7 +178,7 @@ def pad(x: Any, paddings: Any, mode: str, value: Any) -> jax.Array:
         ValueError: the mode is unknown.
     """
     found = tensors.tensor(x)
-    widths = tensors.static("pad", "paddings", paddings)
+    widths = tensors.require_known("pad", "paddings", paddings)
     kind = _MODES.get(mode.upper())
     if kind is None:
         raise ValueError(
@@ -213,7 +213,7 @@ def _mirror(x: jax.Array, widths: Any, kind: str) -> jax.Array:
 def reverse(x: Any, axis: Any) -> jax.Array:
     """Returns an array in the opposite order along axes."""
     found = tensors.tensor(x)
-    axes = tensors.static("reverse", "axis", axis)
+    axes = tensors.require_known("reverse", "axis", axis)
     if not isinstance(axes, tuple):
         raise errors.InvalidArgumentError(
             f"axis of reverse is a list of axes, received {axis!r}."
@@ -297,7 +297,7 @@ def cut(x: Any, begin: Any, size: Any) -> jax.Array:
     """
     found = tensors.tensor(x)
     wanted = tensors.sizes("slice", "size", size)
-    starts = tensors.plain(begin)
+    starts = tensors.unwrap(begin)
     if len(wanted) != found.ndim:
         raise errors.InvalidArgumentError(
             f"slice takes {found.ndim} sizes, one for each axis, received "
@@ -389,8 +389,8 @@ def ensure_shape(x: Any, shape: Any) -> jax.Array:
 def space_to_depth(x: Any, block: Any, data_format: str) -> jax.Array:
     """Returns images in which blocks of pixels have become channels."""
     found = tensors.tensor(x)
-    n, h, w, c = _channels_last("space_to_depth", found, data_format).shape
-    image = _channels_last("space_to_depth", found, data_format)
+    n, h, w, c = _move_channels_last("space_to_depth", found, data_format).shape
+    image = _move_channels_last("space_to_depth", found, data_format)
     if h % block or w % block:
         raise errors.InvalidArgumentError(
             f"space_to_depth: {h}×{w} pixels cannot be divided in blocks of {block}."
@@ -398,13 +398,13 @@ def space_to_depth(x: Any, block: Any, data_format: str) -> jax.Array:
     parts = image.reshape(n, h // block, block, w // block, block, c)
     made = parts.transpose(0, 1, 3, 2, 4, 5)
     made = made.reshape(n, h // block, w // block, block * block * c)
-    return _channels_as(made, data_format)
+    return _restore_channels(made, data_format)
 
 
 def depth_to_space(x: Any, block: Any, data_format: str) -> jax.Array:
     """Returns images in which channels have become blocks of pixels."""
     found = tensors.tensor(x)
-    image = _channels_last("depth_to_space", found, data_format)
+    image = _move_channels_last("depth_to_space", found, data_format)
     n, h, w, c = image.shape
     if c % (block * block):
         raise errors.InvalidArgumentError(
@@ -413,10 +413,10 @@ def depth_to_space(x: Any, block: Any, data_format: str) -> jax.Array:
     parts = image.reshape(n, h, w, block, block, c // block**2)
     made = parts.transpose(0, 1, 3, 2, 4, 5)
     made = made.reshape(n, h * block, w * block, c // block**2)
-    return _channels_as(made, data_format)
+    return _restore_channels(made, data_format)
 
 
-def _channels_last(name: str, x: jax.Array, data_format: str) -> jax.Array:
+def _move_channels_last(name: str, x: jax.Array, data_format: str) -> jax.Array:
     if x.ndim != 4 or data_format not in ("NHWC", "NCHW"):
         raise errors.InvalidArgumentError(
             f"{name} takes images of four axes as NHWC or NCHW, received the shape "
@@ -425,5 +425,5 @@ def _channels_last(name: str, x: jax.Array, data_format: str) -> jax.Array:
     return x if data_format == "NHWC" else x.transpose(0, 2, 3, 1)
 
 
-def _channels_as(x: jax.Array, data_format: str) -> jax.Array:
+def _restore_channels(x: jax.Array, data_format: str) -> jax.Array:
     return x if data_format == "NHWC" else x.transpose(0, 3, 1, 2)

@@ -61,14 +61,14 @@ def top_k(x: Any, k: Any, index_type: Any) -> TopK:
     """
     found = tensors.tensor(x)
     kinds.check("top_k", found.dtype, kinds.REAL)
-    count = tensors.static("top_k", "k", k)
+    count = tensors.require_known("top_k", "k", k)
     if not found.ndim or not 0 <= count <= found.shape[-1]:
         raise errors.InvalidArgumentError(
             f"top_k: input must have at least k columns, received k = {count} and the "
             f"shape {list(found.shape)}."
         )
     values, indices = jax.lax.top_k(found, count)
-    return TopK(values, indices.astype(tensors.canonical(index_type)))
+    return TopK(values, indices.astype(tensors.canonical_type(index_type)))
 
 
 def in_top_k(targets: Any, predictions: Any, k: Any) -> jax.Array:
@@ -119,7 +119,7 @@ def searchsorted(
         jnp.reshape(rows, (-1, rows.shape[-1])),
         jnp.reshape(wanted, (-1, wanted.shape[-1])),
     )
-    return found.reshape(wanted.shape).astype(tensors.canonical(out_type))
+    return found.reshape(wanted.shape).astype(tensors.canonical_type(out_type))
 
 
 def bincount(
@@ -146,7 +146,7 @@ def bincount(
                          "are currently supported.")  # fmt: skip
     size = _bins(found, minlength, maxlength)
     factors = None if weights is None else tensors.tensor(weights)
-    wanted = tensors.canonical(dtype) if factors is None else factors.dtype
+    wanted = tensors.canonical_type(dtype) if factors is None else factors.dtype
     if axis != -1 or found.ndim == 1:
         found = found.reshape(-1)
         factors = None if factors is None else factors.reshape(-1)
@@ -170,12 +170,12 @@ def _bins(found: jax.Array, minlength: Any, maxlength: Any) -> int:
     low = (
         None
         if minlength is None
-        else tensors.static("bincount", "minlength", minlength)
+        else tensors.require_known("bincount", "minlength", minlength)
     )
     high = (
         None
         if maxlength is None
-        else tensors.static("bincount", "maxlength", maxlength)
+        else tensors.require_known("bincount", "maxlength", maxlength)
     )
     if jax_tapes.is_traced(found):
         if low is None or low != high:
@@ -226,7 +226,7 @@ def histogram_bins(values: Any, value_range: Any, nbins: Any, dtype: Any) -> jax
     """
     found, ends = tensors.to_one_type("histogram_fixed_width", values, value_range)
     kinds.check("histogram_fixed_width", found.dtype, kinds.REAL)
-    count = tensors.static("histogram_fixed_width", "nbins", nbins)
+    count = tensors.require_known("histogram_fixed_width", "nbins", nbins)
     if count < 1:
         raise errors.InvalidArgumentError(f"nbins must be positive, received {count}.")
     low, high = ends[0], ends[1]
@@ -236,14 +236,14 @@ def histogram_bins(values: Any, value_range: Any, nbins: Any, dtype: Any) -> jax
         )
     place = (found - low) / (high - low) * count
     bins = jnp.clip(jnp.floor(place), 0, count - 1)
-    return bins.astype(tensors.canonical(dtype))
+    return bins.astype(tensors.canonical_type(dtype))
 
 
 def histogram(values: Any, value_range: Any, nbins: Any, dtype: Any) -> jax.Array:
     """Returns the number of values in each of a number of equal bins."""
     bins = histogram_bins(values, value_range, nbins, dtypes.int32).reshape(-1)
     counts = jnp.zeros(nbins, jnp.int32).at[bins].add(1)
-    return counts.astype(tensors.canonical(dtype))
+    return counts.astype(tensors.canonical_type(dtype))
 
 
 def confusion_matrix(
@@ -258,8 +258,8 @@ def confusion_matrix(
             )
         known = [int(np.asarray(x).max(initial=-1)) for x in (truth, guess)]
         num_classes = max(known) + 1
-    size = tensors.static("confusion_matrix", "num_classes", num_classes)
-    wanted = tensors.canonical(dtype)
+    size = tensors.require_known("confusion_matrix", "num_classes", num_classes)
+    wanted = tensors.canonical_type(dtype)
     for x in (truth, guess):
         indexing.check_bounds("confusion_matrix", x, size)
     amounts = jnp.ones(truth.shape, wanted)
@@ -302,7 +302,7 @@ def segments(name: str, how: str, data: Any, ids: Any, num: Any = None) -> jax.A
             f"{list(places.shape)} of segment_ids."
         )
     size = _count_segments(name, places) if num is None else num
-    count = tensors.static(name, "num_segments", size)
+    count = tensors.require_known(name, "num_segments", size)
     rest = rows.shape[places.ndim :]
     rows, flat = rows.reshape(-1, *rest), places.reshape(-1)
     if how == "sqrt_n":

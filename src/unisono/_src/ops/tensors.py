@@ -1,4 +1,4 @@
-"""Turns what TensorFlow's functions take into arrays, with TensorFlow's types."""
+"""Converts arguments of TensorFlow's functions to arrays of TensorFlow's types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from unisono._src.values import array_operators, jax_tapes, jax_traces
 from unisono._src.values.array_operators import StandsForArray
 from unisono._src.values.indexed_slices import IndexedSlices
 
-# What TensorFlow converts to a tensor. Variables of Keras and Flax have no types.
+# The values that TensorFlow converts to a tensor. Variables of Keras and Flax have no
+# types.
 TensorLike: TypeAlias = ArrayLike | StandsForArray | IndexedSlices | Sequence[Any]
 # A size, a shape, or one or more axes.
 Sizes: TypeAlias = int | Sequence[Any] | np.ndarray | jax.Array
@@ -29,7 +30,7 @@ _NUMBERS = (bool, int, float, complex)
 _DEFAULTS = {"b": dtypes.bool, "i": dtypes.int32, "f": dtypes.float32}
 
 
-def plain(x: Any) -> Any:
+def unwrap(x: Any) -> Any:
     """Returns the array that an object stands for, and anything else as it is.
 
     Variables, values of the current replica, `IndexedSlices` and objects of other
@@ -69,7 +70,7 @@ def tensor(x: Any, dtype: DType = None) -> jax.Array:
     >>> tensor([1, 2]).dtype.name, tensor(1.5).dtype.name
     ('int32', 'float32')
     """
-    x = plain(x)
+    x = unwrap(x)
     if isinstance(x, jax.Array):
         if dtype is not None and x.dtype != dtype:
             raise ValueError(
@@ -79,7 +80,7 @@ def tensor(x: Any, dtype: DType = None) -> jax.Array:
         return x
     if has_arrays(x):
         return _stack(x, dtype)
-    found = host(x, dtype)
+    found = to_numpy(x, dtype)
     if jax_traces.is_clean():
         return jnp.asarray(found)
     # Numbers that are known stay known in a program, so that they can be sizes.
@@ -94,7 +95,7 @@ def tensor(x: Any, dtype: DType = None) -> jax.Array:
 def has_arrays(x: Any) -> bool:
     """Returns whether nested lists have JAX arrays, or objects that stand for them."""
     return isinstance(x, (list, tuple)) and any(
-        isinstance(plain(leaf), jax.Array) for leaf in _leaves(x)
+        isinstance(unwrap(leaf), jax.Array) for leaf in _leaves(x)
     )
 
 
@@ -109,13 +110,13 @@ def _leaves(x: Any) -> Iterator[Any]:
 def _stack(parts: Any, dtype: DType) -> jax.Array:
     """Returns the array of nested lists in which some leaves are arrays."""
     if dtype is None:
-        found = (plain(leaf) for leaf in _leaves(parts))
+        found = (unwrap(leaf) for leaf in _leaves(parts))
         dtype = next(x.dtype for x in found if isinstance(x, jax.Array))
-    made = [_as(part, dtype, "stack") for part in parts]
+    made = [_convert_to(part, dtype, "stack") for part in parts]
     return call("stack", jnp.stack, made)
 
 
-def host(x: Any, dtype: DType = None) -> np.ndarray:
+def to_numpy(x: Any, dtype: DType = None) -> np.ndarray:
     """Returns numbers of Python or NumPy as a NumPy array of TensorFlow's type.
 
     Raises:
@@ -130,7 +131,7 @@ def host(x: Any, dtype: DType = None) -> np.ndarray:
         return found.astype(jax.dtypes.canonicalize_dtype(wanted))
     found = _read(x)
     natural = _natural_type(x, found)
-    if dtype is not None and not kinds.holds(dtype, natural):
+    if dtype is not None and not kinds.can_hold(dtype, natural):
         raise TypeError(
             f"Cannot convert {x!r} to EagerTensor of dtype {np.dtype(dtype)}."
         )
@@ -199,21 +200,21 @@ def _check_range(found: np.ndarray, wanted: Any) -> None:
         )
 
 
-def _as(x: Any, dtype: DType, name: str) -> Any:
+def _convert_to(x: Any, dtype: DType, name: str) -> Any:
     """Returns a value as an array of a type, for a function that takes several.
 
     Raises:
         InvalidArgumentError: it is an array of another type.
         TypeError: it is a number, or an array of NumPy's, of a kind that does not fit.
     """
-    x = plain(x)
+    x = unwrap(x)
     if has_arrays(x):
         x = _stack(x, None)
     return _fit(x, dtype, name)
 
 
 def _fit(x: Any, dtype: DType, name: str) -> Any:
-    """Does what `_as` does for a value that is no object of another library."""
+    """Does what `_convert_to` does for a value that is no object of another library."""
     if isinstance(x, jax.Array):
         if x.dtype != dtype:
             raise errors.InvalidArgumentError(
@@ -221,14 +222,14 @@ def _fit(x: Any, dtype: DType, name: str) -> Any:
                 f"Convert one of them first, as in unisono.cast(x, unisono.{dtype})."
             )
         return x
-    if isinstance(x, (np.ndarray, np.generic)) and not kinds.holds(dtype, x.dtype):
+    if isinstance(x, (np.ndarray, np.generic)) and not kinds.can_hold(dtype, x.dtype):
         raise TypeError(
             f"{name} takes arrays of one type, received {dtype} and a NumPy array of "
             f"type {x.dtype}. Convert it first, as in unisono.cast(x, unisono.{dtype})."
         )
-    if isinstance(x, (bool, int, float)) and kinds.holds(dtype, _DEFAULTS[_kind(x)]):
+    if isinstance(x, (bool, int, float)) and kinds.can_hold(dtype, _DEFAULTS[_kind(x)]):
         return dtype.type(x)
-    return host(x, dtype)
+    return to_numpy(x, dtype)
 
 
 def _kind(x: bool | int | float) -> str:
@@ -249,7 +250,7 @@ def to_one_type(name: str, *values: Any) -> list[Any]:
         InvalidArgumentError: two of them are arrays of different types.
         TypeError: a number does not fit that type.
     """
-    given = [plain(x) for x in values]
+    given = [unwrap(x) for x in values]
     given = [_stack(x, None) if has_arrays(x) else x for x in given]
     found = (x.dtype for x in given if isinstance(x, jax.Array))
     dtype = next(found, None)
@@ -267,7 +268,7 @@ def usable_type(dtype: DType) -> Any:
     return jax_types.usable(np.dtype(dtype))
 
 
-def canonical(dtype: DType) -> Any:
+def canonical_type(dtype: DType) -> Any:
     """Returns the type that JAX has for a type that TensorFlow chooses by itself."""
     return jax.dtypes.canonicalize_dtype(np.dtype(dtype))
 
@@ -292,7 +293,7 @@ def call(name: str, fn: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
         raise errors.InvalidArgumentError(f"{name}: {error}") from error
 
 
-def static(name: str, what: str, x: Any) -> Any:
+def require_known(name: str, what: str, x: Any) -> Any:
     """Returns an argument that must be known when a program is compiled.
 
     Args:
@@ -306,9 +307,9 @@ def static(name: str, what: str, x: Any) -> Any:
     Raises:
         TypeError: a number is computed by the program, or is not whole.
     """
-    x = plain(x)
+    x = unwrap(x)
     if isinstance(x, (list, tuple)):
-        return tuple(static(name, what, part) for part in x)
+        return tuple(require_known(name, what, part) for part in x)
     if jax_tapes.is_traced(x):
         raise TypeError(
             f"{what} of {name} must be known when the program is compiled; received "
@@ -316,7 +317,7 @@ def static(name: str, what: str, x: Any) -> Any:
             "x.shape and Python's numbers are known."
         )
     if hasattr(x, "ndim") and x.ndim:
-        return tuple(static(name, what, part) for part in np.asarray(x))
+        return tuple(require_known(name, what, part) for part in np.asarray(x))
     if isinstance(x, float) or getattr(x, "dtype", np.dtype(int)).kind not in "iubO":
         raise TypeError(f"{what} of {name} must be whole, received {x!r}.")
     return x.item() if hasattr(x, "dtype") else x
@@ -324,15 +325,15 @@ def static(name: str, what: str, x: Any) -> Any:
 
 def sizes(name: str, what: str, x: Any) -> tuple[Any, ...]:
     """Returns a shape or axes that must be known when a program is compiled."""
-    found = static(name, what, x)
+    found = require_known(name, what, x)
     return found if isinstance(found, tuple) else (found,)
 
 
-def fold(fn: Callable[..., _R], *args: Any) -> _R:
+def fold_constants(fn: Callable[..., _R], *args: Any) -> _R:
     """Returns ``fn(*args)``; while a program is made, sizes stay known numbers.
 
     `unisono.shape` gives NumPy's numbers there. What is computed from them with the
-    functions that use `fold` can be a shape again.
+    functions that use `fold_constants` can be a shape again.
 
     Args:
         fn: a function.
@@ -365,4 +366,4 @@ def is_traced_tree(x: Any) -> bool:
     """Returns whether a number, or one in nested lists, is not known yet."""
     if isinstance(x, (list, tuple)):
         return any(map(is_traced_tree, x))
-    return jax_tapes.is_traced(plain(x))
+    return jax_tapes.is_traced(unwrap(x))

@@ -110,13 +110,13 @@ NONE = Versions(are_needed=False)
 
 
 @final
-class _Once(ambient.PerThread):
+class _BegunTrace(ambient.PerThread):
     """The trace that `traced_once` has begun, in each thread."""
 
     trace: Any = None
 
 
-_once = _Once()
+_once = _BegunTrace()
 
 
 @contextlib.contextmanager

@@ -130,32 +130,32 @@ class _ClosureMeter:
         self._first = [0] * len(self._runners)
         # When it was stopped, and what was counted until then.
         self._last: tuple[float, tuple[int, ...]] | None = None
-        # When it was looked, and how many closures each worker had run.
+        # The times of the latest looks, and how many closures each worker had run.
         self._seen: collections.deque[tuple[float, tuple[int, ...]]] = (
             collections.deque()
         )
         self._began = 0.0
 
     def begin(self) -> None:
-        """Counts from now on."""
+        """Starts to count the closures that end."""
         self._first, self._last = [r.ended for r in self._runners], None
         self._began = time.monotonic()
         self._seen.clear()
         self.look()
 
     def look(self) -> None:
-        """Notes how far workers are now."""
+        """Notes how many closures each worker has run by now."""
         now = time.monotonic()
         self._seen.append((now, self.counts()))
         while len(self._seen) > 2 and now - self._seen[1][0] > _WINDOW_SECONDS:
             self._seen.popleft()
 
     def stop(self) -> None:
-        """Counts no more."""
+        """Stops counting, and keeps the counts."""
         self._last = time.monotonic(), self.counts()
 
     def sum_up(self) -> None:
-        """Lets rates be those of the whole block."""
+        """Makes the rates those of the whole block."""
         assert self._last is not None
         self._seen.clear()
         self._seen.append((self._began, (0,) * len(self._runners)))
@@ -168,7 +168,7 @@ class _ClosureMeter:
         pairs = zip(self._runners, self._first, strict=True)
         return tuple(r.ended - first for r, first in pairs)
 
-    # What a display asks for.
+    # The properties and methods that displays read.
 
     @property
     def steps(self) -> int:

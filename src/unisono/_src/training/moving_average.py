@@ -102,7 +102,7 @@ class ExponentialMovingAverage:
         >>> ExponentialMovingAverage(0.9).average(unisono.Variable(1.0)) is None
         True
         """
-        found = self._averages.get(id(_whole(var)))
+        found = self._averages.get(id(_distributed_variable(var)))
         return None if found is None else found[1]
 
     def average_name(self, var: Variable) -> str:
@@ -112,7 +112,7 @@ class ExponentialMovingAverage:
         >>> ExponentialMovingAverage(0.9).average_name(unisono.Variable(1.0, name="w"))
         'w/ExponentialMovingAverage'
         """
-        whole = _whole(var)
+        whole = _distributed_variable(var)
         average = self.average(whole)
         if average is not None:
             return average.name.removesuffix(":0")
@@ -147,7 +147,7 @@ class ExponentialMovingAverage:
             )
 
 
-def _whole(variable: Any) -> Any:
+def _distributed_variable(variable: Any) -> Any:
     """Returns the distributed variable of a copy, and another variable as it is."""
     container = distributed.container_of(variable)
     return variable if container is None else container
@@ -169,7 +169,7 @@ def _check(variable: Any) -> Variable:
         raise TypeError(
             f"The variables must be half, float, or double: {variable.name}"
         )
-    found: Variable = _whole(variable)
+    found: Variable = _distributed_variable(variable)
     return found
 
 

@@ -84,7 +84,9 @@ class Optimizer:
         self._check(self._variables)
         self.name = name
         part_updates.check(tx, self._variables, self._groups)
-        self._servers = server_slots.Update.of(self._variables, tx, self._groups)
+        self._servers = server_slots.Update.for_variables(
+            self._variables, tx, self._groups
+        )
         if self._servers is not None:
             self._treedef: Any = self._servers.treedef
             self._slots = self._servers.make_slots(name)
@@ -510,7 +512,7 @@ def _sharding_of(x: Any, placement: frames.Placement) -> Any:
 
 
 def _read(source: frames.StateFrame, cell: frames.Cell) -> Any:
-    """Returns what a cell stores; of a single copy, on the device of its replica."""
+    """Returns the stored value of a cell; of one copy, on its replica's device."""
     return source.copy(cell, 0) if cell.copies == 1 else source.whole(cell)
 
 

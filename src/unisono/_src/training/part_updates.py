@@ -40,7 +40,7 @@ def check(
     for count in groups:
         parts = [next(given) for _ in range(count)]
         name = name or (parts[0].name.partition("/part_")[0] if count > 1 else "")
-        rows = [_rows(v, count) for v in parts]
+        rows = [_count_rows(v, count) for v in parts]
         shape = (sum(rows), *parts[0].shape[1:]) if count > 1 else parts[0].shape
         wholes.append((shape, parts[0].dtype))
         cuts.append([sum(rows[:i]) for i in range(1, count)] if count > 1 else None)
@@ -56,7 +56,7 @@ def check(
         )
 
 
-def _rows(variable: Any, count: int) -> int:
+def _count_rows(variable: Any, count: int) -> int:
     """Returns how many rows of a part are tried."""
     if count == 1:
         return 0

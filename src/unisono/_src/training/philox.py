@@ -80,7 +80,7 @@ def _move(state: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def with_replica(state: jax.Array, replica: Any) -> jax.Array:
+def fold_in_replica(state: jax.Array, replica: Any) -> jax.Array:
     """Returns the state whose key is a hash of the key and of a replica's number."""
     zero = jnp.uint32(0)
     number = jnp.asarray(replica).astype(jnp.uint32)

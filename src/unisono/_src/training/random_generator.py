@@ -305,7 +305,7 @@ class Generator:
         if frame.strategy is not self._strategy:
             return words
         number = frame.replica.replica_id_in_sync_group
-        own: jax.Array = philox.with_replica(words, number)
+        own: jax.Array = philox.fold_in_replica(words, number)
         return own
 
     def normal(
@@ -496,7 +496,7 @@ def _pack(words: jax.Array) -> jax.Array:
 
 
 def _as_state(given: Any) -> jax.Array:
-    """Returns a state that a program gives as it is kept.
+    """Returns a state that a program gives, in the form that is stored.
 
     Raises:
         ValueError: it has another size.

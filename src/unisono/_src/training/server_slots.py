@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def nest(values: Sequence[Any], groups: Sequence[int]) -> list[Any]:
-    """Returns values with those of the parts of a variable as a list of their own.
+    """Returns values in which those of a variable's parts are one list.
 
     Args:
         values: one for each part of each variable.
@@ -86,6 +86,7 @@ class Update:
         self._cells = [v.state_cell for v in variables]
         self._tx = tx
         self._avals = [_aval(c) for c in self._cells]
+        # Only shapes: the coordinator never holds a slot, which may be a large table.
         state = jax.eval_shape(tx.init, nest(self._avals, groups))
         self._slots, self.treedef = jax.tree.flatten(state)
         self._owners = find_owners(tx, self.treedef, groups)
@@ -100,7 +101,7 @@ class Update:
         self._parts: dict[Any, list[server_update.Part]] = {}
 
     @classmethod
-    def of(
+    def for_variables(
         cls,
         variables: Sequence[Variable],
         tx: optax.GradientTransformation,
@@ -144,6 +145,7 @@ class Update:
             slots = self._tx.init(nest(params, self._groups))
             return [*params, *jax.tree.leaves(slots)]
 
+        # The variables themselves stay as they are: only slots are written.
         kept = frozenset(range(len(self._cells)))
         found = server_update.cut(
             begin, [_aval(c) for c in cells], [], _homes(cells), [], kept
@@ -201,7 +203,7 @@ class Update:
             operands = jax.core.eval_jaxpr(program.jaxpr, program.consts, *flat)
             pairs = _sparse_operands(part, given)
             made = _change(part, cells, tuple(operands), pairs)
-            _apply(target, _with_rows(made, part, tables, where, numbers))
+            _apply(target, _add_rows(made, part, tables, where, numbers))
 
     def _find_tables(
         self, change: Any, cells: Sequence[Any], gradients: Sequence[Any]
@@ -225,6 +227,7 @@ class Update:
                     continue
                 its = tuple(k for k, o in enumerate(owners) if o == i)
                 is_like = all(avals[k].shape == whole[i].shape for k in its)
+                # With one row, a function of all rows would look like one of each row.
                 with ambient.push(state=None, tape=None):
                     is_found = is_like and row_updates.is_by_rows(
                         change, avals, whole, its, i, max(count, 2)
@@ -257,11 +260,13 @@ class Update:
         key = (idle, shapes, structure, tuple(tables))
         found = self._parts.get(key)
         if found is None:
+            # In the order of `cells`: variables, slots, and the count of updates.
             owners = [*range(len(self._cells)), *self._owners, -1]
             kept = frozenset(i for i, o in enumerate(owners) if o in idle and o >= 0)
             given = [jax.ShapeDtypeStruct(*s) for s in shapes]
             gradients = structure.unflatten(given)
             avals = [_aval(c) for c in cells]
+            # Of a variable that is updated by rows, only these enter the program.
             for i, places in tables.items():
                 avals = [
                     jax.ShapeDtypeStruct(gradients[i].shape, x.dtype)
@@ -329,6 +334,7 @@ def _join(gradient: IndexedSlices) -> tuple[Any, Any]:
     """Returns the positions of a gradient's rows, each once, and the sums of rows."""
     places = jnp.asarray(gradient.indices)
     count = places.shape[0]
+    # Of a fixed size, because this may be traced: the rest is filled up with `ABSENT`.
     found, number = jnp.unique(
         places, size=count, fill_value=rows_lib.ABSENT, return_inverse=True
     )
@@ -338,7 +344,7 @@ def _join(gradient: IndexedSlices) -> tuple[Any, Any]:
     return found, jnp.where(present, total, jnp.zeros((), values.dtype))
 
 
-def _with_rows(
+def _add_rows(
     change: servers.Change,
     part: server_update.Part,
     tables: dict[int, tuple[int, ...]],

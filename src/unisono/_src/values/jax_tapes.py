@@ -26,7 +26,7 @@ from unisono._src.values import jax_traces
 # Everything of JAX's internals that is used below.
 NEEDED = {
     "jax._src.core": (
-        "Literal", "TraceTag", "Tracer", "Var", "full_lower",
+        "Literal", "TraceTag", "Var", "full_lower",
         "new_jaxpr_eqn", "no_effects", "set_current_trace", "trace_ctx",
     ),
     "jax._src.interpreters.ad": (
@@ -71,7 +71,6 @@ def _get(module: str, name: str) -> Any:
 
 
 _CORE, _AD = "jax._src.core", "jax._src.interpreters.ad"
-_Tracer = _get(_CORE, "Tracer")
 _Literal, _Var = _get(_CORE, "Literal"), _get(_CORE, "Var")
 _TraceTag, _full_lower = _get(_CORE, "TraceTag"), _get(_CORE, "full_lower")
 _new_eqn, _no_effects = _get(_CORE, "new_jaxpr_eqn"), _get(_CORE, "no_effects")

@@ -149,7 +149,7 @@ def test_servers_are_for_one_machine(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     request = runs.RunRequest(
         argv=("train.py",),
-        size=runs.Size.of(None, None, None),
+        size=runs.Size.from_options(None, None, None),
         servers=1,
         place=runs.JobAttachment(allocation.Attach.AUTO),
     )
@@ -168,7 +168,7 @@ def test_servers_are_for_one_machine(monkeypatch):
     ],
 )
 def test_the_size_follows_from_three_options(given, size):
-    assert runs.Size.of(*given) == size
+    assert runs.Size.from_options(*given) == size
 
 
 # ---------------------------------------------------------------------- larger jobs

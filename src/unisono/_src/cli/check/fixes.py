@@ -35,7 +35,7 @@ def fix(program: ProgramFile, verdicts: Sequence[Sequence[Verdict]]) -> str:
     for part, found in zip(program.parts, verdicts, strict=True):
         edits = [*_imports(part), *filter(None, map(_rename, found))]
         texts.append(_apply(part, edits))
-    return program.with_parts(texts)
+    return program.replace_parts(texts)
 
 
 def show(program: ProgramFile, fixed: str) -> str:
@@ -69,7 +69,7 @@ def _imports(part: CodePart) -> Iterator[_Edit]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             module = _find_new_module(node.module or "")
             if module is not None:
-                yield from _from(part, node, module)
+                yield from _from_imports(part, node, module)
 
 
 def _rewrite_import(alias: ast.alias) -> str | None:
@@ -82,7 +82,7 @@ def _rewrite_import(alias: ast.alias) -> str | None:
     return "unisono as tensorflow"  # The program goes on saying tensorflow.
 
 
-def _from(part: CodePart, node: ast.ImportFrom, module: str) -> Iterator[_Edit]:
+def _from_imports(part: CodePart, node: ast.ImportFrom, module: str) -> Iterator[_Edit]:
     line = part.lines[node.lineno - 1].encode()
     start = node.col_offset + len("from")
     while line[start : start + 1] in (b" ", b"\t"):

@@ -53,7 +53,7 @@ class Keras:
         self.members = functools.cache(self._find_members)
 
     @staticmethod
-    def installed() -> Keras | None:
+    def find_installed() -> Keras | None:
         """Returns the Keras that Python would import, or None."""
         spec = importlib.util.find_spec("keras")
         if spec is None or not spec.submodule_search_locations:
@@ -104,7 +104,7 @@ class Keras:
                 methods = {**above.methods, **methods}
         return Members(frozenset(names), frozenset(classes), methods)
 
-    def accepted(self, definition: Definition) -> frozenset[str] | None:
+    def find_accepted(self, definition: Definition) -> frozenset[str] | None:
         """Returns the arguments that a class or function takes; None if any.
 
         A class whose `__init__` passes further ones to `super` takes those of its base.
@@ -115,21 +115,21 @@ class Keras:
             own = [n for n in node.body if isinstance(n, ast.FunctionDef)]
             made = [n for n in own if n.name == "__init__"]
             if not made:
-                return self._accepted_by_base(node, module)
+                return self._find_accepted_by_base(node, module)
             function = made[0]
         assert isinstance(function, ast.FunctionDef)
         names, passed = find_parameters(function)
         if set(passed) == {"super().__init__"} and isinstance(node, ast.ClassDef):
-            above = self._accepted_by_base(node, module)
+            above = self._find_accepted_by_base(node, module)
             return None if above is None else names | above
         return None if passed else names
 
-    def _accepted_by_base(
+    def _find_accepted_by_base(
         self, node: ast.ClassDef, module: str
     ) -> frozenset[str] | None:
         found = (self._find_base(module, base) for base in node.bases)
         bases = [base for base in found if base is not None]
-        return self.accepted(bases[0]) if bases else None
+        return self.find_accepted(bases[0]) if bases else None
 
     def _find_base(self, module: str, base: ast.expr) -> Definition | None:
         holder, _, name = ast.unparse(base).rpartition(".")

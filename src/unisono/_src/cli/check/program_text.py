@@ -60,7 +60,7 @@ class ProgramFile:
     encoding: str
     parts: Sequence[CodePart]
 
-    def with_parts(self, texts: Sequence[str]) -> str:
+    def replace_parts(self, texts: Sequence[str]) -> str:
         """Returns the file's text with other pieces of Python, one for each part."""
         if self.path.suffix != ".ipynb":
             return texts[0]
@@ -176,7 +176,7 @@ def _part(cell: int | None, text: str) -> CodePart:
     except SyntaxError:
         pass
     try:
-        return CodePart(cell, lines, _parse("".join(_without_magic(lines))))
+        return CodePart(cell, lines, _parse("".join(_replace_magic(lines))))
     except SyntaxError as error:
         error.msg = f"{error.msg}, in cell {cell}"
         raise
@@ -188,7 +188,7 @@ def _parse(text: str) -> ast.Module:
         return ast.parse(text)
 
 
-def _without_magic(lines: Sequence[str]) -> Iterator[str]:
+def _replace_magic(lines: Sequence[str]) -> Iterator[str]:
     """Yields the lines of a notebook with `pass` for those that are not Python."""
     goes_on = False
     for line in lines:

@@ -48,6 +48,16 @@ def find_uses(trees: Iterable[ast.Module], typing: Typing) -> list[list[Use]]:
 
 @final
 class _UseReader:
+    """Reads syntax trees, and collects the uses of TensorFlow in them.
+
+    A statement is read by the method that is called after its class in `ast`, such as
+    `_If`; an expression by the method that `_EXPRESSIONS` names for its class.
+
+    Args:
+        typing: see `find_uses`.
+        returned: by function of the program, the values that it returns; filled in.
+    """
+
     def __init__(self, typing: Typing, returned: dict[str, Values]) -> None:
         self._typing, self._returned = typing, returned
         self._uses: list[Use] = []
@@ -144,7 +154,7 @@ class _UseReader:
         values = self._eval(node.value)
         for target in node.targets:
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                each = [self._quietly(value) for value in node.value.elts]
+                each = [self._eval_quietly(value) for value in node.value.elts]
                 if len(each) == len(target.elts):
                     for where, what in zip(target.elts, each, strict=True):
                         self._bind(where, what)
@@ -156,7 +166,7 @@ class _UseReader:
         values = self._eval(node.value) if node.value else NONE
         self._bind(node.target, values)
 
-    def _quietly(self, node: ast.expr) -> Values:
+    def _eval_quietly(self, node: ast.expr) -> Values:
         recorded = len(self._uses)
         values = self._eval(node)
         del self._uses[recorded:]
@@ -170,7 +180,7 @@ class _UseReader:
                 self._bind(each, NONE)
         elif isinstance(target, ast.Starred):
             self._bind(target.value, NONE)
-        elif isinstance(target, ast.Attribute) and self._is_me(target.value):
+        elif isinstance(target, ast.Attribute) and self._is_self(target.value):
             assert self._place.me is not None
             self._set(self._place.me, target.attr, values)
         else:
@@ -181,7 +191,7 @@ class _UseReader:
             values = values | scope.names.get(name, NONE)
         scope.names[name] = values
 
-    def _is_me(self, node: ast.expr) -> bool:
+    def _is_self(self, node: ast.expr) -> bool:
         is_self = isinstance(node, ast.Name) and node.id == "self"
         return is_self and self._place.me is not None
 
@@ -221,7 +231,7 @@ class _UseReader:
             self._has_star = True
             self._uses.append(Use(alias, "import *", path, "unknown", told=told))
             return
-        whole = listing.without_v2(f"{path}.{alias.name}".lstrip("."))
+        whole = listing.drop_v2(f"{path}.{alias.name}".lstrip("."))
         whole = "" if whole == "compat.v2" else whole
         if whole:
             self._uses.append(Use(alias, alias.name, whole, "import"))
@@ -239,7 +249,7 @@ class _UseReader:
         compiled = self._place.compiled
         for decorator in node.decorator_list:
             bare = decorator.func if isinstance(decorator, ast.Call) else decorator
-            compiled |= Value("function") in self._quietly(bare)
+            compiled |= Value("function") in self._eval_quietly(bare)
             self._eval(decorator)
         inner = Scope(self._place.scope)
         arguments = node.args
@@ -332,8 +342,8 @@ class _UseReader:
             values, written = self._root(root, links), root.id
         else:
             values, written = self._eval(root), "(...)"
-        if self._is_me(root) and links[0].attr in self._me().names:
-            values = self._me().names[links[0].attr]
+        if self._is_self(root) and links[0].attr in self._self_scope().names:
+            values = self._self_scope().names[links[0].attr]
             written = f"{written}.{links.pop(0).attr}"
             if not links:
                 self._record_paths(node, values, written, call)
@@ -344,13 +354,13 @@ class _UseReader:
         self._record_paths(node, values, written, call)
         return values
 
-    def _me(self) -> Scope:
+    def _self_scope(self) -> Scope:
         assert self._place.me is not None
         return self._place.me
 
     def _root(self, root: ast.Name, links: list[ast.Attribute]) -> Values:
-        if self._is_me(root):
-            return self._me().names.get("self", NONE)
+        if self._is_self(root):
+            return self._self_scope().names.get("self", NONE)
         found = self._place.scope.find(root.id)
         if found is None:
             self._name(root)
@@ -379,7 +389,7 @@ class _UseReader:
 
     def _call(self, node: ast.Call) -> Values:
         call = use.arguments(node)
-        asked = self._asked_attribute(node)
+        asked = self._getattr_values(node)
         if asked is not None:
             return asked
         if isinstance(node.func, ast.Attribute):
@@ -410,13 +420,13 @@ class _UseReader:
                     made.add(Value(of, "object", frozenset(own)))
         return frozenset(made)
 
-    def _asked_attribute(self, node: ast.Call) -> Values | None:
+    def _getattr_values(self, node: ast.Call) -> Values | None:
         """Returns what ``getattr(tf.nn, "relu")`` gives; None if it is another call."""
         is_getattr = isinstance(node.func, ast.Name) and node.func.id == "getattr"
         if not is_getattr or len(node.args) < 2:
             return None
         holder, name = node.args[:2]
-        values = {v for v in self._quietly(holder) if v.kind in ("path", "object")}
+        values = {v for v in self._eval_quietly(holder) if v.kind in ("path", "object")}
         if not values:
             return None
         for argument in node.args[2:]:
@@ -453,7 +463,7 @@ class _UseReader:
         self._eval(node.test)
         return self._eval(node.body) | self._eval(node.orelse)
 
-    def _named(self, node: ast.NamedExpr) -> Values:
+    def _named_expression(self, node: ast.NamedExpr) -> Values:
         values = self._eval(node.value)
         self._bind(node.target, values)
         return values
@@ -497,7 +507,7 @@ _EXPRESSIONS: dict[type[ast.AST], str] = {
     ast.Lambda: "_lambda",
     ast.ListComp: "_comprehension",
     ast.Name: "_name",
-    ast.NamedExpr: "_named",
+    ast.NamedExpr: "_named_expression",
     ast.SetComp: "_comprehension",
     ast.Subscript: "_operation",
     ast.UnaryOp: "_operation",

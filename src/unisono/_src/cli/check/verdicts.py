@@ -96,7 +96,7 @@ def _judge_missing(path: str, is_member: bool) -> tuple[str, str, str]:
     shorter = path.removeprefix("compat.v1.")
     new = rows.RENAMED.get(shorter, "")
     if path.startswith("compat.v2."):
-        new = listing.without_v2(path)
+        new = listing.drop_v2(path)
     if new and package_names.find(new) is not package_names.NOTHING:
         return RENAMED, f"Write tf.{new}.", new
     if shorter != path and package_names.find(shorter) is not package_names.NOTHING:
@@ -141,14 +141,14 @@ def _judge_missing_member(path: str) -> tuple[str, str, str]:
 
 
 @functools.cache
-def _keras() -> keras_names.Keras | None:
-    return keras_names.Keras.installed()
+def _find_keras() -> keras_names.Keras | None:
+    return keras_names.Keras.find_installed()
 
 
 def _judge_keras(
     path: str, is_member: bool, call: CallArguments | None
 ) -> tuple[str, str]:
-    keras = _keras()
+    keras = _find_keras()
     if keras is None:
         return UNKNOWN, "Keras is not installed here: pip install 'unisono[keras]'."
     if is_member:
@@ -233,7 +233,7 @@ def _find_refusal(
     """Returns why Keras does not take an argument, or None."""
     if definition.node.name == "LegacyOptimizerWarning":
         return "Keras 3 has no legacy optimizers. Leave out `legacy.`."
-    names = keras.accepted(definition)
+    names = keras.find_accepted(definition)
     return None if names is None else _find_unknown_argument(names, call)
 
 
@@ -254,7 +254,7 @@ def result(path: str, is_call: bool) -> str | None:
     """
     if not path.startswith("keras."):
         return package_names.result(path, is_call)
-    keras = _keras()
+    keras = _find_keras()
     if keras is None or not is_call:
         return None
     if path in rows.KERAS_MODELS or path.startswith("keras.applications."):

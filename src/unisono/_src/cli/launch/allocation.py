@@ -76,7 +76,7 @@ def place(
     if chosen is Attach.NONE:
         return launch_plan.local_placement(1 if workers is None else workers)
     if chosen is Attach.TF_CONFIG:
-        return _from_tf_config(workers)
+        return _place_by_tf_config(workers)
     each = 1 if workers is None else workers
     if not 1 <= each <= launch_plan.MAX_WORKERS:
         raise ValueError(
@@ -91,10 +91,10 @@ def place(
     if chosen is Attach.MPI:
         ranks = mpi.MPIClusterResolver(port_base=port)
         return _expand(ranks.cluster_spec(), ranks.task_id, each, port)
-    return _from_kubernetes(each, port, nodes, service)
+    return _place_by_kubernetes(each, port, nodes, service)
 
 
-def _from_tf_config(workers: int | None) -> launch_plan.WorkerPlacement:
+def _place_by_tf_config(workers: int | None) -> launch_plan.WorkerPlacement:
     config = tf_config.read()
     if workers not in (None, 1):
         raise ValueError(
@@ -127,7 +127,7 @@ def _expand(
     return launch_plan.WorkerPlacement(cluster, "worker", mine)
 
 
-def _from_kubernetes(
+def _place_by_kubernetes(
     each: int, port: int, nodes: int | None, service: str | None
 ) -> launch_plan.WorkerPlacement:
     if nodes is None or service is None:

@@ -108,7 +108,7 @@ def launch(
             raise ValueError(f"there is no program {program!r}.")
         request = runs.RunRequest(
             argv=(*prefix, program, *(arguments or ())),
-            size=runs.Size.of(workers, minimum, maximum),
+            size=runs.Size.from_options(workers, minimum, maximum),
             servers=servers or 0,
             devices=launch_plan.Devices(platform, devices),
             restarts=restarts,

@@ -189,11 +189,11 @@ class WorkerGroup:
     def run(self) -> GroupOutcome:
         """Starts the workers, waits for their end, and returns the outcome."""
         self._started = time.monotonic()
-        with selectors.DefaultSelector() as selector, _Undertaker() as undertaker:
+        with selectors.DefaultSelector() as selector, _CleanupProcess() as cleanup:
             self._selector = selector
             try:
                 for command in self._commands:
-                    mark = undertaker.expect()
+                    mark = cleanup.add_mark()
                     worker = worker_process.WorkerProcess(command, selector, mark)
                     self._workers.append(worker)
                 while self._live_workers():
@@ -266,7 +266,7 @@ class WorkerGroup:
     def _notice(self, worker: worker_process.WorkerProcess) -> None:
         """Gives the other workers time to notice a failure and save their state."""
         others = self._live_workers()
-        if self._is_bearable(worker):
+        if self._is_tolerated(worker):
             if not worker.was_stopped:
                 how = describe_exit(worker.code)
                 self._out.note(f"{worker.name} ended with {how}; the others go on.")
@@ -279,7 +279,7 @@ class WorkerGroup:
                 f"{self._grace:g} s for {join_names(others)}."
             )
 
-    def _is_bearable(self, worker: worker_process.WorkerProcess) -> bool:
+    def _is_tolerated(self, worker: worker_process.WorkerProcess) -> bool:
         """Whether the others do not fail with a worker that has ended.
 
         One that serves may be killed, as a machine may be lost; the program that it
@@ -343,10 +343,10 @@ class WorkerGroup:
     def _is_over(self, now: float) -> bool:
         """Whether the time of the present stage is over."""
         if self._stage is _EndStage.NOTICING and not self._timed_out:
-            return all(now >= self._patience(w) for w in self._live_workers())
+            return all(now >= self._find_deadline(w) for w in self._live_workers())
         return now >= self._until
 
-    def _patience(self, worker: worker_process.WorkerProcess) -> float:
+    def _find_deadline(self, worker: worker_process.WorkerProcess) -> float:
         """Returns the time until which a worker may notice a failure and end."""
         if worker.noticed is not None:
             return max(self._failed_at, worker.noticed) + self._grace
@@ -372,19 +372,19 @@ class WorkerGroup:
             time.sleep(0.005)
 
     def _failures(self) -> list[WorkerFailure]:
-        ended = [w for w in self._workers if w.code and not self._is_bearable(w)]
+        ended = [w for w in self._workers if w.code and not self._is_tolerated(w)]
         found = [_make_failure(w) for w in ended]
         return sorted(found, key=lambda f: (f.cause, f.since))
 
 
 @final
-class _Undertaker:
+class _CleanupProcess:
     """A process that ends what is left of the workers if this one is killed.
 
     The system ends the workers themselves then, but not what they have started.
     """
 
-    def __enter__(self) -> _Undertaker:
+    def __enter__(self) -> _CleanupProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", remains.__file__],
             stdin=subprocess.PIPE,
@@ -398,7 +398,7 @@ class _Undertaker:
         )
         return self
 
-    def expect(self) -> str:
+    def add_mark(self) -> str:
         """Returns a mark for a worker; the processes that have it will be ended."""
         mark = os.urandom(12).hex()
         self._write(mark)

@@ -145,7 +145,9 @@ class Devices:
             added["XLA_FLAGS"] = _FORCED.sub("", environ["XLA_FLAGS"])
         if self.each > 1:
             # `devices.start` sets this, too; the program may start JAX without it.
-            added[cpu_threads.VARIABLE] = str(cpu_threads.threads(self.each, environ))
+            added[cpu_threads.VARIABLE] = str(
+                cpu_threads.count_threads(self.each, environ)
+            )
         return added
 
 

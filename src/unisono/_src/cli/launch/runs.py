@@ -30,10 +30,12 @@ class Size:
     minimum: int | None = None
 
     @classmethod
-    def of(cls, workers: int | None, minimum: int | None, maximum: int | None) -> Size:
+    def from_options(
+        cls, workers: int | None, minimum: int | None, maximum: int | None
+    ) -> Size:
         """Returns the size that ``-n``, ``--min`` and ``--max`` mean together.
 
-        >>> Size.of(None, 2, 4)
+        >>> Size.from_options(None, 2, 4)
         Size(start=4, minimum=2)
 
         Raises:

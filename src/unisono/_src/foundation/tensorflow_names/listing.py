@@ -29,17 +29,17 @@ def kind(path: str) -> str | None:
     >>> kind("raw_ops.MatMul"), kind("no_such_thing")
     ('name', None)
     """
-    path = without_v2(path)
+    path = drop_v2(path)
     kinds, unlisted = _read()
     if path in kinds:
         return kinds[path]
     return "name" if path.startswith(unlisted) else None
 
 
-def without_v2(path: str) -> str:
+def drop_v2(path: str) -> str:
     """Returns the path that a name below ``compat.v2`` has in TensorFlow 2.
 
-    >>> without_v2("compat.v2.distribute.Strategy")
+    >>> drop_v2("compat.v2.distribute.Strategy")
     'distribute.Strategy'
     """
     return path.removeprefix("compat.v2.")

@@ -34,7 +34,7 @@ def explain(path: str) -> str | None:
     what = listing.kind(path)
     if what is None:
         return None
-    purpose = families.find(listing.without_v2(path)).purpose
+    purpose = families.find(listing.drop_v2(path)).purpose
     return (
         f"tf.{path} is a TensorFlow {what} for {purpose}, which unisono does not have. "
         f"{advise(path)}"
@@ -49,7 +49,7 @@ def advise(path: str) -> str:
     >>> advise("math.cumprod")
     'Use jax.numpy.cumprod.'
     """
-    path = listing.without_v2(path)
+    path = listing.drop_v2(path)
     row = families.find(path)
     if row.path == path:
         return row.instead

@@ -600,7 +600,7 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         >>> [int(x) for x in repeated.unique()]
         [3, 1, 2]
         """
-        return self._derive(filtering.Unique(self._node))
+        return self._derive(filtering.UniqueElements(self._node))
 
     def ignore_errors(
         self, log_warning: bool = False, name: str | None = None

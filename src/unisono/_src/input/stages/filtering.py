@@ -172,8 +172,11 @@ class _UniqueCursor(cursors.Cursor):
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Unique(nodes.Passing):
+class UniqueElements(nodes.Passing):
     """The elements that did not come before, each once."""
+
+    def __str__(self) -> str:
+        return "Unique"
 
     def cursor(self) -> cursors.Cursor:
         """Returns a cursor that remembers the elements."""

@@ -118,13 +118,13 @@ def enroll(model: Any, strategy: Any) -> None:
     _members.add(model)
 
 
-def expect(model: Any) -> None:
+def note_new_model(model: Any) -> None:
     """Remember that a model is being made in the scope that is open in this thread."""
     _made.models += (weakref.ref(model),)
 
 
-def settle() -> None:
-    """Note which variables the models made in the scope that ends have from outside.
+def note_outside_variables() -> None:
+    """Note the variables of the scope's models that were made outside, as it ends.
 
     What is not in the strategy by now was made before the model, by someone else. What
     a model gets from now on is its own.

@@ -66,7 +66,7 @@ class BackupAndRestore(keras.callbacks.Callback):
         delete_checkpoint: bool = True,
     ) -> None:
         super().__init__()
-        if (obstacle := scope.obstacle()) is not None:
+        if (obstacle := scope.find_obstacle()) is not None:
             raise RuntimeError(obstacle)
         if not backup_dir:
             raise ValueError("Empty `backup_dir` argument passed")

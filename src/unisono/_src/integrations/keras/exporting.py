@@ -27,7 +27,7 @@ def lend(variable: Any) -> Iterator[Variable]:
     if own.get("_kept") is not None:
         yield own["_kept"]
         return
-    value, kind, why = own.get("_value"), type(variable), scope.obstacle()
+    value, kind, why = own.get("_value"), type(variable), scope.find_obstacle()
     if why is not None or value is None:
         missing = (
             f"The Keras variable {variable.path!r} has no value yet. Build the model."

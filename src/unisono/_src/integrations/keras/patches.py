@@ -114,7 +114,7 @@ class _PatchedKerasScope:
         if found is not None:
             found.depth -= 1
         if found is None or found.depth == 0:
-            adoption.settle()
+            adoption.note_outside_variables()
         if found is not None and found.depth == 0:
             keras.distribution.set_distribution(found.outer)
         _patches().__exit__(*exc)

@@ -32,7 +32,8 @@ def _wrap_compile(original: Callable[..., None]) -> Callable[..., None]:
             x for x in tree.flatten((args, kwargs)) if isinstance(x, metrics.Metric)
         ]
         if given:
-            args, kwargs = _replace((args, kwargs), {id(x): _twin(x) for x in given})
+            twins = {id(x): _make_twin(x) for x in given}
+            args, kwargs = _replace((args, kwargs), twins)
         _warn_of_scope(self)
         original(self, *args, **kwargs)
 
@@ -48,7 +49,7 @@ def _replace(given: Any, twins: Mapping[int, Any]) -> Any:
     return twins.get(id(given), given)
 
 
-def _twin(metric: metrics.Metric) -> Any:
+def _make_twin(metric: metrics.Metric) -> Any:
     """Return the metric of Keras that computes what a metric of unisono does.
 
     Keras computes with its own only. The program may go on reading the one that it

@@ -27,7 +27,7 @@ def check() -> None:
     attribute_patches.check_version("Keras", keras, _OLDEST)
 
 
-def obstacle() -> str | None:
+def find_obstacle() -> str | None:
     """Return why models of this Keras cannot be distributed, or None if they can."""
     if keras.backend.backend() != "jax":
         return (
@@ -50,7 +50,7 @@ def adopt(obj: Any, strategy: Any) -> None:
         RuntimeError: models of this Keras cannot be distributed.
     """
     check()
-    why = obstacle()
+    why = find_obstacle()
     if why is not None:
         raise RuntimeError(why)
     adoption = importlib.import_module(f"{_HERE}.adoption")
@@ -64,7 +64,7 @@ def adopt(obj: Any, strategy: Any) -> None:
 @functools.cache
 def _introduce() -> None:
     """Make Keras recognize datasets and metrics of unisono, if it runs on JAX."""
-    if attribute_patches.is_new_enough(keras, _OLDEST) and obstacle() is None:
+    if attribute_patches.is_new_enough(keras, _OLDEST) and find_obstacle() is None:
         importlib.import_module(f"{_HERE}.recognition").install()
 
 
@@ -74,7 +74,7 @@ def _wrap_init(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         if ambient.current().placement is not None:
-            raise RuntimeError(obstacle())
+            raise RuntimeError(find_obstacle())
         original(self, *args, **kwargs)
 
     return init
@@ -95,7 +95,7 @@ class _KerasScope:
     """
 
     def _choose_scope(self) -> Any:
-        if obstacle() is not None:
+        if find_obstacle() is not None:
             return _refusals()
         # Imported only now: `patches` needs Keras' modules for the backend JAX.
         return importlib.import_module(f"{_HERE}.patches").SCOPE
@@ -131,7 +131,7 @@ class _KerasTape:
     """A context manager for gradient tapes; without effect if Keras has no JAX."""
 
     def _choose(self) -> Any:
-        if not attribute_patches.is_new_enough(keras, _OLDEST) or obstacle():
+        if not attribute_patches.is_new_enough(keras, _OLDEST) or find_obstacle():
             return contextlib.nullcontext()
         return importlib.import_module(f"{_HERE}.patches").TAPE
 

@@ -26,7 +26,7 @@ from unisono._src.input.plan import elements
 from unisono._src.integrations.keras import backup
 from unisono._src.integrations.keras.dataset_creator import DatasetCreator
 
-# What a `ParameterServerStrategy` makes of datasets and of functions that return them.
+# The types of the datasets that a `ParameterServerStrategy` distributes.
 _WORKER_DATA = (worker_data.WorkerBatches, worker_data.WorkerFunction)
 
 
@@ -140,7 +140,7 @@ class _EpochInput:
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take what `get_state` has returned."""
+        """Do nothing: there is no position to restore."""
 
     def has_next(self) -> bool:
         """Return True: the datasets of workers do not end."""
@@ -203,7 +203,7 @@ def _check(steps: int | None, others: dict[str, Any]) -> None:
 
 
 def _build(model: Any, iterator: Any) -> None:
-    """Make what Keras makes at the first batch: metrics, and the optimizer's slots."""
+    """Make the metrics and the optimizer's slots, as Keras does at the first batch."""
     example = nest.map_structure(jnp.zeros_like, iterator.pull())
     batch = example if isinstance(example, tuple) else (example,)
     model._symbolic_build(data_batch=batch)

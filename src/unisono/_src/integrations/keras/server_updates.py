@@ -41,7 +41,7 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        with _beside(_everywhere()):
+        with _place_at(_find_shared_home()):
             original(self, *args, **kwargs)
 
     return init
@@ -53,8 +53,8 @@ def wrap_add_variable(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def add_variable(self: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
         is_free = ambient.current().colocate is None and len(shape) == 0
-        home = _everywhere() if is_free else None
-        with _beside(home):
+        home = _find_shared_home() if is_free else None
+        with _place_at(home):
             return original(self, shape, *args, **kwargs)
 
     return add_variable
@@ -67,19 +67,19 @@ def wrap_add_from_reference(original: Callable[..., Any]) -> Callable[..., Any]:
     def add(self: Any, reference_variable: Any, *args: Any, **kwargs: Any) -> Any:
         own = array_operators.find_own_variable(reference_variable)
         home = getattr(getattr(own, "state_cell", None), "home", None)
-        with _beside(home):
+        with _place_at(home):
             return original(self, reference_variable, *args, **kwargs)
 
     return add
 
 
-def _beside(home: servers.Home | None) -> AbstractContextManager[object]:
-    """Return a block in which variables go to a place; None changes nothing."""
+def _place_at(home: servers.Home | None) -> AbstractContextManager[object]:
+    """Return a block in which new variables go to `home`; None changes nothing."""
     return contextlib.nullcontext() if home is None else ambient.push(colocate=home)
 
 
-def _everywhere() -> servers.Home | None:
-    """Return the place of numbers that every server needs; None without servers."""
+def _find_shared_home() -> servers.Home | None:
+    """Return the home of numbers that every server keeps; None without servers."""
     placement = ambient.current().placement
     group = None if placement is None else placement.servers
     if not isinstance(group, server_group.Servers):

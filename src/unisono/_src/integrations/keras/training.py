@@ -63,7 +63,7 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
         strategy = _find_strategy()
         if strategy is not None and _STRATEGY not in self.__dict__:
             attach(self, strategy)
-            adoption.expect(self)
+            adoption.note_new_model(self)
 
     return init
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, final
 import jax
 
 from unisono._src.coordinator.carrier import SERVER
-from unisono._src.coordinator.server import Server
+from unisono._src.coordinator.server import ParameterServer
 from unisono._src.coordinator.worker import Worker
 from unisono._src.foundation import cpu_threads
 from unisono._src.integrations.ray import packing, shared_memory
 
-# Options of JAX that change what programs compute; they are everywhere the same.
+# Options of JAX that change what programs compute. All processes must agree on them.
 _SHARED_OPTIONS = (
     "jax_enable_x64",
     "jax_default_prng_impl",
@@ -88,10 +88,10 @@ class Host:
             jax.config.update(name, value)
         if is_on_cpu:
             jax.config.update("jax_platforms", "cpu")
-        self._target = Server(index) if kind == SERVER else Worker(index, [])
+        self._target = ParameterServer(index) if kind == SERVER else Worker(index, [])
         self._mappings = shared_memory.Mappings()
 
-    def where(self, probe: shared_memory.Place | None) -> Where:
+    def where(self, probe: shared_memory.SegmentPlace | None) -> Where:
         """Returns where this runs.
 
         Args:
@@ -110,15 +110,15 @@ class Host:
         self,
         method: str,
         args: tuple[Any, ...],
-        place: shared_memory.Place | None,
-        reply: shared_memory.Place | None,
+        place: shared_memory.SegmentPlace | None,
+        reply: shared_memory.SegmentPlace | None,
     ) -> Answer:
         """Calls a method of the server or worker.
 
         Args:
             method: its name.
             args: its arguments.
-            place: the memory with their large arrays; None if they have them in them.
+            place: the memory with their large arrays; None if `args` has them.
             reply: memory for the large arrays of the result.
 
         Returns:

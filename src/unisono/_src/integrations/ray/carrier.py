@@ -148,6 +148,7 @@ class RayCarrier(Carrier):
     def _start_all(self, cluster: ClusterSpec) -> None:
         """Starts all servers and workers at the same time, and waits for them."""
         tasks = [(k, i) for k in (SERVER, WORKER) for i in cluster.task_indices(k)]
+        # All are started before the first is waited for: each imports JAX, for seconds.
         started = [(*task, self._make_actor(*task)) for task in tasks]
         for task in started:
             self._meet(*task)
@@ -175,12 +176,14 @@ class RayCarrier(Carrier):
                     index,
                 )
             nodes = [found]
-            placed["scheduling_strategy"] = _stay_on(found["NodeID"])
+            placed["scheduling_strategy"] = _pin_to_node(found["NodeID"])
         count = 1 if self._has_nodes else self._cluster.num_tasks(kind)
         gpus = self._count_gpus(nodes, count) if kind == WORKER else 0
         actor_class = ray.remote(
+            # No CPUs are reserved, so that any number of tasks fits on a machine.
             num_cpus=0,
             num_gpus=gpus,
+            # The coordinator replaces what is lost, and sends calls again, itself.
             max_restarts=0,
             max_task_retries=0,
             # A record of each call, for the dashboard, would cost a third of its time.
@@ -264,6 +267,7 @@ class RayCarrier(Carrier):
     def lose(self, kind: str, index: int) -> None:
         """Ends a server or worker at once; see `Carrier`."""
         ray = library.load()
+        # Ray raises this for an actor of a cluster that has ended since.
         with contextlib.suppress(ValueError):
             ray.kill(self._actors[kind, index])
 
@@ -273,6 +277,7 @@ class RayCarrier(Carrier):
             held, self._connection = self._connection, None
         if held is None:
             return
+        # First the handles, so that no call waits for an actor that is being ended.
         for handle in list(self._handles.values()):
             handle.is_closed = True
         self._end_actors()
@@ -285,6 +290,7 @@ class RayCarrier(Carrier):
         until = time.monotonic() + _STOP_SECONDS
         # Ray may have ended already, if the program ends.
         while ray.is_initialized():
+            # Again and again, because a replacement may add an actor meanwhile.
             for actor in list(self._actors.values()):
                 ray.kill(actor)
             with self._changed:
@@ -303,14 +309,16 @@ def _find_nodes() -> dict[str, Any]:
     return {n["Labels"][node.LABEL]: n for n in found if node.LABEL in n["Labels"]}
 
 
-def _stay_on(node_id: str) -> Any:
+def _pin_to_node(node_id: str) -> Any:
     import ray.util.scheduling_strategies as strategies
 
+    # Not soft: a task whose machine is gone must not move to another task's machine.
     return strategies.NodeAffinitySchedulingStrategy(node_id, soft=False)
 
 
 def _leave_accelerators() -> None:
     """Keeps this process, which only coordinates, away from what workers need."""
+    # A platform that the program has chosen itself stays.
     is_chosen = getattr(jax.config, "jax_platforms", None)
     if not devices.is_started() and not is_chosen:
         jax.config.update("jax_platforms", "cpu")

@@ -32,7 +32,7 @@ class Connection:
         is_ours: whether to disconnect from Ray in the end.
     """
 
-    def __init__(self, address: str, head: node.Node | None, is_ours: bool) -> None:
+    def __init__(self, address: str, head: node.RayNode | None, is_ours: bool) -> None:
         self.address = address
         self._head = head
         self._is_ours = is_ours
@@ -69,7 +69,7 @@ def open_local(seconds: float) -> Connection:
     Raises:
         UnavailableError: it did not start.
     """
-    port = node.free_port()
+    port = node.find_free_port()
     return _open(node.LOOPBACK, port, secrets.token_hex(32), seconds, is_head=True)
 
 
@@ -101,6 +101,7 @@ def _open(
     global _current
     ray = library.load()
     with _lock:
+        # A process can be connected to one cluster only, whatever address is given now.
         if _current is not None and _current.is_open and ray.is_initialized():
             return _current.share()
         if ray.is_initialized():
@@ -130,11 +131,11 @@ def _connect(ray: Any, host: str, port: int, token: str | None) -> None:
         )
     if not _speaks_http2(host, port):
         raise _not_ray_error(address)
-    with _settings(token):
+    with _set_environment(token):
         _check_token(address)
         # Only a cluster of ours listens at the loopback address and nowhere else.
         is_local = node.is_loopback(host) and not node.is_listening(_own_host(), port)
-        with _changed_ray(is_local):
+        with _patch_ray(is_local):
             ray.init(
                 address=address,
                 namespace="unisono",
@@ -153,11 +154,11 @@ def _own_host() -> str:
 
 
 @contextlib.contextmanager
-def _changed_ray(is_local: bool) -> Iterator[None]:
+def _patch_ray(is_local: bool) -> Iterator[None]:
     """Changes two things in Ray that have no option, while it connects.
 
-    It would print the logs of nodes that are lost; the carrier's errors say that. And
-    it would replace a loopback address by the machine's own.
+    Ray would print the logs of lost nodes, which the carrier's errors report already.
+    And it would replace a loopback address by the machine's own.
     """
     import ray._private.services as services
     import ray._private.worker as worker
@@ -176,12 +177,13 @@ def _changed_ray(is_local: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _settings(token: str | None) -> Iterator[None]:
-    """Sets what Ray reads while it connects, and puts back what it changes."""
+def _set_environment(token: str | None) -> Iterator[None]:
+    """Sets the variables that Ray reads while it connects, and restores them."""
     before = dict(os.environ)
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGTERM) if is_main else None
     if token is not None:
+        # The token is given in one way only, whatever the order in which Ray looks.
         os.environ.pop(_TOKEN_PATH, None)
         os.environ.update({_MODE: "token", _TOKEN: token})
     _read_settings()
@@ -203,16 +205,16 @@ def _read_settings() -> None:
     native.AuthenticationTokenLoader.instance().reset_cache()
 
 
-# What a client of HTTP/2 says first, with its settings; the server then says its own.
+# The first bytes of a client of HTTP/2; the server answers with its settings.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04" + b"\0" * 5
 _SETTINGS = 4
 _PROBE_SECONDS = 5.0
 
 
 def _speaks_http2(host: str, port: int) -> bool:
-    """Whether HTTP/2 is spoken somewhere; Ray would wait 40 s for an answer."""
+    """Whether an address speaks HTTP/2; Ray itself would wait 40 s to find out."""
     if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
-        return True  # Only Ray can tell: what is said is encrypted.
+        return True  # The bytes are encrypted, so only Ray can tell.
     try:
         with socket.create_connection((host, port), _PROBE_SECONDS) as probe:
             probe.sendall(_GREETING)
@@ -230,7 +232,7 @@ def _not_ray_error(address: str) -> errors.UnavailableError:
 
 
 def _check_token(address: str) -> None:
-    """Raises at once, in plain words, the error that Ray would raise after 20 s.
+    """Raises if the cluster refuses the token, at once and not after 20 s as Ray.
 
     Raises:
         PermissionError: the cluster does not accept the token.

@@ -64,7 +64,7 @@ class RayHandle(Handle):
         made.set_running_or_notify_cancel()
         if self.is_closed or not library.load().is_initialized():
             # Without a connection Ray would start a new cluster for the call.
-            made.set_exception(self._gone())
+            made.set_exception(self._lost_error())
             return made
         lane = self._take(method)
         place = reply = None
@@ -78,7 +78,7 @@ class RayHandle(Handle):
         try:
             ref = self._actor.carry.remote(method, args, place, reply)
         except TypeError as error:
-            raise self._unsendable(args, error) from None
+            raise self._unsendable_error(args, error) from None
         finish = functools.partial(self._finish, made, method, lane)
         ref.future().add_done_callback(finish)
         return made
@@ -123,7 +123,7 @@ class RayHandle(Handle):
         return result
 
     def _translate(self, error: BaseException) -> BaseException:
-        """Returns the error that the object has raised, or that it is gone."""
+        """Returns the error that the object raised, or that of a lost object."""
         import ray.exceptions as ray_errors
 
         if isinstance(error, ray_errors.RayTaskError):
@@ -133,10 +133,10 @@ class RayHandle(Handle):
                     cause.add_note(f"On the {self._name}:\n{str(error).rstrip()}")
                 return cause
         if isinstance(error, ray_errors.RayActorError):
-            return self._gone()
+            return self._lost_error()
         return error
 
-    def _gone(self) -> errors.UnavailableError:
+    def _lost_error(self) -> errors.UnavailableError:
         told = f"The {self._name} is gone."
         return errors.UnavailableError(told, self._kind, self._index)
 
@@ -145,7 +145,7 @@ class RayHandle(Handle):
         what = "parameter server" if self._kind == SERVER else "worker"
         return f"{what} {self._index} ({self.address})"
 
-    def _unsendable(self, args: Any, error: TypeError) -> TypeError:
+    def _unsendable_error(self, args: Any, error: TypeError) -> TypeError:
         from ray import cloudpickle
 
         found = unsendable.find(args, cloudpickle.dumps)

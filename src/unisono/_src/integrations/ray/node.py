@@ -21,7 +21,7 @@ LOOPBACK = "127.0.0.1"
 LABEL = "unisono-task"
 _PAUSE = 0.02
 _STOP_SECONDS = 20.0
-# What Ray would otherwise send, print or ask for.
+# Keeps Ray from sending reports, printing notices and asking questions.
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_USAGE_STATS_PROMPT_ENABLED": "0",
@@ -42,7 +42,7 @@ _ALLOCATOR = {
 
 
 @final
-class Node:
+class RayNode:
     """Runs a node of Ray until it is stopped or this process ends.
 
     Args:
@@ -58,7 +58,7 @@ class Node:
         command = [sys.executable, "-P", node_start.__file__]
         keeper = [sys.executable, "-I", "-S", node_keeper.__file__, self.folder]
         self._process = subprocess.Popen(
-            [*keeper, *command, *self._options(options)],
+            [*keeper, *command, *self._build_options(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -67,7 +67,7 @@ class Node:
             start_new_session=True,
         )
 
-    def _options(self, options: list[str]) -> list[str]:
+    def _build_options(self, options: list[str]) -> list[str]:
         return [
             f"--node-ip-address={self.host}",
             f"--temp-dir={self.folder}",
@@ -97,20 +97,20 @@ class Node:
             process.wait()
         process.stderr.close()
 
-    def last_words(self) -> str:
-        """Returns what it has printed before it ended by itself."""
+    def read_last_output(self) -> str:
+        """Returns the text that the node printed before it ended by itself."""
         assert self._process.stderr is not None
         return self._process.stderr.read().decode("utf-8", "replace").strip()
 
 
-def start_head(host: str, port: int, token: str, seconds: float) -> Node:
+def start_head(host: str, port: int, token: str, seconds: float) -> RayNode:
     """Starts the node that all others join, and waits until it answers.
 
     Raises:
         UnavailableError: it does not start; the message has what Ray said.
     """
     options = ["--head", f"--port={port}", "--no-monitor", "--include-dashboard=false"]
-    made = Node(host, token, [*options, f"--labels={LABEL}=chief-0"])
+    made = RayNode(host, token, [*options, f"--labels={LABEL}=chief-0"])
     try:
         wait_for(
             lambda: _is_ready(made, port),
@@ -123,11 +123,11 @@ def start_head(host: str, port: int, token: str, seconds: float) -> Node:
     return made
 
 
-def _is_ready(node: Node, port: int) -> bool:
+def _is_ready(node: RayNode, port: int) -> bool:
     if not node.is_running:
         raise errors.UnavailableError(
             f"Ray's node at {node.host}:{port} has ended at its start. It said:\n"
-            f"{node.last_words()}"
+            f"{node.read_last_output()}"
         )
     sockets = os.path.join(node.folder, "session_latest", "sockets", "raylet")
     return os.path.exists(sockets) and is_listening(node.host, port)
@@ -169,7 +169,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Returns a port of the loopback address that nobody uses."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))

@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 def measure(message: Any) -> int:
-    """Returns how many bytes the pack of a message needs; 0 if it shall have none."""
+    """Returns how many bytes the pack of a message needs; 0 if it needs none."""
     total = 0
 
     def add(array: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ def _view(piece: Piece, memory: np.ndarray) -> np.ndarray:
 
 
 def _replace(tree: Any, kind: type, change: Callable[[Any], Any]) -> Any:
-    """Returns a structure of which every object of a type is changed."""
+    """Returns a structure with a function applied to every object of a type."""
     if isinstance(tree, kind):
         return change(tree)
     if isinstance(tree, dict):

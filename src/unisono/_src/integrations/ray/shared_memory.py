@@ -1,6 +1,6 @@
 """Memory that two processes of one machine both see, without a file.
 
-A process makes a `Segment` and sends its `Place`, a few numbers, by Ray. The other
+A process makes a `Segment` and sends its `SegmentPlace`, a few numbers, by Ray. Another
 opens it through ``/proc``, which the system allows to processes of the same user only.
 When the processes end, however they end, the memory is free again: there is nothing to
 remove.
@@ -21,8 +21,8 @@ _STEP = 1 << 16
 
 
 @final
-class Place(NamedTuple):
-    """Says where another process finds a segment.
+class SegmentPlace(NamedTuple):
+    """The place where another process finds a segment.
 
     Attributes:
         pid: the process that has it.
@@ -43,10 +43,10 @@ class Segment:
 
     def __init__(self) -> None:
         self._memory: np.ndarray | None = None
-        self._place: Place | None = None
+        self._place: SegmentPlace | None = None
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> SegmentPlace | None:
         """Where other processes find it; None while it is empty."""
         return self._place
 
@@ -65,7 +65,7 @@ class Segment:
         descriptor = os.memfd_create("unisono")
         os.ftruncate(descriptor, size)
         self._memory = np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
-        self._place = Place(os.getpid(), descriptor, secrets.token_hex(8), size)
+        self._place = SegmentPlace(os.getpid(), descriptor, secrets.token_hex(8), size)
 
     def release(self) -> None:
         """Gives the memory back."""
@@ -84,9 +84,9 @@ class Mappings:
     """The segments of other processes that this one has seen."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[Place, np.ndarray]] = {}
+        self._known: dict[tuple[int, int], tuple[SegmentPlace, np.ndarray]] = {}
 
-    def __getitem__(self, place: Place) -> np.ndarray:
+    def __getitem__(self, place: SegmentPlace) -> np.ndarray:
         """Returns the bytes of a segment.
 
         Raises:
@@ -108,7 +108,7 @@ class Mappings:
                 del self._known[pid, descriptor]
 
 
-def _open(place: Place) -> np.ndarray:
+def _open(place: SegmentPlace) -> np.ndarray:
     descriptor = os.open(_path(place.pid, place.descriptor), os.O_RDWR)
     try:
         return np.frombuffer(mmap.mmap(descriptor, place.size), np.uint8)

@@ -23,9 +23,9 @@ from unisono._src.integrations.ray import connection, library, node
 _log = logging.getLogger("unisono")
 
 _CHIEF = "chief"
-# As long as TensorFlow's coordinator waits for a worker that was lost.
+# Seconds; TensorFlow's coordinator waits as long for a worker that was lost.
 _PATIENCE = 3600.0
-# After so many seconds it is said, again and again, who is waited for.
+# Seconds between two warnings that name the task that is waited for.
 _NEWS = 60.0
 _PAUSE = 0.2
 
@@ -198,7 +198,7 @@ class _NodeLoop:
         """Runs a node until the chief is gone."""
         host, port = connection.split(self._address)
         chief_host, chief_port = connection.split(self._chief)
-        made = node.Node(
+        made = node.RayNode(
             host,
             self._token,
             [
@@ -217,9 +217,9 @@ class _NodeLoop:
         finally:
             made.stop()
 
-    def _explain(self, made: node.Node) -> None:
+    def _explain(self, made: node.RayNode) -> None:
         """Says why a node has ended by itself; raises if another would not help."""
-        words = made.last_words()
+        words = made.read_last_output()
         if "InvalidAuthToken" in words:
             raise PermissionError(
                 f"The chief at {self._chief} does not accept the token of "
@@ -262,10 +262,10 @@ def _no_chief_error() -> ValueError:
 def _find_task(
     cluster: ClusterSpec, job: str | None, index: int | None
 ) -> tuple[str, int]:
-    """Returns the task that is meant.
+    """Returns the job and the number of the task that runs here.
 
     Raises:
-        ValueError: it is not in the cluster, or not said and not clear.
+        ValueError: the task is not in the cluster, or was left out and is ambiguous.
     """
     if job is None:
         if len(cluster.jobs) != 1:

@@ -19,7 +19,7 @@ _OURS = (DatasetMaker, WorkerBatches, WorkerFunction)
 
 
 def find(args: Any, dump: Callable[[Any], object]) -> tuple[str, Any, str] | None:
-    """Returns what of the arguments of a call cannot be sent.
+    """Returns the first thing in a call's arguments that cannot be sent.
 
     Args:
         args: the arguments.
@@ -53,7 +53,7 @@ def _find(
 
 
 def _children(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yields what an object travels with, by the names that a program has for it."""
+    """Yields all that is sent with an object, by the names that a program uses."""
     if isinstance(value, _OURS):
         for child in vars(value).values():
             yield getattr(child, "__name__", ""), child

@@ -169,8 +169,10 @@ class DeviceAssignment:
         # A ring needs chips of two cores, all of which are in use.
         if shape[-1] == topology.mesh_shape[-1] == 2 and is_full and stride.max() == 1:
             return cls(topology, _place_along_rings(shape, grid))
-        starts = [_start(i, grid, shape, stride) for i in range(num_replicas)]
-        return cls(topology, _blocks(starts, shape, stride))
+        starts = [
+            _find_block_start(i, grid, shape, stride) for i in range(num_replicas)
+        ]
+        return cls(topology, _list_blocks(starts, shape, stride))
 
 
 def _check_axes(name: str, given: Any, topology: TPUTopology) -> np.ndarray:
@@ -225,7 +227,7 @@ def _replica_grid(counts: Sequence[int], wanted: int) -> list[int]:
     return grid
 
 
-def _start(
+def _find_block_start(
     replica: int, grid: Sequence[int], shape: np.ndarray, stride: np.ndarray
 ) -> np.ndarray:
     """Returns where a replica's block begins; the core counts fastest, then x, y, z."""
@@ -237,7 +239,7 @@ def _start(
     return start
 
 
-def _blocks(starts: Any, shape: np.ndarray, stride: np.ndarray) -> np.ndarray:
+def _list_blocks(starts: Any, shape: np.ndarray, stride: np.ndarray) -> np.ndarray:
     inside = np.indices(shape.tolist()).reshape(len(shape), -1).T * stride
     cores: np.ndarray = np.asarray(starts, np.int32)[:, None, :] + inside
     return cores
@@ -249,10 +251,11 @@ def _place_around_holes(
     """Returns the first blocks of cores that miss no device."""
     counts = topology.mesh_shape // (shape * stride) * stride
     every = [
-        _start(i, counts.tolist(), shape, stride) for i in range(math.prod(counts))
+        _find_block_start(i, counts.tolist(), shape, stride)
+        for i in range(math.prod(counts))
     ]
     missing = {tuple(p) for p in topology.missing_devices.tolist()}
-    blocks = _blocks(every, shape, stride)
+    blocks = _list_blocks(every, shape, stride)
     whole = [b for b in blocks if not missing & {tuple(p) for p in b.tolist()}]
     if len(whole) < wanted:
         raise ValueError(
@@ -270,7 +273,7 @@ def _place_along_rings(shape: np.ndarray, grid: Sequence[int]) -> np.ndarray:
     Neighbours in a ring are neighbours in the grid, so that an all-reduce over the
     replicas, or over the cores of one, sends nothing past another chip.
     """
-    inner, outer = _ring(*shape[:3].tolist()), _ring(*grid[:3])
+    inner, outer = _walk_grid(*shape[:3].tolist()), _walk_grid(*grid[:3])
     chips = np.asarray(outer)[:, None, :] * shape[:3] + np.asarray(inner)
     cores = np.repeat(chips, 2, axis=1)
     halves = np.tile([0, 1], len(inner))
@@ -278,7 +281,7 @@ def _place_along_rings(shape: np.ndarray, grid: Sequence[int]) -> np.ndarray:
     return np.concatenate([cores, halves], axis=-1)
 
 
-def _ring(x: int, y: int, z: int) -> list[tuple[int, int, int]]:
+def _walk_grid(x: int, y: int, z: int) -> list[tuple[int, int, int]]:
     """Returns all places of a grid, each next to the one before if all sides are even.
 
     The first place is the corner at 0; the last one is next to it where possible.
@@ -287,19 +290,19 @@ def _ring(x: int, y: int, z: int) -> list[tuple[int, int, int]]:
     if len(sides) < 2 or any(s % 2 for s in sides):
         return [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
     if z == 1:
-        return [(i, j, 0) for i, j in _loop(x, y)]
+        return [(i, j, 0) for i, j in _walk_rectangle(x, y)]
     if y == 1:
-        return [(i, 0, k) for i, k in _loop(x, z)]
+        return [(i, 0, k) for i, k in _walk_rectangle(x, z)]
     if x == 1:
-        return [(0, j, k) for j, k in _loop(y, z)]
+        return [(0, j, k) for j, k in _walk_rectangle(y, z)]
     found = [(0, 0, 0)]
     for layer in range(z):
-        path = [(i, j, layer) for i, j in _loop(x, y)[1:]]
+        path = [(i, j, layer) for i, j in _walk_rectangle(x, y)[1:]]
         found += path if layer % 2 == 0 else path[::-1]
     return [*found, *((0, 0, layer) for layer in range(z - 1, 0, -1))]
 
 
-def _loop(width: int, height: int) -> list[tuple[int, int]]:
+def _walk_rectangle(width: int, height: int) -> list[tuple[int, int]]:
     """Returns a closed path through a rectangle: along the rows, back by the edge."""
     found = [(0, 0)]
     for row in range(height):

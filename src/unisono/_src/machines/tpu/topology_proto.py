@@ -24,7 +24,7 @@ def _message() -> Any:
         "optional int64 num_tpu_devices_per_task = 3;"
         "repeated int64 device_coordinates = 4"
     )
-    return messages.classes(TopologyProto=fields)["TopologyProto"]
+    return messages.make_classes(TopologyProto=fields)["TopologyProto"]
 
 
 def write(mesh_shape: Sequence[int], coordinates: np.ndarray) -> bytes:

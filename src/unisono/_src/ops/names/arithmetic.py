@@ -22,7 +22,9 @@ def add(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
     >>> add([1, 2], 3).tolist()
     [4, 5]
     """
-    return tensors.fold(elementwise.binary, "add", jnp.add, x, y, kinds.NUMBERS)
+    return tensors.fold_constants(
+        elementwise.apply_binary, "add", jnp.add, x, y, kinds.NUMBERS
+    )
 
 
 def subtract(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -30,8 +32,8 @@ def subtract(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array
 
     The arguments are those of TensorFlow's ``tf.subtract``; `name` has no effect.
     """
-    return tensors.fold(
-        elementwise.binary, "subtract", jnp.subtract, x, y, kinds.NUMBERS
+    return tensors.fold_constants(
+        elementwise.apply_binary, "subtract", jnp.subtract, x, y, kinds.NUMBERS
     )
 
 
@@ -40,8 +42,8 @@ def multiply(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array
 
     The arguments are those of TensorFlow's ``tf.multiply``; `name` has no effect.
     """
-    return tensors.fold(
-        elementwise.binary, "multiply", jnp.multiply, x, y, kinds.NUMBERS
+    return tensors.fold_constants(
+        elementwise.apply_binary, "multiply", jnp.multiply, x, y, kinds.NUMBERS
     )
 
 
@@ -75,8 +77,8 @@ def realdiv(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.realdiv``; `name` has no effect.
     """
-    return tensors.fold(
-        elementwise.binary, "realdiv", jnp.true_divide, x, y, kinds.INEXACT
+    return tensors.fold_constants(
+        elementwise.apply_binary, "realdiv", jnp.true_divide, x, y, kinds.INEXACT
     )
 
 
@@ -88,7 +90,9 @@ def floordiv(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array
     In a compiled function the division of integers by zero gives a number, as
     everywhere in XLA; eagerly it is an error, as in TensorFlow.
     """
-    return tensors.fold(elementwise.whole_division, "floordiv", jnp.floor_divide, x, y)
+    return tensors.fold_constants(
+        elementwise.divide_or_raise, "floordiv", jnp.floor_divide, x, y
+    )
 
 
 def floormod(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -99,8 +103,8 @@ def floormod(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array
     In a compiled function the division of integers by zero gives a number, as
     everywhere in XLA; eagerly it is an error, as in TensorFlow.
     """
-    return tensors.fold(
-        elementwise.whole_division, "floormod", elementwise.floor_mod, x, y
+    return tensors.fold_constants(
+        elementwise.divide_or_raise, "floormod", elementwise.floor_mod, x, y
     )
 
 
@@ -112,8 +116,8 @@ def truncatediv(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Ar
     In a compiled function the division of integers by zero gives a number, as
     everywhere in XLA; eagerly it is an error, as in TensorFlow.
     """
-    return tensors.fold(
-        elementwise.whole_division, "truncatediv", elementwise.truncate_division, x, y
+    return tensors.fold_constants(
+        elementwise.divide_or_raise, "truncatediv", elementwise.truncate_division, x, y
     )
 
 
@@ -125,7 +129,9 @@ def truncatemod(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Ar
     In a compiled function the division of integers by zero gives a number, as
     everywhere in XLA; eagerly it is an error, as in TensorFlow.
     """
-    return tensors.fold(elementwise.whole_division, "truncatemod", jnp.fmod, x, y)
+    return tensors.fold_constants(
+        elementwise.divide_or_raise, "truncatemod", jnp.fmod, x, y
+    )
 
 
 def pow(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -147,7 +153,9 @@ def maximum(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.maximum``; `name` has no effect.
     """
-    return tensors.fold(elementwise.binary, "maximum", jnp.maximum, x, y, kinds.REAL)
+    return tensors.fold_constants(
+        elementwise.apply_binary, "maximum", jnp.maximum, x, y, kinds.REAL
+    )
 
 
 def minimum(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -155,7 +163,9 @@ def minimum(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.minimum``; `name` has no effect.
     """
-    return tensors.fold(elementwise.binary, "minimum", jnp.minimum, x, y, kinds.REAL)
+    return tensors.fold_constants(
+        elementwise.apply_binary, "minimum", jnp.minimum, x, y, kinds.REAL
+    )
 
 
 def squared_difference(
@@ -166,8 +176,8 @@ def squared_difference(
     The arguments are those of TensorFlow's ``tf.math.squared_difference``; `name` has
     no effect.
     """
-    return tensors.fold(
-        elementwise.binary,
+    return tensors.fold_constants(
+        elementwise.apply_binary,
         "squared_difference",
         elementwise.squared_difference,
         x,
@@ -194,8 +204,8 @@ def multiply_no_nan(x: TensorLike, y: TensorLike, name: str | None = None) -> ja
     The arguments are those of TensorFlow's ``tf.math.multiply_no_nan``; `name` has no
     effect.
     """
-    return tensors.fold(
-        elementwise.binary,
+    return tensors.fold_constants(
+        elementwise.apply_binary,
         "multiply_no_nan",
         elementwise.multiply_no_nan,
         x,
@@ -209,8 +219,8 @@ def xdivy(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.xdivy``; `name` has no effect.
     """
-    return tensors.fold(
-        elementwise.binary,
+    return tensors.fold_constants(
+        elementwise.apply_binary,
         "xdivy",
         elementwise.times_unless_zero(jnp.reciprocal),
         x,
@@ -224,8 +234,8 @@ def xlogy(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.xlogy``; `name` has no effect.
     """
-    return tensors.fold(
-        elementwise.binary,
+    return tensors.fold_constants(
+        elementwise.apply_binary,
         "xlogy",
         elementwise.times_unless_zero(jnp.log),
         x,
@@ -239,8 +249,8 @@ def xlog1py(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.xlog1py``; `name` has no effect.
     """
-    return tensors.fold(
-        elementwise.binary,
+    return tensors.fold_constants(
+        elementwise.apply_binary,
         "xlog1py",
         elementwise.times_unless_zero(jnp.log1p),
         x,
@@ -254,7 +264,9 @@ def atan2(y: TensorLike, x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.atan2``; `name` has no effect.
     """
-    return tensors.fold(elementwise.binary, "atan2", jnp.arctan2, y, x, kinds.FLOAT)
+    return tensors.fold_constants(
+        elementwise.apply_binary, "atan2", jnp.arctan2, y, x, kinds.FLOAT
+    )
 
 
 def nextafter(x1: TensorLike, x2: TensorLike, name: str | None = None) -> jax.Array:
@@ -262,8 +274,8 @@ def nextafter(x1: TensorLike, x2: TensorLike, name: str | None = None) -> jax.Ar
 
     The arguments are those of TensorFlow's ``tf.math.nextafter``; `name` has no effect.
     """
-    return tensors.fold(
-        elementwise.binary, "nextafter", jnp.nextafter, x1, x2, kinds.FLOAT
+    return tensors.fold_constants(
+        elementwise.apply_binary, "nextafter", jnp.nextafter, x1, x2, kinds.FLOAT
     )
 
 
@@ -387,7 +399,9 @@ def less(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.less``; `name` has no effect.
     """
-    return tensors.fold(elementwise.binary, "less", jnp.less, x, y, kinds.REAL)
+    return tensors.fold_constants(
+        elementwise.apply_binary, "less", jnp.less, x, y, kinds.REAL
+    )
 
 
 def less_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -395,8 +409,8 @@ def less_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Arr
 
     The arguments are those of TensorFlow's ``tf.less_equal``; `name` has no effect.
     """
-    return tensors.fold(
-        elementwise.binary, "less_equal", jnp.less_equal, x, y, kinds.REAL
+    return tensors.fold_constants(
+        elementwise.apply_binary, "less_equal", jnp.less_equal, x, y, kinds.REAL
     )
 
 
@@ -405,7 +419,9 @@ def greater(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.greater``; `name` has no effect.
     """
-    return tensors.fold(elementwise.binary, "greater", jnp.greater, x, y, kinds.REAL)
+    return tensors.fold_constants(
+        elementwise.apply_binary, "greater", jnp.greater, x, y, kinds.REAL
+    )
 
 
 def greater_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -413,8 +429,8 @@ def greater_equal(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.
 
     The arguments are those of TensorFlow's ``tf.greater_equal``; `name` has no effect.
     """
-    return tensors.fold(
-        elementwise.binary, "greater_equal", jnp.greater_equal, x, y, kinds.REAL
+    return tensors.fold_constants(
+        elementwise.apply_binary, "greater_equal", jnp.greater_equal, x, y, kinds.REAL
     )
 
 
@@ -423,7 +439,7 @@ def logical_and(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Ar
 
     The arguments are those of TensorFlow's ``tf.logical_and``; `name` has no effect.
     """
-    return elementwise.logical("logical_and", jnp.logical_and, x, y)
+    return elementwise.apply_logical("logical_and", jnp.logical_and, x, y)
 
 
 def logical_or(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Array:
@@ -431,7 +447,7 @@ def logical_or(x: TensorLike, y: TensorLike, name: str | None = None) -> jax.Arr
 
     The arguments are those of TensorFlow's ``tf.logical_or``; `name` has no effect.
     """
-    return elementwise.logical("logical_or", jnp.logical_or, x, y)
+    return elementwise.apply_logical("logical_or", jnp.logical_or, x, y)
 
 
 def logical_xor(
@@ -442,7 +458,7 @@ def logical_xor(
     The arguments are those of TensorFlow's ``tf.math.logical_xor``; `name` has no
     effect.
     """
-    return elementwise.logical("logical_xor", jnp.logical_xor, x, y)
+    return elementwise.apply_logical("logical_xor", jnp.logical_xor, x, y)
 
 
 def logical_not(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -450,7 +466,7 @@ def logical_not(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.logical_not``; `name` has no effect.
     """
-    return elementwise.logical("logical_not", jnp.logical_not, x)
+    return elementwise.apply_logical("logical_not", jnp.logical_not, x)
 
 
 publish(

@@ -66,7 +66,7 @@ def cast(x: TensorLike, dtype: DType, name: str | None = None) -> jax.Array:
     >>> cast([0.5, -1.7], "int32").tolist()
     [0, -1]
     """
-    return tensors.fold(making.cast, x, dtype)
+    return tensors.fold_constants(making.cast, x, dtype)
 
 
 def saturate_cast(
@@ -278,7 +278,7 @@ def reshape(tensor: TensorLike, shape: Sizes, name: str | None = None) -> jax.Ar
     >>> reshape([1, 2, 3, 4], [2, -1]).tolist()
     [[1, 2], [3, 4]]
     """
-    return tensors.fold(shaping.reshape, tensor, shape)
+    return tensors.fold_constants(shaping.reshape, tensor, shape)
 
 
 def transpose(
@@ -304,7 +304,7 @@ def concat(
     >>> concat([[1], [2, 3]], 0).tolist()
     [1, 2, 3]
     """
-    return tensors.fold(shaping.concat, values, axis)
+    return tensors.fold_constants(shaping.concat, values, axis)
 
 
 def stack(
@@ -314,7 +314,7 @@ def stack(
 
     The arguments are those of TensorFlow's ``tf.stack``; `name` has no effect.
     """
-    return tensors.fold(shaping.stack, values, axis)
+    return tensors.fold_constants(shaping.stack, values, axis)
 
 
 def unstack(
@@ -372,7 +372,7 @@ def squeeze(
 
     The arguments are those of TensorFlow's ``tf.squeeze``; `name` has no effect.
     """
-    return tensors.fold(shaping.squeeze, input, axis)
+    return tensors.fold_constants(shaping.squeeze, input, axis)
 
 
 def expand_dims(input: TensorLike, axis: int, name: str | None = None) -> jax.Array:
@@ -380,7 +380,7 @@ def expand_dims(input: TensorLike, axis: int, name: str | None = None) -> jax.Ar
 
     The arguments are those of TensorFlow's ``tf.expand_dims``; `name` has no effect.
     """
-    return tensors.fold(shaping.expand_dims, input, axis)
+    return tensors.fold_constants(shaping.expand_dims, input, axis)
 
 
 def broadcast_to(input: TensorLike, shape: Sizes, name: str | None = None) -> jax.Array:
@@ -413,7 +413,7 @@ def reverse(tensor: TensorLike, axis: Sizes, name: str | None = None) -> jax.Arr
 
     The arguments are those of TensorFlow's ``tf.reverse``; `name` has no effect.
     """
-    return tensors.fold(shaping.reverse, tensor, axis)
+    return tensors.fold_constants(shaping.reverse, tensor, axis)
 
 
 def roll(
@@ -459,7 +459,7 @@ def slice(
     >>> slice([1, 2, 3, 4], [1], [2]).tolist()
     [2, 3]
     """
-    return tensors.fold(shaping.cut, input_, begin, size)
+    return tensors.fold_constants(shaping.cut, input_, begin, size)
 
 
 def strided_slice(

@@ -183,7 +183,7 @@ def depthwise_conv2d(
     The arguments are those of TensorFlow's ``tf.nn.depthwise_conv2d``; `name` has no
     effect.
     """
-    return convolutions.depthwise(
+    return convolutions.convolve_depthwise(
         input, filter, strides, padding, data_format, dilations
     )
 
@@ -203,7 +203,7 @@ def separable_conv2d(
     The arguments are those of TensorFlow's ``tf.nn.separable_conv2d``; `name` has no
     effect.
     """
-    return convolutions.separable(
+    return convolutions.convolve_separable(
         input,
         depthwise_filter,
         pointwise_filter,

@@ -31,7 +31,7 @@ def gather(
     >>> gather([10, 20, 30], [2, 0]).tolist()
     [30, 10]
     """
-    return tensors.fold(indexing.gather, params, indices, axis, batch_dims)
+    return tensors.fold_constants(indexing.gather, params, indices, axis, batch_dims)
 
 
 def gather_nd(

@@ -18,7 +18,7 @@ def abs(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.abs``; `name` has no effect.
     """
-    return elementwise.unary("abs", jnp.abs, x, kinds.SIGNED)
+    return elementwise.apply_unary("abs", jnp.abs, x, kinds.SIGNED)
 
 
 def negative(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -26,7 +26,7 @@ def negative(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.negative``; `name` has no effect.
     """
-    return elementwise.unary("negative", jnp.negative, x, kinds.SIGNED)
+    return elementwise.apply_unary("negative", jnp.negative, x, kinds.SIGNED)
 
 
 def sign(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -34,7 +34,7 @@ def sign(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.sign``; `name` has no effect.
     """
-    return elementwise.unary("sign", jnp.sign, x, kinds.SIGNED)
+    return elementwise.apply_unary("sign", jnp.sign, x, kinds.SIGNED)
 
 
 def square(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -42,7 +42,7 @@ def square(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.square``; `name` has no effect.
     """
-    return elementwise.unary("square", jnp.square, x, kinds.NUMBERS)
+    return elementwise.apply_unary("square", jnp.square, x, kinds.NUMBERS)
 
 
 def sqrt(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -53,7 +53,7 @@ def sqrt(x: TensorLike, name: str | None = None) -> jax.Array:
     >>> sqrt([1.0, 4.0]).tolist()
     [1.0, 2.0]
     """
-    return elementwise.unary("sqrt", jnp.sqrt, x, kinds.INEXACT)
+    return elementwise.apply_unary("sqrt", jnp.sqrt, x, kinds.INEXACT)
 
 
 def rsqrt(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -61,7 +61,7 @@ def rsqrt(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.rsqrt``; `name` has no effect.
     """
-    return elementwise.unary("rsqrt", jax.lax.rsqrt, x, kinds.INEXACT)
+    return elementwise.apply_unary("rsqrt", jax.lax.rsqrt, x, kinds.INEXACT)
 
 
 def reciprocal(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -70,7 +70,7 @@ def reciprocal(x: TensorLike, name: str | None = None) -> jax.Array:
     The arguments are those of TensorFlow's ``tf.math.reciprocal``; `name` has no
     effect.
     """
-    return elementwise.unary("reciprocal", jnp.reciprocal, x, kinds.INEXACT)
+    return elementwise.apply_unary("reciprocal", jnp.reciprocal, x, kinds.INEXACT)
 
 
 def reciprocal_no_nan(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -79,7 +79,7 @@ def reciprocal_no_nan(x: TensorLike, name: str | None = None) -> jax.Array:
     The arguments are those of TensorFlow's ``tf.math.reciprocal_no_nan``; `name` has no
     effect.
     """
-    return elementwise.unary(
+    return elementwise.apply_unary(
         "reciprocal_no_nan", elementwise.reciprocal_no_nan, x, kinds.INEXACT
     )
 
@@ -89,7 +89,7 @@ def exp(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.exp``; `name` has no effect.
     """
-    return elementwise.unary("exp", jnp.exp, x, kinds.INEXACT)
+    return elementwise.apply_unary("exp", jnp.exp, x, kinds.INEXACT)
 
 
 def expm1(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -97,7 +97,7 @@ def expm1(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.expm1``; `name` has no effect.
     """
-    return elementwise.unary("expm1", jnp.expm1, x, kinds.INEXACT)
+    return elementwise.apply_unary("expm1", jnp.expm1, x, kinds.INEXACT)
 
 
 def log(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -105,7 +105,7 @@ def log(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.log``; `name` has no effect.
     """
-    return elementwise.unary("log", jnp.log, x, kinds.INEXACT)
+    return elementwise.apply_unary("log", jnp.log, x, kinds.INEXACT)
 
 
 def log1p(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -113,7 +113,7 @@ def log1p(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.log1p``; `name` has no effect.
     """
-    return elementwise.unary("log1p", jnp.log1p, x, kinds.INEXACT)
+    return elementwise.apply_unary("log1p", jnp.log1p, x, kinds.INEXACT)
 
 
 def log_sigmoid(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -122,7 +122,7 @@ def log_sigmoid(x: TensorLike, name: str | None = None) -> jax.Array:
     The arguments are those of TensorFlow's ``tf.math.log_sigmoid``; `name` has no
     effect.
     """
-    return elementwise.unary("log_sigmoid", jax.nn.log_sigmoid, x, kinds.FLOAT)
+    return elementwise.apply_unary("log_sigmoid", jax.nn.log_sigmoid, x, kinds.FLOAT)
 
 
 def floor(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -130,7 +130,7 @@ def floor(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.floor``; `name` has no effect.
     """
-    return elementwise.unary("floor", jnp.floor, x, kinds.FLOAT)
+    return elementwise.apply_unary("floor", jnp.floor, x, kinds.FLOAT)
 
 
 def ceil(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -138,7 +138,7 @@ def ceil(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.ceil``; `name` has no effect.
     """
-    return elementwise.unary("ceil", jnp.ceil, x, kinds.FLOAT)
+    return elementwise.apply_unary("ceil", jnp.ceil, x, kinds.FLOAT)
 
 
 def round(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -149,7 +149,7 @@ def round(x: TensorLike, name: str | None = None) -> jax.Array:
     >>> round([0.5, 1.5, 2.4]).tolist()
     [0.0, 2.0, 2.0]
     """
-    return elementwise.unary("round", elementwise.round_to_even, x, kinds.REAL)
+    return elementwise.apply_unary("round", elementwise.round_to_even, x, kinds.REAL)
 
 
 def rint(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -157,7 +157,7 @@ def rint(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.rint``; `name` has no effect.
     """
-    return elementwise.unary("rint", jnp.rint, x, kinds.FLOAT)
+    return elementwise.apply_unary("rint", jnp.rint, x, kinds.FLOAT)
 
 
 def sin(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -165,7 +165,7 @@ def sin(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.sin``; `name` has no effect.
     """
-    return elementwise.unary("sin", jnp.sin, x, kinds.INEXACT)
+    return elementwise.apply_unary("sin", jnp.sin, x, kinds.INEXACT)
 
 
 def cos(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -173,7 +173,7 @@ def cos(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.cos``; `name` has no effect.
     """
-    return elementwise.unary("cos", jnp.cos, x, kinds.INEXACT)
+    return elementwise.apply_unary("cos", jnp.cos, x, kinds.INEXACT)
 
 
 def tan(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -181,7 +181,7 @@ def tan(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.tan``; `name` has no effect.
     """
-    return elementwise.unary("tan", jnp.tan, x, kinds.INEXACT)
+    return elementwise.apply_unary("tan", jnp.tan, x, kinds.INEXACT)
 
 
 def asin(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -189,7 +189,7 @@ def asin(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.asin``; `name` has no effect.
     """
-    return elementwise.unary("asin", jnp.arcsin, x, kinds.INEXACT)
+    return elementwise.apply_unary("asin", jnp.arcsin, x, kinds.INEXACT)
 
 
 def acos(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -197,7 +197,7 @@ def acos(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.acos``; `name` has no effect.
     """
-    return elementwise.unary("acos", jnp.arccos, x, kinds.INEXACT)
+    return elementwise.apply_unary("acos", jnp.arccos, x, kinds.INEXACT)
 
 
 def atan(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -205,7 +205,7 @@ def atan(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.atan``; `name` has no effect.
     """
-    return elementwise.unary("atan", jnp.arctan, x, kinds.INEXACT)
+    return elementwise.apply_unary("atan", jnp.arctan, x, kinds.INEXACT)
 
 
 def sinh(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -213,7 +213,7 @@ def sinh(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.sinh``; `name` has no effect.
     """
-    return elementwise.unary("sinh", jnp.sinh, x, kinds.INEXACT)
+    return elementwise.apply_unary("sinh", jnp.sinh, x, kinds.INEXACT)
 
 
 def cosh(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -221,7 +221,7 @@ def cosh(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.cosh``; `name` has no effect.
     """
-    return elementwise.unary("cosh", jnp.cosh, x, kinds.INEXACT)
+    return elementwise.apply_unary("cosh", jnp.cosh, x, kinds.INEXACT)
 
 
 def tanh(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -229,7 +229,7 @@ def tanh(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.tanh``; `name` has no effect.
     """
-    return elementwise.unary("tanh", jnp.tanh, x, kinds.INEXACT)
+    return elementwise.apply_unary("tanh", jnp.tanh, x, kinds.INEXACT)
 
 
 def asinh(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -237,7 +237,7 @@ def asinh(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.asinh``; `name` has no effect.
     """
-    return elementwise.unary("asinh", jnp.arcsinh, x, kinds.INEXACT)
+    return elementwise.apply_unary("asinh", jnp.arcsinh, x, kinds.INEXACT)
 
 
 def acosh(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -245,7 +245,7 @@ def acosh(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.acosh``; `name` has no effect.
     """
-    return elementwise.unary("acosh", jnp.arccosh, x, kinds.INEXACT)
+    return elementwise.apply_unary("acosh", jnp.arccosh, x, kinds.INEXACT)
 
 
 def atanh(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -253,7 +253,7 @@ def atanh(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.atanh``; `name` has no effect.
     """
-    return elementwise.unary("atanh", jnp.arctanh, x, kinds.INEXACT)
+    return elementwise.apply_unary("atanh", jnp.arctanh, x, kinds.INEXACT)
 
 
 def sigmoid(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -261,7 +261,7 @@ def sigmoid(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.sigmoid``; `name` has no effect.
     """
-    return elementwise.unary("sigmoid", jax.nn.sigmoid, x, kinds.INEXACT)
+    return elementwise.apply_unary("sigmoid", jax.nn.sigmoid, x, kinds.INEXACT)
 
 
 def erf(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -269,7 +269,7 @@ def erf(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.erf``; `name` has no effect.
     """
-    return elementwise.unary("erf", jax.scipy.special.erf, x, kinds.FLOAT)
+    return elementwise.apply_unary("erf", jax.scipy.special.erf, x, kinds.FLOAT)
 
 
 def erfc(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -277,7 +277,7 @@ def erfc(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.erfc``; `name` has no effect.
     """
-    return elementwise.unary("erfc", jax.scipy.special.erfc, x, kinds.FLOAT)
+    return elementwise.apply_unary("erfc", jax.scipy.special.erfc, x, kinds.FLOAT)
 
 
 def erfinv(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -285,7 +285,7 @@ def erfinv(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.erfinv``; `name` has no effect.
     """
-    return elementwise.unary("erfinv", jax.scipy.special.erfinv, x, kinds.FLOAT)
+    return elementwise.apply_unary("erfinv", jax.scipy.special.erfinv, x, kinds.FLOAT)
 
 
 def ndtri(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -293,7 +293,7 @@ def ndtri(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.ndtri``; `name` has no effect.
     """
-    return elementwise.unary("ndtri", jax.scipy.special.ndtri, x, kinds.FLOAT)
+    return elementwise.apply_unary("ndtri", jax.scipy.special.ndtri, x, kinds.FLOAT)
 
 
 def lgamma(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -301,7 +301,7 @@ def lgamma(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.lgamma``; `name` has no effect.
     """
-    return elementwise.unary("lgamma", jax.scipy.special.gammaln, x, kinds.FLOAT)
+    return elementwise.apply_unary("lgamma", jax.scipy.special.gammaln, x, kinds.FLOAT)
 
 
 def digamma(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -309,7 +309,7 @@ def digamma(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.digamma``; `name` has no effect.
     """
-    return elementwise.unary("digamma", jax.scipy.special.digamma, x, kinds.FLOAT)
+    return elementwise.apply_unary("digamma", jax.scipy.special.digamma, x, kinds.FLOAT)
 
 
 def is_nan(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -317,7 +317,7 @@ def is_nan(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.is_nan``; `name` has no effect.
     """
-    return elementwise.unary("is_nan", jnp.isnan, x, kinds.FLOAT)
+    return elementwise.apply_unary("is_nan", jnp.isnan, x, kinds.FLOAT)
 
 
 def is_inf(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -325,7 +325,7 @@ def is_inf(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.is_inf``; `name` has no effect.
     """
-    return elementwise.unary("is_inf", jnp.isinf, x, kinds.FLOAT)
+    return elementwise.apply_unary("is_inf", jnp.isinf, x, kinds.FLOAT)
 
 
 def is_finite(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -333,7 +333,7 @@ def is_finite(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.is_finite``; `name` has no effect.
     """
-    return elementwise.unary("is_finite", jnp.isfinite, x, kinds.FLOAT)
+    return elementwise.apply_unary("is_finite", jnp.isfinite, x, kinds.FLOAT)
 
 
 def conj(x: TensorLike, name: str | None = None) -> jax.Array:
@@ -341,7 +341,7 @@ def conj(x: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.conj``; `name` has no effect.
     """
-    return elementwise.unary("conj", jnp.conj, x, kinds.NUMBERS)
+    return elementwise.apply_unary("conj", jnp.conj, x, kinds.NUMBERS)
 
 
 def real(input: TensorLike, name: str | None = None) -> jax.Array:
@@ -349,7 +349,7 @@ def real(input: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.real``; `name` has no effect.
     """
-    return elementwise.unary("real", jnp.real, input, kinds.NUMBERS)
+    return elementwise.apply_unary("real", jnp.real, input, kinds.NUMBERS)
 
 
 def imag(input: TensorLike, name: str | None = None) -> jax.Array:
@@ -357,7 +357,7 @@ def imag(input: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.imag``; `name` has no effect.
     """
-    return elementwise.unary("imag", jnp.imag, input, kinds.ALL)
+    return elementwise.apply_unary("imag", jnp.imag, input, kinds.ALL)
 
 
 def angle(input: TensorLike, name: str | None = None) -> jax.Array:
@@ -365,7 +365,7 @@ def angle(input: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.math.angle``; `name` has no effect.
     """
-    return elementwise.unary("angle", jnp.angle, input, kinds.INEXACT)
+    return elementwise.apply_unary("angle", jnp.angle, input, kinds.INEXACT)
 
 
 def polyval(

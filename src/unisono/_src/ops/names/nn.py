@@ -15,7 +15,7 @@ def relu(features: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.nn.relu``; `name` has no effect.
     """
-    return elementwise.unary("relu", activations.relu, features, kinds.REAL)
+    return elementwise.apply_unary("relu", activations.relu, features, kinds.REAL)
 
 
 def relu6(features: TensorLike, name: str | None = None) -> jax.Array:
@@ -23,7 +23,7 @@ def relu6(features: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.nn.relu6``; `name` has no effect.
     """
-    return elementwise.unary("relu6", activations.relu6, features, kinds.REAL)
+    return elementwise.apply_unary("relu6", activations.relu6, features, kinds.REAL)
 
 
 def elu(features: TensorLike, name: str | None = None) -> jax.Array:
@@ -31,7 +31,7 @@ def elu(features: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.nn.elu``; `name` has no effect.
     """
-    return elementwise.unary("elu", jax.nn.elu, features, kinds.FLOAT)
+    return elementwise.apply_unary("elu", jax.nn.elu, features, kinds.FLOAT)
 
 
 def selu(features: TensorLike, name: str | None = None) -> jax.Array:
@@ -39,7 +39,7 @@ def selu(features: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.nn.selu``; `name` has no effect.
     """
-    return elementwise.unary("selu", jax.nn.selu, features, kinds.FLOAT)
+    return elementwise.apply_unary("selu", jax.nn.selu, features, kinds.FLOAT)
 
 
 def softplus(features: TensorLike, name: str | None = None) -> jax.Array:
@@ -47,7 +47,7 @@ def softplus(features: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.nn.softplus``; `name` has no effect.
     """
-    return elementwise.unary("softplus", jax.nn.softplus, features, kinds.FLOAT)
+    return elementwise.apply_unary("softplus", jax.nn.softplus, features, kinds.FLOAT)
 
 
 def softsign(features: TensorLike, name: str | None = None) -> jax.Array:
@@ -55,7 +55,7 @@ def softsign(features: TensorLike, name: str | None = None) -> jax.Array:
 
     The arguments are those of TensorFlow's ``tf.nn.softsign``; `name` has no effect.
     """
-    return elementwise.unary("softsign", jax.nn.soft_sign, features, kinds.FLOAT)
+    return elementwise.apply_unary("softsign", jax.nn.soft_sign, features, kinds.FLOAT)
 
 
 def leaky_relu(

@@ -25,7 +25,7 @@ def reduce_sum(
     >>> reduce_sum([[1, 2], [3, 4]], axis=0).tolist()
     [4, 6]
     """
-    return tensors.fold(
+    return tensors.fold_constants(
         reductions.reduce,
         "reduce_sum",
         reductions.add_up,
@@ -49,7 +49,7 @@ def reduce_mean(
     >>> reduce_mean([1, 2]).item()
     1
     """
-    return tensors.fold(
+    return tensors.fold_constants(
         reductions.reduce,
         "reduce_mean",
         reductions.mean,
@@ -70,7 +70,7 @@ def reduce_prod(
 
     The arguments are those of TensorFlow's ``tf.reduce_prod``; `name` has no effect.
     """
-    return tensors.fold(
+    return tensors.fold_constants(
         reductions.reduce,
         "reduce_prod",
         reductions.product,
@@ -91,7 +91,7 @@ def reduce_max(
 
     The arguments are those of TensorFlow's ``tf.reduce_max``; `name` has no effect.
     """
-    return tensors.fold(
+    return tensors.fold_constants(
         reductions.reduce,
         "reduce_max",
         reductions.largest,
@@ -112,7 +112,7 @@ def reduce_min(
 
     The arguments are those of TensorFlow's ``tf.reduce_min``; `name` has no effect.
     """
-    return tensors.fold(
+    return tensors.fold_constants(
         reductions.reduce,
         "reduce_min",
         reductions.smallest,
@@ -133,7 +133,7 @@ def reduce_any(
 
     The arguments are those of TensorFlow's ``tf.reduce_any``; `name` has no effect.
     """
-    return tensors.fold(
+    return tensors.fold_constants(
         reductions.reduce,
         "reduce_any",
         jnp.any,
@@ -154,7 +154,7 @@ def reduce_all(
 
     The arguments are those of TensorFlow's ``tf.reduce_all``; `name` has no effect.
     """
-    return tensors.fold(
+    return tensors.fold_constants(
         reductions.reduce,
         "reduce_all",
         jnp.all,
@@ -176,7 +176,7 @@ def reduce_logsumexp(
     The arguments are those of TensorFlow's ``tf.reduce_logsumexp``; `name` has no
     effect.
     """
-    return tensors.fold(
+    return tensors.fold_constants(
         reductions.reduce,
         "reduce_logsumexp",
         jax.nn.logsumexp,
@@ -198,7 +198,7 @@ def reduce_euclidean_norm(
     The arguments are those of TensorFlow's ``tf.math.reduce_euclidean_norm``; `name`
     has no effect.
     """
-    return tensors.fold(
+    return tensors.fold_constants(
         reductions.reduce,
         "reduce_euclidean_norm",
         reductions.euclidean_norm,

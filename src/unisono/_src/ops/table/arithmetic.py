@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unisono._src.ops.table.name import Name
-from unisono._src.ops.table.templates import XY, X, in_math, two
+from unisono._src.ops.table.templates import XY, X, binary, in_math
 
 
 def _whole(path: str, summary: str, fn: str, also: tuple[str, ...] = ()) -> Name:
@@ -13,7 +13,7 @@ def _whole(path: str, summary: str, fn: str, also: tuple[str, ...] = ()) -> Name
         path,
         summary,
         XY,
-        f'tensors.fold(elementwise.whole_division, "{name}", {fn}, x, y)',
+        f'tensors.fold_constants(elementwise.divide_or_raise, "{name}", {fn}, x, y)',
         also=also,
         difference="In a compiled function the division of integers by zero gives a "
         "number, as everywhere in XLA; eagerly it is an error, as in TensorFlow.",
@@ -26,11 +26,11 @@ _FLOAT64 = (
 )
 
 ARITHMETIC = (
-    two("add", "Returns the sum of two arrays.", "jnp.add", also=in_math("add"),
+    binary("add", "Returns the sum of two arrays.", "jnp.add", also=in_math("add"),
          example=">>> add([1, 2], 3).tolist()\n[4, 5]"),
-    two("subtract", "Returns the difference of two arrays.", "jnp.subtract",
+    binary("subtract", "Returns the difference of two arrays.", "jnp.subtract",
          also=in_math("subtract")),
-    two("multiply", "Returns the product of two arrays, element by element.",
+    binary("multiply", "Returns the product of two arrays, element by element.",
          "jnp.multiply", also=in_math("multiply")),
     Name("divide", "Returns the quotient of two arrays; that of integers is a float.",
          XY, 'elementwise.divide("divide", x, y)', also=in_math("divide"),
@@ -38,8 +38,8 @@ ARITHMETIC = (
     Name("truediv", "Returns the quotient of two arrays; that of integers is a float.",
          XY, 'elementwise.divide("truediv", x, y)', also=in_math("truediv"),
          difference=_FLOAT64),
-    two("realdiv", "Returns the quotient of two arrays of floats.", "jnp.true_divide",
-         "INEXACT"),
+    binary("realdiv", "Returns the quotient of two arrays of floats.",
+         "jnp.true_divide", "INEXACT"),
     _whole("math.floordiv", "Returns the quotient of two arrays, rounded down.",
            "jnp.floor_divide"),
     _whole("math.floormod", "Returns the remainder, with the sign of the divisor.",
@@ -53,27 +53,27 @@ ARITHMETIC = (
          example=">>> pow([2, 3], 2).tolist()\n[4, 9]",
          difference="In a compiled function an integer with a negative exponent gives "
          "a number; eagerly it is an error, as in TensorFlow."),
-    two("maximum", "Returns the larger element of each pair.", "jnp.maximum", "REAL",
+    binary("maximum", "Returns the larger element of each pair.", "jnp.maximum", "REAL",
          also=in_math("maximum")),
-    two("minimum", "Returns the smaller element of each pair.", "jnp.minimum", "REAL",
-         also=in_math("minimum")),
-    two("math.squared_difference", "Returns the squares of the differences.",
+    binary("minimum", "Returns the smaller element of each pair.", "jnp.minimum",
+         "REAL", also=in_math("minimum")),
+    binary("math.squared_difference", "Returns the squares of the differences.",
          "elementwise.squared_difference"),
     Name("math.divide_no_nan", "Returns the quotient, which is 0 where `y` is 0.", XY,
          'elementwise.divide("divide_no_nan", x, y, elementwise.divide_no_nan)',
          difference=_FLOAT64),
-    two("math.multiply_no_nan", "Returns the product, which is 0 where `y` is 0.",
+    binary("math.multiply_no_nan", "Returns the product, which is 0 where `y` is 0.",
          "elementwise.multiply_no_nan", "INEXACT"),
-    two("math.xdivy", "Returns the quotient, which is 0 where `x` is 0.",
+    binary("math.xdivy", "Returns the quotient, which is 0 where `x` is 0.",
          "elementwise.times_unless_zero(jnp.reciprocal)", "INEXACT"),
-    two("math.xlogy", "Returns x * log(y), which is 0 where `x` is 0.",
+    binary("math.xlogy", "Returns x * log(y), which is 0 where `x` is 0.",
          "elementwise.times_unless_zero(jnp.log)", "INEXACT"),
-    two("math.xlog1py", "Returns x * log(1 + y), which is 0 where `x` is 0.",
+    binary("math.xlog1py", "Returns x * log(1 + y), which is 0 where `x` is 0.",
          "elementwise.times_unless_zero(jnp.log1p)", "INEXACT"),
-    two("atan2", "Returns the angle of the point (x, y).", "jnp.arctan2", "FLOAT",
+    binary("atan2", "Returns the angle of the point (x, y).", "jnp.arctan2", "FLOAT",
          signature="y: TensorLike, x: TensorLike, name: str | None = None",
          also=in_math("atan2")),
-    two("math.nextafter", "Returns the next number of the type toward `x2`.",
+    binary("math.nextafter", "Returns the next number of the type toward `x2`.",
          "jnp.nextafter", "FLOAT",
          signature="x1: TensorLike, x2: TensorLike, name: str | None = None"),
     Name("math.scalar_mul", "Returns an array times a number.",
@@ -112,7 +112,7 @@ ARITHMETIC = (
 
 def _comparison(path: str, summary: str, fn: str, example: str = "") -> Name:
     """Returns the row of a comparison of numbers."""
-    return two(path, summary, fn, "REAL", also=in_math(path), example=example)
+    return binary(path, summary, fn, "REAL", also=in_math(path), example=example)
 
 
 COMPARISONS = (
@@ -128,16 +128,16 @@ COMPARISONS = (
     _comparison("greater_equal", "Returns where `x` is at least `y`.",
               "jnp.greater_equal"),
     Name("logical_and", "Returns where both are true.", XY,
-         'elementwise.logical("logical_and", jnp.logical_and, x, y)',
+         'elementwise.apply_logical("logical_and", jnp.logical_and, x, y)',
          also=in_math("logical_and")),
     Name("logical_or", "Returns where at least one is true.", XY,
-         'elementwise.logical("logical_or", jnp.logical_or, x, y)',
+         'elementwise.apply_logical("logical_or", jnp.logical_or, x, y)',
          also=in_math("logical_or")),
     Name("math.logical_xor", "Returns where exactly one of two is true.",
          'x: TensorLike, y: TensorLike, name: str | None = "LogicalXor"',
-         'elementwise.logical("logical_xor", jnp.logical_xor, x, y)'),
+         'elementwise.apply_logical("logical_xor", jnp.logical_xor, x, y)'),
     Name("logical_not", "Returns where elements are false.", X,
-         'elementwise.logical("logical_not", jnp.logical_not, x)',
+         'elementwise.apply_logical("logical_not", jnp.logical_not, x)',
          also=in_math("logical_not")),
 )  # fmt: skip
 

@@ -34,7 +34,7 @@ MAKING = (
          "making.identity(input)"),
     Name("cast", "Returns the elements in another type.",
          "x: TensorLike, dtype: DType, name: str | None = None",
-         "tensors.fold(making.cast, x, dtype)",
+         "tensors.fold_constants(making.cast, x, dtype)",
          difference="A float beyond the range of a type of integers becomes its limit, "
          "and NaN becomes 0; in TensorFlow both are undefined.",
          example='>>> cast([0.5, -1.7], "int32").tolist()\n[0, -1]'),
@@ -108,7 +108,7 @@ GRADIENTS = (
 SHAPING = (
     Name("reshape", "Returns the elements in another shape; one size may be -1.",
          "tensor: TensorLike, shape: Sizes, name: str | None = None",
-         "tensors.fold(shaping.reshape, tensor, shape)",
+         "tensors.fold_constants(shaping.reshape, tensor, shape)",
          example=">>> reshape([1, 2, 3, 4], [2, -1]).tolist()\n[[1, 2], [3, 4]]"),
     Name("transpose", "Returns an array with its axes in another order.",
          "a: TensorLike, perm: Sizes | None = None, conjugate: bool = False, "
@@ -116,12 +116,12 @@ SHAPING = (
     Name("concat", "Returns arrays one after the other along an axis.",
          'values: Sequence[TensorLike] | TensorLike, axis: int, '
          'name: str | None = "concat"',
-         "tensors.fold(shaping.concat, values, axis)",
+         "tensors.fold_constants(shaping.concat, values, axis)",
          example=">>> concat([[1], [2, 3]], 0).tolist()\n[1, 2, 3]"),
     Name("stack", "Returns arrays side by side along a new axis.",
          'values: Sequence[TensorLike] | TensorLike, axis: int = 0, '
          'name: str | None = "stack"',
-         "tensors.fold(shaping.stack, values, axis)"),
+         "tensors.fold_constants(shaping.stack, values, axis)"),
     Name("unstack", "Returns the parts of an array along an axis, as a list.",
          "value: TensorLike, num: int | None = None, axis: int = 0, "
          'name: str | None = "unstack" -> list[jax.Array]',
@@ -139,10 +139,10 @@ SHAPING = (
          "name: str | None = None", "shaping.repeat(input, repeats, axis)"),
     Name("squeeze", "Returns an array without axes of size 1.",
          "input: TensorLike, axis: Sizes | None = None, name: str | None = None",
-         "tensors.fold(shaping.squeeze, input, axis)"),
+         "tensors.fold_constants(shaping.squeeze, input, axis)"),
     Name("expand_dims", "Returns an array with one more axis of size 1.",
          "input: TensorLike, axis: int, name: str | None = None",
-         "tensors.fold(shaping.expand_dims, input, axis)"),
+         "tensors.fold_constants(shaping.expand_dims, input, axis)"),
     Name("broadcast_to", "Returns an array repeated to another shape.",
          "input: TensorLike, shape: Sizes, name: str | None = None",
          "shaping.broadcast_to(input, shape)"),
@@ -153,7 +153,7 @@ SHAPING = (
          example=">>> pad([1, 2], [[1, 0]]).tolist()\n[0, 1, 2]"),
     Name("reverse", "Returns an array in the opposite order along axes.",
          "tensor: TensorLike, axis: Sizes, name: str | None = None",
-         "tensors.fold(shaping.reverse, tensor, axis)"),
+         "tensors.fold_constants(shaping.reverse, tensor, axis)"),
     Name("roll", "Returns an array rotated along axes.",
          "input: TensorLike, shift: TensorLike, axis: Sizes, name: str | None = None",
          "shaping.roll(input, shift, axis)"),
@@ -166,7 +166,7 @@ SHAPING = (
          "shaping.meshgrid(*args, **kwargs)"),
     Name("slice", "Returns a part of an array, from `begin` on.",
          "input_: TensorLike, begin: Sizes, size: Sizes, name: str | None = None",
-         "tensors.fold(shaping.cut, input_, begin, size)",
+         "tensors.fold_constants(shaping.cut, input_, begin, size)",
          example=">>> slice([1, 2, 3, 4], [1], [2]).tolist()\n[2, 3]"),
     Name("strided_slice", "Returns ``input_[begin:end:strides]``.",
          "input_: TensorLike, begin: Sizes, end: Sizes, strides: Sizes | None = None, "

@@ -56,13 +56,13 @@ ROWS = (
     ),
     Name(
         "py_function",
-        "Returns what a Python function gives for arrays, also while a program runs.",
+        "Returns the result of a Python function for arrays, also in a program.",
         target="unisono._src.ops.host_functions:py_function",
         difference="In a compiled step `Tout` has shapes; no gradient goes through.",
     ),
     Name(
         "numpy_function",
-        "Returns what a Python function gives for NumPy arrays, also in a program.",
+        "Returns the result of a Python function for NumPy arrays, also in a program.",
         target="unisono._src.ops.host_functions:numpy_function",
         difference="In a compiled step `Tout` has the shapes.",
     ),

@@ -77,15 +77,15 @@ ROWS = (
          "input: TensorLike, filter: TensorLike, strides: Sizes, "
          "padding: str | Sequence[Any], data_format: str | None = None, "
          f"dilations: Sizes | None = None, {_NAME}",
-         "convolutions.depthwise(input, filter, strides, padding, data_format, "
-         "dilations)"),
+         "convolutions.convolve_depthwise(input, filter, strides, padding, "
+         "data_format, dilations)"),
     Name("nn.separable_conv2d", "Returns a convolution of channels, then across them.",
          "input: TensorLike, depthwise_filter: TensorLike, "
          "pointwise_filter: TensorLike, strides: Sizes, "
          "padding: str | Sequence[Any], data_format: str | None = None, "
          f"dilations: Sizes | None = None, {_NAME}",
-         "convolutions.separable(input, depthwise_filter, pointwise_filter, strides, "
-         "padding, data_format, dilations)"),
+         "convolutions.convolve_separable(input, depthwise_filter, pointwise_filter, "
+         "strides, padding, data_format, dilations)"),
     *(_pool("max", rank, "the largest elements") for rank in (1, 2, 3)),
     *(_pool("avg", rank, "the means") for rank in (1, 2, 3)),
     _pool_any("max", "the largest elements"),

@@ -136,7 +136,7 @@ ROWS = (
     ),
     Name(
         "debugging.get_log_device_placement",
-        "Returns what `set_log_device_placement` was given.",
+        "Returns the value that `set_log_device_placement` was given.",
         target=f"{_SHAPES}:get_log_device_placement",
     ),
     Name(

@@ -50,7 +50,7 @@ ROWS = (
     ),
     Name(
         "control_dependencies",
-        "Returns a context manager that changes nothing: what stands first runs first.",
+        "Returns a context manager that changes nothing: statements run in order.",
         target=f"{_ORDER}:control_dependencies",
     ),
     Name(

@@ -57,7 +57,7 @@ ROWS = (
     Name("gather", "Returns the slices of an array at given positions.",
          "params: TensorLike, indices: TensorLike, validate_indices: object = None, "
          "axis: int | None = None, batch_dims: int = 0, name: str | None = None",
-         "tensors.fold(indexing.gather, params, indices, axis, batch_dims)",
+         "tensors.fold_constants(indexing.gather, params, indices, axis, batch_dims)",
          difference=_BOUNDS,
          example=">>> gather([10, 20, 30], [2, 0]).tolist()\n[30, 10]"),
     Name("gather_nd", "Returns the slices of an array at given coordinates.",

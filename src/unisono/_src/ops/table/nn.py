@@ -10,7 +10,7 @@ _FEATURES = f"features: TensorLike, {_NAME}"
 
 def _activation(name: str, summary: str, fn: str, allowed: str, *also: str) -> Name:
     """Returns the row of a function of single elements."""
-    call = f'elementwise.unary("{name}", {fn}, features, kinds.{allowed})'
+    call = f'elementwise.apply_unary("{name}", {fn}, features, kinds.{allowed})'
     return Name(f"nn.{name}", summary, _FEATURES, call, also=also)
 
 

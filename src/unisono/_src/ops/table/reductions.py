@@ -25,8 +25,8 @@ def _reduction(
 ) -> Name:
     """Returns the row of a reduction."""
     call = (
-        f'tensors.fold(reductions.reduce, "{name}", {fn}, input_tensor, axis, '
-        f"keepdims, kinds.{allowed})"
+        f'tensors.fold_constants(reductions.reduce, "{name}", {fn}, input_tensor, '
+        f"axis, keepdims, kinds.{allowed})"
     )
     path = f"math.{name}" if only_math else name
     also = () if only_math else (f"math.{name}",)

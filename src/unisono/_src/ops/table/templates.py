@@ -1,4 +1,4 @@
-"""Rows of functions that are alike: of one array, and of two of one type."""
+"""Makes the rows of functions of one array, and of two arrays of one type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ X = "x: TensorLike, name: str | None = None"
 XY = "x: TensorLike, y: TensorLike, name: str | None = None"
 
 
-def one(
+def unary(
     path: str,
     summary: str,
     fn: str,
@@ -20,11 +20,11 @@ def one(
 ) -> Name:
     """Returns the row of a function of one array."""
     name, argument = path.rpartition(".")[2], signature.partition(":")[0]
-    call = f'elementwise.unary("{name}", {fn}, {argument}, kinds.{allowed})'
+    call = f'elementwise.apply_unary("{name}", {fn}, {argument}, kinds.{allowed})'
     return Name(path, summary, signature, call, also=also, example=example)
 
 
-def two(
+def binary(
     path: str,
     summary: str,
     fn: str,
@@ -38,9 +38,10 @@ def two(
     """Returns the row of a function of two arrays of one type."""
     name = path.rpartition(".")[2]
     x, y = (part.partition(":")[0].strip() for part in signature.split(",")[:2])
-    call = f'elementwise.binary, "{name}", {fn}, {x}, {y}, kinds.{allowed}'
+    call = f'elementwise.apply_binary, "{name}", {fn}, {x}, {y}, kinds.{allowed}'
     return Name(
-        path, summary, signature, f"tensors.fold({call})", also=also, example=example,
+        path, summary, signature, f"tensors.fold_constants({call})", also=also,
+         example=example,
         difference=difference,
     )  # fmt: skip
 

@@ -40,10 +40,10 @@ def write(directory: pathlib.Path, arrays: Mapping[str, Any]) -> None:
     if threading.current_thread() is not threading.main_thread():
         _write_with_orbax(directory, arrays)
         return
-    _call_to_the_end(lambda: _write_with_orbax(directory, arrays))
+    _call_uninterrupted(lambda: _write_with_orbax(directory, arrays))
 
 
-def _call_to_the_end(call: Callable[[], None]) -> None:
+def _call_uninterrupted(call: Callable[[], None]) -> None:
     """Calls a function in a thread, and waits for its end even if interrupted.
 
     An interrupt reaches the main thread. Orbax has threads of its own, which would go

@@ -125,7 +125,7 @@ class Checkpoint(deferred_restore.Noticing):
     # may give their objects any other name.
 
     if TYPE_CHECKING:
-        # What was given by name, for type checkers.
+        # The objects that were given by name, for type checkers.
         def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, root: object = None, **kwargs: object) -> None:

@@ -25,7 +25,7 @@ class Noticing:
 
 
 @functools.lru_cache(maxsize=256)
-def _watching_subclass(cls: Any) -> type:
+def _make_watching_subclass(cls: Any) -> type:
     """Returns a subclass that notices attributes and looks like the class itself."""
     fields = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
     return type(cls.__name__, (Noticing, cls), {**fields, "_unisono_class": cls})
@@ -66,7 +66,7 @@ def watch(obj: Any, name: str, restoration: Any) -> None:
         if not state_slots.is_user_object(obj) or _reacts_to_subclasses(type(obj)):
             return
         try:
-            obj.__class__ = _watching_subclass(cast(Any, type(obj)))
+            obj.__class__ = _make_watching_subclass(cast(Any, type(obj)))
         except TypeError:  # A class with another layout, such as one with slots.
             return
     obj.__dict__.setdefault(state_slots.PENDING_ATTRIBUTE, {})[name] = restoration

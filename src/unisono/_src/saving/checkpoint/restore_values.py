@@ -29,7 +29,7 @@ from unisono._src.values import collectives
 from unisono._src.workers import process_group
 
 
-def fits(entry: Entry, obj: Any) -> bool:
+def can_take(entry: Entry, obj: Any) -> bool:
     """Whether an object is of a kind that can take a value of a checkpoint."""
     if entry.kind == manifest.STATE:
         return state_slots.leaf_kind(obj) == manifest.STATE
@@ -160,7 +160,7 @@ def choose_sharding(entry: Entry, obj: Any) -> Any:
     return jax.sharding.SingleDeviceSharding(device)
 
 
-def give(entry: Entry, slot: StateSlot, array: Any) -> None:
+def set_value(entry: Entry, slot: StateSlot, array: Any) -> None:
     """Sets the object in a slot to a value of a checkpoint.
 
     Args:
@@ -174,9 +174,9 @@ def give(entry: Entry, slot: StateSlot, array: Any) -> None:
         assert source is not None
         source.take(_own_data(entry))
     elif entry.kind == manifest.PLAIN:
-        _give_plain(_own_data(entry), obj, slot)
+        _set_plain(_own_data(entry), obj, slot)
     else:
-        _give_array(to_array(entry, array), obj, slot)
+        _set_array(to_array(entry, array), obj, slot)
 
 
 def to_array(entry: Entry, array: Any) -> Any:
@@ -193,7 +193,7 @@ def to_array(entry: Entry, array: Any) -> Any:
     return array
 
 
-def _give_plain(value: Any, obj: Any, slot: StateSlot) -> None:
+def _set_plain(value: Any, obj: Any, slot: StateSlot) -> None:
     """Changes a list or dict to a value, or replaces any other object by it."""
     # Lists and dicts are changed in place, because the program may hold them elsewhere.
     # An empty one in the checkpoint says nothing about variables that are there now.
@@ -208,7 +208,7 @@ def _give_plain(value: Any, obj: Any, slot: StateSlot) -> None:
         slot.put(value)
 
 
-def _give_array(array: Any, obj: Any, slot: StateSlot) -> None:
+def _set_array(array: Any, obj: Any, slot: StateSlot) -> None:
     """Assigns an array to a variable or NumPy array, or replaces the object by it."""
     if isinstance(obj, Variable):
         assign(obj, array)

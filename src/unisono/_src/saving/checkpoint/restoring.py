@@ -185,7 +185,7 @@ class Restoration:
             is_node = state_slots.is_state(obj) and state_slots.leaf_kind(obj) is None
             return is_container or is_node
         entry = self.manifest.entries[key]
-        if not restore_values.fits(entry, obj):
+        if not restore_values.can_take(entry, obj):
             return False
         matches.append(_Match(key, entry, slot, gap))
         return True
@@ -230,11 +230,13 @@ class Restoration:
         # `set_state` of a program's object can fail. It comes first, so that nothing
         # else has changed by then.
         here.sort(key=lambda m: m.entry.kind != manifest.STATE)
-        for match in (m for m in here if state_slots.waits(m.slot.get())):
-            restore_values.give(match.entry, match.slot, None)
+        for match in (m for m in here if state_slots.needs_other_threads(m.slot.get())):
+            restore_values.set_value(match.entry, match.slot, None)
         with frames.LOCK:
-            for match in (m for m in here if not state_slots.waits(m.slot.get())):
-                restore_values.give(
+            for match in (
+                m for m in here if not state_slots.needs_other_threads(m.slot.get())
+            ):
+                restore_values.set_value(
                     match.entry, match.slot, read.get(match.entry.place)
                 )
         if there:

@@ -1,6 +1,6 @@
 """Variables on parameter servers in checkpoints; servers write and read large ones.
 
-So a table that is larger than any one process is never in this one.
+This process never holds such a table whole, so a table may be larger than it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Remote(NamedTuple):
         return int(np.prod(self.shape))
 
     def places(self, name: str, is_new: bool) -> dict[Any, row_files.Place]:
-        """Returns where the rows of each part are in the stored array of a name.
+        """Returns the place of each part's rows in a stored array.
 
         Args:
-            name: the name.
+            name: the name of the stored array.
             is_new: whether the array is to be written.
         """
         parts, itemsize = len(self.cells), self.dtype.itemsize
@@ -69,9 +69,9 @@ def _cells(obj: Any) -> tuple[Any, ...]:
 
 
 def find_remote(obj: Any) -> Remote | None:
-    """Returns the value of an object as servers write and read it.
+    """Returns the value of an object that servers write and read themselves.
 
-    None if it is not on servers, or small: then it travels, which takes less time.
+    Returns None if it is not on servers, or so small that sending it takes less time.
     """
     cells = _cells(obj)
     if not cells or collectives.is_key(obj):
@@ -132,17 +132,17 @@ class HeldState:
             directory: the folder of the arrays.
             wanted: by the name of the stored array, what stands for its value.
         """
-        for group, places in _by_group(wanted.items(), is_new=True).items():
+        for group, places in _group_places(wanted.items(), is_new=True).items():
             self._held[group].write(directory, places)
 
     def release(self) -> None:
-        """Lets the values go. It may be called again."""
+        """Lets servers forget the values; another call does nothing."""
         for held in self._held.values():
             held.release()
         self._held = {}
 
 
-def _by_group(named: Iterable[tuple[str, Remote]], is_new: bool) -> dict[Any, Any]:
+def _group_places(named: Iterable[tuple[str, Remote]], is_new: bool) -> dict[Any, Any]:
     """Returns the places of parts in stored arrays, by the group of their servers."""
     found: dict[Any, dict[Any, row_files.Place]] = {}
     for name, remote in named:
@@ -178,7 +178,7 @@ def load(checkpoint: pathlib.Path, wanted: Iterable[tuple[str, Remote]]) -> None
         checkpoint: its path.
         wanted: the name of each stored array, and the parts that it goes to.
     """
-    for group, places in _by_group(wanted, is_new=False).items():
+    for group, places in _group_places(wanted, is_new=False).items():
         group.load(checkpoint / manifest.ARRAYS, places)
 
 
@@ -190,8 +190,8 @@ def remember(found: manifest.Manifest, objects: Iterable[Any]) -> None:
 
 
 @contextlib.contextmanager
-def releasing(held: HeldState) -> Iterator[HeldState]:
-    """Lets the values go at the end of a block if it fails."""
+def release_on_error(held: HeldState) -> Iterator[HeldState]:
+    """Lets servers forget the values if the block raises."""
     try:
         yield held
     except BaseException:

@@ -114,11 +114,11 @@ def take(
         entries |= {
             str(item.key): _make_state_entry(item)
             for item in found
-            if item.kind == manifest.STATE and state_slots.waits(item.obj)
+            if item.kind == manifest.STATE and state_slots.needs_other_threads(item.obj)
         }
     with leave_scopes(), frames.LOCK:
         held = server_values.HeldState([item.obj for item in found])
-        with server_values.releasing(held):
+        with server_values.release_on_error(held):
             for item in found:
                 if item.key is not None and item.key not in entries:
                     name = f"a{len(stored)}"
@@ -127,7 +127,7 @@ def take(
                     if entry.file:
                         stored[name] = array
     if meeting is not None and meeting.is_joint:
-        with server_values.releasing(held):
+        with server_values.release_on_error(held):
             _check_same_copies(found, entries, stored, meeting)
             marks = {i.key: getattr(i.obj, "_checkpoint_mark", None) for i in found}
             entries |= _entries_by_worker(entries, marks, meeting)

@@ -122,8 +122,8 @@ def as_stateful(obj: Any) -> Stateful | None:
     return Stateful(give, take) if callable(give) and callable(take) else None
 
 
-def waits(obj: Any) -> bool:
-    """Whether other threads tell the state of an object; no lock may be held then."""
+def needs_other_threads(obj: Any) -> bool:
+    """Whether other threads must answer to get a state; hold no lock meanwhile."""
     return bool(getattr(type(obj), "_checkpoint_waits", False))
 
 

@@ -104,7 +104,7 @@ class Meeting:
             points = [str(note[0]) for note in notes]
             if len(set(points)) > 1:
                 raise errors.different_points_error(points)
-            # What was computed while workers differed must not be saved.
+            # Values that were computed while workers differed must not be saved.
             watchdog.compare()
         self.details = [str(note[2]) for note in notes]
         _MEETINGS.forget_before(min(int(note[1]) for note in notes))

@@ -218,7 +218,7 @@ def sweep(directory: pathlib.Path) -> None:
 
 @final
 class _ThisJob:
-    """The identity of this process among those that save, and what it knows.
+    """The identity of this process among those that save, and the checkpoints it saw.
 
     Attributes:
         name: a random name, which every checkpoint that this process saves has.
@@ -234,7 +234,7 @@ class _ThisJob:
 
 def note_seen(directory: pathlib.Path) -> None:
     """Records that this process goes on from what is in a directory now."""
-    _ThisJob.seen[directory] = _newest(directory)
+    _ThisJob.seen[directory] = _find_newest_time(directory)
 
 
 def check_alone(target: pathlib.Path) -> None:
@@ -343,11 +343,11 @@ def _next_save_time(directory: pathlib.Path) -> int:
     The clock may have been set back since the newest checkpoint was saved. The order
     of checkpoints must not change because of that.
     """
-    return max(time.time_ns(), _newest(directory) + 1)
+    return max(time.time_ns(), _find_newest_time(directory) + 1)
 
 
-def _newest(directory: pathlib.Path) -> int:
-    """Returns when the newest checkpoint of a directory was saved; 0 if there is none.
+def _find_newest_time(directory: pathlib.Path) -> int:
+    """Returns the time of a directory's newest checkpoint; 0 if there is none.
 
     Headers are not verified.
     """

@@ -77,7 +77,7 @@ def _difference(
     if not (before.has_array and after.has_array):
         return None if before == after else ""
     # The place is an accident of saving; kind, shape and type are not.
-    if _without_place(before) != _without_place(after):
+    if _drop_place(before) != _drop_place(after):
         return ""
     if not before.file:
         return None
@@ -89,7 +89,7 @@ def _difference(
     return f"{count:,} of {x.size:,} elements differ"
 
 
-def _without_place(entry: Entry) -> Entry:
+def _drop_place(entry: Entry) -> Entry:
     return dataclasses.replace(entry, file="", at=None, pack_bytes=0)
 
 

@@ -20,7 +20,7 @@ from unisono._src.foundation import errors
 
 _T = TypeVar("_T")
 
-# Writers begin the names of directories that are not whole, or no longer needed, so.
+# The beginning of the names of directories that are incomplete or no longer needed.
 HIDDEN_PREFIX = ".unisono-"
 # A writer would have to replace the directory this often during one read.
 _MOST_TRIES = 100

@@ -21,7 +21,7 @@ _numbers = itertools.count()
 @functools.cache
 def _message() -> Any:
     """Returns the class of events, with the fields that scalars need."""
-    return messages.classes(
+    return messages.make_classes(
         Event="optional double wall_time = 1; optional int64 step = 2;"
         "optional string file_version = 3; optional Summary summary = 5",
         Summary="repeated Value value = 1",
