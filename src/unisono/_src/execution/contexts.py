@@ -1,9 +1,8 @@
-"""The context of a replica, its collectives, and `merge_call` out of it."""
+"""The context of a replica: which one it is, and its collectives with the others."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final, overload
 
@@ -12,19 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from unisono._src.execution import logical_devices, program_reduction
+from unisono._src.execution import logical_devices, merging, program_reduction
 from unisono._src.foundation import ambient, nest, options
 from unisono._src.foundation.public_names import publish
-from unisono._src.machines.topology import AXIS, Topology
-from unisono._src.state import assignment, frames
+from unisono._src.machines.topology import Topology
+from unisono._src.state import frames
 from unisono._src.values import (
     collectives,
-    distributed,
     gradient_packing,
     indexed_slices,
     ports,
 )
-from unisono._src.values.array_operators import ArrayOperators, StandsForArray, operand
+from unisono._src.values.array_operators import StandsForArray, operand
 from unisono._src.values.indexed_slices import IndexedSlices
 
 
@@ -223,13 +221,7 @@ class ReplicaContext:
         `merge_call` notes it, and the replica function is then traced only once.
         """
         require_replica_context(self)
-        kwargs = kwargs or {}
-        port = self._port
-        if port.replicas == 1:
-            return _merge_alone(self._strategy, merge_fn, args, kwargs)
-        if port.is_spmd:
-            return _merge_spmd(self._strategy, port, merge_fn, args, kwargs)
-        return _merge_lockstep(self._strategy, port, merge_fn, args, kwargs)
+        return merging.merge(self._strategy, self._port, merge_fn, args, kwargs or {})
 
     @overload
     def all_reduce(
@@ -289,12 +281,7 @@ class ReplicaContext:
         if placement is not None and placement.ops and self._port.replicas > 1:
             return nest.map_structure(
                 lambda x: program_reduction.all_reduce(
-                    self._port,
-                    placement,
-                    functools.partial(_cross_frame, self._strategy, port=self._port),
-                    op,
-                    options,
-                    x,
+                    self._port, placement, op, options, x
                 ),
                 value,
             )
@@ -480,107 +467,6 @@ def require_replica_context(context: ReplicaContext) -> None:
     )
 
 
-# merge_call.
-
-
-def _cross_frame(strategy: Any, **more: Any) -> Any:
-    """Return a block in cross-replica context."""
-    return ambient.push(
-        strategy=strategy, mode=ambient.CROSS, replica=None, copy=None, **more
-    )
-
-
-def _merge_alone(strategy: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
-    """Call `merge_fn` for the only replica."""
-    owner = None if ambient.current().strategy is None else strategy
-    with _cross_frame(owner, port=None):
-        args = distributed.regroup([tuple(args)])
-        merged = merge_fn(strategy, *args, **distributed.regroup([kwargs]))
-    return distributed.unwrap(merged, 0, 1)
-
-
-def group_replica_values(tree: Any, port: ports.SpmdPort) -> Any:
-    """Return values of a traced replica as cross-replica code sees them.
-
-    Values that differ between replicas become `PerReplica`. Values that all replicas
-    share stay as they are.
-    """
-
-    def leaf(x: Any) -> Any:
-        container = distributed.container_of(x)
-        if container is not None:
-            return container
-        if isinstance(x, (distributed.DistributedValues, ArrayOperators)):
-            return x
-        if not _has_local_array(x, port):
-            return x
-        return distributed.PerReplica.from_local(x, port.replicas)
-
-    return nest.map_structure(leaf, tree)
-
-
-def _has_local_array(x: Any, port: ports.SpmdPort) -> bool:
-    """Whether some array of `x` may differ between replicas."""
-    return any(not port.is_shared(leaf) for leaf in jax.tree.leaves(x))
-
-
-def own_parts(tree: Any) -> Any:
-    """Return the traced replica's own part of each distributed leaf."""
-
-    def leaf(x: Any) -> Any:
-        if isinstance(x, distributed.PerReplica):
-            return x.local if x.local is not None else _own_part(x)
-        return x.whole if isinstance(x, distributed.Mirrored) else x
-
-    return nest.map_structure(leaf, tree)
-
-
-def _own_part(x: distributed.PerReplica) -> Any:
-    """Return the traced replica's part of a value that was made outside replicas."""
-    index = jax.lax.axis_index(AXIS)
-    every = x.complete(ambient.current().placement.topology)
-    return jnp.stack([jnp.asarray(p) for p in every.values])[index]
-
-
-def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
-    """Call `merge_fn` once in the program that serves all replicas."""
-
-    def detach(tree: Any) -> Any:
-        return jax.tree.map(frames.strip_gradient, tree)
-
-    def prepare(tree: Any) -> Any:
-        return nest.map_structure(
-            lambda x: detach(x) if isinstance(x, (jax.Array, IndexedSlices)) else x,
-            tree,
-        )
-
-    with _cross_frame(strategy, port=port):
-        args = group_replica_values(prepare(tuple(args)), port)
-        kwargs = group_replica_values(prepare(kwargs), port)
-        merged = merge_fn(strategy, *args, **kwargs)
-    # What `merge_fn` made is one object for all replicas; later merges must know.
-    for x in nest.leaves(merged):
-        if isinstance(x, jax.core.Tracer) and not port.is_shared(x):
-            port.share(x)
-    return own_parts(merged)
-
-
-def _merge_lockstep(
-    strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any
-) -> Any:
-    """Wait for all replicas that take turns, and call `merge_fn` once for them."""
-
-    def combine(payloads: list[Any]) -> Sequence[Any]:
-        topology = ambient.current().placement.topology
-        wrap = functools.partial(distributed.PerReplica, topology=topology)
-        merged_args = distributed.regroup([p[0] for p in payloads], wrap)
-        merged_kwargs = distributed.regroup([p[1] for p in payloads], wrap)
-        merged = merge_fn(strategy, *merged_args, **merged_kwargs)
-        return [distributed.unwrap(merged, i, port.replicas) for i in port.turns]
-
-    return port.meet(combine, (tuple(args), dict(kwargs)))
-
-
 # Collectives of replicas.
 
 
@@ -669,13 +555,6 @@ def _result_devices() -> Sequence[Any]:
     if (frame.state or frames.EAGER).is_compiled:
         return [None] * topology.replicas
     return topology.local_devices
-
-
-def read_for_output(x: Any) -> Any:
-    """Return the value that a program returns for a variable or mirrored value."""
-    if isinstance(x, distributed.Mirrored):
-        return x.whole
-    return assignment.read(x)
 
 
 publish("unisono.distribute", ReplicaContext)

@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec
 from unisono._src.execution import (
     contexts,
     jaxpr_equality,
+    merging,
     replica_invariance,
     traced_values,
 )
@@ -294,7 +295,7 @@ def _flatten_result(result: Any, port: Any, seen: _ReplicaTrace) -> list[Any]:
         arrays.extend(jnp.asarray(a)[None] for a in flat)
         return _ResultSlot(len(flat), treedef)
 
-    seen.shape = nest.map_structure(leaf, contexts.group_replica_values(result, port))
+    seen.shape = nest.map_structure(leaf, merging.group_replica_values(result, port))
     seen.arrays = len(arrays)
     return arrays
 

@@ -18,7 +18,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from unisono._src.execution import contexts, lockstep, spmd
+from unisono._src.execution import contexts, lockstep, merging, spmd
 from unisono._src.foundation import ambient, errors, nest, options
 from unisono._src.machines.topology import AXIS
 from unisono._src.state import assignment, frames, variables
@@ -133,11 +133,11 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     def _run_nested(self, port: Any, fn: Any, args: Any, kwargs: Any) -> Any:
         """Calls `fn` for the own replica, in a merge_call of an SPMD program."""
-        args, kwargs = contexts.own_parts((args, kwargs))
+        args, kwargs = merging.own_parts((args, kwargs))
         index = jax.lax.axis_index(AXIS)
         with contexts.enter_replica(self._placement, index, port, copy=None):
             result = fn(*args, **kwargs)
-        return contexts.group_replica_values(result, port)
+        return merging.group_replica_values(result, port)
 
     def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
         """Calls `fn` for one replica after the other; they meet at collectives."""
