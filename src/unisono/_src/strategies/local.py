@@ -62,8 +62,8 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
 
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
         if self._placement is None:
-            alone = pipelines.dataset_options.InputContext()
-            return pipelines.dataset_options.call_dataset_fn(dataset_fn, alone)
+            alone = pipelines.dataset_functions.InputContext()
+            return pipelines.dataset_functions.call_dataset_fn(dataset_fn, alone)
         owner = self._container_strategy()
         return pipelines.distributed_dataset.DistributedDatasetsFromFunction(
             dataset_fn, self._topology, options, owner

@@ -19,6 +19,8 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.description import batch_table, function_table, report
 from unisono._src.input.distribution import (
+    dataset_functions,
+    input_options,
     placement,
     sharding_rule,
     steps,
@@ -198,16 +200,16 @@ class DistributedDataset(ProcessBound, abc.ABC):
     def __init__(
         self,
         topology: Topology,
-        options: dataset_options.InputOptions | None = None,
+        options: input_options.InputOptions | None = None,
         owner: Any = None,
         share: steps.Share | None = None,
     ) -> None:
         self._topology = topology
         self._owner = owner
         self._share = share or share_of(topology)
-        self._options = check_options(options)
+        self._options = input_options.check(options)
         mode = self._options.experimental_replication_mode
-        self._per_replica = mode is not _PER_WORKER
+        self._per_replica = mode is not input_options.InputReplicationMode.PER_WORKER
 
     def _use_plans(self, given: nodes.Node, own: nodes.Node) -> None:
         """Reads `own`, which is this worker's part of the plan that was `given`."""
@@ -347,7 +349,7 @@ class DistributedBatches(DistributedDataset):
         self,
         dataset: Any,
         topology: Topology,
-        options: dataset_options.InputOptions | None = None,
+        options: input_options.InputOptions | None = None,
         owner: Any = None,
         share: steps.Share | None = None,
     ) -> None:
@@ -423,9 +425,6 @@ class DistributedBatches(DistributedDataset):
         return steps.Cut(source, self._share, self._decision.size, self._by_data)
 
 
-_PER_WORKER = dataset_options.InputReplicationMode.PER_WORKER
-
-
 @final
 class DistributedDatasetsFromFunction(DistributedDataset):
     """The elements of the datasets that a function made, one per replica and step."""
@@ -435,14 +434,14 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
     def __init__(
         self,
-        dataset_fn: Callable[[dataset_options.InputContext], Any],
+        dataset_fn: Callable[[dataset_functions.InputContext], Any],
         topology: Topology,
-        options: dataset_options.InputOptions | None = None,
+        options: input_options.InputOptions | None = None,
         owner: Any = None,
         share: steps.Share | None = None,
     ) -> None:
         super().__init__(topology, options, owner, share)
-        _check_place_of_functions(self._options)
+        input_options.check_place_of_functions(self._options)
         if self._per_replica and self._share.workers > 1:
             raise NotImplementedError(
                 "InputReplicationMode.PER_REPLICA is only supported in "
@@ -460,14 +459,14 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         _log.info("%s", self._describe(look=False).line)
         return self
 
-    def _contexts(self) -> list[dataset_options.InputContext]:
+    def _contexts(self) -> list[dataset_functions.InputContext]:
         share = self._share
+        make = dataset_functions.InputContext
         if self._per_replica:
-            count = share.replicas
-            return [dataset_options.InputContext(count, i, count) for i in range(count)]
-        return [
-            dataset_options.InputContext(share.workers, share.worker, share.replicas)
-        ]
+            return [
+                make(share.replicas, i, share.replicas) for i in range(share.replicas)
+            ]
+        return [make(share.workers, share.worker, share.replicas)]
 
     @property
     def element_spec(self) -> Any:
@@ -506,14 +505,14 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
 
 def _call_dataset_fn(
-    dataset_fn: Any, context: dataset_options.InputContext
+    dataset_fn: Any, context: dataset_functions.InputContext
 ) -> nodes.Node:
     """Returns the plan that a `dataset_fn` makes for a worker or a replica.
 
     Raises:
         TypeError: it did not return a dataset or a loader.
     """
-    made = dataset_options.call_dataset_fn(dataset_fn, context)
+    made = dataset_functions.call_dataset_fn(dataset_fn, context)
     if isinstance(made, DistributedDataset) or not (
         hasattr(made, "_node") or hasattr(made, "__iter__")
     ):
@@ -583,48 +582,6 @@ def _check_batched(node: nodes.Node, share: steps.Share) -> None:
                 "batch axis. Batch the dataset by the global batch size first: "
                 "dataset.batch(size)."
             )
-
-
-def check_options(options: Any) -> dataset_options.InputOptions:
-    """Returns the options, or the default ones for None; checked as in TensorFlow.
-
-    Raises:
-        TypeError: `options` is no `InputOptions`.
-        ValueError: the buffer size is negative.
-    """
-    if options is None:
-        return dataset_options.InputOptions()
-    if not isinstance(options, dataset_options.InputOptions):
-        raise TypeError(
-            "options must be a unisono.distribute.InputOptions, received "
-            f"{type(options).__name__}."
-        )
-    if options.experimental_per_replica_buffer_size < 0:
-        raise ValueError(
-            "experimental_per_replica_buffer_size must be a number of steps >= 0, "
-            f"received {options.experimental_per_replica_buffer_size}."
-        )
-    return options
-
-
-def _check_place_of_functions(options: dataset_options.InputOptions) -> None:
-    """Raises unless datasets that a function makes may run where the options say.
-
-    As in TensorFlow, `experimental_distribute_dataset` does not ask.
-    """
-    if not options.experimental_place_dataset_on_device:
-        return
-    if options.experimental_replication_mode is _PER_WORKER:
-        raise ValueError(
-            "When `experimental_place_dataset_on_device` is set for dataset placement, "
-            "you must also specify `PER_REPLICA` for the replication mode"
-        )
-    if options.experimental_fetch_to_device:
-        raise ValueError(
-            "`experimental_place_dataset_on_device` can not be set to True when "
-            "experimental_fetch_to_device is True and replication mode is set to "
-            "`PER_REPLICA`"
-        )
 
 
 publish("unisono.distribute", DistributedDataset, DistributedIterator)
