@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
-import numpy as np
-
 from unisono._src.execution import host_inputs, specs
 from unisono._src.foundation import ambient, errors, host_numbers
 from unisono._src.foundation.process_bound import ProcessBound
@@ -19,6 +17,7 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.description import batch_table, function_table, report
 from unisono._src.input.distribution import (
+    cheap_plans,
     dataset_functions,
     input_options,
     placement,
@@ -28,17 +27,12 @@ from unisono._src.input.distribution import (
 )
 from unisono._src.input.loaders import dispatch, hugging_face
 from unisono._src.input.plan import cursors, elements, nodes
-from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
-    batching,
     carried_options,
     dataset_options,
     map_processes,
     mapping,
-    mixing,
     prefetch,
-    selecting,
-    shuffling,
 )
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -49,29 +43,9 @@ _State = TypeVar("_State")
 # Numbers the distributed datasets of a program. Workers run the same program, so a
 # number means the same dataset on all of them; their notes to each other name it.
 _NUMBERS = itertools.count()
-# A batch of at most this many bytes that is only a choice of rows is made when it is
-# asked for: a thread would cost more than it saves.
-_WORTH_A_THREAD = 1 << 20
 # The niceness of the input thread on CPU devices. A step has threads on all cores
 # there, and replicas wait for each other, so the thread must take only idle cores.
 _NICE = 5
-# The stages that only choose rows.
-_CHEAP = (
-    arrays.Tensors,
-    arrays.Slices,
-    arrays.Range,
-    selecting.Take,
-    selecting.Skip,
-    selecting.Shard,
-    selecting.Repeat,
-    shuffling.Shuffle,
-    batching.Batch,
-    mixing.Zip,
-    mixing.Concatenate,
-    prefetch.Prefetch,
-    carried_options.WithOptions,
-    batching.Opaque,
-)
 
 
 class DistributedIterator(ProcessBound, iterators.PositionedIterator):
@@ -206,7 +180,7 @@ class DistributedDataset(ProcessBound, abc.ABC):
     ) -> None:
         self._topology = topology
         self._owner = owner
-        self._share = share or share_of(topology)
+        self._share = share or steps.share_of(topology)
         self._options = input_options.check(options)
         mode = self._options.experimental_replication_mode
         self._per_replica = mode is not input_options.InputReplicationMode.PER_WORKER
@@ -413,7 +387,8 @@ class DistributedBatches(DistributedDataset):
             if isinstance(node, prefetch.Prefetch):
                 wanted = max(wanted, node.size)
             node = node.parent
-        return self._place(self._steps(node), node, 0 if is_cheap(node) else wanted)
+        size = 0 if cheap_plans.is_cheap(node) else wanted
+        return self._place(self._steps(node), node, size)
 
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
         # A batch that is placed at once may be lent, since placing copies it. Workers
@@ -500,7 +475,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
             )
         else:
             made = steps.Dealt(self._given.cursor(), self._share, missing)
-        cheap = all(is_cheap(n) for n in self._nodes)
+        cheap = all(cheap_plans.is_cheap(n) for n in self._nodes)
         return self._place(made, self._given, 0 if cheap else self._steps_ahead)
 
 
@@ -525,40 +500,9 @@ def _call_dataset_fn(
     return map_processes.run_in_processes(node, processes)
 
 
-def share_of(topology: Topology) -> steps.Share:
-    """Returns this worker's share of the replicas.
-
-    Raises:
-        ValueError: the workers have different numbers of devices.
-    """
-    share = steps.Share(topology.replicas, topology.workers, topology.worker)
-    if share.local * share.workers != share.replicas or share.local != topology.copies:
-        raise ValueError(
-            "A dataset can be distributed only if every worker has the same number of "
-            f"replicas; there are {topology.replicas} replicas on {topology.workers} "
-            f"workers, and worker {topology.worker} has {topology.copies}."
-        )
-    return share
-
-
 def _per_replica_spec(spec: Any, count: int) -> Any:
+    """Returns a `PerReplicaSpec` of `count` replicas for each array of a spec."""
     return elements.map_leaves(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
-
-
-def is_cheap(node: nodes.Node) -> bool:
-    """Whether making a batch is only a choice of rows, and the batch is small."""
-    if not all(isinstance(n, _CHEAP) for n in nodes.walk(node)):
-        return False
-    rows = sharding_rule.batch_size(node) or 1
-    return rows * _row_bytes(node) <= _WORTH_A_THREAD
-
-
-def _row_bytes(node: nodes.Node) -> int:
-    total = 0
-    for s in elements.leaves(node.spec):
-        known = [n for n in s.shape or () if n is not None]
-        total += int(np.prod(known)) * s.dtype.itemsize
-    return total
 
 
 def _check_batched(node: nodes.Node, share: steps.Share) -> None:
