@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -334,17 +333,6 @@ def variable_creator_scope(creator: Callable[..., Any]) -> Iterator[None]:
                 "was entered inside it is still open. Leave that one first."
             )
         # Else a scope around it was left first, with an error; this one ended then.
-
-
-def glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """Returns numbers uniform in ±sqrt(6 / (fan in + fan out)), seeded by `name`."""
-    # The axes before the last two are those of a convolution's window.
-    receptive = int(np.prod(shape[:-2]))
-    fan_in = receptive * (shape[-2] if len(shape) > 1 else (shape or (1,))[-1])
-    fan_out = receptive * (shape or (1,))[-1]
-    limit = (6.0 / max(fan_in + fan_out, 1)) ** 0.5
-    key = jax.random.key(zlib.crc32(name.encode()))
-    return jax.random.uniform(key, shape, jax_types.usable(dtype), -limit, limit)
 
 
 publish("unisono", variable_creator_scope)

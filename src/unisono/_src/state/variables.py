@@ -1,10 +1,8 @@
-"""The class `Variable`, and the functions that make variables."""
+"""The class `Variable`, and how a scope makes variables of the kinds that it needs."""
 
 from __future__ import annotations
 
-import functools
 import inspect
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, final, overload
@@ -666,62 +664,4 @@ def _create(
     return made
 
 
-def get_variable(
-    name: str,
-    shape: Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
-    initializer: Any = None,
-    trainable: bool | None = None,
-    partitioner: object = None,
-    constraint: Callable[[Any], Any] | None = None,
-    synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-    aggregation: VariableAggregation | None = VariableAggregation.NONE,
-) -> Variable:
-    """Makes a variable, as TensorFlow 1's function of this name does.
-
-    Args:
-        name: the name of the variable.
-        shape: the shape; not needed if `initializer` is an array.
-        dtype: the element type; the default is float32.
-        initializer: an array, or a function of shape and type that returns one; the
-            default is Glorot's uniform distribution, seeded by the name.
-        trainable: whether optimizers should update it.
-        partitioner: ignored with a warning: strategies keep variables whole.
-        constraint: a function that optimizers apply after an update.
-        synchronization: when copies are brought together.
-        aggregation: how values that replicas assign become one.
-
-    Raises:
-        ValueError: there is no shape, and `initializer` is no array.
-
-    >>> get_variable("w", [2], initializer=jnp.ones).numpy().tolist()
-    [1.0, 1.0]
-    """
-    if partitioner is not None:
-        warnings.warn(
-            "Partitioned variables are not supported under a strategy; the partitioner "
-            f"of variable '{name}' is ignored.",
-            stacklevel=2,
-        )
-    if initializer is None or callable(initializer):
-        if shape is None:
-            raise ValueError(
-                f"Variable '{name}' needs a shape unless its initializer is an array; "
-                f"write get_variable('{name}', shape=[...])."
-            )
-        wanted = tuple(shape), dtype or jnp.float32
-        make = initializer or functools.partial(creation.glorot_uniform, name)
-        initializer = make(*wanted)
-    return Variable(
-        initializer,
-        trainable,
-        name=name,
-        dtype=dtype,
-        constraint=constraint,
-        synchronization=synchronization,
-        aggregation=aggregation,
-    )
-
-
 publish("unisono", Variable)
-publish("unisono.compat.v1", get_variable)
