@@ -15,7 +15,7 @@ from unisono._src.execution import logical_devices, merging, program_reduction
 from unisono._src.foundation import ambient, nest, options
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames
+from unisono._src.state import frames, storage
 from unisono._src.values import (
     collectives,
     gradient_packing,
@@ -386,7 +386,7 @@ def context_of_replica(strategy: Any, replica_id: Any, port: Any) -> ReplicaCont
 
 
 def frame_of_replica(
-    placement: frames.Placement, replica_id: Any, port: Any, copy: int | None
+    placement: storage.Placement, replica_id: Any, port: Any, copy: int | None
 ) -> ambient.Frame:
     """Return the context frame of a replica, made from the current frame.
 
@@ -410,7 +410,7 @@ def frame_of_replica(
 
 @contextlib.contextmanager
 def enter_replica(
-    placement: frames.Placement,
+    placement: storage.Placement,
     replica_id: Any,
     port: Any,
     copy: int | None,

@@ -8,14 +8,14 @@ from typing import Any
 import jax
 
 from unisono._src.execution import merging
-from unisono._src.state import frames
+from unisono._src.state import storage
 from unisono._src.values import collectives, distributed
 from unisono._src.values.array_operators import operand
 
 
 def all_reduce(
     port: Any,
-    placement: frames.Placement,
+    placement: storage.Placement,
     op: Any,
     options: Any,
     x: Any,

@@ -19,8 +19,8 @@ from unisono._src.execution import (
 )
 from unisono._src.foundation import errors, nest
 from unisono._src.machines.topology import AXIS, Topology
-from unisono._src.state import assignment, frames, replica_frame
-from unisono._src.state.frames import Cell
+from unisono._src.state import assignment, frames, replica_frame, storage
+from unisono._src.state.storage import Cell
 from unisono._src.values import distributed, ports
 from unisono._src.values.array_operators import StandsForArray
 
@@ -82,7 +82,7 @@ class _MergedSlot:
 
 
 def run(
-    placement: frames.Placement,
+    placement: storage.Placement,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -143,7 +143,7 @@ def _count_further_traces(seen: _ReplicaTrace, replicas: int) -> int:
 
 
 def _trace(
-    placement: frames.Placement,
+    placement: storage.Placement,
     fn: Callable[..., Any],
     skeleton: Any,
     cells: list[Cell],

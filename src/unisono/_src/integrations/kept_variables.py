@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation
 from unisono._src.state import assignment, frames, servers, variables
-from unisono._src.state.frames import Policy
+from unisono._src.state.storage import Policy
 from unisono._src.values import jax_traces
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
-from unisono._src.state import conversion, frames, mirroring, servers
-from unisono._src.state.frames import Policy
+from unisono._src.state import conversion, frames, mirroring, servers, storage
+from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, distributed, jax_tapes, jax_traces, ports
 from unisono._src.values.array_operators import StandsForArray, operand
 from unisono._src.workers import eager_exchange
@@ -191,7 +191,7 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
     return result if read_value else None
 
 
-def _write_on_server(cell: frames.Cell, op: str, value: Any, read_value: bool) -> Any:
+def _write_on_server(cell: storage.Cell, op: str, value: Any, read_value: bool) -> Any:
     """Lets a parameter server assign to a variable that it keeps."""
     target, delta = frames.frame(), convert(cell, value)
     target.change(
@@ -212,7 +212,7 @@ def write_own(variable: Any, op: str, value: Any) -> None:
     _write_copy(cell, op, convert(cell, value), ambient.current().copy)
 
 
-def convert(cell: frames.Cell, value: Any) -> Any:
+def convert(cell: storage.Cell, value: Any) -> Any:
     """Returns `value` as an array of the cell's shape and type.
 
     Raises:
@@ -242,7 +242,7 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     return _write_copy(cell, op, convert(cell, value), variable.replica_index)
 
 
-def _write_copy(cell: frames.Cell, op: str, value: Any, index: int | None) -> Any:
+def _write_copy(cell: storage.Cell, op: str, value: Any, index: int | None) -> Any:
     target = frames.frame()
     new = _apply(op, target.copy(cell, index) if op != REPLACE else None, value)
     target.set_copy(cell, index, new)
@@ -266,7 +266,7 @@ def check_component(variable: Any, frame: ambient.Frame) -> None:
         )
 
 
-def lockstep_signal(cell: frames.Cell) -> NeedsLockstep:
+def lockstep_signal(cell: storage.Cell) -> NeedsLockstep:
     """Returns the signal for a plain variable that every replica writes in turn."""
     return NeedsLockstep(
         f"The variable '{cell.name}' (created at {cell.origin}, outside the strategy's "
@@ -274,7 +274,7 @@ def lockstep_signal(cell: frames.Cell) -> NeedsLockstep:
     )
 
 
-def common_value(cell: frames.Cell, source: frames.StateFrame) -> Any:
+def common_value(cell: storage.Cell, source: frames.StateFrame) -> Any:
     """Returns the value of a cell that is not per replica, to compute with.
 
     Eagerly, with other workers, it is this worker's copy: a computation with the whole
@@ -286,7 +286,7 @@ def common_value(cell: frames.Cell, source: frames.StateFrame) -> Any:
     )
 
 
-def check_workers(cell: frames.Cell, new: Any) -> None:
+def check_workers(cell: storage.Cell, new: Any) -> None:
     """Raises `ValueError` unless all workers assign the same; they must all call it."""
     if not mirroring.is_same_on_workers(cell, new):
         raise errors.diverging_copies_error(cell.name, cell.origin)
@@ -348,7 +348,7 @@ def _read_without_aggregation(value: Any) -> Any:
     return value
 
 
-def _move_to_cell(cell: frames.Cell, value: Any, frame: ambient.Frame) -> Any:
+def _move_to_cell(cell: storage.Cell, value: Any, frame: ambient.Frame) -> Any:
     """Returns an eager value on the devices of the cell, to compute with its array."""
     if frame.state is not None or cell.sharding is None:
         return value
@@ -464,8 +464,8 @@ def _write_at_once(
             # One object from all replicas cannot be summed: the general rules raise.
             return None
         payloads = payloads[:1]
-    with frames.LOCK:
-        frames.check_has_value(cell)
+    with storage.LOCK:
+        storage.check_has_value(cell)
         topology = cell.topology
         new = collectives.update_at_once(
             _SIGNS[op],
@@ -477,7 +477,7 @@ def _write_at_once(
         return None if new is None else cell.store_copies(new)
 
 
-def copies_of(cell: frames.Cell) -> list[Any]:
+def copies_of(cell: storage.Cell) -> list[Any]:
     """Returns each replica's value of a cell, as an object of its own."""
     source = frames.frame()
     if source.is_compiled:
@@ -491,7 +491,9 @@ def _payload(value: Any) -> Any:
     A variable is wrapped, so that the merge can tell that all replicas gave the same.
     """
     if isinstance(value, jax.Array):
-        return frames.strip_gradient(value)
+        # A short question first: replicas that run eagerly have arrays without one.
+        is_traced = isinstance(value, jax.core.Tracer)
+        return frames.strip_gradient(value) if is_traced else value
     value = _as_one_array(value)
     if isinstance(value, distributed.PerReplica):
         return value.own()

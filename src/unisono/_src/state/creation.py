@@ -15,8 +15,8 @@ from unisono._src.foundation import ambient, jax_types
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
-from unisono._src.state import conversion, frames
-from unisono._src.state.frames import Policy
+from unisono._src.state import conversion, frames, storage
+from unisono._src.state.storage import Policy
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import operand
 
@@ -25,7 +25,7 @@ _PACKAGES = {__name__.partition(".")[0], "keras", "flax"}
 
 
 def policy(
-    placement: frames.Placement | None, synchronization: VariableSynchronization
+    placement: storage.Placement | None, synchronization: VariableSynchronization
 ) -> Policy:
     """Returns how a placement keeps a variable with this synchronization."""
     if placement is None or placement.kind is Policy.PLAIN:
@@ -44,7 +44,7 @@ def initial_array(
     dtype: Any,
     shape: Any,
     name: str | None,
-    placement: frames.Placement | None = None,
+    placement: storage.Placement | None = None,
 ) -> Any:
     """Returns the initial value as an array of the wanted type.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.state import assignment, conversion, row_reading, scatter
-from unisono._src.state.frames import Policy
+from unisono._src.state.storage import Policy
 from unisono._src.values import array_attributes, collectives
 from unisono._src.values.array_operators import operand
 from unisono._src.values.indexed_slices import IndexedSlices

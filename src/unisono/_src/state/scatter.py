@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from unisono._src.foundation import ambient, errors, jax_types
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.state import assignment, conversion, frames, servers
-from unisono._src.state.frames import Policy
+from unisono._src.state.storage import Policy
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import operand
 from unisono._src.values.indexed_slices import IndexedSlices

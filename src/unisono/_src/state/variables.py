@@ -21,9 +21,10 @@ from unisono._src.state import (
     frames,
     parts,
     references,
+    storage,
     variable_registry,
 )
-from unisono._src.state.frames import Policy
+from unisono._src.state.storage import Policy
 from unisono._src.values import array_operators, collectives, distributed, replica_text
 
 
@@ -38,7 +39,7 @@ class _Factory(type):
 
     def assemble(
         cls,
-        cell: frames.Cell,
+        cell: storage.Cell,
         *,
         trainable: bool,
         synchronization: VariableSynchronization,
@@ -106,7 +107,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
     (True, 'ON_WRITE', 'MEAN')
     """
 
-    state_cell: frames.Cell
+    state_cell: storage.Cell
     _trainable: bool
     _synchronization: VariableSynchronization
     _constraint: Callable[[Any], Any] | None
@@ -533,7 +534,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
             # The copy lives where the variable does, whatever scope is open now.
             placement = cell.owner.extended._placement  # noqa: SLF001
         shape, known = (cell.shape, cell.dtype), (cell.name, cell.origin)
-        twin = frames.Cell(cell.policy, *shape, placement, *known)
+        twin = storage.Cell(cell.policy, *shape, placement, *known)
         twin.array, twin.is_suspect = cell.duplicate(), cell.is_suspect
         copied: Variable = type(self).assemble(
             twin,
@@ -649,7 +650,7 @@ def _create(
         if synchronization is VariableSynchronization.AUTO:
             synchronization = VariableSynchronization.ON_WRITE
     known = f"{scope.names}{name or 'Variable'}", creation.find_origin()
-    cell = frames.Cell(policy, value.shape, value.dtype, placement, *known)
+    cell = storage.Cell(policy, value.shape, value.dtype, placement, *known)
     frames.frame().create(cell, frames.strip_gradient(value))
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ

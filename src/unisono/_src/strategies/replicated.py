@@ -1,7 +1,7 @@
 """`run`, `reduce` and `update` of the strategies that have several replicas.
 
 `MirroredStrategy` and `CentralStorageStrategy` differ in where variables live, which
-is data (`state.Placement`), not code.
+is data (`state.storage.Placement`), not code.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 from unisono._src.execution import contexts, lockstep, merging, spmd
 from unisono._src.foundation import ambient, errors, nest, options
 from unisono._src.machines.topology import AXIS
-from unisono._src.state import assignment, frames, variables
-from unisono._src.state.frames import Policy
+from unisono._src.state import assignment, frames, storage, variables
+from unisono._src.state.storage import Policy
 from unisono._src.strategies import (
     destinations,
     extended,
@@ -55,12 +55,12 @@ class Replicated(local.LocalExtended, abc.ABC):
         communication: the `CommunicationOptions` that hold where a call gives none.
     """
 
-    _placement: frames.Placement
+    _placement: storage.Placement
 
     def __init__(
         self,
         container_strategy: Any,
-        placement: frames.Placement,
+        placement: storage.Placement,
         communication: options.CommunicationOptions | None = None,
     ) -> None:
         super().__init__(container_strategy, placement)
@@ -85,10 +85,10 @@ class Replicated(local.LocalExtended, abc.ABC):
             return self._run_nested(frame.port, fn, args, kwargs)
         if self._topology.replicas == 1:
             return self._run_alone(fn, args, kwargs)
-        compiled = frames.frame().is_compiled
-        if compiled:
-            frames.frame().note_topology(self._topology)
-        if compiled and self._is_even((args, kwargs)):
+        state: frames.StateFrame = frame.state or frames.EAGER
+        if state.is_compiled:
+            state.note_topology(self._topology)
+        if state.is_compiled and self._is_even((args, kwargs)):
             try:
                 return spmd.run(self._placement, fn, args, kwargs)
             except assignment.NeedsLockstep as reason:
@@ -246,7 +246,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             return target.deliver(plain) if isinstance(plain, jax.Array) else plain
         return target.deliver(self._reduce_per_replica(op, value))
 
-    def _reduce_cell(self, op: options.ReduceOp, cell: frames.Cell) -> Any:
+    def _reduce_cell(self, op: options.ReduceOp, cell: storage.Cell) -> Any:
         source, port = frames.frame(), ambient.current().port
         if cell.copies == 1:
             return source.copy(cell, 0)

@@ -23,8 +23,8 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import kept_variables
 from unisono._src.integrations.keras import strategy_distribution
-from unisono._src.state import assignment, frames, mirroring, variables
-from unisono._src.state.frames import Policy
+from unisono._src.state import assignment, frames, mirroring, storage, variables
+from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, jax_traces
 
 _AGGREGATIONS = {
@@ -276,7 +276,7 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
         return assignment.read(kept)  # A copy, which a parameter server has sent.
     # Under the lock, so that no other thread, such as one that saves, gets hold of the
     # array after `unescape` has made sure that nobody else has it.
-    with frames.LOCK:
+    with storage.LOCK:
         if cell.array is None:
             aside = variable.__dict__.get("_aside")
             if aside is None or aside.is_deleted():

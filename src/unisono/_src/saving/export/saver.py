@@ -22,7 +22,12 @@ from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
 from unisono._src.saving.export import model_description
 from unisono._src.saving.export.model_description import Item, SavedFunction
 from unisono._src.saving.format import checkpoint_directory, checksummed_files
-from unisono._src.state import assignment, frames, function_frame, trace_versions
+from unisono._src.state import (
+    assignment,
+    function_frame,
+    storage,
+    trace_versions,
+)
 from unisono._src.state.variables import Variable
 
 # The name of the signature where only one function was given.
@@ -330,12 +335,12 @@ def _hold_single_copies(variables: Any) -> Iterator[None]:
     """
     before = []
     try:
-        with frames.LOCK:
+        with storage.LOCK:
             for v in variables:
                 cell = v.state_cell
                 value = assignment.read(v)
-                one = frames.Cell(
-                    frames.Policy.PLAIN, v.shape, v.dtype, None, cell.name, cell.origin
+                one = storage.Cell(
+                    storage.Policy.PLAIN, v.shape, v.dtype, None, cell.name, cell.origin
                 )
                 one.array, one.aggregation = value, cell.aggregation
                 before.append((v, cell))
