@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from unisono._src.execution import signature
 from unisono._src.foundation import nest
 from unisono._src.machines.topology import Topology
-from unisono._src.state import assignment, frames
+from unisono._src.state import frames, reading
 from unisono._src.values import collectives, distributed
 from unisono._src.values.array_operators import ArrayOperators
 
@@ -32,7 +32,7 @@ def _convert_leaf(x: Any) -> Any:
     if isinstance(x, distributed.Mirrored):
         return x.whole
     if isinstance(x, ArrayOperators):
-        return assignment.read(x)
+        return reading.read(x)
     if isinstance(x, distributed.PerReplica) and x.topology is not None:
         # A value that was made elsewhere: the program runs on its devices.
         frames.frame().note_topology(x.topology)

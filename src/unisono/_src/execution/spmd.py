@@ -19,7 +19,7 @@ from unisono._src.execution import (
 )
 from unisono._src.foundation import errors, nest
 from unisono._src.machines.topology import AXIS, Topology
-from unisono._src.state import assignment, frames, replica_frame, storage
+from unisono._src.state import frames, replica_frame, storage
 from unisono._src.state.storage import Cell
 from unisono._src.values import distributed, ports
 from unisono._src.values.array_operators import StandsForArray
@@ -113,7 +113,7 @@ def run(
     _check_replicated(seen)
     for _ in range(_count_further_traces(seen, topology.copies)):
         if not jaxpr_equality.is_same(seen.closed, trace().closed):
-            raise assignment.NeedsLockstep(
+            raise ports.NeedsLockstep(
                 "The replica function makes another program on another call, so each "
                 "replica gets its own; that is slow. Python state, such as a counter "
                 "or NumPy's random numbers, is probably the cause."

@@ -1,4 +1,4 @@
-"""Reads and assigns variables by (synchronization × aggregation × context).
+"""Assigns variables by (synchronization × aggregation × context).
 
 There is one function per context: plain variables, a copy inside `update`, replica
 context, cross-replica context. Nothing here knows which executor runs the replicas;
@@ -18,11 +18,10 @@ import numpy as np
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
-from unisono._src.state import conversion, frames, mirroring, servers, storage
+from unisono._src.state import conversion, frames, mirroring, reading, servers, storage
 from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, distributed, jax_tapes, jax_traces, ports
 from unisono._src.values.array_operators import StandsForArray, operand
-from unisono._src.workers import eager_exchange
 
 REPLACE, ADD, SUB = "assign", "assign_add", "assign_sub"
 _NONE = VariableAggregation.NONE
@@ -36,134 +35,6 @@ def _apply(op: str, old: Any, value: Any) -> Any:
     return old + value if op == ADD else old - value
 
 
-def check_strategy(variable: Any) -> ambient.Frame:
-    """Returns the current context, if it belongs to the variable's strategy.
-
-    Raises:
-        RuntimeError: the running code is in the context of another strategy.
-    """
-    frame = ambient.current()
-    owner = variable.state_cell.owner
-    if owner is None or frame.strategy is None or frame.strategy is owner:
-        return frame
-    error = errors.mixed_strategies_error(frame.strategy, owner)
-    cell = variable.state_cell
-    raise RuntimeError(
-        f"{error} The variable '{cell.name}' belongs to the second; it was created at "
-        f"{cell.origin}. To compute with its value here, read it before, outside both "
-        "scopes, and pass the value in."
-    )
-
-
-def sees_copy(variable: Any, frame: ambient.Frame) -> bool:
-    """Whether the running code sees one copy: it is in a replica or in an update."""
-    return frame.strategy is variable.state_cell.owner and frame.mode != ambient.CROSS
-
-
-# Reading.
-
-
-def read(variable: Any) -> jax.Array:
-    """Returns the value as the running context sees it.
-
-    A replica sees its copy; other code sees the value of a mirrored variable, or the
-    aggregate of a sync-on-read variable.
-    """
-    cell = variable.state_cell
-    frame = check_strategy(variable)
-    if frame.tape is not None:
-        return _read_for_tape(variable, frame.tape)
-    source: frames.StateFrame = frame.state or frames.EAGER
-    if frame.reads is not None and cell.home is not None:
-        return servers.read_once(cell, source, frame.reads)  # type: ignore[no-any-return]
-    if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
-        if cell.is_stacked:
-            check_component(variable, frame)
-        return source.copy(cell, variable.replica_index)
-    if cell.policy is Policy.PLAIN:
-        return source.whole(cell)
-    if sees_copy(variable, frame):
-        # An update in a program must give one value for all copies of a variable, and
-        # what is read here differs between replicas.
-        if cell.is_stacked and frame.updating is not None:
-            raise errors.diverging_copies_error(
-                frame.updating.name, frame.updating.origin
-            )
-        return source.copy(cell, frame.copy)
-    if cell.policy is Policy.ON_READ:
-        whole: jax.Array = _aggregate(variable, frame, source)
-        return whole
-    is_shared = cell.is_replicated or cell.split is not None
-    if is_shared and frame.state is None:
-        mirroring.verify(cell)
-        return source.copy(cell, None)
-    return source.whole(cell)
-
-
-def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
-    """Returns the value so that the open gradient tapes follow it."""
-    with ambient.push(tape=tape.outer):
-        value = read(variable)
-    return tape.follow(  # type: ignore[no-any-return]
-        variable.state_cell, value, variable, variable.trainable
-    )
-
-
-def read_stored(variable: Any) -> jax.Array:
-    """Returns the value in cross-replica context without gathering it on a device.
-
-    The array of a variable that is cut over the devices stays cut.
-    """
-    cell = variable.state_cell
-    if cell.split is None or variable.replica_index is not None:
-        return read(variable)
-    mirroring.verify(cell)
-    stored: jax.Array = frames.EAGER.whole(cell)
-    return stored
-
-
-def read_on_host(variable: Any) -> np.ndarray:
-    """Returns a new NumPy array of the value.
-
-    A variable that is cut over the devices is put together on the host.
-    """
-    cell, frame = variable.state_cell, check_strategy(variable)
-    is_part = variable.replica_index is not None or sees_copy(variable, frame)
-    if cell.split is None or frame.state is not None or is_part:
-        return np.array(read(variable), copy=True)
-    return np.array(read_stored(variable), copy=True)
-
-
-def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -> Any:
-    """Returns the aggregate of a sync-on-read variable's values."""
-    cell = variable.state_cell
-    aggregation = variable.state_cell.aggregation
-    if aggregation is _FIRST:
-        if frame.port is not None and frame.port.is_spmd:
-            return collectives.pick_local(source.copy(cell, None), 0)
-        if frame.state is None and cell.is_spread:
-            point = f"reading of variable '{cell.name}'"
-            return eager_exchange.broadcast_first(
-                cell.topology, point, source.copy(cell, None)
-            )
-        return source.copy(cell, 0)
-    op = ReduceOp.from_variable_aggregation(aggregation)
-    if cell.copies == 1:
-        return source.copy(cell, 0)
-    if frame.port is not None and frame.port.is_spmd:
-        return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
-    if frame.state is None:
-        topology = cell.topology
-        parts = [source.copy(cell, i) for i in topology.local]
-        point = f"reading of variable '{cell.name}'"
-        parts = collectives.all_parts(parts, topology, point)
-        return collectives.reduce_parts(op, parts, topology.home)
-    return collectives.reduce_stacked(op, source.whole(cell), cell.topology)
-
-
-# Writing.
-
-
 def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
     """Assigns `value` by the rules of the running context.
 
@@ -174,12 +45,12 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
         read_value: whether to return the new value, not None.
     """
     cell = variable.state_cell
-    frame = check_strategy(variable)
+    frame = storage.check_strategy(cell)
     if cell.home is not None:
         result = _write_on_server(cell, op, value, read_value)
     elif cell.policy is Policy.PLAIN or variable.replica_index is not None:
         result = _write_one(variable, op, value, frame)
-    elif not sees_copy(variable, frame):
+    elif not storage.sees_copy(cell, frame):
         result = _write_cross(variable, op, value, frame, read_value)
     elif frame.mode == ambient.UPDATE or cell.policy is Policy.ON_READ:
         result = _write_copy(cell, op, convert(cell, value), frame.copy)
@@ -187,7 +58,7 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
         result = write_aggregated(variable, op, value, frame)
     if frame.tape is not None and isinstance(result, jax.Array):
         # What follows is computed from the variable, and so is its gradient.
-        return read(variable) if read_value else None
+        return reading.read(variable) if read_value else None
     return result if read_value else None
 
 
@@ -236,7 +107,7 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     cell = variable.state_cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise lockstep_signal(cell)
-    check_component(variable, frame)
+    reading.check_component(variable, frame)
     if cell.policy is Policy.PLAIN:
         value = _move_to_cell(cell, value, frame)
     return _write_copy(cell, op, convert(cell, value), variable.replica_index)
@@ -249,40 +120,11 @@ def _write_copy(cell: storage.Cell, op: str, value: Any, index: int | None) -> A
     return new
 
 
-class NeedsLockstep(errors.Signal):
-    """Says that one program cannot stand for all replicas: they must take turns."""
-
-
-def check_component(variable: Any, frame: ambient.Frame) -> None:
-    """Raises `NeedsLockstep` if an SPMD program cannot reach a component.
-
-    Such a program has the running replica's copy only. In an update it is the one that
-    the function was given.
-    """
-    is_spmd = frame.port is not None and frame.port.is_spmd
-    if variable.replica_index is not None and is_spmd and frame.mode == ambient.REPLICA:
-        raise NeedsLockstep(
-            f"A replica uses the component '{variable.name}' of a variable by itself."
-        )
-
-
-def lockstep_signal(cell: storage.Cell) -> NeedsLockstep:
+def lockstep_signal(cell: storage.Cell) -> ports.NeedsLockstep:
     """Returns the signal for a plain variable that every replica writes in turn."""
-    return NeedsLockstep(
+    return ports.NeedsLockstep(
         f"The variable '{cell.name}' (created at {cell.origin}, outside the strategy's "
         "scope) is written by every replica in turn."
-    )
-
-
-def common_value(cell: storage.Cell, source: frames.StateFrame) -> Any:
-    """Returns the value of a cell that is not per replica, to compute with.
-
-    Eagerly, with other workers, it is this worker's copy: a computation with the whole
-    array would be a program that all workers must run.
-    """
-    is_eager = not source.is_compiled
-    return (
-        source.copy(cell, None) if is_eager and cell.is_spread else source.whole(cell)
     )
 
 
@@ -323,7 +165,7 @@ def _write_cross(
     if getattr(value, "state_cell", None) is not None:
         value = _read_without_aggregation(value)
     target = frames.frame()
-    old = common_value(cell, target) if op != REPLACE else None
+    old = reading.common_value(cell, target) if op != REPLACE else None
     if isinstance(value, distributed.Mirrored):
         value = value.values[0] if cell.is_spread else value.whole
     delta = convert(cell, _move_to_cell(cell, value, frame))
@@ -393,7 +235,7 @@ def _write_cross_on_read(
         target.set_whole(cell, jnp.broadcast_to(new, cell.stored_shape))
     else:
         target.set_copy(cell, None, new)
-    return read(variable) if read_value else None
+    return reading.read(variable) if read_value else None
 
 
 # Replica context, aggregating.
@@ -498,7 +340,7 @@ def _payload(value: Any) -> Any:
     if isinstance(value, distributed.PerReplica):
         return value.own()
     if _is_on_read(value):
-        return read(value)
+        return reading.read(value)
     if isinstance(value, StandsForArray):
         return _WholeVariable(value)
     return frames.strip_gradient(value)
@@ -578,7 +420,7 @@ def _combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
     if isinstance(value, distributed.PerReplica):
         value = value.own()
     elif _is_on_read(value):
-        value = read(value)
+        value = reading.read(value)
     elif isinstance(value, StandsForArray) or _is_one_for_all(variable, value, port):
         return _shared_value(variable, value)
     value = frames.strip_gradient(value)

@@ -17,7 +17,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from unisono._src.foundation import errors
+from unisono._src.foundation import ambient, errors
 from unisono._src.machines import partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state import trace_versions
@@ -322,6 +322,29 @@ def live_cells() -> list[Cell]:
         found = list(_live)
     known = (c for c in found if c.array is not None or c.home is not None)
     return sorted(known, key=lambda c: c.serial)
+
+
+def check_strategy(cell: Cell) -> ambient.Frame:
+    """Returns the current context, if it belongs to the strategy of a cell's variable.
+
+    Raises:
+        RuntimeError: the running code is in the context of another strategy.
+    """
+    frame = ambient.current()
+    owner = cell.owner
+    if owner is None or frame.strategy is None or frame.strategy is owner:
+        return frame
+    error = errors.mixed_strategies_error(frame.strategy, owner)
+    raise RuntimeError(
+        f"{error} The variable '{cell.name}' belongs to the second; it was created at "
+        f"{cell.origin}. To compute with its value here, read it before, outside both "
+        "scopes, and pass the value in."
+    )
+
+
+def sees_copy(cell: Cell, frame: ambient.Frame) -> bool:
+    """Whether the running code sees one copy: it is in a replica or in an update."""
+    return frame.strategy is cell.owner and frame.mode != ambient.CROSS
 
 
 def check_has_value(cell: Cell) -> None:

@@ -20,6 +20,7 @@ from unisono._src.state import (
     creation,
     frames,
     parts,
+    reading,
     references,
     storage,
     variable_registry,
@@ -325,7 +326,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         >>> [int(x) for x in inside.values], int(seen.value())
         ([3, 3], 6)
         """
-        return assignment.read(self)
+        return reading.read(self)
 
     def read_value(self) -> jax.Array:
         """Returns the same as `value`.
@@ -333,7 +334,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         >>> Variable([1.0, 2.0]).read_value().tolist()
         [1.0, 2.0]
         """
-        return assignment.read(self)
+        return reading.read(self)
 
     def numpy(self) -> np.ndarray:
         """Returns the value as a new NumPy array; that of a scalar as a NumPy number.
@@ -345,10 +346,10 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         >>> Variable(3).numpy()
         np.int32(3)
         """
-        return array_operators.unpack_scalar(assignment.read_on_host(self))
+        return array_operators.unpack_scalar(reading.read_on_host(self))
 
     def __jax_array__(self) -> jax.Array:
-        return assignment.read(self)
+        return reading.read(self)
 
     def __len__(self) -> int:
         raise TypeError(f"object of type '{type(self).__name__}' has no len()")

@@ -21,7 +21,7 @@ import numpy as np
 from unisono._src.execution import contexts, lockstep, merging, spmd
 from unisono._src.foundation import ambient, errors, nest, options
 from unisono._src.machines.topology import AXIS
-from unisono._src.state import assignment, frames, storage, variables
+from unisono._src.state import frames, reading, storage, variables
 from unisono._src.state.storage import Policy
 from unisono._src.strategies import (
     destinations,
@@ -91,7 +91,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         if state.is_compiled and self._is_even((args, kwargs)):
             try:
                 return spmd.run(self._placement, fn, args, kwargs)
-            except assignment.NeedsLockstep as reason:
+            except ports.NeedsLockstep as reason:
                 # One program for all replicas cannot express it (docs/decisions/0002).
                 _log.info("Replicas run in turn: %s", reason)
         return self._run_lockstep(fn, args, kwargs)
@@ -487,7 +487,7 @@ def _is_numpy(tree: Any) -> bool:
 
 def _read_plain(value: Any) -> Any:
     """Returns the value of a variable, and anything else as it is."""
-    return assignment.read(value) if hasattr(value, "state_cell") else value
+    return reading.read(value) if hasattr(value, "state_cell") else value
 
 
 def _reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:

@@ -35,7 +35,7 @@ from unisono._src.saving.format import (
     plain_data,
 )
 from unisono._src.saving.format.manifest import Entry
-from unisono._src.state import assignment, frames, storage
+from unisono._src.state import frames, reading, storage
 from unisono._src.state.variables import Variable
 from unisono._src.values import collectives
 
@@ -258,7 +258,7 @@ def _make_entry(
     if (there := held.read(array)) is not None:
         array = there
     elif isinstance(array, Variable):
-        array = assignment.read_stored(array)
+        array = reading.read_stored(array)
     elif isinstance(array, library_hooks.Held):
         array = array.read(is_detached)
     elif is_detached:

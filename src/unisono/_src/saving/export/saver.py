@@ -23,8 +23,8 @@ from unisono._src.saving.export import model_description
 from unisono._src.saving.export.model_description import Item, SavedFunction
 from unisono._src.saving.format import checkpoint_directory, checksummed_files
 from unisono._src.state import (
-    assignment,
     function_frame,
+    reading,
     storage,
     trace_versions,
 )
@@ -338,7 +338,7 @@ def _hold_single_copies(variables: Any) -> Iterator[None]:
         with storage.LOCK:
             for v in variables:
                 cell = v.state_cell
-                value = assignment.read(v)
+                value = reading.read(v)
                 one = storage.Cell(
                     storage.Policy.PLAIN, v.shape, v.dtype, None, cell.name, cell.origin
                 )
