@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +18,20 @@ import numpy as np
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
-from unisono._src.state import conversion, frames, mirroring, reading, servers, storage
+from unisono._src.state import (
+    aggregation,
+    conversion,
+    frames,
+    mirroring,
+    reading,
+    servers,
+    storage,
+)
 from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, distributed, jax_tapes, jax_traces, ports
-from unisono._src.values.array_operators import StandsForArray, operand
+from unisono._src.values.array_operators import operand
 
 REPLACE, ADD, SUB = "assign", "assign_add", "assign_sub"
-_NONE = VariableAggregation.NONE
-_FIRST = VariableAggregation.ONLY_FIRST_REPLICA
 
 
 def _apply(op: str, old: Any, value: Any) -> Any:
@@ -247,8 +253,8 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
     Raises:
         ValueError: the variable has no aggregation.
     """
-    cell, aggregation = variable.state_cell, variable.state_cell.aggregation
-    if aggregation is _NONE:
+    cell = variable.state_cell
+    if cell.aggregation is VariableAggregation.NONE:
         message = (
             "You must specify an aggregation method to update a "
             f"{type(variable).__name__} in Replica Context. You can do so by passing "
@@ -261,7 +267,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
     if port.replicas == 1:
         return _write_copy(cell, op, convert(cell, value), frame.copy)
     if port.is_spmd:
-        combined = _combine_spmd(variable, value, port)
+        combined = aggregation.combine_spmd(variable, value, port)
         return _write_copy(cell, op, convert(cell, combined), None)
 
     def combine(payloads: list[Any]) -> Sequence[Any]:
@@ -269,13 +275,16 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
             new = _write_at_once(variable, op, payloads)
             if new is not None:
                 return new
-        combined = _combine_parts(variable, payloads)
+        combined = aggregation.combine_parts(variable, payloads)
         # Not `frame`: this runs once, in the cross-replica context of the merge.
         outer = ambient.current()
         _write_cross(variable, op, combined, outer, False, is_combined=True)
         return copies_of(cell)
 
-    new = port.meet(combine, _payload(value))
+    # A short question first: replicas that run eagerly give plain arrays.
+    is_plain = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    payload = value if is_plain else aggregation.make_payload(value)
+    new = port.meet(combine, payload)
     if frame.state is not None:
         # The write went through the frame around the replica; this one may overlay it.
         frame.state.note_assignment(cell, new)
@@ -297,12 +306,13 @@ def _write_at_once(
         The new value on each replica. None, and nothing is stored, if the assignment
         needs the general rules.
     """
-    cell, aggregation = variable.state_cell, variable.state_cell.aggregation
-    is_mean = aggregation is VariableAggregation.MEAN
+    cell = variable.state_cell
+    is_mean = cell.aggregation is VariableAggregation.MEAN
+    is_first = cell.aggregation is VariableAggregation.ONLY_FIRST_REPLICA
     if not jax_traces.is_clean() or cell.is_suspect:
         return None
-    if aggregation is _FIRST or all(map(operator.is_, payloads, payloads[1:])):
-        if not is_mean and aggregation is not _FIRST:
+    if is_first or all(map(operator.is_, payloads, payloads[1:])):
+        if not is_mean and not is_first:
             # One object from all replicas cannot be summed: the general rules raise.
             return None
         payloads = payloads[:1]
@@ -325,130 +335,3 @@ def copies_of(cell: storage.Cell) -> list[Any]:
     if source.is_compiled:
         return collectives.hand_out(source.copy(cell, 0), [None] * cell.copies)
     return [source.copy(cell, i) for i in cell.topology.local]
-
-
-def _payload(value: Any) -> Any:
-    """Returns the value that a replica contributes: without gradients.
-
-    A variable is wrapped, so that the merge can tell that all replicas gave the same.
-    """
-    if isinstance(value, jax.Array):
-        # A short question first: replicas that run eagerly have arrays without one.
-        is_traced = isinstance(value, jax.core.Tracer)
-        return frames.strip_gradient(value) if is_traced else value
-    value = _as_one_array(value)
-    if isinstance(value, distributed.PerReplica):
-        return value.own()
-    if _is_on_read(value):
-        return reading.read(value)
-    if isinstance(value, StandsForArray):
-        return _WholeVariable(value)
-    return frames.strip_gradient(value)
-
-
-def _as_one_array(value: Any) -> Any:
-    """Returns a list that has arrays in it as one array; anything else as it is.
-
-    Such a list was made by the replica, unlike a list of constants.
-    """
-    if not isinstance(value, (list, tuple)):
-        return value
-    has_arrays = any(isinstance(x, jax.Array) for x in jax.tree.leaves(value))
-    return jnp.asarray(value) if has_arrays else value
-
-
-def _is_on_read(value: Any) -> bool:
-    cell = getattr(value, "state_cell", None)
-    return cell is not None and cell.policy is Policy.ON_READ
-
-
-@final
-class _WholeVariable:
-    """Keeps JAX from taking a distributed variable in a payload apart."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-def _are_same(payloads: Sequence[Any]) -> bool:
-    """Whether all replicas gave one object, or equal Python numbers."""
-    first = payloads[0]
-    if isinstance(first, _WholeVariable):
-        return all(getattr(p, "value", None) is first.value for p in payloads)
-    if isinstance(first, (bool, int, float, complex)):
-        return all(type(p) is type(first) and p == first for p in payloads)
-    return all(p is first for p in payloads)
-
-
-def _combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
-    """Returns the aggregate of payloads of replicas that run in turn."""
-    aggregation, cell = variable.state_cell.aggregation, variable.state_cell
-    is_eager_and_spread = cell.is_spread and not frames.frame().is_compiled
-    if _are_same(payloads) and not (
-        is_eager_and_spread and _differs_between_workers(variable, payloads)
-    ):
-        first = payloads[0]
-        return _shared_value(
-            variable, first.value if isinstance(first, _WholeVariable) else first
-        )
-    parts = [
-        p.value.__jax_array__() if isinstance(p, _WholeVariable) else p
-        for p in payloads
-    ]
-    topology = cell.topology
-    if is_eager_and_spread:
-        point = f"assignment of variable '{cell.name}'"
-        parts = collectives.all_parts(parts, topology, point)
-    if aggregation is _FIRST:
-        return parts[0]
-    op = ReduceOp.from_variable_aggregation(aggregation)
-    return collectives.reduce_parts(op, parts, topology.home)
-
-
-def _differs_between_workers(variable: Any, payloads: Sequence[Any]) -> bool:
-    """Whether other workers may have another value than all replicas here."""
-    if isinstance(payloads[0], _WholeVariable):
-        return False
-    # With SUM and several replicas here the general rules raise: nobody has to ask.
-    is_sum = variable.state_cell.aggregation is VariableAggregation.SUM
-    return len(payloads) == 1 or not is_sum
-
-
-def _combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
-    """Returns the aggregate of the replicas' values in an SPMD program."""
-    value = _as_one_array(value)
-    if isinstance(value, distributed.PerReplica):
-        value = value.own()
-    elif _is_on_read(value):
-        value = reading.read(value)
-    elif isinstance(value, StandsForArray) or _is_one_for_all(variable, value, port):
-        return _shared_value(variable, value)
-    value = frames.strip_gradient(value)
-    if variable.state_cell.aggregation is _FIRST:
-        return collectives.pick_local(value, 0)
-    op = ReduceOp.from_variable_aggregation(variable.state_cell.aggregation)
-    return collectives.reduce_local(op, value, port.replicas)
-
-
-def _is_one_for_all(variable: Any, value: Any, port: ports.SpmdPort) -> bool:
-    """Whether all replicas of all workers have one object as `value`."""
-    if not port.is_shared(value) or port.here == port.replicas:
-        return port.is_shared(value)
-    is_sum = variable.state_cell.aggregation is VariableAggregation.SUM
-    return port.is_merged(value) or (is_sum and port.here > 1)
-
-
-def _shared_value(variable: Any, value: Any) -> Any:
-    """Returns a value that is one object for all replicas, which needs no combining.
-
-    Raises:
-        AssertionError, ValueError: the aggregation is SUM, which TensorFlow refuses.
-    """
-    if variable.state_cell.aggregation is VariableAggregation.SUM:
-        if isinstance(value, distributed.DistributedValues):
-            raise AssertionError(
-                f"Assigning a mirrored variable to '{variable.name}' with aggregation "
-                "SUM would add up copies of one value; assign its read_value()."
-            )
-        raise errors.not_distributed_error(value, ReduceOp.SUM)
-    return value
