@@ -8,14 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import unisono
-from tests.parity.programs import (
-    central,
-    mirrored,
-    number,
-    on_read,
-    plain,
-    variable,
-)
+from tests.parity.programs import central, mirrored, number, on_read, plain, variable
 from unisono._src.state import storage
 
 

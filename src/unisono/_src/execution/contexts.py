@@ -1,4 +1,4 @@
-"""The context of a replica: which one it is, and its collectives with the others."""
+"""The context of a replica: which one it is, and how code enters it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from unisono._src.execution import logical_devices, merging, program_reduction
-from unisono._src.foundation import ambient, nest, options
+from unisono._src.execution import logical_devices, merging, replica_collectives
+from unisono._src.foundation import ambient, options
 from unisono._src.foundation.public_names import publish
-from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, storage
-from unisono._src.values import (
-    collectives,
-    gradient_packing,
-    indexed_slices,
-    ports,
-)
-from unisono._src.values.array_operators import StandsForArray, operand
+from unisono._src.values import ports
+from unisono._src.values.array_operators import StandsForArray
 from unisono._src.values.indexed_slices import IndexedSlices
 
 
@@ -277,22 +271,9 @@ class ReplicaContext:
         """
         require_replica_context(self)
         op = _as_reduce_op(reduce_op)
-        placement = ambient.current().placement
-        if placement is not None and placement.ops and self._port.replicas > 1:
-            return nest.map_structure(
-                lambda x: program_reduction.all_reduce(
-                    self._port, placement, op, options, x
-                ),
-                value,
-            )
-        # Between CPUs of several processes few large collectives are faster than many
-        # small ones (decision 0019).
-        if self._port.is_spmd and gradient_packing.is_worthwhile(
-            ambient.current().placement.topology
-        ):
-            chosen = self._strategy.extended._default_options.merge(options)  # noqa: SLF001
-            return _all_reduce_together(self._port, op, value, chosen.bytes_per_pack)
-        return nest.map_structure(lambda x: _all_reduce(self._port, op, x), value)
+        return replica_collectives.all_reduce(
+            self._strategy, self._port, op, value, options
+        )
 
     @overload
     def all_gather(
@@ -351,7 +332,7 @@ class ReplicaContext:
         [1, 2, 3]
         """
         require_replica_context(self)
-        return nest.map_structure(lambda x: _all_gather(self._port, axis, x), value)
+        return replica_collectives.all_gather(self._port, axis, value)
 
 
 @final
@@ -465,96 +446,6 @@ def require_replica_context(context: ReplicaContext) -> None:
         "Mismatching ReplicaContext. Each replica must use the context that "
         "get_replica_context() gives it, not another replica's."
     )
-
-
-# Collectives of replicas.
-
-
-def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
-    """Reduce one leaf over the replicas."""
-    x = operand(x)
-    if port.replicas == 1:
-        return x
-    if port.is_spmd:
-        return collectives.reduce_local(op, x, port.replicas)
-    if indexed_slices.is_tree(x):
-        return indexed_slices.map_tree(lambda a: _all_reduce(port, op, a), x)
-    devices = _result_devices()
-
-    topology = ambient.current().placement.topology
-
-    def combine(parts: list[Any]) -> Sequence[Any]:
-        every = collectives.all_parts(parts, topology, f"all_reduce {op.value}")
-        total = collectives.reduce_parts(op, every, devices[0])
-        return collectives.hand_out(total, devices)
-
-    # A sum or mean over replicas is its own transpose, which gradients go through.
-    return port.meet(combine, collectives.as_array(x), combine)
-
-
-def _all_reduce_together(
-    port: Any, op: options.ReduceOp, value: Any, bytes_per_pack: int
-) -> Any:
-    """Reduce all arrays of a structure over the replicas in few collectives."""
-    # By identity: arrays cannot be keys of a dict. An array that occurs twice is
-    # reduced once.
-    arrays: dict[int, Any] = {}
-
-    def collect(x: Any) -> Any:
-        found = operand(x)
-        if isinstance(found, jax.Array):
-            arrays[id(x)] = found
-        return x
-
-    nest.map_structure(collect, value)
-    own = [*arrays.values()]
-    totals = gradient_packing.reduce_together(op, own, port.replicas, bytes_per_pack)
-    known = dict(zip(arrays, totals, strict=True))
-    return nest.map_structure(
-        lambda x: known[id(x)] if id(x) in known else _all_reduce(port, op, x), value
-    )
-
-
-def _all_gather(port: Any, axis: int, x: Any) -> Any:
-    """Concatenate one leaf over the replicas."""
-    x = operand(x)
-    if isinstance(x, IndexedSlices):
-        raise NotImplementedError(
-            "all_gather does not support IndexedSlices; gather its `to_dense()`."
-        )
-    if port.replicas == 1:
-        collectives.check_gather(jnp.shape(x), axis)
-        return x
-    if port.is_spmd:
-        return collectives.gather_local(x, axis)
-    devices = _result_devices()
-    sizes: list[int] = []
-    topology = ambient.current().placement.topology
-
-    def combine(parts: list[Any]) -> Sequence[Any]:
-        every = collectives.all_parts(parts, topology, "all_gather")
-        whole = collectives.gather_parts(every, axis, devices[0])
-        sizes[:] = [jnp.shape(p)[axis] for p in every]
-        return collectives.hand_out(whole, devices)
-
-    def transpose(cotangents: list[Any]) -> Sequence[Any]:
-        op = options.ReduceOp.SUM
-        every = collectives.all_parts(cotangents, topology, "gradient of all_gather")
-        total = collectives.reduce_parts(op, every, devices[0])
-        pieces = jnp.split(total, np.cumsum(sizes)[:-1].tolist(), axis)
-        own = [pieces[i] for i in port.turns]
-        return [collectives.place(p, d) for p, d in zip(own, devices, strict=True)]
-
-    return port.meet(combine, collectives.as_array(x), transpose)
-
-
-def _result_devices() -> Sequence[Any]:
-    """Return the device for each replica's result: None for each while tracing."""
-    frame = ambient.current()
-    topology: Topology = frame.placement.topology
-    if (frame.state or frames.EAGER).is_compiled:
-        return [None] * topology.replicas
-    return topology.local_devices
 
 
 publish("unisono.distribute", ReplicaContext)

@@ -22,12 +22,7 @@ from unisono._src.saving.checkpoint import graph, snapshot, worker_meeting
 from unisono._src.saving.export import model_description
 from unisono._src.saving.export.model_description import Item, SavedFunction
 from unisono._src.saving.format import checkpoint_directory, checksummed_files
-from unisono._src.state import (
-    function_frame,
-    reading,
-    storage,
-    trace_versions,
-)
+from unisono._src.state import function_frame, reading, storage, trace_versions
 from unisono._src.state.variables import Variable
 
 # The name of the signature where only one function was given.
