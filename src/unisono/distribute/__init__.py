@@ -34,8 +34,8 @@ if _typing.TYPE_CHECKING:
         DistributedDataset,
         DistributedIterator,
     )
-    from unisono._src.input.stages.dataset_options import (
-        InputContext,
+    from unisono._src.input.distribution.dataset_functions import InputContext
+    from unisono._src.input.distribution.input_options import (
         InputOptions,
         InputReplicationMode,
     )
@@ -52,9 +52,9 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
         {
             "DistributedDataset": "unisono._src.input.api.distributed_dataset",
             "DistributedIterator": "unisono._src.input.api.distributed_dataset",
-            "InputContext": "unisono._src.input.stages.dataset_options",
-            "InputOptions": "unisono._src.input.stages.dataset_options",
-            "InputReplicationMode": "unisono._src.input.stages.dataset_options",
+            "InputContext": "unisono._src.input.distribution.dataset_functions",
+            "InputOptions": "unisono._src.input.distribution.input_options",
+            "InputReplicationMode": "unisono._src.input.distribution.input_options",
             "MultiWorkerMirroredStrategy": "unisono._src.strategies.multi_worker",
             "ParameterServerStrategy": "unisono._src.coordinator.parameter_server",
             "Server": "unisono._src.integrations.ray.task_server",

@@ -118,6 +118,6 @@ def test_a_compiled_step_pays_nothing_for_the_check(monkeypatch):
     def refuse(*_):
         raise AssertionError("expected no check in a compiled call")
 
-    monkeypatch.setattr(unisono._src.state.frames, "check_type", refuse)
+    monkeypatch.setattr(unisono._src.state.storage, "check_type", refuse)
     assert step(one).tolist() == [9, -5]
     assert jax.typeof(v.value()).dtype == jnp.int32

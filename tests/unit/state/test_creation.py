@@ -10,7 +10,7 @@ import unisono
 from tests.parity.programs import central, copies, kind, mirrored, one_device, variable
 from unisono._src.foundation.options import VariableSynchronization as Synchronization
 from unisono._src.state import creation
-from unisono._src.state.frames import Policy
+from unisono._src.state.storage import Policy
 
 
 @pytest.mark.feature("B05", "T04", "T05")

@@ -22,7 +22,7 @@ from unisono._src.execution import function
 from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
-from unisono._src.state import description, frames
+from unisono._src.state import description, storage
 from unisono._src.strategies import base, local
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class _ServerExtended(local.SingleExtended):
     """
 
     def __init__(
-        self, container_strategy: Any, placement: frames.Placement, partitioner: Any
+        self, container_strategy: Any, placement: storage.Placement, partitioner: Any
     ) -> None:
         super().__init__(container_strategy, placement)
         self._warned: set[str] = set()
@@ -187,10 +187,10 @@ class ParameterServerStrategy(base.Strategy):
         # When the strategy is garbage, so are its servers and workers.
         self._stop = weakref.finalize(self, self._carrier.stop)
         self._servers = Servers(self._carrier, count, self._workers)
-        placement = frames.Placement(
+        placement = storage.Placement(
             self,
             topology,
-            frames.Policy.SERVER,
+            storage.Policy.SERVER,
             topology.home,
             topology.names[0],
             servers=self._servers,

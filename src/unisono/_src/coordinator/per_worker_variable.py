@@ -8,7 +8,7 @@ import numpy as np
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
-from unisono._src.state import creation, frames
+from unisono._src.state import creation, storage
 from unisono._src.state.variables import Variable
 
 
@@ -39,8 +39,8 @@ def create(initial_value: Any, **kwargs: Any) -> PerWorkerVariable:
     name = kwargs.get("name") or "Variable"
     value = creation.initial_array(initial_value, kwargs.get("dtype"), None, name)
     with ambient.push(colocate=frame.placement.servers.place_for_workers()):
-        cell = frames.Cell(
-            frames.Policy.SERVER,
+        cell = storage.Cell(
+            storage.Policy.SERVER,
             value.shape,
             value.dtype,
             frame.placement,

@@ -53,8 +53,8 @@ class WorkerFunction:
 
     def make(self) -> Any:
         """Returns the dataset, on a worker."""
-        context = pipelines.dataset_options.InputContext(1, 0, self._replicas)
-        return pipelines.dataset_options.call_dataset_fn(self._dataset_fn, context)
+        context = pipelines.dataset_functions.InputContext(1, 0, self._replicas)
+        return pipelines.dataset_functions.call_dataset_fn(self._dataset_fn, context)
 
     def __iter__(self) -> NoReturn:
         raise _read_by_workers_error()

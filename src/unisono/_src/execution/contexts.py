@@ -1,9 +1,8 @@
-"""The context of a replica, its collectives, and `merge_call` out of it."""
+"""The context of a replica: which one it is, and how code enters it."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final, overload
 
@@ -12,19 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from unisono._src.execution import logical_devices, program_reduction
-from unisono._src.foundation import ambient, nest, options
+from unisono._src.execution import logical_devices, merging, replica_collectives
+from unisono._src.foundation import ambient, options
 from unisono._src.foundation.public_names import publish
-from unisono._src.machines.topology import AXIS, Topology
-from unisono._src.state import assignment, frames
-from unisono._src.values import (
-    collectives,
-    distributed,
-    gradient_packing,
-    indexed_slices,
-    ports,
-)
-from unisono._src.values.array_operators import ArrayOperators, StandsForArray, operand
+from unisono._src.state import frames, storage
+from unisono._src.values import ports
+from unisono._src.values.array_operators import StandsForArray
 from unisono._src.values.indexed_slices import IndexedSlices
 
 
@@ -223,13 +215,7 @@ class ReplicaContext:
         `merge_call` notes it, and the replica function is then traced only once.
         """
         require_replica_context(self)
-        kwargs = kwargs or {}
-        port = self._port
-        if port.replicas == 1:
-            return _merge_alone(self._strategy, merge_fn, args, kwargs)
-        if port.is_spmd:
-            return _merge_spmd(self._strategy, port, merge_fn, args, kwargs)
-        return _merge_lockstep(self._strategy, port, merge_fn, args, kwargs)
+        return merging.merge(self._strategy, self._port, merge_fn, args, kwargs or {})
 
     @overload
     def all_reduce(
@@ -285,27 +271,9 @@ class ReplicaContext:
         """
         require_replica_context(self)
         op = _as_reduce_op(reduce_op)
-        placement = ambient.current().placement
-        if placement is not None and placement.ops and self._port.replicas > 1:
-            return nest.map_structure(
-                lambda x: program_reduction.all_reduce(
-                    self._port,
-                    placement,
-                    functools.partial(_cross_frame, self._strategy, port=self._port),
-                    op,
-                    options,
-                    x,
-                ),
-                value,
-            )
-        # Between CPUs of several processes few large collectives are faster than many
-        # small ones (decision 0019).
-        if self._port.is_spmd and gradient_packing.is_worthwhile(
-            ambient.current().placement.topology
-        ):
-            chosen = self._strategy.extended._default_options.merge(options)  # noqa: SLF001
-            return _all_reduce_together(self._port, op, value, chosen.bytes_per_pack)
-        return nest.map_structure(lambda x: _all_reduce(self._port, op, x), value)
+        return replica_collectives.all_reduce(
+            self._strategy, self._port, op, value, options
+        )
 
     @overload
     def all_gather(
@@ -364,7 +332,7 @@ class ReplicaContext:
         [1, 2, 3]
         """
         require_replica_context(self)
-        return nest.map_structure(lambda x: _all_gather(self._port, axis, x), value)
+        return replica_collectives.all_gather(self._port, axis, value)
 
 
 @final
@@ -399,7 +367,7 @@ def context_of_replica(strategy: Any, replica_id: Any, port: Any) -> ReplicaCont
 
 
 def frame_of_replica(
-    placement: frames.Placement, replica_id: Any, port: Any, copy: int | None
+    placement: storage.Placement, replica_id: Any, port: Any, copy: int | None
 ) -> ambient.Frame:
     """Return the context frame of a replica, made from the current frame.
 
@@ -423,7 +391,7 @@ def frame_of_replica(
 
 @contextlib.contextmanager
 def enter_replica(
-    placement: frames.Placement,
+    placement: storage.Placement,
     replica_id: Any,
     port: Any,
     copy: int | None,
@@ -478,204 +446,6 @@ def require_replica_context(context: ReplicaContext) -> None:
         "Mismatching ReplicaContext. Each replica must use the context that "
         "get_replica_context() gives it, not another replica's."
     )
-
-
-# merge_call.
-
-
-def _cross_frame(strategy: Any, **more: Any) -> Any:
-    """Return a block in cross-replica context."""
-    return ambient.push(
-        strategy=strategy, mode=ambient.CROSS, replica=None, copy=None, **more
-    )
-
-
-def _merge_alone(strategy: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
-    """Call `merge_fn` for the only replica."""
-    owner = None if ambient.current().strategy is None else strategy
-    with _cross_frame(owner, port=None):
-        args = distributed.regroup([tuple(args)])
-        merged = merge_fn(strategy, *args, **distributed.regroup([kwargs]))
-    return distributed.unwrap(merged, 0, 1)
-
-
-def group_replica_values(tree: Any, port: ports.SpmdPort) -> Any:
-    """Return values of a traced replica as cross-replica code sees them.
-
-    Values that differ between replicas become `PerReplica`. Values that all replicas
-    share stay as they are.
-    """
-
-    def leaf(x: Any) -> Any:
-        container = distributed.container_of(x)
-        if container is not None:
-            return container
-        if isinstance(x, (distributed.DistributedValues, ArrayOperators)):
-            return x
-        if not _has_local_array(x, port):
-            return x
-        return distributed.PerReplica.from_local(x, port.replicas)
-
-    return nest.map_structure(leaf, tree)
-
-
-def _has_local_array(x: Any, port: ports.SpmdPort) -> bool:
-    """Whether some array of `x` may differ between replicas."""
-    return any(not port.is_shared(leaf) for leaf in jax.tree.leaves(x))
-
-
-def own_parts(tree: Any) -> Any:
-    """Return the traced replica's own part of each distributed leaf."""
-
-    def leaf(x: Any) -> Any:
-        if isinstance(x, distributed.PerReplica):
-            return x.local if x.local is not None else _own_part(x)
-        return x.whole if isinstance(x, distributed.Mirrored) else x
-
-    return nest.map_structure(leaf, tree)
-
-
-def _own_part(x: distributed.PerReplica) -> Any:
-    """Return the traced replica's part of a value that was made outside replicas."""
-    index = jax.lax.axis_index(AXIS)
-    every = x.complete(ambient.current().placement.topology)
-    return jnp.stack([jnp.asarray(p) for p in every.values])[index]
-
-
-def _merge_spmd(strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any) -> Any:
-    """Call `merge_fn` once in the program that serves all replicas."""
-
-    def detach(tree: Any) -> Any:
-        return jax.tree.map(frames.strip_gradient, tree)
-
-    def prepare(tree: Any) -> Any:
-        return nest.map_structure(
-            lambda x: detach(x) if isinstance(x, (jax.Array, IndexedSlices)) else x,
-            tree,
-        )
-
-    with _cross_frame(strategy, port=port):
-        args = group_replica_values(prepare(tuple(args)), port)
-        kwargs = group_replica_values(prepare(kwargs), port)
-        merged = merge_fn(strategy, *args, **kwargs)
-    # What `merge_fn` made is one object for all replicas; later merges must know.
-    for x in nest.leaves(merged):
-        if isinstance(x, jax.core.Tracer) and not port.is_shared(x):
-            port.share(x)
-    return own_parts(merged)
-
-
-def _merge_lockstep(
-    strategy: Any, port: Any, merge_fn: Any, args: Any, kwargs: Any
-) -> Any:
-    """Wait for all replicas that take turns, and call `merge_fn` once for them."""
-
-    def combine(payloads: list[Any]) -> Sequence[Any]:
-        topology = ambient.current().placement.topology
-        wrap = functools.partial(distributed.PerReplica, topology=topology)
-        merged_args = distributed.regroup([p[0] for p in payloads], wrap)
-        merged_kwargs = distributed.regroup([p[1] for p in payloads], wrap)
-        merged = merge_fn(strategy, *merged_args, **merged_kwargs)
-        return [distributed.unwrap(merged, i, port.replicas) for i in port.turns]
-
-    return port.meet(combine, (tuple(args), dict(kwargs)))
-
-
-# Collectives of replicas.
-
-
-def _all_reduce(port: Any, op: options.ReduceOp, x: Any) -> Any:
-    """Reduce one leaf over the replicas."""
-    x = operand(x)
-    if port.replicas == 1:
-        return x
-    if port.is_spmd:
-        return collectives.reduce_local(op, x, port.replicas)
-    if indexed_slices.is_tree(x):
-        return indexed_slices.map_tree(lambda a: _all_reduce(port, op, a), x)
-    devices = _result_devices()
-
-    topology = ambient.current().placement.topology
-
-    def combine(parts: list[Any]) -> Sequence[Any]:
-        every = collectives.all_parts(parts, topology, f"all_reduce {op.value}")
-        total = collectives.reduce_parts(op, every, devices[0])
-        return collectives.hand_out(total, devices)
-
-    # A sum or mean over replicas is its own transpose, which gradients go through.
-    return port.meet(combine, collectives.as_array(x), combine)
-
-
-def _all_reduce_together(
-    port: Any, op: options.ReduceOp, value: Any, bytes_per_pack: int
-) -> Any:
-    """Reduce all arrays of a structure over the replicas in few collectives."""
-    # By identity: arrays cannot be keys of a dict. An array that occurs twice is
-    # reduced once.
-    arrays: dict[int, Any] = {}
-
-    def collect(x: Any) -> Any:
-        found = operand(x)
-        if isinstance(found, jax.Array):
-            arrays[id(x)] = found
-        return x
-
-    nest.map_structure(collect, value)
-    own = [*arrays.values()]
-    totals = gradient_packing.reduce_together(op, own, port.replicas, bytes_per_pack)
-    known = dict(zip(arrays, totals, strict=True))
-    return nest.map_structure(
-        lambda x: known[id(x)] if id(x) in known else _all_reduce(port, op, x), value
-    )
-
-
-def _all_gather(port: Any, axis: int, x: Any) -> Any:
-    """Concatenate one leaf over the replicas."""
-    x = operand(x)
-    if isinstance(x, IndexedSlices):
-        raise NotImplementedError(
-            "all_gather does not support IndexedSlices; gather its `to_dense()`."
-        )
-    if port.replicas == 1:
-        collectives.check_gather(jnp.shape(x), axis)
-        return x
-    if port.is_spmd:
-        return collectives.gather_local(x, axis)
-    devices = _result_devices()
-    sizes: list[int] = []
-    topology = ambient.current().placement.topology
-
-    def combine(parts: list[Any]) -> Sequence[Any]:
-        every = collectives.all_parts(parts, topology, "all_gather")
-        whole = collectives.gather_parts(every, axis, devices[0])
-        sizes[:] = [jnp.shape(p)[axis] for p in every]
-        return collectives.hand_out(whole, devices)
-
-    def transpose(cotangents: list[Any]) -> Sequence[Any]:
-        op = options.ReduceOp.SUM
-        every = collectives.all_parts(cotangents, topology, "gradient of all_gather")
-        total = collectives.reduce_parts(op, every, devices[0])
-        pieces = jnp.split(total, np.cumsum(sizes)[:-1].tolist(), axis)
-        own = [pieces[i] for i in port.turns]
-        return [collectives.place(p, d) for p, d in zip(own, devices, strict=True)]
-
-    return port.meet(combine, collectives.as_array(x), transpose)
-
-
-def _result_devices() -> Sequence[Any]:
-    """Return the device for each replica's result: None for each while tracing."""
-    frame = ambient.current()
-    topology: Topology = frame.placement.topology
-    if (frame.state or frames.EAGER).is_compiled:
-        return [None] * topology.replicas
-    return topology.local_devices
-
-
-def read_for_output(x: Any) -> Any:
-    """Return the value that a program returns for a variable or mirrored value."""
-    if isinstance(x, distributed.Mirrored):
-        return x.whole
-    return assignment.read(x)
 
 
 publish("unisono.distribute", ReplicaContext)

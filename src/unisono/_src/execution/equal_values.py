@@ -15,7 +15,7 @@ import numpy as np
 
 from unisono._src.execution import jaxpr_equality, replica_invariance
 from unisono._src.foundation import errors
-from unisono._src.state.frames import Cell
+from unisono._src.state.storage import Cell
 
 # Primitives by name. The first give back their operands; the second may give another
 # result each time.

@@ -18,7 +18,7 @@ from jax._src import config
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient, errors, library_hooks, nest
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames, trace_versions
+from unisono._src.state import frames, storage, trace_versions
 from unisono._src.values import jax_tapes, ports
 
 _eager = trace_versions.EAGER
@@ -87,7 +87,7 @@ class _Surroundings:
     """
 
     def __init__(self) -> None:
-        self.state = frames.frame()
+        self.state: frames.StateFrame = ambient.current().state or frames.EAGER
         self.settings = _read_settings()
         self.locals = _library_locals()
 
@@ -99,7 +99,7 @@ def _library_locals() -> library_hooks.Locals | None:
     return library_hooks.Locals.capture()
 
 
-def run(placement: frames.Placement, calls: Sequence[Callable[[], Any]]) -> list[Any]:
+def run(placement: storage.Placement, calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Run each replica's function in turn, from one merge point to the next.
 
     Unless a program is being traced, each replica computes on its own device.
@@ -153,9 +153,8 @@ def replicas_in_turn(topology: Topology) -> range:
 
     These are its own replicas; while a program is traced, they are all replicas.
     """
-    if frames.frame().is_compiled:
-        return range(topology.replicas)
-    return topology.local
+    state = ambient.current().state or frames.EAGER
+    return range(topology.replicas) if state.is_compiled else topology.local
 
 
 def _run_rounds(replicas: list[_Replica], common: _Surroundings) -> list[Any]:

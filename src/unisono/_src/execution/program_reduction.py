@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
-from unisono._src.state import frames
+from unisono._src.execution import merging
+from unisono._src.state import storage
 from unisono._src.values import collectives, distributed
 from unisono._src.values.array_operators import operand
 
 
 def all_reduce(
     port: Any,
-    placement: frames.Placement,
-    cross_replica: Callable[[], AbstractContextManager[Any]],
+    placement: storage.Placement,
     op: Any,
     options: Any,
     x: Any,
@@ -28,7 +27,6 @@ def all_reduce(
     Args:
         port: how the replica meets the others.
         placement: its strategy's, with the program's `ops`.
-        cross_replica: makes a block in cross-replica context.
         op: a `ReduceOp`.
         options: `CommunicationOptions` or None.
         x: the replica's array or `IndexedSlices`.
@@ -44,7 +42,7 @@ def all_reduce(
 
     @jax.custom_vjp
     def reduce(own: Any) -> Any:
-        with cross_replica():
+        with merging.enter_cross_replica(placement.strategy, port):
             found = call(distributed.PerReplica.from_local(own, port.replicas))
         if isinstance(found, distributed.PerReplica):
             return found.local

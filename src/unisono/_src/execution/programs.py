@@ -27,13 +27,13 @@ from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution.traced_function import TracedFunction
 from unisono._src.foundation import errors, jax_types
 from unisono._src.machines import topology
-from unisono._src.state import frames, mirroring, servers, trace_versions
-from unisono._src.state.frames import Cell
+from unisono._src.state import mirroring, servers, storage, trace_versions
+from unisono._src.state.storage import Cell
 from unisono._src.values import collectives
 from unisono._src.workers import watchdog
 
 # Under short names, because every step looks them up.
-_lock, _clock = frames.LOCK, frames.Clock
+_lock, _clock = storage.LOCK, storage.Clock
 _throttle, _eager = topology.THROTTLE, trace_versions.EAGER
 _ARRAY = operator.attrgetter("array")
 
@@ -80,7 +80,7 @@ class Program:
         self._home = _home_sharding(first)
         self._traces: dict[Any, TracedFunction] = {}
         self._step_labels: dict[tuple[Any, ...], str] = {}
-        # When cells were last checked for arrays that others hold; see `frames.Clock`.
+        # When cells were last checked for arrays that others hold; see `storage.Clock`.
         self._clock = -1
         self._must_place = any(self._is_elsewhere(c) for c in first.read)
         self._results_elsewhere = [

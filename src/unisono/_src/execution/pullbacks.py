@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import library_hooks, nest
-from unisono._src.state import assignment, sharded_variable, variables
+from unisono._src.state import reading, sharded_variable, variables
 from unisono._src.values import array_operators, jax_tapes
 from unisono._src.values.jax_tapes import Recording
 
@@ -46,7 +46,7 @@ def find_variable(x: Any) -> Any:
 def read(x: Any) -> Any:
     """Return the value of a variable."""
     held = isinstance(x, library_hooks.Held)
-    return x.read(is_detached=False) if held else assignment.read(x)
+    return x.read(is_detached=False) if held else reading.read(x)
 
 
 def value_of(x: Any) -> Any:

@@ -23,8 +23,8 @@ from unisono._src.foundation import errors
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.machines.topology import AXIS
 from unisono._src.state import frames
-from unisono._src.state.frames import Cell
 from unisono._src.state.replica_frame import LocalFrame
+from unisono._src.state.storage import Cell
 from unisono._src.values import collectives
 
 _log = logging.getLogger("unisono")

@@ -13,13 +13,14 @@ from jax.sharding import PartitionSpec
 from unisono._src.execution import (
     contexts,
     jaxpr_equality,
+    merging,
     replica_invariance,
     traced_values,
 )
 from unisono._src.foundation import errors, nest
 from unisono._src.machines.topology import AXIS, Topology
-from unisono._src.state import assignment, frames, replica_frame
-from unisono._src.state.frames import Cell
+from unisono._src.state import frames, replica_frame, storage
+from unisono._src.state.storage import Cell
 from unisono._src.values import distributed, ports
 from unisono._src.values.array_operators import StandsForArray
 
@@ -81,7 +82,7 @@ class _MergedSlot:
 
 
 def run(
-    placement: frames.Placement,
+    placement: storage.Placement,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -112,7 +113,7 @@ def run(
     _check_replicated(seen)
     for _ in range(_count_further_traces(seen, topology.copies)):
         if not jaxpr_equality.is_same(seen.closed, trace().closed):
-            raise assignment.NeedsLockstep(
+            raise ports.NeedsLockstep(
                 "The replica function makes another program on another call, so each "
                 "replica gets its own; that is slow. Python state, such as a counter "
                 "or NumPy's random numbers, is probably the cause."
@@ -142,7 +143,7 @@ def _count_further_traces(seen: _ReplicaTrace, replicas: int) -> int:
 
 
 def _trace(
-    placement: frames.Placement,
+    placement: storage.Placement,
     fn: Callable[..., Any],
     skeleton: Any,
     cells: list[Cell],
@@ -294,7 +295,7 @@ def _flatten_result(result: Any, port: Any, seen: _ReplicaTrace) -> list[Any]:
         arrays.extend(jnp.asarray(a)[None] for a in flat)
         return _ResultSlot(len(flat), treedef)
 
-    seen.shape = nest.map_structure(leaf, contexts.group_replica_values(result, port))
+    seen.shape = nest.map_structure(leaf, merging.group_replica_values(result, port))
     seen.arrays = len(arrays)
     return arrays
 

@@ -28,9 +28,9 @@ from unisono._src.execution import (
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.foundation import ambient, errors, library_hooks
 from unisono._src.machines import topology
-from unisono._src.state import frames, function_frame, trace_versions
-from unisono._src.state.frames import Cell
+from unisono._src.state import function_frame, storage, trace_versions
 from unisono._src.state.servers import Change
+from unisono._src.state.storage import Cell
 from unisono._src.values import collectives
 
 
@@ -138,7 +138,7 @@ def _trace_with(
     versions: trace_versions.Versions,
 ) -> TracedFunction:
     """Trace a function under the given versions of variables."""
-    cells = frames.live_cells()
+    cells = storage.live_cells()
     seen: dict[str, Any] = {}
 
     def traced(stored: list[Any], arrays: list[Any]) -> Any:
@@ -296,7 +296,7 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
         if not e.primitive.name.startswith("debug")
     ]
     jaxpr, used = partial_eval.dce_jaxpr(found.jaxpr.replace(eqns=silent), wanted)
-    given = [*map(frames.stored_array, found.read), *leaves]
+    given = [*map(storage.stored_array, found.read), *leaves]
     needed = [x for x, u in zip(given, used, strict=True) if u]
     if any(isinstance(x, Placeholder) for x in needed):
         raise ValueError(

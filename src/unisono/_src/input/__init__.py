@@ -9,15 +9,22 @@ import typing
 
 if typing.TYPE_CHECKING:
     from unisono._src.input.api import dataset, distributed_dataset, input_iterator
-    from unisono._src.input.stages import dataset_options
+    from unisono._src.input.distribution import dataset_functions, input_options
 
-__all__ = ["dataset", "dataset_options", "distributed_dataset", "input_iterator"]
+__all__ = [
+    "dataset",
+    "dataset_functions",
+    "distributed_dataset",
+    "input_iterator",
+    "input_options",
+]
 
 _MODULES = {
     "dataset": "unisono._src.input.api.dataset",
-    "dataset_options": "unisono._src.input.stages.dataset_options",
+    "dataset_functions": "unisono._src.input.distribution.dataset_functions",
     "distributed_dataset": "unisono._src.input.api.distributed_dataset",
     "input_iterator": "unisono._src.input.api.input_iterator",
+    "input_options": "unisono._src.input.distribution.input_options",
 }
 
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation
-from unisono._src.state import assignment, frames, servers, variables
-from unisono._src.state.frames import Policy
+from unisono._src.state import assignment, frames, reading, servers, variables
+from unisono._src.state.storage import Policy
 from unisono._src.values import jax_traces
 
 
@@ -86,7 +86,7 @@ def assign(kept: variables.Variable, op: str, value: Any) -> None:
             assignment.write_own(kept, op, value)
             return
     elif cell.policy is Policy.ON_READ and not in_replica and op != assignment.REPLACE:
-        old = assignment.read(kept)
+        old = reading.read(kept)
         value = old + value if op == assignment.ADD else old - value
         op = assignment.REPLACE
     assignment.assign(kept, op, value, False)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from unisono._src.foundation import ambient, nest
 from unisono._src.ops import tensors
 from unisono._src.state import branch_frame, frames
-from unisono._src.state.frames import Cell
+from unisono._src.state.storage import Cell
 from unisono._src.values import jax_tapes, jax_traces
 
 

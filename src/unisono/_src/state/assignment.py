@@ -1,4 +1,4 @@
-"""Reads and assigns variables by (synchronization × aggregation × context).
+"""Assigns variables by (synchronization × aggregation × context).
 
 There is one function per context: plain variables, a copy inside `update`, replica
 context, cross-replica context. Nothing here knows which executor runs the replicas;
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +18,20 @@ import numpy as np
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
 from unisono._src.machines import partition
-from unisono._src.state import conversion, frames, mirroring, servers
-from unisono._src.state.frames import Policy
+from unisono._src.state import (
+    aggregation,
+    conversion,
+    frames,
+    mirroring,
+    reading,
+    servers,
+    storage,
+)
+from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, distributed, jax_tapes, jax_traces, ports
-from unisono._src.values.array_operators import StandsForArray, operand
-from unisono._src.workers import eager_exchange
+from unisono._src.values.array_operators import operand
 
 REPLACE, ADD, SUB = "assign", "assign_add", "assign_sub"
-_NONE = VariableAggregation.NONE
-_FIRST = VariableAggregation.ONLY_FIRST_REPLICA
 
 
 def _apply(op: str, old: Any, value: Any) -> Any:
@@ -34,134 +39,6 @@ def _apply(op: str, old: Any, value: Any) -> Any:
     if op == REPLACE:
         return value
     return old + value if op == ADD else old - value
-
-
-def check_strategy(variable: Any) -> ambient.Frame:
-    """Returns the current context, if it belongs to the variable's strategy.
-
-    Raises:
-        RuntimeError: the running code is in the context of another strategy.
-    """
-    frame = ambient.current()
-    owner = variable.state_cell.owner
-    if owner is None or frame.strategy is None or frame.strategy is owner:
-        return frame
-    error = errors.mixed_strategies_error(frame.strategy, owner)
-    cell = variable.state_cell
-    raise RuntimeError(
-        f"{error} The variable '{cell.name}' belongs to the second; it was created at "
-        f"{cell.origin}. To compute with its value here, read it before, outside both "
-        "scopes, and pass the value in."
-    )
-
-
-def sees_copy(variable: Any, frame: ambient.Frame) -> bool:
-    """Whether the running code sees one copy: it is in a replica or in an update."""
-    return frame.strategy is variable.state_cell.owner and frame.mode != ambient.CROSS
-
-
-# Reading.
-
-
-def read(variable: Any) -> jax.Array:
-    """Returns the value as the running context sees it.
-
-    A replica sees its copy; other code sees the value of a mirrored variable, or the
-    aggregate of a sync-on-read variable.
-    """
-    cell = variable.state_cell
-    frame = check_strategy(variable)
-    if frame.tape is not None:
-        return _read_for_tape(variable, frame.tape)
-    source: frames.StateFrame = frame.state or frames.EAGER
-    if frame.reads is not None and cell.home is not None:
-        return servers.read_once(cell, source, frame.reads)  # type: ignore[no-any-return]
-    if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
-        if cell.is_stacked:
-            check_component(variable, frame)
-        return source.copy(cell, variable.replica_index)
-    if cell.policy is Policy.PLAIN:
-        return source.whole(cell)
-    if sees_copy(variable, frame):
-        # An update in a program must give one value for all copies of a variable, and
-        # what is read here differs between replicas.
-        if cell.is_stacked and frame.updating is not None:
-            raise errors.diverging_copies_error(
-                frame.updating.name, frame.updating.origin
-            )
-        return source.copy(cell, frame.copy)
-    if cell.policy is Policy.ON_READ:
-        whole: jax.Array = _aggregate(variable, frame, source)
-        return whole
-    is_shared = cell.is_replicated or cell.split is not None
-    if is_shared and frame.state is None:
-        mirroring.verify(cell)
-        return source.copy(cell, None)
-    return source.whole(cell)
-
-
-def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
-    """Returns the value so that the open gradient tapes follow it."""
-    with ambient.push(tape=tape.outer):
-        value = read(variable)
-    return tape.follow(  # type: ignore[no-any-return]
-        variable.state_cell, value, variable, variable.trainable
-    )
-
-
-def read_stored(variable: Any) -> jax.Array:
-    """Returns the value in cross-replica context without gathering it on a device.
-
-    The array of a variable that is cut over the devices stays cut.
-    """
-    cell = variable.state_cell
-    if cell.split is None or variable.replica_index is not None:
-        return read(variable)
-    mirroring.verify(cell)
-    stored: jax.Array = frames.EAGER.whole(cell)
-    return stored
-
-
-def read_on_host(variable: Any) -> np.ndarray:
-    """Returns a new NumPy array of the value.
-
-    A variable that is cut over the devices is put together on the host.
-    """
-    cell, frame = variable.state_cell, check_strategy(variable)
-    is_part = variable.replica_index is not None or sees_copy(variable, frame)
-    if cell.split is None or frame.state is not None or is_part:
-        return np.array(read(variable), copy=True)
-    return np.array(read_stored(variable), copy=True)
-
-
-def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -> Any:
-    """Returns the aggregate of a sync-on-read variable's values."""
-    cell = variable.state_cell
-    aggregation = variable.state_cell.aggregation
-    if aggregation is _FIRST:
-        if frame.port is not None and frame.port.is_spmd:
-            return collectives.pick_local(source.copy(cell, None), 0)
-        if frame.state is None and cell.is_spread:
-            point = f"reading of variable '{cell.name}'"
-            return eager_exchange.broadcast_first(
-                cell.topology, point, source.copy(cell, None)
-            )
-        return source.copy(cell, 0)
-    op = ReduceOp.from_variable_aggregation(aggregation)
-    if cell.copies == 1:
-        return source.copy(cell, 0)
-    if frame.port is not None and frame.port.is_spmd:
-        return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
-    if frame.state is None:
-        topology = cell.topology
-        parts = [source.copy(cell, i) for i in topology.local]
-        point = f"reading of variable '{cell.name}'"
-        parts = collectives.all_parts(parts, topology, point)
-        return collectives.reduce_parts(op, parts, topology.home)
-    return collectives.reduce_stacked(op, source.whole(cell), cell.topology)
-
-
-# Writing.
 
 
 def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
@@ -174,12 +51,12 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
         read_value: whether to return the new value, not None.
     """
     cell = variable.state_cell
-    frame = check_strategy(variable)
+    frame = storage.check_strategy(cell)
     if cell.home is not None:
         result = _write_on_server(cell, op, value, read_value)
     elif cell.policy is Policy.PLAIN or variable.replica_index is not None:
         result = _write_one(variable, op, value, frame)
-    elif not sees_copy(variable, frame):
+    elif not storage.sees_copy(cell, frame):
         result = _write_cross(variable, op, value, frame, read_value)
     elif frame.mode == ambient.UPDATE or cell.policy is Policy.ON_READ:
         result = _write_copy(cell, op, convert(cell, value), frame.copy)
@@ -187,11 +64,11 @@ def assign(variable: Any, op: str, value: Any, read_value: bool) -> Any:
         result = write_aggregated(variable, op, value, frame)
     if frame.tape is not None and isinstance(result, jax.Array):
         # What follows is computed from the variable, and so is its gradient.
-        return read(variable) if read_value else None
+        return reading.read(variable) if read_value else None
     return result if read_value else None
 
 
-def _write_on_server(cell: frames.Cell, op: str, value: Any, read_value: bool) -> Any:
+def _write_on_server(cell: storage.Cell, op: str, value: Any, read_value: bool) -> Any:
     """Lets a parameter server assign to a variable that it keeps."""
     target, delta = frames.frame(), convert(cell, value)
     target.change(
@@ -212,7 +89,7 @@ def write_own(variable: Any, op: str, value: Any) -> None:
     _write_copy(cell, op, convert(cell, value), ambient.current().copy)
 
 
-def convert(cell: frames.Cell, value: Any) -> Any:
+def convert(cell: storage.Cell, value: Any) -> Any:
     """Returns `value` as an array of the cell's shape and type.
 
     Raises:
@@ -236,57 +113,28 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
     cell = variable.state_cell
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise lockstep_signal(cell)
-    check_component(variable, frame)
+    reading.check_component(variable, frame)
     if cell.policy is Policy.PLAIN:
         value = _move_to_cell(cell, value, frame)
     return _write_copy(cell, op, convert(cell, value), variable.replica_index)
 
 
-def _write_copy(cell: frames.Cell, op: str, value: Any, index: int | None) -> Any:
+def _write_copy(cell: storage.Cell, op: str, value: Any, index: int | None) -> Any:
     target = frames.frame()
     new = _apply(op, target.copy(cell, index) if op != REPLACE else None, value)
     target.set_copy(cell, index, new)
     return new
 
 
-class NeedsLockstep(errors.Signal):
-    """Says that one program cannot stand for all replicas: they must take turns."""
-
-
-def check_component(variable: Any, frame: ambient.Frame) -> None:
-    """Raises `NeedsLockstep` if an SPMD program cannot reach a component.
-
-    Such a program has the running replica's copy only. In an update it is the one that
-    the function was given.
-    """
-    is_spmd = frame.port is not None and frame.port.is_spmd
-    if variable.replica_index is not None and is_spmd and frame.mode == ambient.REPLICA:
-        raise NeedsLockstep(
-            f"A replica uses the component '{variable.name}' of a variable by itself."
-        )
-
-
-def lockstep_signal(cell: frames.Cell) -> NeedsLockstep:
+def lockstep_signal(cell: storage.Cell) -> ports.NeedsLockstep:
     """Returns the signal for a plain variable that every replica writes in turn."""
-    return NeedsLockstep(
+    return ports.NeedsLockstep(
         f"The variable '{cell.name}' (created at {cell.origin}, outside the strategy's "
         "scope) is written by every replica in turn."
     )
 
 
-def common_value(cell: frames.Cell, source: frames.StateFrame) -> Any:
-    """Returns the value of a cell that is not per replica, to compute with.
-
-    Eagerly, with other workers, it is this worker's copy: a computation with the whole
-    array would be a program that all workers must run.
-    """
-    is_eager = not source.is_compiled
-    return (
-        source.copy(cell, None) if is_eager and cell.is_spread else source.whole(cell)
-    )
-
-
-def check_workers(cell: frames.Cell, new: Any) -> None:
+def check_workers(cell: storage.Cell, new: Any) -> None:
     """Raises `ValueError` unless all workers assign the same; they must all call it."""
     if not mirroring.is_same_on_workers(cell, new):
         raise errors.diverging_copies_error(cell.name, cell.origin)
@@ -323,7 +171,7 @@ def _write_cross(
     if getattr(value, "state_cell", None) is not None:
         value = _read_without_aggregation(value)
     target = frames.frame()
-    old = common_value(cell, target) if op != REPLACE else None
+    old = reading.common_value(cell, target) if op != REPLACE else None
     if isinstance(value, distributed.Mirrored):
         value = value.values[0] if cell.is_spread else value.whole
     delta = convert(cell, _move_to_cell(cell, value, frame))
@@ -348,7 +196,7 @@ def _read_without_aggregation(value: Any) -> Any:
     return value
 
 
-def _move_to_cell(cell: frames.Cell, value: Any, frame: ambient.Frame) -> Any:
+def _move_to_cell(cell: storage.Cell, value: Any, frame: ambient.Frame) -> Any:
     """Returns an eager value on the devices of the cell, to compute with its array."""
     if frame.state is not None or cell.sharding is None:
         return value
@@ -393,7 +241,7 @@ def _write_cross_on_read(
         target.set_whole(cell, jnp.broadcast_to(new, cell.stored_shape))
     else:
         target.set_copy(cell, None, new)
-    return read(variable) if read_value else None
+    return reading.read(variable) if read_value else None
 
 
 # Replica context, aggregating.
@@ -405,8 +253,8 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
     Raises:
         ValueError: the variable has no aggregation.
     """
-    cell, aggregation = variable.state_cell, variable.state_cell.aggregation
-    if aggregation is _NONE:
+    cell = variable.state_cell
+    if cell.aggregation is VariableAggregation.NONE:
         message = (
             "You must specify an aggregation method to update a "
             f"{type(variable).__name__} in Replica Context. You can do so by passing "
@@ -419,7 +267,7 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
     if port.replicas == 1:
         return _write_copy(cell, op, convert(cell, value), frame.copy)
     if port.is_spmd:
-        combined = _combine_spmd(variable, value, port)
+        combined = aggregation.combine_spmd(variable, value, port)
         return _write_copy(cell, op, convert(cell, combined), None)
 
     def combine(payloads: list[Any]) -> Sequence[Any]:
@@ -427,13 +275,16 @@ def write_aggregated(variable: Any, op: str, value: Any, frame: ambient.Frame) -
             new = _write_at_once(variable, op, payloads)
             if new is not None:
                 return new
-        combined = _combine_parts(variable, payloads)
+        combined = aggregation.combine_parts(variable, payloads)
         # Not `frame`: this runs once, in the cross-replica context of the merge.
         outer = ambient.current()
         _write_cross(variable, op, combined, outer, False, is_combined=True)
         return copies_of(cell)
 
-    new = port.meet(combine, _payload(value))
+    # A short question first: replicas that run eagerly give plain arrays.
+    is_plain = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    payload = value if is_plain else aggregation.make_payload(value)
+    new = port.meet(combine, payload)
     if frame.state is not None:
         # The write went through the frame around the replica; this one may overlay it.
         frame.state.note_assignment(cell, new)
@@ -455,17 +306,18 @@ def _write_at_once(
         The new value on each replica. None, and nothing is stored, if the assignment
         needs the general rules.
     """
-    cell, aggregation = variable.state_cell, variable.state_cell.aggregation
-    is_mean = aggregation is VariableAggregation.MEAN
+    cell = variable.state_cell
+    is_mean = cell.aggregation is VariableAggregation.MEAN
+    is_first = cell.aggregation is VariableAggregation.ONLY_FIRST_REPLICA
     if not jax_traces.is_clean() or cell.is_suspect:
         return None
-    if aggregation is _FIRST or all(map(operator.is_, payloads, payloads[1:])):
-        if not is_mean and aggregation is not _FIRST:
+    if is_first or all(map(operator.is_, payloads, payloads[1:])):
+        if not is_mean and not is_first:
             # One object from all replicas cannot be summed: the general rules raise.
             return None
         payloads = payloads[:1]
-    with frames.LOCK:
-        frames.check_has_value(cell)
+    with storage.LOCK:
+        storage.check_has_value(cell)
         topology = cell.topology
         new = collectives.update_at_once(
             _SIGNS[op],
@@ -477,134 +329,9 @@ def _write_at_once(
         return None if new is None else cell.store_copies(new)
 
 
-def copies_of(cell: frames.Cell) -> list[Any]:
+def copies_of(cell: storage.Cell) -> list[Any]:
     """Returns each replica's value of a cell, as an object of its own."""
     source = frames.frame()
     if source.is_compiled:
         return collectives.hand_out(source.copy(cell, 0), [None] * cell.copies)
     return [source.copy(cell, i) for i in cell.topology.local]
-
-
-def _payload(value: Any) -> Any:
-    """Returns the value that a replica contributes: without gradients.
-
-    A variable is wrapped, so that the merge can tell that all replicas gave the same.
-    """
-    if isinstance(value, jax.Array):
-        return frames.strip_gradient(value)
-    value = _as_one_array(value)
-    if isinstance(value, distributed.PerReplica):
-        return value.own()
-    if _is_on_read(value):
-        return read(value)
-    if isinstance(value, StandsForArray):
-        return _WholeVariable(value)
-    return frames.strip_gradient(value)
-
-
-def _as_one_array(value: Any) -> Any:
-    """Returns a list that has arrays in it as one array; anything else as it is.
-
-    Such a list was made by the replica, unlike a list of constants.
-    """
-    if not isinstance(value, (list, tuple)):
-        return value
-    has_arrays = any(isinstance(x, jax.Array) for x in jax.tree.leaves(value))
-    return jnp.asarray(value) if has_arrays else value
-
-
-def _is_on_read(value: Any) -> bool:
-    cell = getattr(value, "state_cell", None)
-    return cell is not None and cell.policy is Policy.ON_READ
-
-
-@final
-class _WholeVariable:
-    """Keeps JAX from taking a distributed variable in a payload apart."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-def _are_same(payloads: Sequence[Any]) -> bool:
-    """Whether all replicas gave one object, or equal Python numbers."""
-    first = payloads[0]
-    if isinstance(first, _WholeVariable):
-        return all(getattr(p, "value", None) is first.value for p in payloads)
-    if isinstance(first, (bool, int, float, complex)):
-        return all(type(p) is type(first) and p == first for p in payloads)
-    return all(p is first for p in payloads)
-
-
-def _combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
-    """Returns the aggregate of payloads of replicas that run in turn."""
-    aggregation, cell = variable.state_cell.aggregation, variable.state_cell
-    is_eager_and_spread = cell.is_spread and not frames.frame().is_compiled
-    if _are_same(payloads) and not (
-        is_eager_and_spread and _differs_between_workers(variable, payloads)
-    ):
-        first = payloads[0]
-        return _shared_value(
-            variable, first.value if isinstance(first, _WholeVariable) else first
-        )
-    parts = [
-        p.value.__jax_array__() if isinstance(p, _WholeVariable) else p
-        for p in payloads
-    ]
-    topology = cell.topology
-    if is_eager_and_spread:
-        point = f"assignment of variable '{cell.name}'"
-        parts = collectives.all_parts(parts, topology, point)
-    if aggregation is _FIRST:
-        return parts[0]
-    op = ReduceOp.from_variable_aggregation(aggregation)
-    return collectives.reduce_parts(op, parts, topology.home)
-
-
-def _differs_between_workers(variable: Any, payloads: Sequence[Any]) -> bool:
-    """Whether other workers may have another value than all replicas here."""
-    if isinstance(payloads[0], _WholeVariable):
-        return False
-    # With SUM and several replicas here the general rules raise: nobody has to ask.
-    is_sum = variable.state_cell.aggregation is VariableAggregation.SUM
-    return len(payloads) == 1 or not is_sum
-
-
-def _combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
-    """Returns the aggregate of the replicas' values in an SPMD program."""
-    value = _as_one_array(value)
-    if isinstance(value, distributed.PerReplica):
-        value = value.own()
-    elif _is_on_read(value):
-        value = read(value)
-    elif isinstance(value, StandsForArray) or _is_one_for_all(variable, value, port):
-        return _shared_value(variable, value)
-    value = frames.strip_gradient(value)
-    if variable.state_cell.aggregation is _FIRST:
-        return collectives.pick_local(value, 0)
-    op = ReduceOp.from_variable_aggregation(variable.state_cell.aggregation)
-    return collectives.reduce_local(op, value, port.replicas)
-
-
-def _is_one_for_all(variable: Any, value: Any, port: ports.SpmdPort) -> bool:
-    """Whether all replicas of all workers have one object as `value`."""
-    if not port.is_shared(value) or port.here == port.replicas:
-        return port.is_shared(value)
-    is_sum = variable.state_cell.aggregation is VariableAggregation.SUM
-    return port.is_merged(value) or (is_sum and port.here > 1)
-
-
-def _shared_value(variable: Any, value: Any) -> Any:
-    """Returns a value that is one object for all replicas, which needs no combining.
-
-    Raises:
-        AssertionError, ValueError: the aggregation is SUM, which TensorFlow refuses.
-    """
-    if variable.state_cell.aggregation is VariableAggregation.SUM:
-        if isinstance(value, distributed.DistributedValues):
-            raise AssertionError(
-                f"Assigning a mirrored variable to '{variable.name}' with aggregation "
-                "SUM would add up copies of one value; assign its read_value()."
-            )
-        raise errors.not_distributed_error(value, ReduceOp.SUM)
-    return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,8 +15,8 @@ from unisono._src.foundation import ambient, jax_types
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
-from unisono._src.state import conversion, frames
-from unisono._src.state.frames import Policy
+from unisono._src.state import conversion, frames, storage
+from unisono._src.state.storage import Policy
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import operand
 
@@ -26,7 +25,7 @@ _PACKAGES = {__name__.partition(".")[0], "keras", "flax"}
 
 
 def policy(
-    placement: frames.Placement | None, synchronization: VariableSynchronization
+    placement: storage.Placement | None, synchronization: VariableSynchronization
 ) -> Policy:
     """Returns how a placement keeps a variable with this synchronization."""
     if placement is None or placement.kind is Policy.PLAIN:
@@ -45,7 +44,7 @@ def initial_array(
     dtype: Any,
     shape: Any,
     name: str | None,
-    placement: frames.Placement | None = None,
+    placement: storage.Placement | None = None,
 ) -> Any:
     """Returns the initial value as an array of the wanted type.
 
@@ -334,17 +333,6 @@ def variable_creator_scope(creator: Callable[..., Any]) -> Iterator[None]:
                 "was entered inside it is still open. Leave that one first."
             )
         # Else a scope around it was left first, with an error; this one ended then.
-
-
-def glorot_uniform(name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """Returns numbers uniform in ±sqrt(6 / (fan in + fan out)), seeded by `name`."""
-    # The axes before the last two are those of a convolution's window.
-    receptive = int(np.prod(shape[:-2]))
-    fan_in = receptive * (shape[-2] if len(shape) > 1 else (shape or (1,))[-1])
-    fan_out = receptive * (shape or (1,))[-1]
-    limit = (6.0 / max(fan_in + fan_out, 1)) ** 0.5
-    key = jax.random.key(zlib.crc32(name.encode()))
-    return jax.random.uniform(key, shape, jax_types.usable(dtype), -limit, limit)
 
 
 publish("unisono", variable_creator_scope)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 
 from unisono._src.foundation import html_rows, nest
-from unisono._src.state import frames, variables
+from unisono._src.state import storage, variables
 from unisono._src.values import array_operators
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _is_whole(x: Any) -> bool:
 
 def _row(name: str, variable: variables.Variable) -> Row:
     cell = variable.state_cell
-    spread = cell.policy in (frames.Policy.MIRRORED, frames.Policy.ON_READ)
+    spread = cell.policy in (storage.Policy.MIRRORED, storage.Policy.ON_READ)
     size = math.prod(cell.shape) * cell.dtype.itemsize
     placement, devices = cell.policy.value, cell.copies if spread else 1
     if cell.home is not None:
@@ -220,10 +220,10 @@ def _row(name: str, variable: variables.Variable) -> Row:
 
 def _array_row(name: str, array: jax.Array) -> Row:
     count = len(array.sharding.device_set)
-    placement = frames.Policy.PLAIN.value
+    placement = storage.Policy.PLAIN.value
     if count > 1:
         is_same = array.sharding.is_fully_replicated
-        placement = frames.Policy.MIRRORED.value if is_same else "split"
+        placement = storage.Policy.MIRRORED.value if is_same else "split"
     part = math.prod(array.sharding.shard_shape(array.shape))
     return Row(
         name,

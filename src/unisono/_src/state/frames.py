@@ -1,19 +1,13 @@
-"""Cells, which hold the values of variables, and frames, which read and write them.
+"""Frames, through which every read and write of a variable goes.
 
-Every read and write of a variable goes through the current frame. The eager frame uses
-the cell's own array, the frame of a program being made uses a tracer. The *whole* of a
-cell is the array that it stores, with a leading replica axis if the variable is
-sync-on-read; a *copy* is the value that one replica sees. See docs/decisions/0003.
+The eager frame uses the array that the variable's cell stores; the frame of a program
+that is being made uses a tracer. `frame` returns the one that holds now. See
+docs/decisions/0003.
 """
 
 from __future__ import annotations
 
 import abc
-import dataclasses
-import enum
-import itertools
-import threading
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
@@ -21,311 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, errors
-from unisono._src.machines import partition
 from unisono._src.machines.topology import Topology
 from unisono._src.state import rows as rows_lib
-from unisono._src.state import trace_versions
-from unisono._src.state.servers import Change, Home, ServerGroup
+from unisono._src.state import storage, trace_versions
+from unisono._src.state.servers import Change
+from unisono._src.state.storage import Cell, Policy
 from unisono._src.values import collectives, jax_tapes, jax_traces
-from unisono._src.workers import eager_exchange
-
-
-class Policy(enum.Enum):
-    """The way in which the value of a variable is kept.
-
-    Attributes:
-        PLAIN: one array.
-        MIRRORED: a copy on each replica, all equal.
-        ON_READ: a value per replica, aggregated when read across replicas.
-        CENTRAL: one array on the parameter device, which replicas copy.
-        SERVER: one array, or a part of one, on a parameter server.
-    """
-
-    PLAIN = "one copy"
-    MIRRORED = "mirrored"
-    ON_READ = "per replica"
-    CENTRAL = "central"
-    SERVER = "on a server"
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Placement:
-    """A strategy's settings for the variables that are made in its scope.
-
-    Attributes:
-        strategy: the strategy.
-        topology: its replicas.
-        kind: how variables are kept that are not sync-on-read.
-        parameter_device: where variables that are one array live.
-        parameter_name: TensorFlow's name of that device.
-        split_above: the number of elements from which a mirrored variable is cut over
-            the devices; None if none is.
-        ops: the program's own `CrossDeviceOps`; None leaves it to XLA how values of
-            replicas are combined.
-        servers: the parameter servers that keep variables; None if none do.
-    """
-
-    strategy: Any
-    topology: Topology
-    kind: Policy
-    parameter_device: jax.Device
-    parameter_name: str
-    split_above: int | None = None
-    ops: Any = None
-    servers: ServerGroup | None = None
-
-
-@final
-class Clock:
-    """Counts how often an array has escaped from its cell.
-
-    A compiled step donates the arrays of the variables that it writes. It copies an
-    array first if someone else may hold it. A program looks for such arrays only if
-    this count has changed since it looked last.
-    """
-
-    escapes = 0
-
-
-# Held from taking arrays out of cells to putting new ones in: a step in another thread
-# donates the arrays it takes, and they must not be read meanwhile. It is reentrant
-# because a signal handler may read variables while its own thread holds the lock.
-LOCK = threading.RLock()
-_serial = itertools.count()
-# Weak, so that a variable that nobody holds frees its memory. Used under the lock: a
-# set must not grow while another thread iterates over it.
-_live: weakref.WeakSet[Cell] = weakref.WeakSet()
-
-
-@final
-class Cell:
-    """The storage of one variable.
-
-    Attributes:
-        array: the stored array; None before the first value.
-        copies: how many replicas have a copy.
-        drafts: for a cell that is cut, the values that replicas have written in turn,
-            by replica; not stored yet.
-        escaped: whether someone else may hold the array.
-        home: where parameter servers have the value; None if it is here, in `array`.
-        is_everywhere: whether each device of the topology holds the array or a part.
-        is_replicated: whether each replica's device holds all of the array.
-        is_spread: whether other processes hold copies too.
-        is_stacked: whether the array has a leading replica axis.
-        is_suspect: whether copies were written one by one, and may differ.
-        origin: file and line of the code that made the variable, for messages.
-        serial: a number that is larger for cells made later.
-        sharding: where the array belongs; None for anywhere.
-        split: how the array is cut over devices, or None.
-        stored_shape: the shape of the array.
-    """
-
-    __slots__ = (
-        "__weakref__", "aggregation", "array", "copies", "drafts", "dtype", "escaped",
-        "home", "is_everywhere", "is_replicated", "is_spread", "is_stacked",
-        "is_suspect", "name", "origin", "owner", "parameter_device", "policy", "serial",
-        "shape", "sharding", "split", "stored_shape", "topology",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        policy: Policy,
-        shape: tuple[int, ...],
-        dtype: Any,
-        placement: Placement | None,
-        name: str,
-        origin: str,
-    ) -> None:
-        self.policy = policy
-        self.shape = shape
-        self.dtype = dtype
-        self.topology: Any = placement.topology if placement else None
-        self.parameter_device = placement.parameter_device if placement else None
-        self.copies = placement.topology.replicas if placement else 1
-        self.name = name
-        self.origin = origin
-        # Set by the variable: how values that replicas assign become one, and the
-        # strategy in whose scope it was made.
-        self.aggregation: Any = None
-        self.owner: Any = None
-        self.split = _choose_split(policy, shape, dtype, placement)
-        # Attributes, not properties: every read and write asks for some of them.
-        self.is_stacked = policy is Policy.ON_READ and self.copies > 1
-        self.is_replicated = self.split is None and _is_on_all(self)
-        self.is_everywhere = (
-            self.is_stacked or self.is_replicated or self.split is not None
-        )
-        spread = self.topology is not None and self.topology.is_spread
-        self.is_spread = self.is_everywhere and spread
-        self.stored_shape = (self.copies, *shape) if self.is_stacked else shape
-        self.sharding = _sharding(self)
-        self.drafts: dict[int, Any] = {}
-        self.array: Any = None
-        self.escaped = False
-        self.is_suspect = False
-        self.serial = next(_serial)
-        self.home: Home | None = None
-        if policy is Policy.SERVER and placement is not None and placement.servers:
-            self.home = placement.servers.place(self)
-        with LOCK:
-            _live.add(self)
-
-    def escape(self) -> None:
-        """Notes that someone else may hold the stored array."""
-        self.escaped = True
-        Clock.escapes += 1
-
-    def store(self, array: jax.Array, is_fresh: bool = False) -> None:
-        """Replaces the stored array.
-
-        Args:
-            array: the new array, anywhere.
-            is_fresh: whether nobody else holds it.
-        """
-        check_type(self, array)
-        trace_versions.EAGER.note_change()
-        if self.home is not None:
-            self.home.group.create(self, array)
-            return
-        self.array = self._place(array)
-        self.drafts, self.is_suspect = {}, False
-        if not is_fresh:
-            self.escape()
-
-    def _place(self, array: Any) -> Any:
-        """Returns the array where the cell keeps it."""
-        sharding, topology = self.sharding, self.topology
-        if sharding is None:
-            return array
-        # With several workers `device_put` gets global arrays only. The topology places
-        # this process's own arrays, among them those of NumPy, shard by shard.
-        if not (self.is_spread and getattr(array, "is_fully_addressable", True)):
-            return jax.device_put(array, sharding)
-        if self.is_stacked:
-            return topology.stack([array[i : i + 1] for i in topology.local])
-        return topology.spread(array)
-
-    def begin(self, value: Any) -> None:
-        """Stores the first value in all copies.
-
-        Workers may have computed different ones; all of them take that of worker 0.
-
-        Args:
-            value: an array of the variable's own shape.
-        """
-        if self.home is not None:
-            self.home.group.create(self, value)
-            return
-        if self.is_spread:
-            point = f"creation of variable '{self.name}'"
-            value = eager_exchange.broadcast_first(
-                self.topology, point, collectives.own_copy(value)
-            )
-        if self.split is not None:
-            self.store(partition.put(value, self.sharding), is_fresh=True)
-            return
-        # The caller may hold the array, and a step would donate it.
-        array = jnp.array(value, copy=True)
-        if self.is_stacked:
-            array = jnp.broadcast_to(array, self.stored_shape)
-        self.store(array, is_fresh=True)
-
-    def gather(self, index: int | None) -> jax.Array:
-        """Returns the value of a cell that is cut, gathered on one replica's device.
-
-        Args:
-            index: the replica; None for the first one of this process.
-        """
-        topology = self.topology
-        here = topology.first + topology.position(index)
-        if here in self.drafts:
-            draft: jax.Array = self.drafts[here]
-            return draft
-        asked = topology.spans[here] if topology.spans else topology.devices
-        target = topology.devices[here]
-        return partition.gather_parts(self.array, self.split, asked, target)
-
-    def settle(self) -> bool:
-        """Stores the value that replicas have written in turn, if all wrote the same.
-
-        Returns:
-            Whether they did.
-        """
-        device, every = self.topology.home, self.topology.local
-        first, *others = (jax.device_put(self.gather(i), device) for i in every)
-        is_float = bool(jnp.issubdtype(self.dtype, jnp.inexact))
-        same = (jnp.array_equal(first, o, equal_nan=is_float) for o in others)
-        if not all(map(bool, same)):
-            return False
-        self.store(partition.put(first, self.sharding), is_fresh=True)
-        return True
-
-    def store_copies(self, one: jax.Array) -> list[jax.Array]:
-        """Stores an array of one device on all replicas, and returns their copies.
-
-        The cell must be replicated, within this process, and have a value already.
-        """
-        # Asked here, not in `changed`: this is the shortest path of an assignment.
-        if trace_versions.EAGER.has_read:
-            trace_versions.EAGER.note_change()
-        own = self.topology.own_devices
-        array = collectives.put_pieces(
-            self.array.aval, self.sharding, [one] * len(own), own
-        )
-        self.array, self.is_suspect = array, False
-        self.escape()
-        return [
-            collectives.release(x) for x in collectives.shards(array, self.topology)
-        ]
-
-    def duplicate(self) -> jax.Array:
-        """Returns a copy of the stored array."""
-        if not self.is_spread:
-            return jnp.copy(self.array)
-        # Shard by shard: a program for all shards would need the other workers.
-        pieces = [jnp.copy(s.data) for s in self.array.addressable_shards]
-        return jax.make_array_from_single_device_arrays(
-            self.stored_shape, self.sharding, pieces
-        )
-
-
-def _is_on_all(cell: Cell) -> bool:
-    """Whether each replica's device holds all of an uncut cell's array."""
-    # A single replica may consist of several logical devices (docs/decisions/0016).
-    if cell.copies == 1 and cell.topology is not None and cell.topology.spans:
-        return cell.policy in (Policy.MIRRORED, Policy.ON_READ)
-    return cell.policy is Policy.MIRRORED and cell.copies > 1
-
-
-def _sharding(cell: Cell) -> Any:
-    """Returns where the array of a cell belongs, or None for anywhere."""
-    if cell.topology is None:
-        return None
-    if cell.split is not None:
-        return partition.sharding(cell.topology, cell.split)
-    if cell.is_stacked:
-        return cell.topology.stacked_sharding
-    if cell.is_replicated:
-        return cell.topology.replicated_sharding
-    return jax.sharding.SingleDeviceSharding(cell.parameter_device)
-
-
-def _choose_split(policy: Policy, shape: Any, dtype: Any, placement: Any) -> Any:
-    """Returns how an array is cut over the devices, or None if it is not."""
-    if policy is not Policy.MIRRORED or placement.split_above is None:
-        return None
-    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        return None
-    return partition.choose(placement.topology, placement.split_above, shape)
-
-
-def live_cells() -> list[Cell]:
-    """Returns every cell that has a value, oldest first."""
-    with LOCK:
-        found = list(_live)
-    known = (c for c in found if c.array is not None or c.home is not None)
-    return sorted(known, key=lambda c: c.serial)
 
 
 class StateFrame(abc.ABC):
@@ -392,21 +87,6 @@ class StateFrame(abc.ABC):
         raise NotImplementedError
 
 
-def check_has_value(cell: Cell) -> None:
-    """Raises `FailedPreconditionError` unless a cell has a value."""
-    if cell.home is not None:
-        return
-    if cell.array is not None and not cell.array.is_deleted():
-        return
-    why = "the call that was creating it failed"
-    if cell.array is not None:
-        why = "a step that was updating it in place failed while it ran"
-    raise errors.FailedPreconditionError(
-        f"The variable '{cell.name}' (created at {cell.origin}) has no value: {why}. "
-        "Assign it again, create it again, or restore it from a checkpoint."
-    )
-
-
 @final
 class EagerFrame(StateFrame):
     """Reads and writes the cells' own arrays."""
@@ -418,8 +98,8 @@ class EagerFrame(StateFrame):
             trace_versions.check_reading((), self.versions, cell.name)
         if cell.home is not None:
             return cell.home.group.read([cell])[0]
-        with LOCK:
-            check_has_value(cell)
+        with storage.LOCK:
+            storage.check_has_value(cell)
             if cell.drafts and not cell.settle():
                 raise errors.diverging_copies_error(cell.name, cell.origin)
             cell.escape()
@@ -429,8 +109,8 @@ class EagerFrame(StateFrame):
         """Returns the value that replica `index` sees, on that replica's device."""
         if cell.split is not None:
             trace_versions.check_reading((), self.versions, cell.name)
-            with LOCK:
-                check_has_value(cell)
+            with storage.LOCK:
+                storage.check_has_value(cell)
                 return collectives.release(cell.gather(index))
         array = self.whole(cell)
         if cell.is_stacked:
@@ -535,7 +215,7 @@ def peek(cell: Cell) -> Any:
     """
     source = frame()
     if cell.home is not None and not source.is_compiled:
-        return stored_array(cell)
+        return storage.stored_array(cell)
     if source.is_compiled or cell.array is None:
         # A program being made may have assigned the cell already.
         return source.copy(cell, 0)
@@ -545,26 +225,12 @@ def peek(cell: Cell) -> Any:
     return collectives.release(piece.reshape(cell.shape))
 
 
-def stored_array(cell: Cell) -> Any:
-    """Returns the array of a cell, which a server may have."""
-    return cell.array if cell.home is None else cell.home.group.read([cell])[0]
-
-
 def strip_gradient(value: Any) -> Any:
     """Returns `value` without its gradient; assigned values carry none."""
     if not isinstance(value, jax.core.Tracer):
         return value
     value = jax_tapes.lower(value)
     return jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
-
-
-def check_type(cell: Cell, value: Any) -> None:
-    """Raises `ValueError` unless an array is of the type that a cell holds."""
-    if value.dtype != cell.dtype:
-        raise ValueError(
-            f"The variable '{cell.name}' (created at {cell.origin}) holds {cell.dtype} "
-            f"and would get an array of type {value.dtype}; cast the value first."
-        )
 
 
 def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
@@ -580,7 +246,7 @@ def check_level(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
             `value` comes from one.
         ValueError: `value` is not of the type that the cell holds.
     """
-    check_type(cell, value)
+    storage.check_type(cell, value)
     check_operand(cell, value, traces)
 
 

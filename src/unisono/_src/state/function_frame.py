@@ -10,10 +10,10 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, errors
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames, trace_versions
+from unisono._src.state import frames, storage, trace_versions
 from unisono._src.state import rows as rows_lib
-from unisono._src.state.frames import Cell
 from unisono._src.state.servers import Change
+from unisono._src.state.storage import Cell
 
 
 @final
@@ -71,8 +71,8 @@ class FunctionFrame(frames.StateFrame):
         if cell not in self.values:
             # Made by another thread, or by code that ran outside this trace. In this
             # trace it is a constant; `is_late` asks for a new one with it as an input.
-            frames.check_has_value(cell)
-            self.values[cell] = frames.stored_array(cell)
+            storage.check_has_value(cell)
+            self.values[cell] = storage.stored_array(cell)
             self.is_late = True
         return self.values[cell]
 

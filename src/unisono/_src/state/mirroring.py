@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono._src.foundation import errors
-from unisono._src.state.frames import Cell
+from unisono._src.state.storage import Cell
 from unisono._src.values import collectives
 from unisono._src.workers import eager_exchange
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import ambient, errors
-from unisono._src.state import assignment, conversion, row_reading, scatter
-from unisono._src.state.frames import Policy
+from unisono._src.state import conversion, row_reading, scatter, storage
+from unisono._src.state.storage import Policy
 from unisono._src.values import array_attributes, collectives
 from unisono._src.values.array_operators import operand
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -153,8 +153,8 @@ def _assign_slice(
     """
     del name  # TensorFlow's; it has no effect.
     cell = variable.state_cell
-    frame = assignment.check_strategy(variable)
-    is_own = assignment.sees_copy(variable, frame)
+    frame = storage.check_strategy(variable.state_cell)
+    is_own = storage.sees_copy(variable.state_cell, frame)
     _check_kind(variable, frame, is_own)
     value = conversion.as_type(value, cell.dtype, cell.name)
     _check_slice(variable, key, value)

@@ -10,8 +10,8 @@ import jax
 from unisono._src.machines.topology import AXIS
 from unisono._src.state import frames, trace_versions
 from unisono._src.state import rows as rows_lib
-from unisono._src.state.frames import Cell
 from unisono._src.state.servers import Change
+from unisono._src.state.storage import Cell
 from unisono._src.values import collectives, jax_traces
 
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from unisono._src.foundation import ambient, errors, jax_types
 from unisono._src.foundation.options import ReduceOp, VariableAggregation
-from unisono._src.state import assignment, conversion, frames, servers
-from unisono._src.state.frames import Policy
+from unisono._src.state import assignment, conversion, frames, reading, servers, storage
+from unisono._src.state.storage import Policy
 from unisono._src.values import collectives
 from unisono._src.values.array_operators import operand
 from unisono._src.values.indexed_slices import IndexedSlices
@@ -104,10 +104,10 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
             "certain `tf.distribute.Strategy` scope) with NONE or "
             f"`ONLY_FIRST_REPLICA` aggregation, got: {variable.state_cell.aggregation}"
         )
-    frame = assignment.check_strategy(variable)
+    frame = storage.check_strategy(variable.state_cell)
     if cell.home is not None and not is_nd:
         return _scatter_on_server(cell, kind, sparse)
-    is_own = assignment.sees_copy(variable, frame)
+    is_own = storage.sees_copy(variable.state_cell, frame)
     if distributed and is_own and frame.mode != ambient.UPDATE:
         return _scatter_aggregated(variable, kind, sparse, frame, is_nd)
     return change(
@@ -162,18 +162,18 @@ def change(
         return _change_on_server(cell, fn)
     if cell.policy is Policy.PLAIN and frame.port is not None and frame.port.is_spmd:
         raise assignment.lockstep_signal(cell)
-    assignment.check_component(variable, frame)
+    reading.check_component(variable, frame)
     if variable.replica_index is not None or is_own:
         is_part = variable.replica_index is not None
         index = variable.replica_index if is_part else frame.copy
         new = fn(target.copy(cell, index))
         target.set_copy(cell, index, new)
         return new
-    new = fn(assignment.common_value(cell, target))
+    new = fn(reading.common_value(cell, target))
     if cell.is_spread and frame.state is None:
         assignment.check_workers(cell, new)
     target.set_whole(cell, new)
-    return assignment.read(variable)
+    return reading.read(variable)
 
 
 def _scatter_aggregated(

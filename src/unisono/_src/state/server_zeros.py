@@ -6,7 +6,7 @@ from typing import Any
 
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
-from unisono._src.state import creation, frames
+from unisono._src.state import creation, storage
 from unisono._src.state.variables import ResourceVariable, Variable
 
 
@@ -14,8 +14,8 @@ def make_zeros(shape: tuple[int, ...], dtype: Any, name: str, home: Any) -> Vari
     """Makes a variable of zeros on the servers of `home`, which nobody sends there."""
     frame = ambient.current()
     with ambient.push(colocate=home):
-        cell = frames.Cell(
-            frames.Policy.SERVER,
+        cell = storage.Cell(
+            storage.Policy.SERVER,
             shape,
             dtype,
             frame.placement,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from unisono._src.state.frames import Cell
+from unisono._src.state.storage import Cell
 
 # Weakly in both directions: neither a cell nor a variable is kept alive.
 _by_cell: weakref.WeakKeyDictionary[Cell, weakref.ref[Any]] = (

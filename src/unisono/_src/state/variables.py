@@ -1,10 +1,8 @@
-"""The class `Variable`, and the functions that make variables."""
+"""The class `Variable`, and how a scope makes variables of the kinds that it needs."""
 
 from __future__ import annotations
 
-import functools
 import inspect
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, final, overload
@@ -22,10 +20,12 @@ from unisono._src.state import (
     creation,
     frames,
     parts,
+    reading,
     references,
+    storage,
     variable_registry,
 )
-from unisono._src.state.frames import Policy
+from unisono._src.state.storage import Policy
 from unisono._src.values import array_operators, collectives, distributed, replica_text
 
 
@@ -40,7 +40,7 @@ class _Factory(type):
 
     def assemble(
         cls,
-        cell: frames.Cell,
+        cell: storage.Cell,
         *,
         trainable: bool,
         synchronization: VariableSynchronization,
@@ -108,7 +108,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
     (True, 'ON_WRITE', 'MEAN')
     """
 
-    state_cell: frames.Cell
+    state_cell: storage.Cell
     _trainable: bool
     _synchronization: VariableSynchronization
     _constraint: Callable[[Any], Any] | None
@@ -326,7 +326,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         >>> [int(x) for x in inside.values], int(seen.value())
         ([3, 3], 6)
         """
-        return assignment.read(self)
+        return reading.read(self)
 
     def read_value(self) -> jax.Array:
         """Returns the same as `value`.
@@ -334,7 +334,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         >>> Variable([1.0, 2.0]).read_value().tolist()
         [1.0, 2.0]
         """
-        return assignment.read(self)
+        return reading.read(self)
 
     def numpy(self) -> np.ndarray:
         """Returns the value as a new NumPy array; that of a scalar as a NumPy number.
@@ -346,10 +346,10 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         >>> Variable(3).numpy()
         np.int32(3)
         """
-        return array_operators.unpack_scalar(assignment.read_on_host(self))
+        return array_operators.unpack_scalar(reading.read_on_host(self))
 
     def __jax_array__(self) -> jax.Array:
-        return assignment.read(self)
+        return reading.read(self)
 
     def __len__(self) -> int:
         raise TypeError(f"object of type '{type(self).__name__}' has no len()")
@@ -535,7 +535,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
             # The copy lives where the variable does, whatever scope is open now.
             placement = cell.owner.extended._placement  # noqa: SLF001
         shape, known = (cell.shape, cell.dtype), (cell.name, cell.origin)
-        twin = frames.Cell(cell.policy, *shape, placement, *known)
+        twin = storage.Cell(cell.policy, *shape, placement, *known)
         twin.array, twin.is_suspect = cell.duplicate(), cell.is_suspect
         copied: Variable = type(self).assemble(
             twin,
@@ -651,7 +651,7 @@ def _create(
         if synchronization is VariableSynchronization.AUTO:
             synchronization = VariableSynchronization.ON_WRITE
     known = f"{scope.names}{name or 'Variable'}", creation.find_origin()
-    cell = frames.Cell(policy, value.shape, value.dtype, placement, *known)
+    cell = storage.Cell(policy, value.shape, value.dtype, placement, *known)
     frames.frame().create(cell, frames.strip_gradient(value))
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
@@ -666,62 +666,4 @@ def _create(
     return made
 
 
-def get_variable(
-    name: str,
-    shape: Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
-    initializer: Any = None,
-    trainable: bool | None = None,
-    partitioner: object = None,
-    constraint: Callable[[Any], Any] | None = None,
-    synchronization: VariableSynchronization = VariableSynchronization.AUTO,
-    aggregation: VariableAggregation | None = VariableAggregation.NONE,
-) -> Variable:
-    """Makes a variable, as TensorFlow 1's function of this name does.
-
-    Args:
-        name: the name of the variable.
-        shape: the shape; not needed if `initializer` is an array.
-        dtype: the element type; the default is float32.
-        initializer: an array, or a function of shape and type that returns one; the
-            default is Glorot's uniform distribution, seeded by the name.
-        trainable: whether optimizers should update it.
-        partitioner: ignored with a warning: strategies keep variables whole.
-        constraint: a function that optimizers apply after an update.
-        synchronization: when copies are brought together.
-        aggregation: how values that replicas assign become one.
-
-    Raises:
-        ValueError: there is no shape, and `initializer` is no array.
-
-    >>> get_variable("w", [2], initializer=jnp.ones).numpy().tolist()
-    [1.0, 1.0]
-    """
-    if partitioner is not None:
-        warnings.warn(
-            "Partitioned variables are not supported under a strategy; the partitioner "
-            f"of variable '{name}' is ignored.",
-            stacklevel=2,
-        )
-    if initializer is None or callable(initializer):
-        if shape is None:
-            raise ValueError(
-                f"Variable '{name}' needs a shape unless its initializer is an array; "
-                f"write get_variable('{name}', shape=[...])."
-            )
-        wanted = tuple(shape), dtype or jnp.float32
-        make = initializer or functools.partial(creation.glorot_uniform, name)
-        initializer = make(*wanted)
-    return Variable(
-        initializer,
-        trainable,
-        name=name,
-        dtype=dtype,
-        constraint=constraint,
-        synchronization=synchronization,
-        aggregation=aggregation,
-    )
-
-
 publish("unisono", Variable)
-publish("unisono.compat.v1", get_variable)

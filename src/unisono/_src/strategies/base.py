@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from unisono._src.input.api.dataset import Dataset
     from unisono._src.input.api.distributed_dataset import DistributedDataset
     from unisono._src.input.api.input_iterator import InputIterator
-    from unisono._src.input.stages.dataset_options import (
-        InputContext,
+    from unisono._src.input.distribution.dataset_functions import InputContext
+    from unisono._src.input.distribution.input_options import (
         InputOptions,
         InputReplicationMode,
     )
@@ -535,7 +535,7 @@ class Strategy:
         >>> [x.tolist() for x in strategy.experimental_local_results(step)]
         [[0, 1], [2, 3]]
         """
-        per_worker = pipelines.dataset_options.InputReplicationMode.PER_WORKER
+        per_worker = pipelines.input_options.InputReplicationMode.PER_WORKER
         if replication_mode not in (None, per_worker):
             raise ValueError(
                 "Input replication mode not supported: "

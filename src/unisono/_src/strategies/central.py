@@ -9,7 +9,7 @@ import jax
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames
+from unisono._src.state import storage
 from unisono._src.strategies import base, replicated
 
 
@@ -41,8 +41,8 @@ class CentralStorageStrategy(base.Strategy):
         if parameter_device is None:
             parameter_device = topology.names[0] if topology.replicas == 1 else "CPU:0"
         names, found = devices.resolve([parameter_device])
-        placement = frames.Placement(
-            self, topology, frames.Policy.CENTRAL, found[0], names[0]
+        placement = storage.Placement(
+            self, topology, storage.Policy.CENTRAL, found[0], names[0]
         )
         super().__init__(replicated.ReplicatedExtended(self, placement))
 

@@ -9,14 +9,14 @@ from unisono._src import input as pipelines
 from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames
+from unisono._src.state import storage
 from unisono._src.strategies import extended, value_context
 from unisono._src.values import distributed, ports
 
 
 def home_placement(
-    strategy: Any, topology: Topology, kind: frames.Policy, above: int | None = None
-) -> frames.Placement:
+    strategy: Any, topology: Topology, kind: storage.Policy, above: int | None = None
+) -> storage.Placement:
     """Returns a placement whose parameter device is this process's first device.
 
     Args:
@@ -26,7 +26,7 @@ def home_placement(
         above: the size above which a variable is split; None splits none.
     """
     home = topology.home, topology.local_names[0]
-    return frames.Placement(strategy, topology, kind, *home, above)
+    return storage.Placement(strategy, topology, kind, *home, above)
 
 
 class LocalExtended(extended.StrategyExtended, abc.ABC):
@@ -44,7 +44,7 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
     _topology: Topology
 
     def __init__(
-        self, container_strategy: Any, placement: frames.Placement | None = None
+        self, container_strategy: Any, placement: storage.Placement | None = None
     ) -> None:
         super().__init__(container_strategy)
         self._placement = placement
@@ -62,8 +62,8 @@ class LocalExtended(extended.StrategyExtended, abc.ABC):
 
     def _distribute_from_function(self, dataset_fn: Any, options: Any) -> Any:
         if self._placement is None:
-            alone = pipelines.dataset_options.InputContext()
-            return pipelines.dataset_options.call_dataset_fn(dataset_fn, alone)
+            alone = pipelines.dataset_functions.InputContext()
+            return pipelines.dataset_functions.call_dataset_fn(dataset_fn, alone)
         owner = self._container_strategy()
         return pipelines.distributed_dataset.DistributedDatasetsFromFunction(
             dataset_fn, self._topology, options, owner

@@ -11,7 +11,7 @@ import jax
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
-from unisono._src.state.frames import Policy
+from unisono._src.state.storage import Policy
 from unisono._src.strategies import base, cross_device_ops, local, replicated
 from unisono._src.strategies.cross_device_ops import CrossDeviceOps
 

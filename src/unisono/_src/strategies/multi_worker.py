@@ -10,7 +10,7 @@ from unisono._src.foundation import options
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import devices
 from unisono._src.machines.topology import Topology
-from unisono._src.state.frames import Policy
+from unisono._src.state.storage import Policy
 from unisono._src.strategies import base, local, replicated
 from unisono._src.workers import process_group, worker_guard
 

@@ -11,7 +11,7 @@ import jax
 from unisono._src.foundation import ambient, nest
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines.topology import Topology
-from unisono._src.state import frames
+from unisono._src.state import frames, storage
 from unisono._src.strategies import base, local
 from unisono._src.values import collectives
 
@@ -70,8 +70,8 @@ class OneDeviceStrategy(base.Strategy):
 
     def __init__(self, device: str | jax.Device) -> None:
         topology = Topology.of([device])
-        placement = frames.Placement(
-            self, topology, frames.Policy.PLAIN, topology.home, topology.names[0]
+        placement = storage.Placement(
+            self, topology, storage.Policy.PLAIN, topology.home, topology.names[0]
         )
         super().__init__(_OneDeviceExtended(self, placement))
 

@@ -1,7 +1,7 @@
 """`run`, `reduce` and `update` of the strategies that have several replicas.
 
 `MirroredStrategy` and `CentralStorageStrategy` differ in where variables live, which
-is data (`state.Placement`), not code.
+is data (`state.storage.Placement`), not code.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import jax
-import numpy as np
 
-from unisono._src.execution import contexts, lockstep, spmd
-from unisono._src.foundation import ambient, errors, nest, options
+from unisono._src.execution import contexts, lockstep, merging, spmd
+from unisono._src.foundation import ambient, nest, options
 from unisono._src.machines.topology import AXIS
-from unisono._src.state import assignment, frames, variables
-from unisono._src.state.frames import Policy
+from unisono._src.state import frames, storage
+from unisono._src.state.storage import Policy
 from unisono._src.strategies import (
     destinations,
     extended,
     local,
+    reductions,
     updates,
     value_context,
     worker_results,
@@ -55,12 +55,12 @@ class Replicated(local.LocalExtended, abc.ABC):
         communication: the `CommunicationOptions` that hold where a call gives none.
     """
 
-    _placement: frames.Placement
+    _placement: storage.Placement
 
     def __init__(
         self,
         container_strategy: Any,
-        placement: frames.Placement,
+        placement: storage.Placement,
         communication: options.CommunicationOptions | None = None,
     ) -> None:
         super().__init__(container_strategy, placement)
@@ -85,13 +85,13 @@ class Replicated(local.LocalExtended, abc.ABC):
             return self._run_nested(frame.port, fn, args, kwargs)
         if self._topology.replicas == 1:
             return self._run_alone(fn, args, kwargs)
-        compiled = frames.frame().is_compiled
-        if compiled:
-            frames.frame().note_topology(self._topology)
-        if compiled and self._is_even((args, kwargs)):
+        state: frames.StateFrame = frame.state or frames.EAGER
+        if state.is_compiled:
+            state.note_topology(self._topology)
+        if state.is_compiled and self._is_even((args, kwargs)):
             try:
                 return spmd.run(self._placement, fn, args, kwargs)
-            except assignment.NeedsLockstep as reason:
+            except ports.NeedsLockstep as reason:
                 # One program for all replicas cannot express it (docs/decisions/0002).
                 _log.info("Replicas run in turn: %s", reason)
         return self._run_lockstep(fn, args, kwargs)
@@ -133,11 +133,11 @@ class Replicated(local.LocalExtended, abc.ABC):
 
     def _run_nested(self, port: Any, fn: Any, args: Any, kwargs: Any) -> Any:
         """Calls `fn` for the own replica, in a merge_call of an SPMD program."""
-        args, kwargs = contexts.own_parts((args, kwargs))
+        args, kwargs = merging.own_parts((args, kwargs))
         index = jax.lax.axis_index(AXIS)
         with contexts.enter_replica(self._placement, index, port, copy=None):
             result = fn(*args, **kwargs)
-        return contexts.group_replica_values(result, port)
+        return merging.group_replica_values(result, port)
 
     def _run_lockstep(self, fn: Any, args: Any, kwargs: Any) -> Any:
         """Calls `fn` for one replica after the other; they meet at collectives."""
@@ -184,7 +184,9 @@ class Replicated(local.LocalExtended, abc.ABC):
         # `_reduced_at` is a parsed target; see `Strategy.reduce`, which asks for it.
         if target is not self._reduced_at:
             target = self._target(destinations_)
-        return nest.map_structure(lambda x: self._reduce_leaf(op, x, target), value)
+        return nest.map_structure(
+            lambda x: reductions.reduce(self._topology, op, x, target), value
+        )
 
     def _reduce_by_program(self, op: Any, value: Any, where: Any, options: Any) -> Any:
         """Combines per-replica leaves by code of the program, the others as usual."""
@@ -195,7 +197,7 @@ class Replicated(local.LocalExtended, abc.ABC):
             lambda x: (
                 ops.reduce(op, x, where, options)
                 if _is_per_replica(x)
-                else self._reduce_leaf(op, x, self._target(where))
+                else reductions.reduce(self._topology, op, x, self._target(where))
             ),
             value,
         )
@@ -228,119 +230,20 @@ class Replicated(local.LocalExtended, abc.ABC):
     def _target(self, where: Any) -> Any:
         return destinations.parse(where, self._topology, self._is_central)
 
-    def _reduce_leaf(self, op: options.ReduceOp, value: Any, target: Any) -> Any:
-        count = self._topology.replicas
-        if _is_on_read(value):
-            return target.deliver(self._reduce_cell(op, value.state_cell))
-        if isinstance(value, (distributed.Mirrored, variables.MirroredVariable)):
-            if op is options.ReduceOp.SUM:
-                raise AssertionError(
-                    "A mirrored value has the same value on every replica; its SUM "
-                    f"over {count} replicas is refused. Use MEAN, or multiply it."
-                )
-            return target.deliver(value.__jax_array__())
-        if not isinstance(value, distributed.PerReplica):
-            if self._topology.is_spread:
-                return target.deliver(self._reduce_workers(op, value))
-            plain = _reduce_plain(op, value, count)
-            return target.deliver(plain) if isinstance(plain, jax.Array) else plain
-        return target.deliver(self._reduce_per_replica(op, value))
-
-    def _reduce_cell(self, op: options.ReduceOp, cell: frames.Cell) -> Any:
-        source, port = frames.frame(), ambient.current().port
-        if cell.copies == 1:
-            return source.copy(cell, 0)
-        if port is not None and port.is_spmd:
-            return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
-        parts = [source.copy(cell, i) for i in lockstep.replicas_in_turn(cell.topology)]
-        parts = self._all_parts(parts, f"reduce {op.value} of variable '{cell.name}'")
-        return collectives.reduce_parts(op, parts, self._home())
-
-    def _all_parts(self, parts: Sequence[Any], point: str) -> list[Any]:
-        return collectives.all_parts(parts, self._topology, point)
-
-    def _reduce_workers(self, op: options.ReduceOp, value: Any) -> Any:
-        """Combines a plain value, which each worker has one of, over the workers."""
-        topology = self._topology
-        if op is options.ReduceOp.SUM and topology.copies > 1:
-            return _reduce_plain(op, value, topology.replicas)
-        value = _read_plain(value)
-        if not frames.frame().is_compiled:
-            point = f"reduce {op.value} of a plain value"
-            every = self._all_parts([collectives.as_array(value)], point)
-            return collectives.reduce_parts(op, every, self._home())
-        frames.frame().note_topology(topology)
-        # Before it is an array of the program, which would have the number built in.
-        value = collectives.as_input(value)
-        combine = functools.partial(collectives.reduce_local, op)
-        count = topology.replicas
-        return collectives.apply_over_workers(
-            value, lambda x: combine(x, count), topology
-        )
-
-    def _reduce_per_replica(self, op: options.ReduceOp, value: Any) -> Any:
-        count = self._topology.replicas
-        if value.local is not None:
-            return collectives.reduce_local(op, value.local, count)
-        distributed.check_count(value, count)
-        if count == 1:
-            return collectives.as_array(value.values[0])
-        if frames.frame().is_compiled:
-            frames.frame().note_topology(self._topology)
-            stacked = value.stacked(self._topology)
-            # NumPy arrays lie on the host: there is nothing to sum across devices.
-            if stacked is not None and not _is_numpy(stacked):
-                return collectives.reduce_stacked(op, stacked, self._topology)
-        parts = self._all_parts(value.values, f"reduce {op.value}")
-        return collectives.reduce_parts(op, parts, self._home())
-
-    def _home(self) -> Any:
-        """Returns the device for results of eager code; a program has none."""
-        return None if frames.frame().is_compiled else self._topology.home
-
     def _gather(self, value: Any, axis: int) -> Any:
-        return nest.map_structure(lambda x: self._gather_leaf(x, axis), value)
-
-    def _gather_leaf(self, value: Any, axis: int) -> Any:
-        if not isinstance(value, distributed.DistributedValues):
-            return self._gather_workers(value, axis)
-        if isinstance(value, distributed.PerReplica):
-            if self._cross_device_ops is not None:
+        def gather_leaf(x: Any) -> Any:
+            if self._cross_device_ops is not None and _is_per_replica(x):
                 where = self._topology.local_names[0]
-                return self._cross_device_ops.gather(value, where, axis)
-            if value.local is not None:
-                return collectives.gather_local(value.local, axis)
-            distributed.check_count(value, self._topology.replicas)
-            if frames.frame().is_compiled:
-                frames.frame().note_topology(self._topology)
-        if hasattr(value, "state_cell"):
-            source = frames.frame()
-            turns = lockstep.replicas_in_turn(self._topology)
-            parts = tuple(source.copy(value.state_cell, i) for i in turns)
-        else:
-            parts = value.values
-        every = self._all_parts(parts, "gather")
-        return collectives.gather_parts(every, axis, self._home())
+                return self._cross_device_ops.gather(x, where, axis)
+            return reductions.gather(self._topology, x, axis)
 
-    def _gather_workers(self, value: Any, axis: int) -> Any:
-        """Gathers a plain value of each worker, if a worker has one replica only."""
-        topology = self._topology
-        if not topology.is_spread or topology.copies > 1:
-            return value
-        value = collectives.as_array(_read_plain(value))
-        collectives.check_gather(value.shape, axis)
-        if not frames.frame().is_compiled:
-            every = self._all_parts([value], "gather")
-            return collectives.gather_parts(every, axis, self._home())
-        frames.frame().note_topology(topology)
-        combine = functools.partial(collectives.gather_local, axis=axis)
-        return collectives.apply_over_workers(value, combine, topology)
+        return nest.map_structure(gather_leaf, value)
 
     def _broadcast_to(self, tensor: Any, destinations_: Any) -> Any:
         if isinstance(tensor, (int, float, distributed.PerReplica)):
             return tensor
         target = destinations.parse(destinations_, self._topology, self._is_central)
-        plain = collectives.as_array(_read_plain(tensor))
+        plain = collectives.as_array(reductions.read_plain(tensor))
         if self._cross_device_ops is not None:
             return self._cross_device_ops.broadcast(plain, destinations_)
         return target.deliver(plain)
@@ -475,29 +378,3 @@ def _is_own_array(value: Any) -> bool:
     return isinstance(value, distributed.PerReplica) and isinstance(
         value.local, jax.Array
     )
-
-
-def _is_on_read(value: Any) -> bool:
-    return isinstance(value, variables.SyncOnReadVariable)
-
-
-def _is_numpy(tree: Any) -> bool:
-    return all(isinstance(x, np.ndarray) for x in jax.tree.leaves(tree))
-
-
-def _read_plain(value: Any) -> Any:
-    """Returns the value of a variable, and anything else as it is."""
-    return assignment.read(value) if hasattr(value, "state_cell") else value
-
-
-def _reduce_plain(op: options.ReduceOp, value: Any, replicas: int) -> Any:
-    """Reduces a value that is not distributed: all replicas have the same object.
-
-    Raises:
-        ValueError: its SUM over several replicas is asked for.
-    """
-    # As in TensorFlow, the sum of zeros is accepted: it is zero for any number.
-    is_zero = isinstance(value, np.ndarray) and not value.any()
-    if op is options.ReduceOp.SUM and replicas > 1 and not is_zero:
-        raise errors.not_distributed_error(value, op)
-    return _read_plain(value)

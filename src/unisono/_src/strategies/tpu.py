@@ -20,7 +20,7 @@ from unisono._src.machines import devices, partition
 from unisono._src.machines.topology import Topology
 from unisono._src.machines.tpu.device_assignment import DeviceAssignment
 from unisono._src.state import frames
-from unisono._src.state.frames import Policy
+from unisono._src.state.storage import Policy
 from unisono._src.strategies import base, local, replicated
 from unisono._src.workers import tpu_system
 

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import jax
 
-from unisono._src.execution import contexts, lockstep
+from unisono._src.execution import lockstep, merging
 from unisono._src.foundation import ambient, errors, nest
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames, mirroring
@@ -105,7 +105,7 @@ class _OnDevice:
 
 def _update_spmd(port: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any:
     """Calls `fn` for the own copy, in a program that every device runs."""
-    args, kwargs = contexts.own_parts((args, kwargs))
+    args, kwargs = merging.own_parts((args, kwargs))
     with ambient.push(mode=ambient.UPDATE, replica=None):
         result = fn(*args, **kwargs)
 
@@ -114,7 +114,7 @@ def _update_spmd(port: Any, fn: Any, args: Any, kwargs: Any, group: bool) -> Any
             x = distributed.Mirrored.of(x.local, port.replicas)
         return x if group else _as_tuple(x)
 
-    return nest.map_structure(leaf, contexts.group_replica_values(result, port))
+    return nest.map_structure(leaf, merging.group_replica_values(result, port))
 
 
 def _update_traced(

@@ -21,7 +21,7 @@ from unisono._src.foundation.options import (
 )
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
-from unisono._src.state import frames, sharded_variable
+from unisono._src.state import frames, sharded_variable, storage
 from unisono._src.state.variables import Variable
 from unisono._src.training import part_updates, server_slots
 from unisono._src.values import collectives
@@ -419,7 +419,7 @@ class Optimizer:
         every = [*range(len(self._variables)), *owners]
         return {k: owner for k, owner in enumerate(every) if owner in idle}
 
-    def _shared_cells(self) -> list[frames.Cell]:
+    def _shared_cells(self) -> list[storage.Cell]:
         """Returns the cells that an update may change, in the order of `_change`."""
         shared = [*self._variables, *self._slots, self.iterations]
         return [v.state_cell for v in shared]
@@ -503,7 +503,7 @@ class Optimizer:
             target.set_whole(v.state_cell, value)
 
 
-def _sharding_of(x: Any, placement: frames.Placement) -> Any:
+def _sharding_of(x: Any, placement: storage.Placement) -> Any:
     """Returns how a variable of the shape of `x` lies on the devices."""
     split = partition.choose(placement.topology, placement.split_above, x.shape)
     if split is None:
@@ -511,7 +511,7 @@ def _sharding_of(x: Any, placement: frames.Placement) -> Any:
     return partition.sharding(placement.topology, split)
 
 
-def _read(source: frames.StateFrame, cell: frames.Cell) -> Any:
+def _read(source: frames.StateFrame, cell: storage.Cell) -> Any:
     """Returns the stored value of a cell; of one copy, on its replica's device."""
     return source.copy(cell, 0) if cell.copies == 1 else source.whole(cell)
 
@@ -522,7 +522,7 @@ def _is_local() -> bool:
     return port is not None and port.is_spmd
 
 
-def _reduce_sum(cell: frames.Cell, value: Any, local: bool) -> Any:
+def _reduce_sum(cell: storage.Cell, value: Any, local: bool) -> Any:
     """Returns the sum over the replicas of the gradients that each accumulated."""
     if cell.copies == 1 or not cell.is_stacked:
         return value

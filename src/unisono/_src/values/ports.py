@@ -11,10 +11,14 @@ import numpy as np
 from jax._src import core
 from jax._src.interpreters import ad
 
-from unisono._src.foundation import nest
+from unisono._src.foundation import errors, nest
 from unisono._src.machines.topology import Topology
 from unisono._src.values import jax_tapes, jax_traces
 from unisono._src.values.array_operators import StandsForArray
+
+
+class NeedsLockstep(errors.Signal):
+    """Says that one program cannot stand for all replicas: they must take turns."""
 
 
 class Port(abc.ABC):

@@ -4,7 +4,8 @@ import typing as _typing
 
 from unisono import distribute
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.state.variables import Variable, get_variable
+from unisono._src.state.named_variables import get_variable
+from unisono._src.state.variables import Variable
 
 if _typing.TYPE_CHECKING:
     from unisono._src.cluster.session_config import ConfigProto

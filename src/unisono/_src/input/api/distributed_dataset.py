@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
-import numpy as np
-
 from unisono._src.execution import host_inputs, specs
 from unisono._src.foundation import ambient, errors, host_numbers
 from unisono._src.foundation.process_bound import ProcessBound
@@ -19,6 +17,9 @@ from unisono._src.foundation.public_names import publish
 from unisono._src.input.api import iterators
 from unisono._src.input.description import batch_table, function_table, report
 from unisono._src.input.distribution import (
+    cheap_plans,
+    dataset_functions,
+    input_options,
     placement,
     sharding_rule,
     steps,
@@ -26,17 +27,12 @@ from unisono._src.input.distribution import (
 )
 from unisono._src.input.loaders import dispatch, hugging_face
 from unisono._src.input.plan import cursors, elements, nodes
-from unisono._src.input.sources import arrays
 from unisono._src.input.stages import (
-    batching,
     carried_options,
     dataset_options,
     map_processes,
     mapping,
-    mixing,
     prefetch,
-    selecting,
-    shuffling,
 )
 from unisono._src.machines.topology import Topology
 from unisono._src.state import frames
@@ -47,29 +43,9 @@ _State = TypeVar("_State")
 # Numbers the distributed datasets of a program. Workers run the same program, so a
 # number means the same dataset on all of them; their notes to each other name it.
 _NUMBERS = itertools.count()
-# A batch of at most this many bytes that is only a choice of rows is made when it is
-# asked for: a thread would cost more than it saves.
-_WORTH_A_THREAD = 1 << 20
 # The niceness of the input thread on CPU devices. A step has threads on all cores
 # there, and replicas wait for each other, so the thread must take only idle cores.
 _NICE = 5
-# The stages that only choose rows.
-_CHEAP = (
-    arrays.Tensors,
-    arrays.Slices,
-    arrays.Range,
-    selecting.Take,
-    selecting.Skip,
-    selecting.Shard,
-    selecting.Repeat,
-    shuffling.Shuffle,
-    batching.Batch,
-    mixing.Zip,
-    mixing.Concatenate,
-    prefetch.Prefetch,
-    carried_options.WithOptions,
-    batching.Opaque,
-)
 
 
 class DistributedIterator(ProcessBound, iterators.PositionedIterator):
@@ -198,16 +174,16 @@ class DistributedDataset(ProcessBound, abc.ABC):
     def __init__(
         self,
         topology: Topology,
-        options: dataset_options.InputOptions | None = None,
+        options: input_options.InputOptions | None = None,
         owner: Any = None,
         share: steps.Share | None = None,
     ) -> None:
         self._topology = topology
         self._owner = owner
-        self._share = share or share_of(topology)
-        self._options = check_options(options)
+        self._share = share or steps.share_of(topology)
+        self._options = input_options.check(options)
         mode = self._options.experimental_replication_mode
-        self._per_replica = mode is not _PER_WORKER
+        self._per_replica = mode is not input_options.InputReplicationMode.PER_WORKER
 
     def _use_plans(self, given: nodes.Node, own: nodes.Node) -> None:
         """Reads `own`, which is this worker's part of the plan that was `given`."""
@@ -347,7 +323,7 @@ class DistributedBatches(DistributedDataset):
         self,
         dataset: Any,
         topology: Topology,
-        options: dataset_options.InputOptions | None = None,
+        options: input_options.InputOptions | None = None,
         owner: Any = None,
         share: steps.Share | None = None,
     ) -> None:
@@ -411,7 +387,8 @@ class DistributedBatches(DistributedDataset):
             if isinstance(node, prefetch.Prefetch):
                 wanted = max(wanted, node.size)
             node = node.parent
-        return self._place(self._steps(node), node, 0 if is_cheap(node) else wanted)
+        size = 0 if cheap_plans.is_cheap(node) else wanted
+        return self._place(self._steps(node), node, size)
 
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
         # A batch that is placed at once may be lent, since placing copies it. Workers
@@ -423,9 +400,6 @@ class DistributedBatches(DistributedDataset):
         return steps.Cut(source, self._share, self._decision.size, self._by_data)
 
 
-_PER_WORKER = dataset_options.InputReplicationMode.PER_WORKER
-
-
 @final
 class DistributedDatasetsFromFunction(DistributedDataset):
     """The elements of the datasets that a function made, one per replica and step."""
@@ -435,14 +409,14 @@ class DistributedDatasetsFromFunction(DistributedDataset):
 
     def __init__(
         self,
-        dataset_fn: Callable[[dataset_options.InputContext], Any],
+        dataset_fn: Callable[[dataset_functions.InputContext], Any],
         topology: Topology,
-        options: dataset_options.InputOptions | None = None,
+        options: input_options.InputOptions | None = None,
         owner: Any = None,
         share: steps.Share | None = None,
     ) -> None:
         super().__init__(topology, options, owner, share)
-        _check_place_of_functions(self._options)
+        input_options.check_place_of_functions(self._options)
         if self._per_replica and self._share.workers > 1:
             raise NotImplementedError(
                 "InputReplicationMode.PER_REPLICA is only supported in "
@@ -460,14 +434,14 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         _log.info("%s", self._describe(look=False).line)
         return self
 
-    def _contexts(self) -> list[dataset_options.InputContext]:
+    def _contexts(self) -> list[dataset_functions.InputContext]:
         share = self._share
+        make = dataset_functions.InputContext
         if self._per_replica:
-            count = share.replicas
-            return [dataset_options.InputContext(count, i, count) for i in range(count)]
-        return [
-            dataset_options.InputContext(share.workers, share.worker, share.replicas)
-        ]
+            return [
+                make(share.replicas, i, share.replicas) for i in range(share.replicas)
+            ]
+        return [make(share.workers, share.worker, share.replicas)]
 
     @property
     def element_spec(self) -> Any:
@@ -501,19 +475,19 @@ class DistributedDatasetsFromFunction(DistributedDataset):
             )
         else:
             made = steps.Dealt(self._given.cursor(), self._share, missing)
-        cheap = all(is_cheap(n) for n in self._nodes)
+        cheap = all(cheap_plans.is_cheap(n) for n in self._nodes)
         return self._place(made, self._given, 0 if cheap else self._steps_ahead)
 
 
 def _call_dataset_fn(
-    dataset_fn: Any, context: dataset_options.InputContext
+    dataset_fn: Any, context: dataset_functions.InputContext
 ) -> nodes.Node:
     """Returns the plan that a `dataset_fn` makes for a worker or a replica.
 
     Raises:
         TypeError: it did not return a dataset or a loader.
     """
-    made = dataset_options.call_dataset_fn(dataset_fn, context)
+    made = dataset_functions.call_dataset_fn(dataset_fn, context)
     if isinstance(made, DistributedDataset) or not (
         hasattr(made, "_node") or hasattr(made, "__iter__")
     ):
@@ -526,40 +500,9 @@ def _call_dataset_fn(
     return map_processes.run_in_processes(node, processes)
 
 
-def share_of(topology: Topology) -> steps.Share:
-    """Returns this worker's share of the replicas.
-
-    Raises:
-        ValueError: the workers have different numbers of devices.
-    """
-    share = steps.Share(topology.replicas, topology.workers, topology.worker)
-    if share.local * share.workers != share.replicas or share.local != topology.copies:
-        raise ValueError(
-            "A dataset can be distributed only if every worker has the same number of "
-            f"replicas; there are {topology.replicas} replicas on {topology.workers} "
-            f"workers, and worker {topology.worker} has {topology.copies}."
-        )
-    return share
-
-
 def _per_replica_spec(spec: Any, count: int) -> Any:
+    """Returns a `PerReplicaSpec` of `count` replicas for each array of a spec."""
     return elements.map_leaves(lambda s: specs.PerReplicaSpec(*[s] * count), spec)
-
-
-def is_cheap(node: nodes.Node) -> bool:
-    """Whether making a batch is only a choice of rows, and the batch is small."""
-    if not all(isinstance(n, _CHEAP) for n in nodes.walk(node)):
-        return False
-    rows = sharding_rule.batch_size(node) or 1
-    return rows * _row_bytes(node) <= _WORTH_A_THREAD
-
-
-def _row_bytes(node: nodes.Node) -> int:
-    total = 0
-    for s in elements.leaves(node.spec):
-        known = [n for n in s.shape or () if n is not None]
-        total += int(np.prod(known)) * s.dtype.itemsize
-    return total
 
 
 def _check_batched(node: nodes.Node, share: steps.Share) -> None:
@@ -583,48 +526,6 @@ def _check_batched(node: nodes.Node, share: steps.Share) -> None:
                 "batch axis. Batch the dataset by the global batch size first: "
                 "dataset.batch(size)."
             )
-
-
-def check_options(options: Any) -> dataset_options.InputOptions:
-    """Returns the options, or the default ones for None; checked as in TensorFlow.
-
-    Raises:
-        TypeError: `options` is no `InputOptions`.
-        ValueError: the buffer size is negative.
-    """
-    if options is None:
-        return dataset_options.InputOptions()
-    if not isinstance(options, dataset_options.InputOptions):
-        raise TypeError(
-            "options must be a unisono.distribute.InputOptions, received "
-            f"{type(options).__name__}."
-        )
-    if options.experimental_per_replica_buffer_size < 0:
-        raise ValueError(
-            "experimental_per_replica_buffer_size must be a number of steps >= 0, "
-            f"received {options.experimental_per_replica_buffer_size}."
-        )
-    return options
-
-
-def _check_place_of_functions(options: dataset_options.InputOptions) -> None:
-    """Raises unless datasets that a function makes may run where the options say.
-
-    As in TensorFlow, `experimental_distribute_dataset` does not ask.
-    """
-    if not options.experimental_place_dataset_on_device:
-        return
-    if options.experimental_replication_mode is _PER_WORKER:
-        raise ValueError(
-            "When `experimental_place_dataset_on_device` is set for dataset placement, "
-            "you must also specify `PER_REPLICA` for the replication mode"
-        )
-    if options.experimental_fetch_to_device:
-        raise ValueError(
-            "`experimental_place_dataset_on_device` can not be set to True when "
-            "experimental_fetch_to_device is True and replication mode is set to "
-            "`PER_REPLICA`"
-        )
 
 
 publish("unisono.distribute", DistributedDataset, DistributedIterator)

@@ -9,6 +9,7 @@ import numpy as np
 
 from unisono._src.input.distribution import chunks
 from unisono._src.input.plan import cursors, elements
+from unisono._src.machines.topology import Topology
 
 Bounds = list[tuple[int, int]]
 
@@ -36,6 +37,22 @@ class Share(NamedTuple):
     def is_single(self) -> bool:
         """Whether there is one replica in all."""
         return self.replicas == 1
+
+
+def share_of(topology: Topology) -> Share:
+    """Returns this worker's share of the replicas.
+
+    Raises:
+        ValueError: the workers have different numbers of devices.
+    """
+    share = Share(topology.replicas, topology.workers, topology.worker)
+    if share.local * share.workers != share.replicas or share.local != topology.copies:
+        raise ValueError(
+            "A dataset can be distributed only if every worker has the same number of "
+            f"replicas; there are {topology.replicas} replicas on {topology.workers} "
+            f"workers, and worker {topology.worker} has {topology.copies}."
+        )
+    return share
 
 
 @final

@@ -14,7 +14,7 @@ from flax import nnx
 from unisono._src.foundation import library_hooks
 from unisono._src.integrations.flax import variables
 from unisono._src.saving.checkpoint import restore_values
-from unisono._src.state import assignment
+from unisono._src.state import reading
 
 
 @final
@@ -41,7 +41,7 @@ class _HeldFlaxVariable(library_hooks.Held):
         kept = self.strategy_variable
         if kept is not None:
             variables.check_not_split(self.owner)
-            return assignment.read(kept)
+            return reading.read(kept)
         value = self.owner.get_raw_value()
         # Outside a strategy the program's own `nnx.jit` may donate the array.
         return jnp.copy(value) if is_detached else value

@@ -22,7 +22,7 @@ from flax import nnx
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import kept_variables
-from unisono._src.state import assignment, frames, variables
+from unisono._src.state import assignment, frames, reading, variables
 from unisono._src.values import jax_tapes, jax_traces
 
 # The slot itself, which the property of the subclass hides. For a variable made in a
@@ -65,7 +65,7 @@ class _SplitState:
         if context in self.values:
             return self.values[context]
         self.check(context)
-        return assignment.read(self.kept)
+        return reading.read(self.kept)
 
     def check(self, context: Any = None) -> None:
         """Raise unless the state was split in a replica or a program, not `context`."""
@@ -110,7 +110,7 @@ class _KeptVariable:
     def _raw_value(self) -> Any:
         held = _raw_slot.__get__(self)
         if isinstance(held, variables.Variable):
-            return assignment.read(held)
+            return reading.read(held)
         return held.read() if isinstance(held, _SplitState) else held
 
     @_raw_value.setter

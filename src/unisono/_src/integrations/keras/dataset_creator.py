@@ -10,7 +10,8 @@ from unisono._src.foundation.public_names import publish
 
 if TYPE_CHECKING:
     from unisono._src.input.api.dataset import Dataset
-    from unisono._src.input.stages.dataset_options import InputContext, InputOptions
+    from unisono._src.input.distribution.dataset_functions import InputContext
+    from unisono._src.input.distribution.input_options import InputOptions
 
 
 @final
@@ -46,7 +47,7 @@ class DatasetCreator:
 
     def __call__(self, input_context: InputContext) -> Dataset:
         """Returns the dataset of a worker."""
-        made: Dataset = pipelines.dataset_options.call_dataset_fn(
+        made: Dataset = pipelines.dataset_functions.call_dataset_fn(
             self.dataset_fn, input_context
         )
         return made

@@ -26,7 +26,7 @@ from keras.src.utils import naming
 from unisono._src.foundation import library_hooks
 from unisono._src.integrations.keras import exporting
 from unisono._src.saving.checkpoint import restore_values
-from unisono._src.state import assignment
+from unisono._src.state import reading
 from unisono._src.values import jax_traces
 
 # Under this name an object has the `_BuildWatch` that waits for it.
@@ -78,7 +78,7 @@ class _HeldKerasVariable(library_hooks.Held):
     def read(self, is_detached: bool) -> Any:
         kept = self.strategy_variable
         if kept is not None:
-            return assignment.read(kept)
+            return reading.read(kept)
         value = self.owner._value  # noqa: SLF001
         if value is None:
             raise ValueError(

@@ -18,7 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from unisono._src.foundation import ambient
 from unisono._src.machines.topology import AXIS, Topology
-from unisono._src.state import frames
+from unisono._src.state import storage
 
 
 @final
@@ -41,7 +41,7 @@ class StrategyDistribution(keras.distribution.DataParallel):
 
     def __init__(
         self,
-        placement: frames.Placement | None,
+        placement: storage.Placement | None,
         adopt: Callable[[Any], None],
         is_training: bool = False,
         outer: Any = None,

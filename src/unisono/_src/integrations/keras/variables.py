@@ -23,8 +23,15 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.integrations import kept_variables
 from unisono._src.integrations.keras import strategy_distribution
-from unisono._src.state import assignment, frames, mirroring, variables
-from unisono._src.state.frames import Policy
+from unisono._src.state import (
+    assignment,
+    frames,
+    mirroring,
+    reading,
+    storage,
+    variables,
+)
+from unisono._src.state.storage import Policy
 from unisono._src.values import collectives, jax_traces
 
 _AGGREGATIONS = {
@@ -244,7 +251,7 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
     """Return the value as the running context sees it."""
     frame = ambient.current()
     if frame.state is not None or frame.tape is not None:
-        return assignment.read(kept)
+        return reading.read(kept)
     is_training = strategy_distribution.is_training()
     is_keras = is_training or stateless_scope.in_stateless_scope()
     cell = kept.state_cell
@@ -253,7 +260,7 @@ def _read(variable: StrategyVariable, kept: variables.Variable) -> Any:
         # Keras traces the code, to find shapes or to compile it, and passes the values
         # of variables itself. What is read here is not used for its numbers.
         return frames.peek(cell)
-    return _hand_over(variable, kept) if is_training else assignment.read(kept)
+    return _hand_over(variable, kept) if is_training else reading.read(kept)
 
 
 def _gather(variable: StrategyVariable, kept: variables.Variable, given: Any) -> Any:
@@ -273,10 +280,10 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
     """Return the whole value on all devices, for a step of Keras that may donate it."""
     cell = kept.state_cell
     if cell.home is not None:
-        return assignment.read(kept)  # A copy, which a parameter server has sent.
+        return reading.read(kept)  # A copy, which a parameter server has sent.
     # Under the lock, so that no other thread, such as one that saves, gets hold of the
     # array after `unescape` has made sure that nobody else has it.
-    with frames.LOCK:
+    with storage.LOCK:
         if cell.array is None:
             aside = variable.__dict__.get("_aside")
             if aside is None or aside.is_deleted():
@@ -286,7 +293,7 @@ def _hand_over(variable: StrategyVariable, kept: variables.Variable) -> Any:
                 )
             return aside
         if variable.is_lost():
-            return assignment.read(kept)  # This raises, and says what is lost.
+            return reading.read(kept)  # This raises, and says what is lost.
         if cell.policy is Policy.ON_READ and cell.copies > 1:
             # Before `unescape`, which may replace the array that `_store` has stored.
             return _combine(variable, kept)
@@ -308,7 +315,7 @@ def _combine(variable: StrategyVariable, kept: variables.Variable) -> Any:
     stored, whole = variable.__dict__.get("_stored", (None, None))
     if stored is cell.array and not whole.is_deleted():
         return whole
-    return cell.topology.spread(assignment.read(kept))
+    return cell.topology.spread(reading.read(kept))
 
 
 # Writing.

@@ -24,7 +24,7 @@ from unisono._src.saving.checkpoint import (
     status,
     worker_meeting,
 )
-from unisono._src.state import assignment
+from unisono._src.state import reading
 from unisono._src.state.variables import Variable
 
 PathLike = str | os.PathLike[str]
@@ -244,7 +244,7 @@ class Checkpoint(deferred_restore.Noticing):
         counter = self.save_counter
         with snapshot.leave_scopes():
             counter.assign_add(change)
-            return int(np.asarray(assignment.read(counter)))
+            return int(np.asarray(reading.read(counter)))
 
     def write(
         self, file_prefix: PathLike, options: CheckpointOptions | None = None

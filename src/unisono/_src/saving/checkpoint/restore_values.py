@@ -23,7 +23,7 @@ from unisono._src.saving.format import (
 )
 from unisono._src.saving.format.manifest import Entry
 from unisono._src.state import frames
-from unisono._src.state.frames import Policy
+from unisono._src.state.storage import Policy
 from unisono._src.state.variables import Variable
 from unisono._src.values import collectives
 from unisono._src.workers import process_group

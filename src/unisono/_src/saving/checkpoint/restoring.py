@@ -26,7 +26,7 @@ from unisono._src.saving.format import (
     manifest,
     one_version,
 )
-from unisono._src.state import frames
+from unisono._src.state import storage
 
 _log = logging.getLogger("unisono")
 _T = TypeVar("_T")
@@ -232,7 +232,7 @@ class Restoration:
         here.sort(key=lambda m: m.entry.kind != manifest.STATE)
         for match in (m for m in here if state_slots.needs_other_threads(m.slot.get())):
             restore_values.set_value(match.entry, match.slot, None)
-        with frames.LOCK:
+        with storage.LOCK:
             for match in (
                 m for m in here if not state_slots.needs_other_threads(m.slot.get())
             ):

@@ -35,7 +35,7 @@ from unisono._src.saving.format import (
     plain_data,
 )
 from unisono._src.saving.format.manifest import Entry
-from unisono._src.state import assignment, frames
+from unisono._src.state import frames, reading, storage
 from unisono._src.state.variables import Variable
 from unisono._src.values import collectives
 
@@ -106,7 +106,7 @@ def take(
     stored: dict[str, Any] = {}
     # A step in another thread would donate, and so delete, the arrays that are read
     # here; the lock keeps it out. It is not held while workers talk, which takes long.
-    with leave_scopes(), frames.LOCK:
+    with leave_scopes(), storage.LOCK:
         found = graph.walk(root)
     if meeting is not None and meeting.is_joint:
         _check_same_objects(found, meeting)
@@ -116,7 +116,7 @@ def take(
             for item in found
             if item.kind == manifest.STATE and state_slots.needs_other_threads(item.obj)
         }
-    with leave_scopes(), frames.LOCK:
+    with leave_scopes(), storage.LOCK:
         held = server_values.HeldState([item.obj for item in found])
         with server_values.release_on_error(held):
             for item in found:
@@ -258,7 +258,7 @@ def _make_entry(
     if (there := held.read(array)) is not None:
         array = there
     elif isinstance(array, Variable):
-        array = assignment.read_stored(array)
+        array = reading.read_stored(array)
     elif isinstance(array, library_hooks.Held):
         array = array.read(is_detached)
     elif is_detached:

@@ -12,7 +12,7 @@ from jax import export
 
 from unisono._src.execution import function, specs
 from unisono._src.foundation import ambient, nest
-from unisono._src.state import assignment, frames, function_frame, trace_versions
+from unisono._src.state import function_frame, reading, storage, trace_versions
 from unisono._src.state.variables import Variable
 
 # The errors of JAX for a function that it cannot export, such as one that needs to
@@ -34,12 +34,12 @@ def hold_single_copies(variables: Any) -> Iterator[None]:
     before = []
     try:
         # No step of another thread may change or donate an array while it is read.
-        with frames.LOCK:
+        with storage.LOCK:
             for v in variables:
                 cell = v.state_cell
-                value = assignment.read(v)
-                one = frames.Cell(
-                    frames.Policy.PLAIN, v.shape, v.dtype, None, cell.name, cell.origin
+                value = reading.read(v)
+                one = storage.Cell(
+                    storage.Policy.PLAIN, v.shape, v.dtype, None, cell.name, cell.origin
                 )
                 one.array, one.aggregation = value, cell.aggregation
                 before.append((v, cell))

@@ -1,0 +1,148 @@
+"""The `all_reduce` and `all_gather` of replicas, in each of the ways to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono._src.execution import program_reduction
+from unisono._src.foundation import ambient, nest
+from unisono._src.foundation.options import CommunicationOptions, ReduceOp
+from unisono._src.machines.topology import Topology
+from unisono._src.state import frames
+from unisono._src.values import collectives, gradient_packing, indexed_slices
+from unisono._src.values.array_operators import operand
+from unisono._src.values.indexed_slices import IndexedSlices
+
+
+def all_reduce(
+    strategy: Any,
+    port: Any,
+    op: ReduceOp,
+    value: Any,
+    options: CommunicationOptions | None,
+) -> Any:
+    """Return a value, reduced over the replicas, in its own structure.
+
+    Args:
+        strategy: the strategy that runs the replicas.
+        port: how this replica meets the others.
+        op: how values are combined.
+        value: this replica's value.
+        options: those of the call; None for the strategy's own.
+    """
+    placement = ambient.current().placement
+    if placement is not None and placement.ops and port.replicas > 1:
+        return nest.map_structure(
+            lambda x: program_reduction.all_reduce(port, placement, op, options, x),
+            value,
+        )
+    # Between CPUs of several processes few large collectives are faster than many
+    # small ones (decision 0019).
+    if port.is_spmd and gradient_packing.is_worthwhile(placement.topology):
+        chosen = strategy.extended._default_options.merge(options)  # noqa: SLF001
+        return _reduce_together(port, op, value, chosen.bytes_per_pack)
+    return nest.map_structure(lambda x: _reduce_leaf(port, op, x), value)
+
+
+def all_gather(port: Any, axis: int, value: Any) -> Any:
+    """Return a value, concatenated over the replicas, in its own structure.
+
+    Args:
+        port: how this replica meets the others.
+        axis: the axis to concatenate along.
+        value: this replica's value.
+
+    Raises:
+        NotImplementedError: `value` holds an `IndexedSlices`.
+    """
+    return nest.map_structure(lambda x: _gather_leaf(port, axis, x), value)
+
+
+def _reduce_leaf(port: Any, op: ReduceOp, x: Any) -> Any:
+    """Reduce one leaf over the replicas."""
+    x = operand(x)
+    if port.replicas == 1:
+        return x
+    if port.is_spmd:
+        return collectives.reduce_local(op, x, port.replicas)
+    if indexed_slices.is_tree(x):
+        return indexed_slices.map_tree(lambda a: _reduce_leaf(port, op, a), x)
+    devices = _result_devices()
+
+    topology = ambient.current().placement.topology
+
+    def combine(parts: list[Any]) -> Sequence[Any]:
+        every = collectives.all_parts(parts, topology, f"all_reduce {op.value}")
+        total = collectives.reduce_parts(op, every, devices[0])
+        return collectives.hand_out(total, devices)
+
+    # A sum or mean over replicas is its own transpose, which gradients go through.
+    return port.meet(combine, collectives.as_array(x), combine)
+
+
+def _reduce_together(port: Any, op: ReduceOp, value: Any, bytes_per_pack: int) -> Any:
+    """Reduce all arrays of a structure over the replicas in few collectives."""
+    # By identity: arrays cannot be keys of a dict. An array that occurs twice is
+    # reduced once.
+    arrays: dict[int, Any] = {}
+
+    def collect(x: Any) -> Any:
+        found = operand(x)
+        if isinstance(found, jax.Array):
+            arrays[id(x)] = found
+        return x
+
+    nest.map_structure(collect, value)
+    own = [*arrays.values()]
+    totals = gradient_packing.reduce_together(op, own, port.replicas, bytes_per_pack)
+    known = dict(zip(arrays, totals, strict=True))
+    return nest.map_structure(
+        lambda x: known[id(x)] if id(x) in known else _reduce_leaf(port, op, x), value
+    )
+
+
+def _gather_leaf(port: Any, axis: int, x: Any) -> Any:
+    """Concatenate one leaf over the replicas."""
+    x = operand(x)
+    if isinstance(x, IndexedSlices):
+        raise NotImplementedError(
+            "all_gather does not support IndexedSlices; gather its `to_dense()`."
+        )
+    if port.replicas == 1:
+        collectives.check_gather(jnp.shape(x), axis)
+        return x
+    if port.is_spmd:
+        return collectives.gather_local(x, axis)
+    devices = _result_devices()
+    sizes: list[int] = []
+    topology = ambient.current().placement.topology
+
+    def combine(parts: list[Any]) -> Sequence[Any]:
+        every = collectives.all_parts(parts, topology, "all_gather")
+        whole = collectives.gather_parts(every, axis, devices[0])
+        sizes[:] = [jnp.shape(p)[axis] for p in every]
+        return collectives.hand_out(whole, devices)
+
+    def transpose(cotangents: list[Any]) -> Sequence[Any]:
+        op = ReduceOp.SUM
+        every = collectives.all_parts(cotangents, topology, "gradient of all_gather")
+        total = collectives.reduce_parts(op, every, devices[0])
+        pieces = jnp.split(total, np.cumsum(sizes)[:-1].tolist(), axis)
+        own = [pieces[i] for i in port.turns]
+        return [collectives.place(p, d) for p, d in zip(own, devices, strict=True)]
+
+    return port.meet(combine, collectives.as_array(x), transpose)
+
+
+def _result_devices() -> Sequence[Any]:
+    """Return the device for each replica's result: None for each while tracing."""
+    frame = ambient.current()
+    topology: Topology = frame.placement.topology
+    if (frame.state or frames.EAGER).is_compiled:
+        return [None] * topology.replicas
+    return topology.local_devices

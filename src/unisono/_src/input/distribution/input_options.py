@@ -1,0 +1,145 @@
+"""`InputOptions`: how a dataset is distributed, with TensorFlow's names and checks."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+from unisono._src.foundation.public_names import publish
+from unisono._src.input.stages import argument_checks
+
+
+class InputReplicationMode(enum.Enum):
+    """Whether a `dataset_fn` is called for each worker or for each replica.
+
+    >>> options = InputOptions(
+    ...     experimental_replication_mode=InputReplicationMode.PER_REPLICA
+    ... )
+    >>> options.experimental_replication_mode.value
+    'PER_REPLICA'
+    """
+
+    PER_WORKER = "PER_WORKER"
+    PER_REPLICA = "PER_REPLICA"
+
+
+class _InputOptionFields(NamedTuple):
+    """The fields of `InputOptions`, which checks them; a tuple as in TensorFlow."""
+
+    experimental_fetch_to_device: bool = True
+    experimental_replication_mode: InputReplicationMode = (
+        InputReplicationMode.PER_WORKER
+    )
+    experimental_place_dataset_on_device: bool = False
+    experimental_per_replica_buffer_size: int = 1
+
+
+class InputOptions(_InputOptionFields):
+    """Options for distributing a dataset.
+
+    Attributes:
+        experimental_fetch_to_device: whether values are put on the replicas' devices;
+            otherwise they stay on the host as NumPy arrays. None means True.
+        experimental_replication_mode: whether a `dataset_fn` is called for each worker
+            or for each replica.
+        experimental_place_dataset_on_device: TensorFlow can run a pipeline on an
+            accelerator. Pipelines run on the host here, and the values are placed as
+            usual. `distribute_datasets_from_function` wants the two options above to
+            be PER_REPLICA and False with it.
+        experimental_per_replica_buffer_size: how many steps ahead values are placed on
+            the devices; as many more wait on the host. 0 makes each step when it is
+            asked for.
+
+    Raises:
+        TypeError: a value has another type.
+
+    >>> import numpy as np
+    >>> import unisono
+    >>> strategy = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    >>> options = InputOptions(experimental_fetch_to_device=False)
+    >>> dataset = unisono.data.Dataset.range(4).batch(4)
+    >>> distributed = strategy.experimental_distribute_dataset(dataset, options)
+    >>> values = strategy.experimental_local_results(next(iter(distributed)))
+    >>> [isinstance(value, np.ndarray) for value in values]
+    [True, True]
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        experimental_fetch_to_device: bool | None = True,
+        experimental_replication_mode: InputReplicationMode = (
+            InputReplicationMode.PER_WORKER
+        ),
+        experimental_place_dataset_on_device: bool = False,
+        experimental_per_replica_buffer_size: int = 1,
+    ) -> InputOptions:
+        """Checks the types and makes the tuple."""
+        fetch, size = experimental_fetch_to_device, experimental_per_replica_buffer_size
+        if not isinstance(experimental_replication_mode, InputReplicationMode):
+            raise TypeError(
+                "experimental_replication_mode must be a member of "
+                f"InputReplicationMode, received {experimental_replication_mode!r}."
+            )
+        if isinstance(size, bool) or size is None:
+            raise TypeError(
+                "experimental_per_replica_buffer_size must be a number of steps, "
+                f"received {size}."
+            )
+        return super().__new__(
+            cls,
+            fetch is None
+            or argument_checks.flag(fetch, "experimental_fetch_to_device"),
+            experimental_replication_mode,
+            argument_checks.flag(
+                experimental_place_dataset_on_device,
+                "experimental_place_dataset_on_device",
+            ),
+            argument_checks.integer(size, "experimental_per_replica_buffer_size"),
+        )
+
+
+def check(options: Any) -> InputOptions:
+    """Returns the options, or the default ones for None; checked as in TensorFlow.
+
+    Raises:
+        TypeError: `options` is no `InputOptions`.
+        ValueError: the buffer size is negative.
+    """
+    if options is None:
+        return InputOptions()
+    if not isinstance(options, InputOptions):
+        raise TypeError(
+            "options must be a unisono.distribute.InputOptions, received "
+            f"{type(options).__name__}."
+        )
+    if options.experimental_per_replica_buffer_size < 0:
+        raise ValueError(
+            "experimental_per_replica_buffer_size must be a number of steps >= 0, "
+            f"received {options.experimental_per_replica_buffer_size}."
+        )
+    return options
+
+
+def check_place_of_functions(options: InputOptions) -> None:
+    """Raises unless datasets that a function makes may run where the options say.
+
+    As in TensorFlow, `experimental_distribute_dataset` does not ask.
+    """
+    if not options.experimental_place_dataset_on_device:
+        return
+    if options.experimental_replication_mode is InputReplicationMode.PER_WORKER:
+        raise ValueError(
+            "When `experimental_place_dataset_on_device` is set for dataset placement, "
+            "you must also specify `PER_REPLICA` for the replication mode"
+        )
+    if options.experimental_fetch_to_device:
+        raise ValueError(
+            "`experimental_place_dataset_on_device` can not be set to True when "
+            "experimental_fetch_to_device is True and replication mode is set to "
+            "`PER_REPLICA`"
+        )
+
+
+publish("unisono.distribute", InputOptions, InputReplicationMode)

@@ -1,0 +1,143 @@
+"""Reads variables by (synchronization × aggregation × context).
+
+A replica sees its own copy, other code the value that all copies have or the aggregate
+of the replicas' values. See docs/decisions/0003.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from unisono._src.foundation import ambient, errors
+from unisono._src.foundation.options import ReduceOp, VariableAggregation
+from unisono._src.state import frames, mirroring, servers, storage
+from unisono._src.state.storage import Policy
+from unisono._src.values import collectives, jax_tapes, ports
+from unisono._src.workers import eager_exchange
+
+
+def read(variable: Any) -> jax.Array:
+    """Returns the value as the running context sees it.
+
+    A replica sees its copy; other code sees the value of a mirrored variable, or the
+    aggregate of a sync-on-read variable.
+    """
+    cell = variable.state_cell
+    frame = storage.check_strategy(cell)
+    if frame.tape is not None:
+        return _read_for_tape(variable, frame.tape)
+    source: frames.StateFrame = frame.state or frames.EAGER
+    if frame.reads is not None and cell.home is not None:
+        return servers.read_once(cell, source, frame.reads)  # type: ignore[no-any-return]
+    if variable.replica_index is not None and cell.policy is not Policy.CENTRAL:
+        if cell.is_stacked:
+            check_component(variable, frame)
+        return source.copy(cell, variable.replica_index)
+    if cell.policy is Policy.PLAIN:
+        return source.whole(cell)
+    if storage.sees_copy(cell, frame):
+        # An update in a program must give one value for all copies of a variable, and
+        # what is read here differs between replicas.
+        if cell.is_stacked and frame.updating is not None:
+            raise errors.diverging_copies_error(
+                frame.updating.name, frame.updating.origin
+            )
+        return source.copy(cell, frame.copy)
+    if cell.policy is Policy.ON_READ:
+        whole: jax.Array = _aggregate(variable, frame, source)
+        return whole
+    is_shared = cell.is_replicated or cell.split is not None
+    if is_shared and frame.state is None:
+        mirroring.verify(cell)
+        return source.copy(cell, None)
+    return source.whole(cell)
+
+
+def _read_for_tape(variable: Any, tape: jax_tapes.Recording) -> jax.Array:
+    """Returns the value so that the open gradient tapes follow it."""
+    with ambient.push(tape=tape.outer):
+        value = read(variable)
+    return tape.follow(  # type: ignore[no-any-return]
+        variable.state_cell, value, variable, variable.trainable
+    )
+
+
+def read_stored(variable: Any) -> jax.Array:
+    """Returns the value in cross-replica context without gathering it on a device.
+
+    The array of a variable that is cut over the devices stays cut.
+    """
+    cell = variable.state_cell
+    if cell.split is None or variable.replica_index is not None:
+        return read(variable)
+    mirroring.verify(cell)
+    stored: jax.Array = frames.EAGER.whole(cell)
+    return stored
+
+
+def read_on_host(variable: Any) -> np.ndarray:
+    """Returns a new NumPy array of the value.
+
+    A variable that is cut over the devices is put together on the host.
+    """
+    cell = variable.state_cell
+    frame = storage.check_strategy(cell)
+    is_part = variable.replica_index is not None or storage.sees_copy(cell, frame)
+    if cell.split is None or frame.state is not None or is_part:
+        return np.array(read(variable), copy=True)
+    return np.array(read_stored(variable), copy=True)
+
+
+def _aggregate(variable: Any, frame: ambient.Frame, source: frames.StateFrame) -> Any:
+    """Returns the aggregate of a sync-on-read variable's values."""
+    cell = variable.state_cell
+    aggregation = variable.state_cell.aggregation
+    if aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
+        if frame.port is not None and frame.port.is_spmd:
+            return collectives.pick_local(source.copy(cell, None), 0)
+        if frame.state is None and cell.is_spread:
+            point = f"reading of variable '{cell.name}'"
+            return eager_exchange.broadcast_first(
+                cell.topology, point, source.copy(cell, None)
+            )
+        return source.copy(cell, 0)
+    op = ReduceOp.from_variable_aggregation(aggregation)
+    if cell.copies == 1:
+        return source.copy(cell, 0)
+    if frame.port is not None and frame.port.is_spmd:
+        return collectives.reduce_local(op, source.copy(cell, None), cell.copies)
+    if frame.state is None:
+        topology = cell.topology
+        parts = [source.copy(cell, i) for i in topology.local]
+        point = f"reading of variable '{cell.name}'"
+        parts = collectives.all_parts(parts, topology, point)
+        return collectives.reduce_parts(op, parts, topology.home)
+    return collectives.reduce_stacked(op, source.whole(cell), cell.topology)
+
+
+def check_component(variable: Any, frame: ambient.Frame) -> None:
+    """Raises `NeedsLockstep` if an SPMD program cannot reach a component.
+
+    Such a program has the running replica's copy only. In an update it is the one that
+    the function was given.
+    """
+    is_spmd = frame.port is not None and frame.port.is_spmd
+    if variable.replica_index is not None and is_spmd and frame.mode == ambient.REPLICA:
+        raise ports.NeedsLockstep(
+            f"A replica uses the component '{variable.name}' of a variable by itself."
+        )
+
+
+def common_value(cell: storage.Cell, source: frames.StateFrame) -> Any:
+    """Returns the value of a cell that is not per replica, to compute with.
+
+    Eagerly, with other workers, it is this worker's copy: a computation with the whole
+    array would be a program that all workers must run.
+    """
+    is_eager = not source.is_compiled
+    return (
+        source.copy(cell, None) if is_eager and cell.is_spread else source.whole(cell)
+    )
