@@ -130,7 +130,6 @@ MEMBERS_GONE = {
     "Tensor.cpu": "Use jax.device_put.",
     "Tensor.eval": "Write x.numpy().",
     "Tensor.experimental_ref": "Use id(x).",
-    "Tensor.get_shape": "Write x.shape.",
     "Tensor.gpu": "Use jax.device_put.",
     "Tensor.graph": "There are no graphs.",
     "Tensor.name": "Arrays have no names.",

@@ -210,7 +210,6 @@ ROWS = tuple(
             "Write (image - image.mean()) / image.std().",
         ),
         ("import_graph_def", "graphs", _GRAPHS),
-        ("init_scope", "graphs", "Leave it out; make variables outside functions."),
         ("initializers", "first values", "Use unisono.keras.initializers."),
         ("io", "files and records", "Use Python's own modules in Dataset.map."),
         ("io.read_file", "files", 'Use open(path, "rb").read() in Dataset.map.'),
