@@ -68,11 +68,6 @@ ROWS = tuple(
         ),
         ("SparseTensor", "sparse tensors", _SPARSE),
         ("SparseTensorSpec", "sparse tensors", _SPARSE),
-        (
-            "TensorArray",
-            "arrays that grow in a loop",
-            "Use a Python list and jax.numpy.stack, or the outputs of jax.lax.scan.",
-        ),
         ("as_string", "text", "Use str or f-strings outside compiled functions."),
         ("audio", "sound files", "Use Python's wave module in Dataset.map."),
         ("autodiff", "derivatives", "Use unisono.GradientTape, jax.jvp or jax.jacfwd."),

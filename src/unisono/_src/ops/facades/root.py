@@ -171,6 +171,7 @@ if _typing.TYPE_CHECKING:
     )
     from unisono._src.ops.printing import print_values as print
     from unisono._src.ops.shape_checks import assert_rank
+    from unisono._src.ops.tensor_array import TensorArray
 
 PLACES = _lazy_names.spread(
     {
@@ -222,12 +223,14 @@ PLACES = _lazy_names.spread(
         ),
         "unisono._src.ops.printing": ("print=print_values"),
         "unisono._src.ops.shape_checks": ("assert_rank"),
+        "unisono._src.ops.tensor_array": ("TensorArray"),
     }
 )
 __all__ = [
     "Assert",
     "DType",
     "Tensor",
+    "TensorArray",
     "TensorShape",
     "abs",
     "acos",
