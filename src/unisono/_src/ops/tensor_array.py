@@ -382,7 +382,7 @@ class TensorArray(bodies.Carried):
 
     def fill_like(self, other: TensorArray) -> TensorArray:
         """Returns it, of which no entry is written, in the form of another one."""
-        return self._make(self._entries.fill_like(other._entries))  # noqa: SLF001
+        return self._make(self._entries.fill_like(other._entries))
 
     def _tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         return self._entries.flatten()
