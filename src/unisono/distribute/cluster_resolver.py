@@ -21,6 +21,9 @@ from unisono._src.cluster.resolvers.slurm import SlurmClusterResolver
 from unisono._src.cluster.resolvers.tf_config import TFConfigClusterResolver
 from unisono._src.cluster.resolvers.tpu import TPUClusterResolver
 from unisono._src.foundation import lazy_names as _lazy_names
+from unisono._src.workers import tpu_system as _tpu_system
+
+_tpu_system.install()
 
 # Tells what to write for TensorFlow's names that are not here.
 if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.

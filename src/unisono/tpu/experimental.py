@@ -2,6 +2,7 @@
 
 import typing as _typing
 
+from unisono._src.cluster.tpu_metadata import TPUSystemMetadata
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.machines.tpu.core_grid import TPUTopology as Topology
 from unisono._src.machines.tpu.device_assignment import DeviceAssignment
@@ -13,6 +14,7 @@ if not _typing.TYPE_CHECKING:  # A checker would take any name for one of these.
 
 __all__ = [
     "DeviceAssignment",
+    "TPUSystemMetadata",
     "Topology",
     "initialize_tpu_system",
     "shutdown_tpu_system",

@@ -31,6 +31,20 @@ def test_the_cardinality_has_numpy():
     assert s.experimental_distribute_dataset(dataset.batch(2)).cardinality.numpy() == 4
 
 
+def test_a_comparison_of_numbers_has_numpy():
+    endless = Dataset.range(7).repeat().cardinality()
+    found = (endless == tf.data.INFINITE_CARDINALITY).numpy()
+    assert type(found) is np.bool_ and found
+    assert not (endless == tf.data.UNKNOWN_CARDINALITY).numpy()
+    number = host_numbers.with_numpy(np.float32(3))
+    assert (number < 4).numpy() and not (number >= 4) and (number != 4).numpy()
+    assert repr(number > 2) == repr(np.bool_(True)) and {number > 2: 1} == {True: 1}
+    assert type((number > 2) & (number < 4)) is np.bool_
+    assert (number == jnp.asarray([3.0, 4.0])).tolist() == [True, False]
+    assert (number == np.asarray([3.0, 4.0])).tolist() == [True, False]
+    assert number != "text"
+
+
 def test_numbers_in_local_results_have_numpy():
     s = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     found = s.experimental_local_results(s.run(lambda: np.float32(3)))

@@ -182,6 +182,45 @@ PROGRAMS = {
         tf.while_loop(lambda i: i < 5, lambda i: [i + 1, 2], [x[0]])
         tf.while_loop(lambda i: i < 5, lambda i: [i + 1], [])
     """,
+    "tensor_array": """
+        A(size=3).write(0, 1.0).stack()
+        A(size=3).stack()
+        A(size=3, element_shape=[2]).stack(), A(size=3, element_shape=[2]).read(0)
+        A(size=3).read(0)
+        A(size=3).read(3)
+        A(size=3).read(-1)
+        A(size=3).write(3, 1.0)
+        A(size=3).write(-1, 1.0)
+        A(size=3, dynamic_size=True).write(5, 1.0).size()
+        A(size=0, dynamic_size=True).write(2, 1.0).stack()
+        (lambda a: (a.read(0), a.read(0)))(A(size=2).write(0, 1.0))
+        (lambda a: (a.read(0), a.stack()))(A(size=2).write(0, 1.0).write(1, 2.0))
+        (lambda a: (a.write(0, 5.0).size(), a.stack()))(A(size=2).write(1, 1.0))
+        (lambda a: [a.read(0)] * 2)(A(size=2, clear_after_read=False).write(0, 1.0))
+        A(size=2).write(0, 1).read(0)
+        A(size=2).write(0, x[0])
+        A(size=2, element_shape=[2]).write(0, 1.0)
+        A(size=2).write(0, 1.0).write(1, [1.0, 2.0])
+        A(size=2, infer_shape=False).write(0, [1.0]).write(1, [1.0, 2.0]).concat()
+        A(size=2, infer_shape=False).write(0, [1.0]).write(1, [1.0, 2.0]).stack()
+        A(size=2).write(0, [1.0]).write(1, [2.0]).concat()
+        A(size=2).write(0, 1.0).write(1, 2.0).concat()
+        A(size=3).unstack([1.0, 2.0, 3.0]).gather([2, 0])
+        A(size=3).unstack([1.0, 2.0, 3.0]).gather([2, 5])
+        A(size=3).unstack([1.0, 2.0, 3.0, 4.0])
+        A(size=3).unstack([1.0, 2.0]).stack()
+        A(size=1, dynamic_size=True).unstack([1.0, 2.0]).stack()
+        A(size=3).scatter([2, 0], [1.0, 2.0]).stack()
+        A(size=3).scatter([2, 5], [1.0, 2.0])
+        A(size=2, infer_shape=False).split([1.0, 2.0, 3.0], [1, 2]).read(1)
+        A(size=3, infer_shape=False).split([1.0, 2.0, 3.0], [1, 2])
+        A(size=2, infer_shape=False).split([1.0, 2.0, 3.0], [1, 1])
+        A()
+        A(size=2).size(), str(A(size=2).element_shape), A(size=2).dynamic_size
+        str(A(size=2).write(0, [1.0, 2.0]).element_shape), A(size=2).close()
+        A(size=3).write(1, [1.0, 2.0]).stack()
+        A(size=3, element_shape=[None]).write(1, [1.0, 2.0]).identity().stack()
+    """,
     "mapping": """
         tf.map_fn(lambda r: r * 2, x), tf.map_fn(lambda r: r[:2], m)
         tf.map_fn(lambda r: r * 2, x[0])
@@ -221,6 +260,7 @@ PROGRAMS = {
 def results(tf, topic):
     """Returns each expression of a topic with its value or the names of its errors."""
     names = {"tf": tf, "np": np, "T": tf.TensorShape, "D": tf.debugging}
+    names["A"] = functools.partial(tf.TensorArray, tf.float32)
     names["x"] = tf.Variable(np.arange(10, dtype=np.int32)) + 0
     names["m"] = tf.Variable(np.arange(24, dtype=np.float32).reshape(4, 6)) + 0.0
     found = {}

@@ -23,7 +23,44 @@ def _repr(self: Any) -> str:
     return repr(self[()])
 
 
-# NumPy's bool cannot have subclasses.
+@final
+class HostBool(np.ndarray):
+    """The result of comparing two numbers: NumPy's bool with the method `numpy`.
+
+    NumPy's bool cannot have subclasses, so this is an array of shape ().
+    """
+
+    def numpy(self) -> np.bool_:
+        """Returns the plain NumPy bool."""
+        return np.bool_(self)
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(bool(self))
+
+    def __repr__(self) -> str:
+        return repr(np.bool_(self))
+
+    def __array_wrap__(
+        self, array: Any, context: Any = None, scalar: Any = None
+    ) -> Any:
+        # What NumPy makes of it is an ordinary array or number.
+        return array[()] if array.ndim == 0 else array
+
+
+def _comparison(name: str) -> Any:
+    """Returns a comparison of numbers whose result has the method `numpy`."""
+
+    def compare(self: Any, other: Any) -> Any:
+        found = getattr(self[()], name)(other)
+        return np.asarray(found).view(HostBool) if type(found) is np.bool_ else found
+
+    return compare
+
+
+_METHODS: dict[str, Any] = {
+    name: _comparison(name)
+    for name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+}
 _KINDS: list[type[np.generic]] = [
     np.int8, np.int16, np.int32,
     np.uint8, np.uint16, np.uint32, np.uint64,
@@ -31,7 +68,17 @@ _KINDS: list[type[np.generic]] = [
     np.complex64, np.complex128,
 ]  # fmt: skip
 _WITH_NUMPY: dict[type, Any] = {
-    kind: type(kind.__name__, (kind,), {"numpy": _numpy, "__repr__": _repr})
+    kind: type(
+        kind.__name__,
+        (kind,),
+        {
+            "numpy": _numpy,
+            "__repr__": _repr,
+            # A class that compares in its own way has no hash, unless it says so.
+            "__hash__": kind.__hash__,
+            **_METHODS,
+        },
+    )
     for kind in _KINDS
 }
 
@@ -45,8 +92,11 @@ class HostInt64(np.int64):
         return np.int64(self)
 
     __repr__ = _repr
+    __hash__ = np.int64.__hash__
 
 
+for _name, _method in _METHODS.items():
+    setattr(HostInt64, _name, _method)
 _WITH_NUMPY[np.int64] = HostInt64
 
 

@@ -1,8 +1,9 @@
-"""TensorFlow's ``tensor.numpy()`` on JAX arrays, and clear errors when one is read.
+"""TensorFlow's `numpy()` and `get_shape()` on JAX arrays; clear errors of reading one.
 
-Replicas return plain JAX arrays. Programs written for TensorFlow call ``.numpy()`` on
-them often, and JAX's array class cannot be subclassed, so the method is added to the
-class. If the class has such a method already, it stays. See docs/decisions/0007.
+Replicas return plain JAX arrays. Programs written for TensorFlow call these methods on
+them often, and JAX's array class cannot be subclassed, so they are added to the class;
+`get_shape` also to the class of the arrays that a program computes. If a class has such
+a method already, it stays. See docs/decisions/0007.
 
 If a worker fails during a computation, the others find out when they read the result.
 JAX then raises the error of a socket; here the read raises what happened to the worker.
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 from jax._src.array import ArrayImpl
 
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.values.array_operators import unpack_scalar
 from unisono._src.workers import watchdog
 
@@ -24,11 +27,21 @@ def _numpy(self: ArrayImpl) -> np.ndarray:
     return unpack_scalar(np.asarray(self))
 
 
+def _get_shape(self: jax.Array) -> TensorShape:
+    """Return the shape of the array, which is always known."""
+    return TensorShape(self.shape)
+
+
 def install() -> None:
-    """Add the method `numpy` and the clear errors to JAX's class of arrays."""
+    """Add the two methods and the clear errors to JAX's classes of arrays."""
     # By `setattr`, because mypy refuses the assignment to a class of another package.
-    if not hasattr(ArrayImpl, "numpy"):
-        setattr(ArrayImpl, "numpy", _numpy)  # noqa: B010
+    for kind, name, method in (
+        (ArrayImpl, "numpy", _numpy),
+        (ArrayImpl, "get_shape", _get_shape),
+        (jax.core.Tracer, "get_shape", _get_shape),
+    ):
+        if not hasattr(kind, name):
+            setattr(kind, name, method)
     # `_value` is JAX's private property through which every read of an array goes. A
     # version of JAX without it has its own errors and all else as before.
     read = getattr(ArrayImpl, "_value", None)

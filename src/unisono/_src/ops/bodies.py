@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import Any, Self, final
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,21 @@ from unisono._src.ops import tensors
 from unisono._src.state import branch_frame, frames
 from unisono._src.state.storage import Cell
 from unisono._src.values import jax_tapes, jax_traces
+
+
+class Carried(abc.ABC):
+    """A base class for objects of arrays that loops and branches give on.
+
+    The class is registered with JAX, which knows its arrays.
+    """
+
+    @abc.abstractmethod
+    def settle(self) -> Self:
+        """Returns the object in the form that differs least from round to round."""
+
+    @abc.abstractmethod
+    def fill_like(self, other: Any) -> Self:
+        """Returns the object, which has no arrays, with zeros like those of another."""
 
 
 @final
@@ -48,10 +64,7 @@ class Body:
 
     def rebuild(self, arrays: Sequence[Any]) -> Any:
         """Returns the result with other arrays."""
-        given = iter(arrays)
-        return nest.map_structure(
-            lambda x: None if x is None else next(given), self.shape
-        )
+        return unflatten(self.shape, arrays)
 
 
 def is_traced() -> bool:
@@ -74,9 +87,42 @@ def find_known_value(x: Any) -> Any:
     return jax_traces.concrete_value(found)
 
 
+def flatten(structure: Any) -> tuple[list[Any], Any]:
+    """Returns the arrays of a structure, and the structure with a mark for each leaf.
+
+    Each array has a type of its own, not a weak one.
+    """
+    found: list[Any] = []
+
+    def mark(x: Any) -> Any:
+        if x is None:
+            return None
+        if not isinstance(x, Carried):
+            found.append(strong_array(x))
+            return 0
+        inner, layout = jax.tree.flatten(x.settle())
+        found.extend(map(strong_array, inner))
+        return layout
+
+    marks = nest.map_structure(mark, structure)
+    return found, marks
+
+
 def arrays(structure: Any) -> list[Any]:
-    """Returns the arrays of a structure; each has a type of its own, not a weak one."""
-    return [strong_array(x) for x in nest.leaves(structure) if x is not None]
+    """Returns the arrays of a structure, as `flatten` does."""
+    return flatten(structure)[0]
+
+
+def unflatten(marks: Any, arrays: Sequence[Any]) -> Any:
+    """Returns the structure that `flatten` has marked, with other arrays."""
+    given = iter(arrays)
+
+    def fill(mark: Any) -> Any:
+        if isinstance(mark, jax.tree_util.PyTreeDef):
+            return mark.unflatten([next(given) for _ in range(mark.num_leaves)])
+        return None if mark is None else next(given)
+
+    return nest.map_structure(fill, marks)
 
 
 def strong_array(x: Any) -> jax.Array:
@@ -116,10 +162,8 @@ def trace(
     def body(args: list[Any], stored: list[Any]) -> Any:
         given = dict(zip(cells, stored, strict=True))
         with _enter(outer, given) as frame:
-            result = fn(*args)
-            flat = arrays(result)
+            flat, marks = flatten(fn(*args))
         written = [] if frame is None else list(frame.written)
-        marks = nest.map_structure(lambda x: None if x is None else 0, result)
         seen.update(shape=marks, count=len(flat), written=written)
         # The trace that `make_jaxpr` has opened for this body; see `_check_tapes`.
         seen["trace"] = jax_traces.base_trace()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax.numpy as jnp
+from jax.tree_util import PyTreeDef
 
 from unisono._src.execution import program_checks
 from unisono._src.foundation import ambient, errors, nest
@@ -89,8 +90,15 @@ def _check_alike(
 
 
 def _tell(body: bodies.Body) -> str:
-    shapes = [f"{a.dtype}{list(a.shape)}" for a in body.avals()]
-    return str(body.rebuild(shapes)).replace("'", "")
+    shapes = iter([f"{a.dtype}{list(a.shape)}" for a in body.avals()])
+
+    def tell(mark: Any) -> Any:
+        if isinstance(mark, PyTreeDef):
+            inside = ", ".join(next(shapes) for _ in range(mark.num_leaves))
+            return f"TensorArray({inside or 'not written'})"
+        return None if mark is None else next(shapes)
+
+    return str(nest.map_structure(tell, body.shape)).replace("'", "")
 
 
 def case(
@@ -309,23 +317,33 @@ def _loop_eagerly(cond: Any, step: Any, values: Any, most: Any) -> Any:
                 break
             left -= 1
         values = step(values)
-    return nest.map_structure(lambda x: tensors.tensor(x), values)
+    return nest.map_structure(_finish, values)
+
+
+def _finish(x: Any) -> Any:
+    return x if isinstance(x, bodies.Carried) else tensors.tensor(x)
 
 
 def _loop_traced(
     cond: Any, step: Any, loop_vars: Any, most: Any, back_prop: bool
 ) -> Any:
-    carry = bodies.arrays(loop_vars)
+    carry, marks = bodies.flatten(_fill_empty(step, loop_vars))
 
     def rebuild(flat: Sequence[Any]) -> Any:
-        given = iter(flat)
-        return nest.map_structure(lambda _: next(given), loop_vars)
+        return bodies.unflatten(marks, flat)
 
     def goes_on(*flat: Any) -> Any:
         return jnp.reshape(tensors.tensor(cond(*rebuild(flat))), ()).astype(bool)
 
     def advance(*flat: Any) -> list[Any]:
-        return list(nest.leaves(step(rebuild(flat))))
+        made, after = bodies.flatten(step(rebuild(flat)))
+        if after != marks:
+            raise ValueError(
+                "A TensorArray leaves the body of while_loop in another form than it "
+                "enters it. In a compiled function it must keep its size, and its "
+                f"entries their shapes: {marks} becomes {after}."
+            )
+        return made
 
     # JAX has no reverse-mode gradients of `while_loop`, because the number of steps is
     # not known. It has those of a scan.
@@ -347,6 +365,25 @@ def _loop_traced(
 
     start = [jnp.zeros((), jnp.int32), *carry]
     return rebuild(bodies.run_loop(is_below, counted, start)[1:])
+
+
+def _fill_empty(step: Any, loop_vars: Any) -> Any:
+    """Returns the first values of a loop, in which no object is without arrays.
+
+    A TensorArray that is not written yet does not know the shape of its entries. What
+    the body makes of it tells.
+    """
+    flat, marks = bodies.flatten(loop_vars)
+    empty = [isinstance(m, PyTreeDef) and not m.num_leaves for m in nest.leaves(marks)]
+    if not any(empty):
+        return loop_vars
+    body = bodies.trace(lambda *flat: step(bodies.unflatten(marks, flat)), flat)
+    made = nest.leaves(body.rebuild(body.avals()))
+    filled = iter(
+        old.fill_like(new) if is_empty else old
+        for old, new, is_empty in zip(nest.leaves(loop_vars), made, empty, strict=True)
+    )
+    return nest.map_structure(lambda _: next(filled), loop_vars)
 
 
 def _loop_for_gradients(goes_on: Any, advance: Any, carry: Any, most: int) -> list[Any]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from unisono._src.foundation import ambient, options
+from unisono._src.foundation import ambient, options, tensor_shape
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.state import (
@@ -145,13 +145,13 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         """The shape of the value."""
         return self.state_cell.shape
 
-    def get_shape(self) -> tuple[int, ...]:
-        """Returns the same as `shape`.
+    def get_shape(self) -> tensor_shape.TensorShape:
+        """Returns the shape as TensorFlow's class of shapes.
 
-        >>> Variable([1.0, 2.0]).get_shape()
-        (2,)
+        >>> Variable([1.0, 2.0]).get_shape().as_list()
+        [2]
         """
-        return self.state_cell.shape
+        return tensor_shape.TensorShape(self.state_cell.shape)
 
     @property
     def ndim(self) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from unisono._src.cluster import tpu_metadata
 from unisono._src.cluster.cluster_tasks import ClusterSpec
 from unisono._src.cluster.resolvers.base import ClusterResolver
 from unisono._src.foundation import ambient
@@ -139,16 +140,7 @@ def topology_of(found: Sequence[jax.Device]) -> TPUTopology:
     Raises:
         ValueError: the processes have different numbers of devices.
     """
-    rows: dict[int, list[jax.Device]] = {}
-    for device in found:
-        rows.setdefault(device.process_index, []).append(device)
-    if len({len(row) for row in rows.values()}) != 1:
-        counts = {process: len(row) for process, row in rows.items()}
-        raise ValueError(
-            f"The workers have different numbers of devices, {counts}; a grid needs as "
-            "many on each."
-        )
-    ordered = [rows[process] for process in sorted(rows)]
+    ordered = _sort_by_worker(found)
     kind = devices.kind_of(found[0])
     if kind == "TPU" and hasattr(found[0], "coords"):
         places = np.array([[(*d.coords, d.core_on_chip) for d in r] for r in ordered])
@@ -161,6 +153,56 @@ def topology_of(found: Sequence[jax.Device]) -> TPUTopology:
     return TPUTopology(
         mesh_shape=shape.tolist(), device_coordinates=places, device_type=kind
     )
+
+
+def _sort_by_worker(found: Sequence[jax.Device]) -> list[list[jax.Device]]:
+    """Returns the devices of each worker.
+
+    Raises:
+        ValueError: the workers have different numbers of devices.
+    """
+    rows: dict[int, list[jax.Device]] = {}
+    for device in found:
+        rows.setdefault(device.process_index, []).append(device)
+    if len({len(row) for row in rows.values()}) != 1:
+        counts = {process: len(row) for process, row in rows.items()}
+        raise ValueError(
+            f"The workers have different numbers of devices, {counts}; a grid needs as "
+            "many on each."
+        )
+    return [rows[process] for process in sorted(rows)]
+
+
+def query_system(workers: int, job: str) -> tpu_metadata.TPUSystemMetadata:
+    """Returns what JAX's devices are, for `TPUClusterResolver`.
+
+    Args:
+        workers: how many workers the cluster has; 0 for this machine alone.
+        job: the name of their job.
+
+    Raises:
+        RuntimeError: JAX has not started with all of them yet.
+    """
+    if workers > 1 and (not devices.is_started() or jax.process_count() < workers):
+        raise RuntimeError(
+            f"The TPU has {workers} workers, which have not joined yet. Call "
+            "unisono.tpu.experimental.initialize_tpu_system(resolver) first."
+        )
+    devices.start()
+    rows = _sort_by_worker(jax.devices())
+    names = tuple(
+        f"/job:{job}/replica:0/task:{task}/device:{devices.kind_of(device)}:{i}"
+        for task, row in enumerate(rows)
+        for i, device in enumerate(row)
+    )
+    return tpu_metadata.TPUSystemMetadata(
+        len(names), len(rows), len(rows[0]), None, names
+    )
+
+
+def install() -> None:
+    """Lets `TPUClusterResolver.get_tpu_system_metadata` find JAX's devices."""
+    tpu_metadata.Query.run = query_system
 
 
 def grid_shape(count: int) -> tuple[int, int, int, int]:

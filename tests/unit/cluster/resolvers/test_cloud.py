@@ -4,6 +4,7 @@ import os
 import sys
 import types
 
+import jax
 import pytest
 
 import unisono as uni
@@ -358,6 +359,19 @@ def test_a_tpu_that_is_not_ready_is_named(node):
 def test_a_local_tpu_has_no_cluster():
     r = resolvers.TPUClusterResolver("local")
     assert (r.cluster_spec().as_dict(), r.master()) == ({}, "")
+
+
+def test_it_tells_what_the_tpu_consists_of():
+    found = resolvers.TPUClusterResolver("").get_tpu_system_metadata()
+    assert isinstance(found, uni.tpu.experimental.TPUSystemMetadata)
+    cores = len(jax.devices())
+    assert (found.num_cores, found.num_hosts) == (cores, 1)
+    assert (found.num_of_cores_per_host, found.topology) == (cores, None)
+    kind = uni.config.list_logical_devices()[0].device_type
+    assert found.devices[1:2] == (f"/job:worker/replica:0/task:0/device:{kind}:1",)
+    several = resolvers.TPUClusterResolver("grpc://10.0.0.1:1,10.0.0.2:1")
+    with pytest.raises(RuntimeError, match="2 workers, which have not joined yet"):
+        several.get_tpu_system_metadata()
 
 
 def test_an_empty_name_is_this_machine_where_nothing_says_otherwise(monkeypatch):

@@ -1,5 +1,7 @@
 """Gradient tapes follow Keras variables that were made outside every scope."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,3 +97,28 @@ def test_a_tape_names_the_keras_variables_of_a_scope():
         assert float(tape.gradient(loss, only)) == 1
 
     strategy.run(step)
+
+
+@pytest.mark.parametrize("place", ["outside", "in a scope", "in a function"])
+def test_a_model_that_is_not_built_can_be_computed_again_for_its_gradient(place):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope() if place == "in a scope" else contextlib.nullcontext():
+        layer = keras.layers.Dense(1, kernel_initializer="ones")
+        model = keras.Sequential([keras.layers.Dense(2, "tanh"), layer])
+        again = tf.recompute_grad(model)
+
+    def compute(x):
+        with tf.GradientTape() as tape:
+            y = again(x)
+        return y, tape.gradient(y, model.trainable_variables)
+
+    if place == "in a function":
+        compute = tf.function(compute)
+    y, found = compute(jnp.asarray(X))
+    with tf.GradientTape() as tape:
+        expected = model(X)
+    np.testing.assert_allclose(y, expected, 1e-6)
+    wanted = tape.gradient(expected, model.trainable_variables)
+    assert len(found) == 4
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, 1e-5, 1e-6)

@@ -7,7 +7,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from unisono._src.cluster import accelerators, cluster_tasks, untrusted
+from unisono._src.cluster import (
+    accelerators,
+    cluster_tasks,
+    tpu_metadata,
+    untrusted,
+)
 from unisono._src.cluster.resolvers import base, google
 from unisono._src.foundation.public_names import publish
 
@@ -198,6 +203,32 @@ class TPUClusterResolver(base.ClusterResolver):
     def get_job_name(self) -> str | None:
         """Returns the job of the TPU's workers."""
         return self.task_type
+
+    def get_tpu_system_metadata(self) -> tpu_metadata.TPUSystemMetadata:
+        """Returns the number of devices and workers of the TPU, and the devices' names.
+
+        Call it after `initialize_tpu_system`. On a machine without a TPU it tells the
+        devices that stand for one.
+
+        Raises:
+            RuntimeError: the TPU has several workers, and they have not joined yet.
+            ValueError: the workers have different numbers of devices.
+
+        >>> import unisono
+        >>> resolver = TPUClusterResolver("local")
+        >>> found = resolver.get_tpu_system_metadata()  # On 8 CPU devices.
+        >>> found.num_cores, found.num_hosts, found.devices[0]
+        (8, 1, '/job:worker/replica:0/task:0/device:CPU:0')
+        """
+        query = tpu_metadata.Query.run
+        if query is None:
+            raise RuntimeError(
+                "Import unisono.distribute.cluster_resolver first: it lets resolvers "
+                "find JAX's devices."
+            )
+        job = str(self._task_type)
+        workers = self.cluster_spec().as_dict().get(job, [])
+        return query(len(workers), job)
 
     def num_accelerators(
         self,

@@ -16,6 +16,7 @@ import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, host_numbers, nest
+from unisono._src.foundation.tensor_shape import TensorShape
 
 _INT32 = np.iinfo(np.int32)
 _TEXT = np.dtype(object)
@@ -41,6 +42,10 @@ class HostArray(np.ndarray):
     def numpy(self) -> Any:
         """Returns the plain NumPy array, or a scalar for shape ()."""
         return to_plain(self)
+
+    def get_shape(self) -> TensorShape:
+        """Returns the shape as TensorFlow's class of shapes."""
+        return TensorShape(self.shape)
 
     def __getitem__(self, key: Any) -> Any:
         return host_numbers.with_numpy(super().__getitem__(key))

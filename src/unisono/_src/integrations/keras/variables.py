@@ -231,7 +231,9 @@ def wrap_init(original: Callable[..., None]) -> Callable[..., None]:
             # is too late for one that is created in parts; and after `clear_session`
             # Keras has no distribution any more.
             adopt(self)
-        if ambient.current().state is None or stateless_scope.in_stateless_scope():
+        # A body that JAX traces by itself, such as that of `jax.checkpoint`, has no
+        # frame. A value that is made in its trace would not outlive it.
+        if jax_traces.is_clean() or stateless_scope.in_stateless_scope():
             original(self, *args, **kwargs)
             return
         self.__dict__["_is_new"] = True

@@ -8,6 +8,7 @@ import typing as _typing
 from unisono._src.foundation import lazy_names as _lazy_names
 
 if _typing.TYPE_CHECKING:
+    from unisono._src.foundation.tensor_shape import TensorShape
     from unisono._src.ops.checks import (
         Assert,
         assert_equal,
@@ -37,6 +38,7 @@ if _typing.TYPE_CHECKING:
     )
     from unisono._src.ops.execution_order import control_dependencies, group, no_op
     from unisono._src.ops.host_functions import numpy_function, py_function
+    from unisono._src.ops.init_scope import init_scope
     from unisono._src.ops.mapping import foldl, foldr, map_fn, scan, vectorized_map
     from unisono._src.ops.name_scope import get_current_name_scope, name_scope
     from unisono._src.ops.names.arithmetic import (
@@ -169,10 +171,11 @@ if _typing.TYPE_CHECKING:
     )
     from unisono._src.ops.printing import print_values as print
     from unisono._src.ops.shape_checks import assert_rank
-    from unisono._src.ops.tensor_shape import TensorShape
+    from unisono._src.ops.tensor_array import TensorArray
 
 PLACES = _lazy_names.spread(
     {
+        "unisono._src.foundation.tensor_shape": ("TensorShape"),
         "unisono._src.ops.checks": ("Assert assert_equal assert_greater assert_less"),
         "unisono._src.ops.control_flow": ("case cond switch_case while_loop"),
         "unisono._src.ops.custom_gradients": (
@@ -186,6 +189,7 @@ PLACES = _lazy_names.spread(
         ),
         "unisono._src.ops.execution_order": ("control_dependencies group no_op"),
         "unisono._src.ops.host_functions": ("numpy_function py_function"),
+        "unisono._src.ops.init_scope": ("init_scope"),
         "unisono._src.ops.mapping": ("foldl foldr map_fn scan vectorized_map"),
         "unisono._src.ops.name_scope": ("get_current_name_scope name_scope"),
         "unisono._src.ops.names.arithmetic": (
@@ -219,13 +223,14 @@ PLACES = _lazy_names.spread(
         ),
         "unisono._src.ops.printing": ("print=print_values"),
         "unisono._src.ops.shape_checks": ("assert_rank"),
-        "unisono._src.ops.tensor_shape": ("TensorShape"),
+        "unisono._src.ops.tensor_array": ("TensorArray"),
     }
 )
 __all__ = [
     "Assert",
     "DType",
     "Tensor",
+    "TensorArray",
     "TensorShape",
     "abs",
     "acos",
@@ -289,6 +294,7 @@ __all__ = [
     "histogram_fixed_width",
     "histogram_fixed_width_bins",
     "identity",
+    "init_scope",
     "inside_function",
     "is_symbolic_tensor",
     "is_tensor",

@@ -29,6 +29,17 @@ ROWS = (
         difference="Compiled values keep their types; gradients need a largest count.",
     ),
     Name(
+        "TensorArray",
+        "A list of arrays of one type, for the values of a loop.",
+        target="unisono._src.ops.tensor_array:TensorArray",
+        difference=(
+            "In a compiled function one that is written at a position that the program "
+            "computes has a fixed size and entries of one shape; a position that is "
+            "not there is left out, and reads as zeros. It has no `handle`, `flow` and "
+            "`grad`."
+        ),
+    ),
+    Name(
         "map_fn",
         "Returns the results of a function for each row of arrays, stacked.",
         target="unisono._src.ops.mapping:map_fn",

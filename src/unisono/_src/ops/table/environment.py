@@ -18,12 +18,12 @@ ROWS = (
         "Tensor",
         "The class of arrays, which is `jax.Array`.",
         target=f"{_TYPES}:Tensor",
-        difference="Arrays have JAX's methods, and `numpy()`.",
+        difference="Arrays have JAX's methods, `numpy()` and `get_shape()`.",
     ),
     Name(
         "TensorShape",
         "The shape of an array, in which sizes may be unknown.",
-        target="unisono._src.ops.tensor_shape:TensorShape",
+        target="unisono._src.foundation.tensor_shape:TensorShape",
         difference="Shapes of arrays are tuples; `dims` are numbers.",
     ),
     Name(
@@ -276,6 +276,12 @@ ROWS = (
         "Returns what is known of a processor; nothing for a CPU.",
         target=f"{_DEVICES}:get_device_details",
         difference="A GPU has no `compute_capability`.",
+    ),
+    Name(
+        "init_scope",
+        "Runs a block at once and outside tapes, also while a function is traced.",
+        target="unisono._src.ops.init_scope:init_scope",
+        difference="In a replica of a compiled step it is in cross-replica context.",
     ),
     Name(
         "get_current_name_scope",
