@@ -20,11 +20,11 @@ _MOST_BYTES = 300_000_000
 
 def pytest_configure(config):
     """Has this process store what it compiles, if there is a folder for it."""
-    folder = jax.config.jax_compilation_cache_dir
-    if folder and jax.config.jax_enable_compilation_cache:
+    folder = jax.config.values["jax_compilation_cache_dir"]
+    if folder and jax.config.values["jax_enable_compilation_cache"]:
         with contextlib.suppress(FileNotFoundError):  # Another stream removes them.
             remove_oldest(pathlib.Path(folder))
-        lru_cache.LRUCache.put = put
+        setattr(lru_cache.LRUCache, "put", put)  # noqa: B010
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 

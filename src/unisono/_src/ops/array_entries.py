@@ -52,7 +52,7 @@ class Entries:
 
     def convert(self, value: Any) -> jax.Array:
         """Returns a value as an array of the type of the elements."""
-        found = tensors.plain(value)
+        found = tensors.unwrap(value)
         if isinstance(found, jax.Array) and found.dtype != self.dtype:
             raise errors.InvalidArgumentError(
                 f"TensorArray dtype is {self.dtype} but Op is trying to write dtype "

@@ -230,7 +230,7 @@ class TensorArray(bodies.Carried):
         [5, 3]
         """
         places = tensors.tensor(indices)
-        known = bodies.concrete(places)
+        known = bodies.find_known_value(places)
         if known is None:
             return self._entries.get_traced(places)
         found = [int(i) for i in np.asarray(known)]
@@ -307,7 +307,7 @@ class TensorArray(bodies.Carried):
                 "scatter needs a row for each position, received positions of shape "
                 f"{places.shape} and an array of shape {rows.shape}."
             )
-        entries, known = self._to_change(), bodies.concrete(places)
+        entries, known = self._to_change(), bodies.find_known_value(places)
         if known is None:
             entries.put_traced(places, rows)
         else:
@@ -334,7 +334,7 @@ class TensorArray(bodies.Carried):
         [4, 5]
         """
         array = self._entries.convert(value)
-        known = bodies.concrete(tensors.tensor(lengths))
+        known = bodies.find_known_value(tensors.tensor(lengths))
         if known is None:
             raise ValueError(
                 "The lengths of TensorArray.split must be known when a function is "
@@ -412,7 +412,7 @@ def _find_position(index: Any) -> Any:
             "A position or size of a TensorArray is one whole number, received an "
             f"array of shape {array.shape} and type {array.dtype}."
         )
-    known = bodies.concrete(array)
+    known = bodies.find_known_value(array)
     return array if known is None else int(known)
 
 
