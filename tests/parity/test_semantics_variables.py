@@ -75,9 +75,9 @@ def test_what_no_strategy_can_keep_is_refused(s):
             variable(s, 1, "MEAN", synchronization)
         variable(s, 1, "SUM", synchronization)
     with s.scope():
-        with pytest.raises(ValueError, match="aggregation mode"):
+        with pytest.raises(ValueError, match="aggregation mode: sum for"):
             tf.Variable(1.0, aggregation="sum")
-        with pytest.raises(ValueError, match="synchronization mode"):
+        with pytest.raises(ValueError, match="synchronization mode: on_read for"):
             tf.Variable(1.0, synchronization="on_read")
         with pytest.raises(ValueError, match="initial_value"):
             tf.Variable()

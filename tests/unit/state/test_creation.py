@@ -145,6 +145,37 @@ def test_replicas_that_give_a_variable_different_names_are_refused():
         )
 
 
+def test_names_may_differ_in_the_digit_that_makes_them_unique():
+    def make():
+        return unisono.Variable(1.0, name=f"dense_{replica_number()}/kernel")
+
+    made = mirrored(2).run(make)
+    assert kind(made) == "MirroredVariable" and made.name == "dense_0/kernel:0"
+
+
+def test_each_replica_calls_the_creators_that_it_enters():
+    calls = []
+
+    def creator(tag):
+        def create(next_creator, **kwargs):
+            calls.append(tag)
+            return f"{next_creator(**kwargs)}:{tag}"
+
+        return create
+
+    def make():
+        with unisono.variable_creator_scope(creator(replica_number())):
+            made = unisono.Variable(1.0)
+            unisono.distribute.get_replica_context().merge_call(lambda strategy: None)
+        return made
+
+    strategy = mirrored(2)
+    outside = unisono.variable_creator_scope(lambda next_creator, **kwargs: "outside")
+    with strategy.scope(), outside:
+        made = strategy.run(make)
+    assert made.values == ("outside:0", "outside:1") and calls == [0, 1]
+
+
 def test_replicas_may_use_a_name_twice_in_the_same_order():
     def make():
         return [unisono.Variable(x, name="v") for x in (1.0, 2.0)]

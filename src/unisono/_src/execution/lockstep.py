@@ -128,6 +128,7 @@ def run(placement: storage.Placement, calls: Sequence[Callable[[], Any]]) -> lis
     for i, call in zip(turns, calls, strict=True):
         port = ports.LockstepPort(i, topology, turns, hub.switch, made)
         frame = contexts.frame_of_replica(placement, i, port, i)
+        port.creators = len(frame.creators)
         replica = _Replica(frame, common.settings, greenlet.greenlet(call))
         if is_eager:
             _give_device(replica, topology.devices[i], common)

@@ -299,7 +299,7 @@ def variable_synchronization(value: object, name: object) -> VariableSynchroniza
     if isinstance(value, VariableSynchronization):
         return value
     raise ValueError(
-        f"Invalid variable synchronization mode: {value!r} for variable: {name}. Pass "
+        f"Invalid variable synchronization mode: {value} for variable: {name}. Pass "
         "a member of unisono.VariableSynchronization."
     )
 
@@ -316,7 +316,7 @@ def variable_aggregation(value: object, name: object) -> VariableAggregation:
     if isinstance(value, VariableAggregation):
         return value
     raise ValueError(
-        f"Invalid variable aggregation mode: {value!r} for variable: {name}. Pass a "
+        f"Invalid variable aggregation mode: {value} for variable: {name}. Pass a "
         "member of unisono.VariableAggregation, such as VariableAggregation.SUM."
     )
 

@@ -11,6 +11,7 @@ from unisono._src.foundation import dtypes
 from unisono._src.foundation.public_names import publish
 from unisono._src.values import array_operators
 from unisono._src.values.array_operators import StandsForArray
+from unisono._src.values.distributed import PerReplica
 from unisono._src.values.indexed_slices import IndexedSlices
 
 # What TensorFlow calls them; `None` in an index makes a new axis.
@@ -28,11 +29,15 @@ _NAMES["float"] = dtypes.float32
 def is_tensor(x: object) -> bool:
     """Returns whether a value is an array of JAX, a variable or an `IndexedSlices`.
 
+    The values of several replicas are none, although operators take them.
+
     >>> import jax.numpy as jnp
     >>> is_tensor(jnp.zeros(2)), is_tensor(np.zeros(2)), is_tensor(1.0)
     (True, False, False)
     """
     own = array_operators.find_own_variable(x)
+    if isinstance(own, PerReplica):
+        return False
     return isinstance(own, (jax.Array, StandsForArray, IndexedSlices))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +23,9 @@ from unisono._src.values.array_operators import operand
 
 # Packages whose frames are skipped in search of the user's line that made a variable.
 _PACKAGES = {__name__.partition(".")[0], "keras", "flax"}
+
+# What TensorFlow adds to a name that is taken: `_1` at its end or before a `/`.
+_UNIQUE_SUFFIX = re.compile(r"_\d(?=/|$)")
 
 
 def policy(
@@ -202,17 +206,21 @@ def find_origin() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def wrap_in_creators(create: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_in_creators(
+    create: Callable[..., Any], count: int | None = None
+) -> Callable[..., Any]:
     """Returns `create` behind the creators of `variable_creator_scope`, if any.
 
     Args:
         create: makes the variable from keyword arguments, which creators may change.
+        count: how many of the creators to use, from the outermost on; None for all.
     """
     frame = ambient.current()
+    creators = frame.creators[:count]
     if frame.placement is None:
-        return _chain(frame.creators, create)
-    outer = frame.creators[: frame.outer_creators]
-    inner = frame.creators[frame.outer_creators :]
+        return _chain(creators, create)
+    outer = creators[: frame.outer_creators]
+    inner = creators[frame.outer_creators :]
     if outer:
         create = _show_components(outer, create, frame.placement.topology.copies)
     return _chain(inner, create)
@@ -259,35 +267,52 @@ def _bind_creator(creator: Any, following: Callable[..., Any]) -> Callable[..., 
     return lambda **kwargs: creator(following, **kwargs)
 
 
-def take_in_turn(port: Any, make: Callable[[], Any], name: str | None) -> Any:
+def take_in_turn(port: Any, create: Callable[..., Any], arguments: Any) -> Any:
     """Returns the next variable of a replica that runs in turn with the others.
 
     The first replica makes it. The k-th variable of any other replica is the k-th of
-    the first one.
+    the first one. Creators that the replica function itself has entered are called by
+    each replica, those from outside `run` by the first one.
 
     Args:
         port: the port of the replica.
-        make: makes the variable.
-        name: the name of the variable, for messages.
+        create: makes the variable from keyword arguments.
+        arguments: the arguments that the replica gave.
 
     Raises:
         RuntimeError: the first replica has not made as many variables, or has given
             this one another name.
     """
-    if port.index == port.turns[0]:
-        port.made.append((name, make()))
-    first, made = (None, None)
-    if port.taken < len(port.made):
-        first, made = port.made[port.taken]
-    if made is None or first != name:
-        instead = "did not create it" if made is None else f"created {first}"
-        raise RuntimeError(
-            f"Tried to create variable {name} with mismatching name on replica "
-            f"{port.index}: replica {port.turns[0]} {instead}. Every replica must "
-            "create the same variables in the same order."
-        )
-    port.taken += 1
-    return made
+
+    def take(**kwargs: Any) -> Any:
+        name = kwargs.get("name")
+        if port.index == port.turns[0]:
+            made = wrap_in_creators(create, port.creators)(**kwargs)
+            port.made.append((name, made))
+        first, made = (None, None)
+        if port.taken < len(port.made):
+            first, made = port.made[port.taken]
+        if made is None or not _is_same_name(first, name):
+            instead = "did not create it" if made is None else f"created {first}"
+            raise RuntimeError(
+                f"Tried to create variable {name} with mismatching name on replica "
+                f"{port.index}: replica {port.turns[0]} {instead}. Every replica must "
+                "create the same variables in the same order."
+            )
+        port.taken += 1
+        return made
+
+    return _chain(ambient.current().creators[port.creators :], take)(**arguments)
+
+
+def _is_same_name(one: str | None, other: str | None) -> bool:
+    """Tells whether names are equal but for the digits that make names unique.
+
+    As in TensorFlow, `dense_1/kernel` and `dense_2/kernel` name the same variable.
+    """
+    if one is None or other is None:
+        return one is other
+    return _UNIQUE_SUFFIX.sub("", one) == _UNIQUE_SUFFIX.sub("", other)
 
 
 @contextlib.contextmanager

@@ -618,9 +618,7 @@ def make_variable(
     if getattr(port, "made", None) is None:
         made = creation.wrap_in_creators(_create)(**arguments)
     else:
-        made = creation.take_in_turn(
-            port, lambda: creation.wrap_in_creators(_create)(**arguments), name
-        )
+        made = creation.take_in_turn(port, _create, arguments)
     return made
 
 

@@ -110,6 +110,8 @@ class LockstepPort(Port):
 
     Attributes:
         level: the trace of JAX in which the replicas were started.
+        creators: how many creators of variables there were then; those behind them
+            were entered by the replica function.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class LockstepPort(Port):
         self.turns = turns
         # The replica has asked for the first `taken` of the variables in `made`.
         self.made, self.taken = made, 0
+        self.creators = 0
         self._suspend = suspend
         self.level = core.trace_ctx.trace
 
