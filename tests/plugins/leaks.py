@@ -9,6 +9,8 @@ import unisono
 
 # Pytest itself writes these between the phases of a test.
 _NOT_OURS = frozenset({"PYTEST_CURRENT_TEST", "PYTEST_VERSION"})
+# OpenCV and PyTorch, which Keras loads if they are there, write these on import.
+_NOT_OURS |= {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "LD_LIBRARY_PATH"}
 
 # How long a thread that was told to stop may take to end. Only a leak takes that long.
 _GRACE_SECONDS = 5.0

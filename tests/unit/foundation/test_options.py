@@ -50,7 +50,7 @@ def test_communication_options_are_frozen_and_compare_by_value():
 
 
 def test_wrong_arguments_of_a_variable_are_refused_with_its_name():
-    with pytest.raises(ValueError, match="'sum' for variable: v"):
+    with pytest.raises(ValueError, match="mode: sum for variable: v"):
         options.variable_aggregation("sum", "v")
-    with pytest.raises(ValueError, match="'on_read' for variable: v"):
+    with pytest.raises(ValueError, match="mode: on_read for variable: v"):
         options.variable_synchronization("on_read", "v")
