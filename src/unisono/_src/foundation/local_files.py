@@ -260,7 +260,7 @@ class GFile:
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file; text that waits is written first."""
         self._file.close()
 
     def __iter__(self) -> Iterator[str | bytes]:

@@ -86,6 +86,7 @@ class Keras:
         found = self._names(module).get(name)
         if isinstance(found, ast.ClassDef | ast.FunctionDef):
             return Definition(module, found)
+        # The number of steps bounds a circle of imports.
         if found is None or steps == 0:
             return None
         return self.follow(*found, steps - 1)
@@ -119,6 +120,8 @@ class Keras:
             function = made[0]
         assert isinstance(function, ast.FunctionDef)
         names, passed = find_parameters(function)
+        # The constructor of the base says what it takes. Another function may do
+        # anything with the arguments.
         if set(passed) == {"super().__init__"} and isinstance(node, ast.ClassDef):
             above = self._find_accepted_by_base(node, module)
             return None if above is None else names | above

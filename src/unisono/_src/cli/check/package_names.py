@@ -28,6 +28,7 @@ def find(path: str) -> Any:
     """
     above, _, name = path.rpartition(".")
     if above == "Tensor":
+        # The methods of arrays are those of JAX's own class.
         holders: list[Any] = [ArrayImpl, jax.Array]
     elif not path:
         return importlib.import_module("unisono")
@@ -46,6 +47,7 @@ def _member(holder: Any, name: str) -> Any:
     if inspect.isclass(holder):
         if name in _declared_attributes(holder):
             return getattr(holder, name, None)
+        # As it is written: `getattr` would call the function of some descriptors.
         static = inspect.getattr_static(holder, name, NOTHING)
         if isinstance(static, property | functools.cached_property):
             return static
@@ -101,6 +103,7 @@ def result(path: str, is_call: bool) -> str | None:
     written = getattr(found, "__annotations__", {}).get("return")
     if not isinstance(written, str):
         return None
+    # Annotations are texts. Only one plain name tells a class; the rest is unknown.
     parts = [p.strip() for p in written.split("|") if p.strip() != "None"]
     if len(parts) != 1 or not parts[0].replace(".", "").replace("_", "").isalnum():
         return None
