@@ -73,7 +73,7 @@ class SavingServers(servers.ServerGroup):
         self.call_each("reading a checkpoint", "load", given)
 
     def remember(self, closures: Mapping[str, Any]) -> None:
-        """Tells servers which closures are in what was restored; see `ServerGroup`."""
+        """Tells servers which closures the restored values have; see `ServerGroup`."""
         made = closures.get(self.run, {})
         given = {i: (made.get(str(i), []),) for i in range(len(self.addresses))}
         self.call_each("restoring a checkpoint", "remember", given)

@@ -256,7 +256,7 @@ class GFile:
         return stat(self._name).length
 
     def flush(self) -> None:
-        """Hands what was written to the operating system."""
+        """Hands all written text to the operating system."""
         self._file.flush()
 
     def close(self) -> None:

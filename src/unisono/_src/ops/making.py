@@ -91,7 +91,7 @@ def cast(x: Any, dtype: Any) -> jax.Array:
 
 
 def saturate_cast(value: Any, dtype: Any) -> jax.Array:
-    """Returns the elements in another type; what is out of range becomes a limit."""
+    """Returns the elements in another type; those out of range become its limit."""
     wanted = tensors.usable_type(dtype)
     found = tensors.tensor(value)
     if kinds.kind(found.dtype) == "c":

@@ -326,7 +326,7 @@ def strided_slice(
     strides: Any,
     masks: Sequence[int],
 ) -> jax.Array:
-    """Returns ``x[begin:end:strides]``, with masks for what a slice can leave out.
+    """Returns ``x[begin:end:strides]``, with masks for parts that are left out.
 
     Args:
         x: array-like.

@@ -214,7 +214,7 @@ def _convert_to(x: Any, dtype: DType, name: str) -> Any:
 
 
 def _fit(x: Any, dtype: DType, name: str) -> Any:
-    """Does what `_convert_to` does for a value that is no object of another library."""
+    """Returns the same as `_convert_to`, for a value that stands for itself."""
     if isinstance(x, jax.Array):
         if x.dtype != dtype:
             raise errors.InvalidArgumentError(

@@ -147,7 +147,7 @@ class Keras:
     def _read_names(
         self, module: str
     ) -> dict[str, tuple[str, str] | ast.ClassDef | ast.FunctionDef | None]:
-        """Returns what the names of a module stand for; None if it is a value."""
+        """Returns the definition or import of a module's names; None for values."""
         path = self._folder.joinpath(*module.split(".")[1:])
         file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
         if not file.is_file():
@@ -166,7 +166,7 @@ class Keras:
 
 
 def find_parameters(function: ast.FunctionDef) -> tuple[frozenset[str], list[str]]:
-    """Returns the names that a function takes, and what it passes all others on to.
+    """Returns the arguments of a function, and the functions that get its other ones.
 
     The names are those of the arguments, and of ``kwargs.pop("name")`` in the body.
     """

@@ -20,7 +20,7 @@ NOTHING = object()
 
 @functools.cache
 def find(path: str) -> Any:
-    """Returns what the package has at TensorFlow's path, or `NOTHING`.
+    """Returns the object that the package has at TensorFlow's path, or `NOTHING`.
 
     Args:
         path: the dotted path without ``tf.``; below a class, one of its members. What
@@ -84,7 +84,7 @@ def public_paths(path: str) -> Iterator[str]:
 
 @functools.cache
 def result(path: str, is_call: bool) -> str | None:
-    """Returns the path of the class of what a call or an attribute gives, if known.
+    """Returns the path of the class of a call's or attribute's value, if known.
 
     Args:
         path: the class, function, method or property.
@@ -114,7 +114,7 @@ def result(path: str, is_call: bool) -> str | None:
 
 
 def _is_class_of_tensorflow(path: str) -> bool:
-    """Whether a class is TensorFlow's, and not here: what its objects do fails, too."""
+    """Whether a class is TensorFlow's and not here, so that its objects fail, too."""
     return find(path) is NOTHING and listing.kind(path) == "class"
 
 
@@ -128,7 +128,7 @@ def _class_path(name: str) -> str | None:
 def find_mismatch(
     path: str, is_member: bool, positional: int | None, keywords: tuple[str, ...]
 ) -> str | None:
-    """Returns how a call does not fit what is here, or None if it does.
+    """Returns why a call does not fit the function here, or None if it does.
 
     Args:
         path: what is called.

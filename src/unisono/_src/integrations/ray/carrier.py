@@ -317,7 +317,7 @@ def _pin_to_node(node_id: str) -> Any:
 
 
 def _leave_accelerators() -> None:
-    """Keeps this process, which only coordinates, away from what workers need."""
+    """Keeps this process, which only coordinates, away from accelerators."""
     # A platform that the program has chosen itself stays.
     is_chosen = getattr(jax.config, "jax_platforms", None)
     if not devices.is_started() and not is_chosen:

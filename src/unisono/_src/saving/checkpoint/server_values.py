@@ -117,7 +117,7 @@ class HeldState:
             raise
 
     def read(self, obj: Any) -> Any:
-        """Returns the value of an object, or what stands for it; None if not held."""
+        """Returns the value of an object, or its `Remote`; None if it is not held."""
         cells = _cells(obj)
         if not cells:
             return None
