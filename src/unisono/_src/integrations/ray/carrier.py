@@ -251,7 +251,9 @@ class RayCarrier(Carrier):
         """Starts a new, empty object in place of a lost one; see `Carrier`."""
         with self._changed:
             if self._connection is None:
-                raise errors.UnavailableError("It was shut down.", kind, index)
+                raise errors.UnavailableError(
+                    "The strategy was shut down.", kind, index
+                )
             self._replacing += 1
         try:
             # It may only seem to be gone, and must not go on beside the new one.

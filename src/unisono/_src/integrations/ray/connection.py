@@ -226,8 +226,8 @@ def _speaks_http2(host: str, port: int) -> bool:
 
 def _not_ray_error(address: str) -> errors.UnavailableError:
     return errors.UnavailableError(
-        f"What answers at {address} is no cluster of Ray. Give the address of its head "
-        "node, as `ray start --head` prints it."
+        f"The server at {address} is no cluster of Ray. Give the address of the "
+        "cluster's head node, as `ray start --head` prints it."
     )
 
 
