@@ -347,7 +347,7 @@ def test_a_dead_address_and_a_wrong_token_are_told_within_seconds(group):
     assert told[0].startswith(f"UnavailableError No cluster of Ray answers at {dead}")
     assert told[1].endswith("is 'nonsense', without a port; use 'host:port'.")
     assert told[2].startswith(
-        f"UnavailableError What answers at {other} is no cluster of Ray"
+        f"UnavailableError The server at {other} is no cluster of Ray"
     )
     assert told[3].startswith(
         f"PermissionError The cluster of Ray at {address} does not accept this process"

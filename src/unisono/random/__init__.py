@@ -5,11 +5,16 @@ import typing as _typing
 from unisono._src.foundation import lazy_names as _lazy_names
 from unisono._src.ops.random_draws import (
     categorical,
-    fold_in,
     gamma,
     normal,
     poisson,
     shuffle,
+    truncated_normal,
+    uniform,
+)
+from unisono._src.ops.random_state import set_seed
+from unisono._src.ops.stateless_draws import (
+    fold_in,
     split,
     stateless_categorical,
     stateless_gamma,
@@ -17,10 +22,7 @@ from unisono._src.ops.random_draws import (
     stateless_poisson,
     stateless_truncated_normal,
     stateless_uniform,
-    truncated_normal,
-    uniform,
 )
-from unisono._src.ops.random_state import set_seed
 from unisono._src.training.random_generator import (
     Algorithm,
     Generator,

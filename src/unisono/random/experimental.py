@@ -3,7 +3,7 @@
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.ops.random_draws import fold_in, split, stateless_shuffle
+from unisono._src.ops.stateless_draws import fold_in, split, stateless_shuffle
 from unisono._src.training.random_generator import (
     Algorithm,
     Generator,

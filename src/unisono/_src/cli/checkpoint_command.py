@@ -129,7 +129,7 @@ def _manifest(path: pathlib.Path) -> Manifest:
 
 
 def _failure(error: object) -> Exception:
-    """Print what is wrong, and return the exception that exits with status 2."""
+    """Print an error, and return the exception that exits with status 2."""
     import typer
 
     typer.echo(_clean_text(str(error)), err=True)

@@ -1,4 +1,4 @@
-"""Shows what a resolver found, and where, as a table for people."""
+"""Shows the findings of a resolver, and their sources, as a table for people."""
 
 from __future__ import annotations
 

@@ -269,7 +269,10 @@ class ClusterCoordinator(metaclass=_OnePerStrategy):
         kinds = (worker_data.WorkerBatches, worker_data.WorkerFunction)
         is_dataset = isinstance(dataset_fn, kinds) or elements.is_dataset(dataset_fn)
         if not (is_dataset or callable(dataset_fn)):
-            raise ValueError(f"Unexpected dataset type! Received {dataset_fn!r}.")
+            raise ValueError(
+                f"Unexpected dataset type! Received {dataset_fn!r}. Give a dataset, or "
+                "a function without arguments that returns one."
+            )
         return per_worker.PerWorkerDataset(
             dataset_fn, self._resources, len(self._runners)
         )

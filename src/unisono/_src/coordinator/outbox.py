@@ -49,7 +49,7 @@ class Outbox:
             self._send(server, [])
 
     def pull(self, wanted: Mapping[int, Sequence[Request]]) -> dict[int, Any]:
-        """Returns what is asked of servers, after the changes that wait for them."""
+        """Returns the requested values, after sending the changes that wait."""
         calls = {s: self._send(s, asked) for s, asked in wanted.items()}
         return {s: call.result()[1] for s, call in calls.items()}
 
@@ -62,7 +62,7 @@ class Outbox:
         return made
 
     def flush(self) -> dict[int, Exception]:
-        """Sends what waits, and returns when all changes are made.
+        """Sends all changes that wait, and returns when they are made.
 
         Returns:
             The errors of changes, by the place of the closure.

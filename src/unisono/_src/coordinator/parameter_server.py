@@ -267,9 +267,14 @@ def _check_cluster(spec: ClusterSpec) -> tuple[int, int]:
             f"evaluator; received {unknown}."
         )
     if "ps" not in spec.jobs or spec.num_tasks("ps") < 1:
-        raise ValueError("There must be at least one ps.")
+        raise ValueError(
+            "There must be at least one ps. Add its address to the cluster, under `ps`."
+        )
     if "worker" not in spec.jobs or spec.num_tasks("worker") < 1:
-        raise ValueError("There must be at least one worker.")
+        raise ValueError(
+            "There must be at least one worker. Add its address to the cluster, under "
+            "`worker`."
+        )
     return spec.num_tasks("worker"), spec.num_tasks("ps")
 
 

@@ -73,7 +73,7 @@ class SavingServers(servers.ServerGroup):
         self.call_each("reading a checkpoint", "load", given)
 
     def remember(self, closures: Mapping[str, Any]) -> None:
-        """Tells servers which closures are in what was restored; see `ServerGroup`."""
+        """Tells servers which closures the restored values have; see `ServerGroup`."""
         made = closures.get(self.run, {})
         given = {i: (made.get(str(i), []),) for i in range(len(self.addresses))}
         self.call_each("restoring a checkpoint", "remember", given)
@@ -106,6 +106,7 @@ class HeldOnServers(servers.HeldValues):
         wanted: Collection[Any],
     ) -> None:
         self._group, self._number = group, number
+        # Each variable once, though several objects of a checkpoint may have it.
         own = _group_by_server(dict.fromkeys(cells))
         asked = {i: [c for c in x if c in wanted] for i, x in own.items()}
         given = {i: (number, _keys(own[i]), _keys(asked[i])) for i in own}
@@ -127,6 +128,7 @@ class HeldOnServers(servers.HeldValues):
         """Lets servers write values to the folder of a checkpoint's arrays."""
         self._group.check_seen(list(places), directory, "")
         own = _group_by_server(places)
+        # A random part in the name: a folder of a killed program may be there still.
         folders = {index: f"ps{index}-{self._group.run}" for index in own}
         given = {
             index: (

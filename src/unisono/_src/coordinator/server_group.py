@@ -306,7 +306,7 @@ class Servers(server_files.SavingServers):
             raise self.explain(error) from error
 
     def describe(self) -> description.Description:
-        """Returns what each server holds, slots of optimizers included."""
+        """Returns the contents of each server, slots of optimizers included."""
         self._forget_dropped()
         by_key: dict[str, tuple[int, ...]] = {}
         for index, held in enumerate(self.held):
@@ -329,7 +329,7 @@ class Servers(server_files.SavingServers):
             self.call(index, f"creating '{name}'", "create", key, tuple(zeros))
 
     def explain(self, error: errors.UnavailableError) -> errors.UnavailableError:
-        """Returns the error of a lost server with its address and what it held."""
+        """Returns the error of a lost server, with its address and its variables."""
         if error.task_type != SERVER:
             return error
         index = error.task_index

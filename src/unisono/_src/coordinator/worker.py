@@ -100,7 +100,7 @@ class Worker:
             self._resources.pop(number, None)
 
     def ask(self, resource: int, method: str, *args: Any) -> Any:
-        """Calls a method of a resource, and returns what it returns."""
+        """Calls a method of a resource, and returns its result."""
         return getattr(self._resources[resource], method)(*args)
 
     def run(

@@ -122,7 +122,8 @@ class DatasetMaker:
             found = found.make()
         if not hasattr(found, "__iter__"):
             raise ValueError(
-                f"Unexpected dataset type! The dataset function returned {found!r}."
+                f"Unexpected dataset type! The dataset function returned {found!r}. "
+                "Return a dataset, such as a unisono.data.Dataset."
             )
         return WorkerIterator(found)
 

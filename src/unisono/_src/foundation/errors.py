@@ -108,7 +108,7 @@ class NotFoundError(FileNotFoundError):
 
 
 class AlreadyExistsError(FileExistsError):
-    """A file or folder that shall be made exists already.
+    """A file or folder to be made exists already.
 
     >>> import unisono
     >>> try:
@@ -308,7 +308,7 @@ class WorkerStalledError(WorkerError, DeadlineExceededError):
 
 
 class Signal(BaseException):
-    """Changes what the package does next; no caller of the package ever sees one.
+    """Steers the package from inside; no caller of the package ever sees one.
 
     It is a `BaseException`, so that a user's `except Exception` does not catch it.
     """

@@ -60,6 +60,6 @@ def make_pair(own: int | None) -> tuple[int, int]:
 
 
 def draw() -> int:
-    """Returns a seed of 63 bits for what has none of its own, such as a shuffle."""
+    """Returns a seed of 63 bits for an operation without one, such as a shuffle."""
     first, second = make_pair(None)
     return (first << 32 ^ second) & (2**63 - 1)

@@ -53,7 +53,7 @@ def names(
 
 
 def _explain(name: str) -> str | None:
-    """Returns what to write for a name of TensorFlow; None if it is none of them."""
+    """Returns the advice for a name of TensorFlow; None for any other name."""
     missing = importlib.import_module(_MISSING)
     told = missing.explain(name.removeprefix("unisono."))
     return None if told is None else f"{told} See {missing.PAGE}."
@@ -61,7 +61,7 @@ def _explain(name: str) -> str | None:
 
 @final
 class _MissingModules:
-    """Says what to write for ``import unisono.strings``, which nobody else finds."""
+    """Gives advice for ``import unisono.strings``, which no other finder finds."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -77,7 +77,7 @@ class _MissingModules:
 
 
 def install() -> None:
-    """Lets the import of a module that only TensorFlow has say what to write."""
+    """Makes the import of a module that only TensorFlow has raise with advice."""
     if _MissingModules not in sys.meta_path:
         sys.meta_path.append(_MissingModules)
 

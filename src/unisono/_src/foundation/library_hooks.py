@@ -264,7 +264,7 @@ class Locals:
 
     @classmethod
     def capture(cls) -> Locals:
-        """Return a copy of what the objects contain in this thread now."""
+        """Return a copy of the objects' contents in this thread now."""
         return cls([(held, _copy(held)) for held in map(vars, _thread_locals())])
 
     def make_blank(self) -> Locals:

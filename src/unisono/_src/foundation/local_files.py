@@ -256,11 +256,11 @@ class GFile:
         return stat(self._name).length
 
     def flush(self) -> None:
-        """Hands what was written to the operating system."""
+        """Hands all written text to the operating system."""
         self._file.flush()
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file; text that waits is written first."""
         self._file.close()
 
     def __iter__(self) -> Iterator[str | bytes]:

@@ -18,6 +18,7 @@ import numpy as np
 
 # The bytes that are given to TensorStore at once; it may copy them.
 _AT_ONCE_BYTES = 1 << 26
+# A chunk has at most this many bytes, unless one row has more.
 _CHUNK_BYTES = 1 << 20
 # A part has at least this many chunks, so that most have rows of one part only.
 _CHUNKS_PER_PART = 16
@@ -70,6 +71,7 @@ def _context() -> Any:
     """Returns the context of all databases; only those that share it can be merged."""
     import tensorstore
 
+    # No cache: every value is written or read once.
     return tensorstore.Context({"cache_pool": {"total_bytes_limit": 0}})
 
 
@@ -85,6 +87,8 @@ def write(directory: str, place: Place, values: np.ndarray) -> list[Rows]:
         Copies of the rows that are in chunks with others.
     """
     begin, end = place.start, place.start + len(values)
+    # The first chunk that begins here, and the end of the last one that ends here. The
+    # array's last chunk may be shorter.
     first = -(-begin // place.chunk) * place.chunk
     last = end if end == place.shape[0] else end // place.chunk * place.chunk
     if first >= last:
@@ -111,6 +115,7 @@ def _write_whole_chunks(directory: str, place: Place, given: Rows) -> None:
         shape=place.shape,
     ).result()
     row_bytes = max(1, rows.nbytes // max(1, len(rows)))
+    # Whole chunks at a time, so that none is written twice.
     step = max(1, _AT_ONCE_BYTES // row_bytes // place.chunk) * place.chunk
     for at in range(0, len(rows), step):
         piece = rows[at : at + step]
@@ -137,6 +142,7 @@ def finish(
     for place, rows in left.items():
         for run in _join(rows):
             _write_whole_chunks(str(directory), place, run)
+    # One transaction: the copies are only entries that point to files of the writers.
     transaction = tensorstore.Transaction(atomic=True)
     target = _open_database(directory).with_transaction(transaction)
     for folder in folders:

@@ -50,7 +50,7 @@ def install() -> None:
 
 
 def _wrap_read(read: Any) -> Any:
-    """Return a getter that explains JAX's error by what happened to a worker."""
+    """Return a getter that explains JAX's error by the failure of a worker."""
 
     def value(self: ArrayImpl) -> Any:
         try:

@@ -110,7 +110,7 @@ def _modules(path: str) -> list[types.ModuleType]:
 
 
 def find_replacement(path: str) -> str | None:
-    """Returns what to write instead of a name, or None if the name may exist.
+    """Returns the advice for a name of Keras 2, or None if the name may exist.
 
     Args:
         path: the path of the name without ``tf.keras.``.

@@ -328,7 +328,7 @@ def get_memory_info(device: str | LogicalDevice) -> dict[str, int]:
 
 
 def get_device_details(device: PhysicalDevice) -> dict[str, str]:
-    """Returns what is known of a processor; nothing for a CPU.
+    """Returns the known details of a processor; none for a CPU.
 
     Args:
         device: one of `list_physical_devices`.

@@ -53,7 +53,7 @@ def set_jit(enabled: bool | str) -> None:
 
 
 def get_jit() -> str:
-    """Returns what `set_jit` was given: ``"autoclustering"`` or the empty text.
+    """Returns the setting of `set_jit`: ``"autoclustering"`` or the empty text.
 
     >>> import unisono
     >>> unisono.config.optimizer.set_jit(False)
@@ -77,7 +77,7 @@ def set_experimental_options(options: dict[str, bool]) -> None:
 
 
 def get_experimental_options() -> dict[str, bool]:
-    """Returns what `set_experimental_options` was given.
+    """Returns the options that `set_experimental_options` was given.
 
     >>> import unisono
     >>> unisono.config.optimizer.set_experimental_options({"remapping": True})

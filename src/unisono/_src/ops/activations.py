@@ -22,6 +22,7 @@ def _floats(name: str, x: Any) -> jax.Array:
 
 def relu(x: jax.Array) -> jax.Array:
     """Returns the elements, zero for negative ones."""
+    # JAX's function, whose gradient at 0 is 0, is for floats.
     return (
         jnp.maximum(x, jnp.zeros((), x.dtype))
         if x.dtype.kind == "i"
@@ -144,6 +145,7 @@ def moments(
     # TensorFlow sums half precision in float32.
     wide = found.astype(jnp.float32) if found.dtype == jnp.float16 else found
     mean = reductions.mean(wide, along, True)
+    # The gradient of the variance by the mean is zero, so it is left out.
     distance = jnp.square(wide - jax.lax.stop_gradient(mean))
     variance = reductions.mean(distance, along, bool(keepdims))
     mean = mean if keepdims else jnp.squeeze(mean, along)

@@ -327,7 +327,7 @@ def avg_pool(
     padding: Any,
     data_format: Any,
 ) -> jax.Array:
-    """Returns the means of windows; what is beyond the edge does not count."""
+    """Returns the means of windows; places beyond the edge do not count."""
     layout = _Layout(name, rank, data_format)
     found = _pool_input(layout, x, kinds.FLOAT)
     window = _window(layout, ksize, strides, padding)

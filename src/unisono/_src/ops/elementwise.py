@@ -60,6 +60,7 @@ def apply_binary(
 
 def check_shapes(name: str, *arrays: Any) -> None:
     """Raises `InvalidArgumentError` unless arrays can be broadcast together."""
+    # The most frequent cases, without a search: one shape, and scalars.
     if len({x.shape for x in arrays if x.shape}) <= 1:
         return
     try:
@@ -133,6 +134,7 @@ def divide_or_raise(name: str, fn: _Function, x: Any, y: Any) -> jax.Array:
 def truncate_division(x: Any, y: Any) -> jax.Array:
     """Returns the quotient rounded toward zero."""
     if kinds.kind(x.dtype) == "i":
+        # XLA's division of integers rounds toward zero; Python's rounds down.
         return jax.lax.div(*jnp.broadcast_arrays(x, y))
     return jnp.trunc(x / y)
 

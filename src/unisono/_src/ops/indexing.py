@@ -23,6 +23,8 @@ def _positions(name: str, indices: Any) -> jax.Array:
 
 def check_bounds(name: str, indices: Any, size: Any, low: int = 0) -> None:
     """Raises `InvalidArgumentError` unless known positions are from `low` to `size`."""
+    # In a program positions are not known yet, and accelerators do not check them, as
+    # in TensorFlow.
     if jax_tapes.is_traced(indices):
         return
     known = np.asarray(indices)
@@ -67,6 +69,7 @@ def gather(params: Any, indices: Any, axis: Any, batch_dims: Any) -> jax.Array:
         # TensorFlow's accelerators give zeros for positions that are not there.
         return jnp.take(x, i, axis=along - batch, mode="fill", fill_value=0)
 
+    # Each batch axis is mapped over, so that `take` sees one element of the batch.
     for _ in range(batch):
         take = jax.vmap(take)
     return take(found, places)
@@ -91,6 +94,7 @@ def gather_nd(params: Any, indices: Any, batch_dims: Any) -> jax.Array:
 
     def take(x: jax.Array, i: jax.Array) -> jax.Array:
         key = tuple(_guard(i[..., k], x.shape[k]) for k in range(depth))
+        # Without coordinates each position means the whole array.
         if not key:
             return jnp.broadcast_to(x, (*i.shape[:-1], *x.shape))
         return x.at[key].get(mode="fill", fill_value=0)
@@ -150,6 +154,7 @@ def boolean_mask(tensor: Any, mask: Any, axis: Any) -> jax.Array:
             "incompatible in boolean_mask."
         )
     _check_known("boolean_mask", "unisono.where with zeros", flags)
+    # Positions on the host: their number is the size of the result.
     key = (slice(None),) * along + np.nonzero(np.asarray(flags))
     return found[key]
 
@@ -197,6 +202,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any) -> jax.Array:
     rows = tensors.tensor(updates)
     sizes = tensors.sizes("scatter_nd", "shape", shape)
     zeros = jnp.zeros(sizes, rows.dtype)
+    # The sum of bools is "or"; JAX does not add them.
     if rows.dtype == dtypes.bool:
         return scatter("scatter_nd", "max", zeros, indices, rows)
     return scatter("scatter_nd", "add", zeros, indices, rows)
@@ -247,6 +253,7 @@ def unique_with_counts(name: str, x: Any, out_idx: Any) -> UniqueWithCounts:
     values, first, idx, count = np.unique(
         np.asarray(found), return_index=True, return_inverse=True, return_counts=True
     )
+    # NumPy sorts the elements; TensorFlow has them by their first occurrence.
     order = np.argsort(first, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))

@@ -32,6 +32,7 @@ def constant(value: Any, dtype: Any, shape: Any) -> jax.Array:
     if shape is None:
         return found
     sizes = tensors.sizes("constant", "shape", shape)
+    # One number fills any shape; several must fit it.
     if found.size == 1:
         return jnp.broadcast_to(found.reshape(()), sizes)
     if found.size != math.prod(sizes):
@@ -91,7 +92,7 @@ def cast(x: Any, dtype: Any) -> jax.Array:
 
 
 def saturate_cast(value: Any, dtype: Any) -> jax.Array:
-    """Returns the elements in another type; what is out of range becomes a limit."""
+    """Returns the elements in another type; those out of range become its limit."""
     wanted = tensors.usable_type(dtype)
     found = tensors.tensor(value)
     if kinds.kind(found.dtype) == "c":
@@ -138,11 +139,8 @@ def full_like(x: Any, value: int, dtype: Any) -> jax.Array:
 def eye(rows: Any, columns: Any, batch_shape: Any, dtype: Any) -> jax.Array:
     """Returns an identity matrix for each position of a batch."""
     height = tensors.require_known("eye", "num_rows", rows)
-    width = (
-        height
-        if columns is None
-        else tensors.require_known("eye", "num_columns", columns)
-    )
+    given = rows if columns is None else columns
+    width = tensors.require_known("eye", "num_columns", given)
     if height < 0 or width < 0:
         raise errors.InvalidArgumentError(
             f"Arguments `num_rows` and `num_columns` must be positive integer values. "
@@ -187,6 +185,7 @@ def count(start: Any, limit: Any, delta: Any, dtype: Any) -> jax.Array:
             f"Requires start {sign} limit when delta {'>' if step > 0 else '<'} 0: "
             f"received {first} and {last} in range."
         )
+    # On the host, in double precision, as TensorFlow counts the elements.
     size = math.ceil((last - first) / step)
     return jnp.asarray((first + np.arange(size) * step).astype(wanted))
 

@@ -131,6 +131,7 @@ def norm(name: str, x: Any, ord: Any, axis: Any, keepdims: Any) -> jax.Array:
     if is_matrix and ord in (1, 2, np.inf):
         made: jax.Array = jnp.linalg.norm(found, ord, axes, keepdims=keep)
         return made
+    # Over any other axes, and for "fro", a norm is that of all elements as a vector.
     sizes = jnp.abs(found)
     if ord == 1:
         return jnp.sum(sizes, axes, sizes.dtype, keepdims=keep)
@@ -191,9 +192,11 @@ def diag(diagonal: Any, k: Any, rows: Any, columns: Any, padding: Any) -> jax.Ar
             f"The number of rows {height} and of columns {width} does not fit a "
             f"diagonal of {size} elements in diag."
         )
+    # The default fits every type, bools too.
     filler = False if isinstance(padding, int) and padding == 0 else padding
     made = jnp.full((*found.shape[:-1], height, width), filler, found.dtype)
     places = jnp.arange(size)
+    # A positive offset is to the right of the main diagonal, a negative one below it.
     first, second = places + max(-offset, 0), places + max(offset, 0)
     return made.at[..., first, second].set(found)
 
@@ -261,6 +264,7 @@ def band_part(x: Any, lower: Any, upper: Any) -> jax.Array:
             f"num_lower and num_upper must be at most {rows} and {columns}, received "
             f"{low} and {high} in band_part."
         )
+    # Below the diagonal it is positive. A negative limit means all, as in TensorFlow.
     distance = jnp.arange(rows)[:, None] - jnp.arange(columns)
     is_in = ((low < 0) | (distance <= low)) & ((high < 0) | (-distance <= high))
     return jnp.where(is_in, found, jnp.zeros((), found.dtype))
@@ -278,6 +282,7 @@ def inv(x: Any, adjoint: Any) -> jax.Array:
 
 def check_finite(name: str, message: str, made: jax.Array) -> jax.Array:
     """Returns a result; raises eagerly if none of its numbers is finite."""
+    # For a singular matrix JAX gives infinity or NaN, and TensorFlow raises.
     is_known = not tensors.is_traced_tree(made)
     if is_known and made.size and not np.any(np.isfinite(np.asarray(made))):
         raise errors.InvalidArgumentError(f"{message} ({name})")
@@ -299,6 +304,7 @@ def slogdet(x: Any) -> tuple[jax.Array, jax.Array]:
 def logdet(x: Any) -> jax.Array:
     """Returns the logarithms of the determinants of positive definite matrices."""
     lower = cholesky("logdet", x)
+    # The determinant is the square of the product of the factor's diagonal.
     places = jnp.real(jnp.diagonal(lower, axis1=-2, axis2=-1))
     return 2.0 * jnp.sum(jnp.log(places), -1)
 
@@ -339,10 +345,8 @@ def solve(matrix: Any, rhs: Any, adjoint: Any) -> jax.Array:
 def triangular_solve(matrix: Any, rhs: Any, lower: Any, adjoint: Any) -> jax.Array:
     """Returns the solutions of equations with a triangular matrix."""
     left, right = tensors.to_one_type("triangular_solve", matrix, rhs)
-    left, right = (
-        check_square("triangular_solve", left),
-        _matrix("triangular_solve", right),
-    )
+    left = check_square("triangular_solve", left)
+    right = _matrix("triangular_solve", right)
     return tensors.call(
         "triangular_solve",
         jax.lax.linalg.triangular_solve,
@@ -407,6 +411,7 @@ def pinv(a: Any, rcond: Any) -> jax.Array:
     """Returns the pseudo-inverses of matrices."""
     found = _matrix("pinv", a)
     if rcond is None:
+        # TensorFlow's default.
         rcond = 10.0 * max(found.shape[-2:]) * float(kinds.limits(found.dtype).eps)
     return jnp.linalg.pinv(found, rtol=rcond)
 

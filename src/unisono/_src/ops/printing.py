@@ -102,7 +102,7 @@ def print_values(
 
 
 def _is_ordered() -> bool:
-    """Returns whether JAX can keep the order of what a program prints.
+    """Returns whether JAX can keep the order of a program's prints.
 
     It can in a program for one device, outside `jax.vmap` and gradients.
     """

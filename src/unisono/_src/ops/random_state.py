@@ -71,6 +71,7 @@ def set_seed(seed: int) -> None:
         )
     global_seed.set_seed(seed)
     _drawn.clear()
+    # Generators are reset, not dropped: compiled functions have them as variables.
     for by_strategy in _streams.values():
         for streams in by_strategy.values():
             for (op_seed, _), generator in streams.items():
@@ -144,6 +145,7 @@ def _find(
     frame: frames.StateFrame, seed: int | None, number: int
 ) -> random_generator.Generator:
     """Returns the generator of a draw; makes it, and asks for a new trace, if new."""
+    # Frames of branches and loops belong to the program around them.
     source: Any = frame
     while source.program is None and getattr(source, "parent", None) is not None:
         source = source.parent
@@ -159,6 +161,8 @@ def _find(
         here = ambient.ROOT._replace(
             strategy=outer.strategy, placement=outer.placement, mode=mode
         )
+        # The generator outlives the trace, so it is made outside of it, as if at the
+        # top of the strategy's scope.
         ambient.swap(here)
         try:
             with jax_traces.compute_at_once():
@@ -206,6 +210,7 @@ def words_of_stateless_seed(seed: Any) -> jax.Array:
     return words
 
 
+# TensorFlow's constants.
 _SCRAMBLE_KEY = np.array([0x3EC8F720, 0x02461E29], np.uint32)
 
 

@@ -120,6 +120,7 @@ def split(value: Any, parts: Any, axis: Any, num: Any) -> list[jax.Array]:
             )
         return list(jnp.split(found, wanted, along))
     known = sum(part for part in wanted if part != -1)
+    # One part may be -1, for the rest; with two of them the sum does not fit.
     sizes = [size - known if part == -1 else part for part in wanted]
     if sum(sizes) != size or min(sizes, default=0) < 0:
         raise errors.InvalidArgumentError(
@@ -200,6 +201,8 @@ def pad(x: Any, paddings: Any, mode: str, value: Any) -> jax.Array:
 
 def _mirror(x: jax.Array, widths: Any, kind: str) -> jax.Array:
     """Returns an array with its own elements, mirrored, around it."""
+    # "reflect" does not repeat the element at the edge. NumPy would go on reflecting
+    # where TensorFlow raises.
     room = 1 if kind == "reflect" else 0
     for size, pair in zip(x.shape, widths, strict=True):
         if max(pair) > size - room:
@@ -256,6 +259,7 @@ def reverse_sequence(x: Any, lengths: Any, axis: Any, batch: Any) -> jax.Array:
     shape = [1] * found.ndim
     shape[rows] = found.shape[rows]
     count = sizes.reshape(shape).astype(place.dtype)
+    # Where each element comes from: mirrored up to the length, in place after it.
     source = jnp.where(place < count, count - 1 - place, place)
     return jnp.take_along_axis(found, jnp.broadcast_to(source, found.shape), along)
 
@@ -303,6 +307,7 @@ def cut(x: Any, begin: Any, size: Any) -> jax.Array:
             f"slice takes {found.ndim} sizes, one for each axis, received "
             f"{list(wanted)}."
         )
+    # A program may compute where the part begins, but not how large it is.
     if -1 not in wanted and tensors.is_traced_tree(starts):
         parts = tensors.tensor(starts)
         return jax.lax.dynamic_slice(found, tuple(parts), wanted)
@@ -326,7 +331,7 @@ def strided_slice(
     strides: Any,
     masks: Sequence[int],
 ) -> jax.Array:
-    """Returns ``x[begin:end:strides]``, with masks for what a slice can leave out.
+    """Returns ``x[begin:end:strides]``, with masks for parts that are left out.
 
     Args:
         x: array-like.
@@ -367,6 +372,7 @@ def strided_slice(
 
 def _pick(x: jax.Array, key: tuple[Any, ...]) -> jax.Array:
     """Returns ``x[key]``, which JAX would clamp where a position is not there."""
+    # NumPy raises for such a position. The array takes no memory: it has one element.
     np.broadcast_to(np.zeros(()), x.shape)[key]
     return x[key]
 
@@ -389,8 +395,8 @@ def ensure_shape(x: Any, shape: Any) -> jax.Array:
 def space_to_depth(x: Any, block: Any, data_format: str) -> jax.Array:
     """Returns images in which blocks of pixels have become channels."""
     found = tensors.tensor(x)
-    n, h, w, c = _move_channels_last("space_to_depth", found, data_format).shape
     image = _move_channels_last("space_to_depth", found, data_format)
+    n, h, w, c = image.shape
     if h % block or w % block:
         raise errors.InvalidArgumentError(
             f"space_to_depth: {h}×{w} pixels cannot be divided in blocks of {block}."

@@ -84,6 +84,7 @@ def in_top_k(targets: Any, predictions: Any, k: Any) -> jax.Array:
             f"in_top_k takes predictions of two axes and a target for each row, "
             f"received {list(scores.shape)} and {list(classes.shape)}."
         )
+    # A target that is no class gets NaN, which no score is larger than.
     own = jnp.take_along_axis(scores, classes[:, None], 1, mode="fill")
     larger = jnp.sum(scores > own, 1)
     is_there = (classes >= 0) & (classes < scores.shape[1])
@@ -167,15 +168,10 @@ def bincount(
 
 def _bins(found: jax.Array, minlength: Any, maxlength: Any) -> int:
     """Returns the number of bins."""
-    low = (
-        None
-        if minlength is None
-        else tensors.require_known("bincount", "minlength", minlength)
-    )
-    high = (
-        None
-        if maxlength is None
-        else tensors.require_known("bincount", "maxlength", maxlength)
+    given = {"minlength": minlength, "maxlength": maxlength}
+    low, high = (
+        None if x is None else tensors.require_known("bincount", what, x)
+        for what, x in given.items()
     )
     if jax_tapes.is_traced(found):
         if low is None or low != high:
@@ -307,17 +303,20 @@ def segments(name: str, how: str, data: Any, ids: Any, num: Any = None) -> jax.A
     rows, flat = rows.reshape(-1, *rest), places.reshape(-1)
     if how == "sqrt_n":
         kinds.check(name, rows.dtype, kinds.INEXACT)
-    # Rows with a negative number are left out, but a number may not be too large.
+    # Rows with a negative number are left out, but a number may not be too large: JAX
+    # would leave out that row, too, and TensorFlow raises.
     indexing.check_bounds(name, places, count, low=np.iinfo(np.int32).min)
     if how in _SEGMENTS:
         made = _SEGMENTS[how](rows, flat, count)
         return _fill_empty(made, how, flat, num is None) if how in _ENDS else made
     total = jax.ops.segment_sum(rows, flat, count)
     amount = jax.ops.segment_sum(jnp.ones(flat.shape, rows.dtype), flat, count)
+    # A segment without rows has the sum 0, and so the mean 0.
     amount = jnp.maximum(amount, 1).reshape(-1, *[1] * len(rest))
     if how == "sqrt_n":
         return total / jnp.sqrt(amount)
     mean = total / amount
+    # TensorFlow's `segment_mean` keeps the type of integers; the unsorted one does not.
     return mean.astype(rows.dtype) if num is None else mean
 
 

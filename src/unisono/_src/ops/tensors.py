@@ -86,6 +86,8 @@ def tensor(x: Any, dtype: DType = None) -> jax.Array:
     # Numbers that are known stay known in a program, so that they can be sizes.
     with jax.ensure_compile_time_eval():
         made = jnp.asarray(found)
+    # Tells a program for all replicas that the replica function made this array: one
+    # from outside would be the same on all of them.
     port = ambient.current().port
     if port is not None and port.is_spmd:
         port.own(made)
@@ -170,6 +172,7 @@ def _no_numbers_error(x: Any) -> Exception:
 
 def _natural_type(x: Any, found: np.ndarray) -> Any:
     """Returns TensorFlow's type for numbers that are not an array of NumPy's."""
+    # An empty list is float32 in TensorFlow, and float64 to NumPy.
     if found.size == 0 and found.dtype == np.float64:
         return dtypes.float32
     letter = kinds.kind(found.dtype)
@@ -214,7 +217,7 @@ def _convert_to(x: Any, dtype: DType, name: str) -> Any:
 
 
 def _fit(x: Any, dtype: DType, name: str) -> Any:
-    """Does what `_convert_to` does for a value that is no object of another library."""
+    """Returns the same as `_convert_to`, for a value that stands for itself."""
     if isinstance(x, jax.Array):
         if x.dtype != dtype:
             raise errors.InvalidArgumentError(
@@ -228,6 +231,7 @@ def _fit(x: Any, dtype: DType, name: str) -> Any:
             f"type {x.dtype}. Convert it first, as in unisono.cast(x, unisono.{dtype})."
         )
     if isinstance(x, (bool, int, float)) and kinds.can_hold(dtype, _DEFAULTS[_kind(x)]):
+        # The most frequent case, such as `x + 1`, without an array.
         return dtype.type(x)
     return to_numpy(x, dtype)
 
@@ -343,6 +347,7 @@ def fold_constants(fn: Callable[..., _R], *args: Any) -> _R:
         return fn(*args)
     with jax.ensure_compile_time_eval():
         found: Any = fn(*args)
+    # The type of sizes. As NumPy's numbers they can be a shape again.
     if found.dtype == dtypes.int32:
         found = known_numbers(np.asarray(found))
     result: _R = found

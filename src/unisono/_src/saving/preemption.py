@@ -46,7 +46,7 @@ _Result = TypeVar("_Result")
 
 @dataclasses.dataclass(frozen=True)
 class TerminationConfig:
-    """How a worker learns that its machine will be taken away, and what it does then.
+    """Settings of how a worker notices a preemption, and how it ends then.
 
     Args:
         termination_watcher_fn: a function that returns whether this worker is about to

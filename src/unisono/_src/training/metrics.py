@@ -113,7 +113,7 @@ class Metric:
 
     @abc.abstractmethod
     def update_state(self, *args: Any, **kwargs: Any) -> None:
-        """Adds to the state; a subclass says what its arguments are.
+        """Adds to the state; a subclass defines its arguments.
 
         Raises:
             NotImplementedError: the subclass does not implement it.

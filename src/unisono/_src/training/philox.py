@@ -23,6 +23,8 @@ WORDS = 6
 # many words, and the other numbers use at most four.
 RESERVED = 256
 
+# The multipliers of a round, and the steps of the key between rounds: those of the
+# paper.
 _M0, _M1 = np.uint32(0xD2511F53), np.uint32(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 
@@ -42,6 +44,7 @@ def _add(
     counter: list[jax.Array], low: jax.Array, high: jax.Array | int = 0
 ) -> list[jax.Array]:
     """Returns a counter of four words, the lowest first, plus a number of two."""
+    # A sum of words has overflowed if it is less than one of them.
     c0 = counter[0] + low
     carry = (c0 < low).astype(jnp.uint32)
     part = counter[1] + jnp.uint32(high)
@@ -114,6 +117,7 @@ def _fraction(word: jax.Array, kind: Any) -> jax.Array:
     """Returns numbers from 0 to 1 of the lowest bits of a word each."""
     bits = _bits_of(kind)[1]
     as_word = jnp.uint16 if bits < 16 else jnp.uint32
+    # The bits of 1.0 with a random fraction are a number from 1 to 2.
     one = jax.lax.bitcast_convert_type(jnp.ones((), kind), as_word)
     mantissa = (word & np.uint32((1 << bits) - 1)).astype(as_word)
     return jax.lax.bitcast_convert_type(one | mantissa, kind) - jnp.ones((), kind)
@@ -137,6 +141,7 @@ def uniform(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax.Array:
 
 def _box_muller(first: jax.Array, second: jax.Array) -> jax.Array:
     """Returns two normal numbers for two uniform ones, along a last axis."""
+    # TensorFlow's bound, which keeps the logarithm finite.
     radius = jnp.sqrt(-2.0 * jnp.log(jnp.maximum(first, 1e-7)))
     angle = 2.0 * math.pi * second
     return jnp.stack([jnp.sin(angle) * radius, jnp.cos(angle) * radius], -1)
@@ -170,6 +175,8 @@ def truncated_normal(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax
     As many numbers as a block has room for, four or two, are a group. A group has
     counters of its own, and takes the first of their normal numbers that fit.
     """
+    # TensorFlow draws numbers in groups. Each group has a range of counters of its own,
+    # and takes from it until enough numbers are within the bound.
     is_wide = _bits_of(kind)[0] == 64
     size = 2 if is_wide else 4
     group = jnp.arange(-(-math.prod(shape) // size), dtype=jnp.uint32)
@@ -197,6 +204,7 @@ def truncated_normal(state: jax.Array, shape: tuple[int, ...], kind: Any) -> jax
         found, filled, block = carry
         for candidate in draw(block).T:
             fits = jnp.abs(candidate) < _BOUND
+            # The next free place of each group; none if the group is full.
             place = (jnp.arange(size) == filled[:, None]) & fits[:, None]
             found = jnp.where(place, candidate[:, None], found)
             filled = filled + fits
@@ -229,6 +237,7 @@ def integers(
     whole = jnp.uint32 if bits == 32 else jnp.uint64
     found = full_integers(state, shape, whole)
     low, high = jnp.asarray(low, kind), jnp.asarray(high, kind)
+    # Without a sign: the difference may be larger than the largest signed number.
     span = jax.lax.bitcast_convert_type(high - low, whole)
     made: jax.Array = low + jax.lax.bitcast_convert_type(found % span, kind)
     return made

@@ -1,1 +1,1 @@
-"""`unisono check`: what a TensorFlow program has to change to run here."""
+"""`unisono check`: lists the changes that a TensorFlow program needs to run here."""

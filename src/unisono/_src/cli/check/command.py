@@ -1,4 +1,4 @@
-"""`unisono check`: tells what a TensorFlow program has to change to run here."""
+"""`unisono check`: lists the changes that a TensorFlow program needs to run here."""
 
 from __future__ import annotations
 

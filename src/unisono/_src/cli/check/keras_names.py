@@ -86,6 +86,7 @@ class Keras:
         found = self._names(module).get(name)
         if isinstance(found, ast.ClassDef | ast.FunctionDef):
             return Definition(module, found)
+        # The number of steps bounds a circle of imports.
         if found is None or steps == 0:
             return None
         return self.follow(*found, steps - 1)
@@ -119,6 +120,8 @@ class Keras:
             function = made[0]
         assert isinstance(function, ast.FunctionDef)
         names, passed = find_parameters(function)
+        # The constructor of the base says what it takes. Another function may do
+        # anything with the arguments.
         if set(passed) == {"super().__init__"} and isinstance(node, ast.ClassDef):
             above = self._find_accepted_by_base(node, module)
             return None if above is None else names | above
@@ -144,7 +147,7 @@ class Keras:
     def _read_names(
         self, module: str
     ) -> dict[str, tuple[str, str] | ast.ClassDef | ast.FunctionDef | None]:
-        """Returns what the names of a module stand for; None if it is a value."""
+        """Returns the definition or import of a module's names; None for values."""
         path = self._folder.joinpath(*module.split(".")[1:])
         file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
         if not file.is_file():
@@ -163,7 +166,7 @@ class Keras:
 
 
 def find_parameters(function: ast.FunctionDef) -> tuple[frozenset[str], list[str]]:
-    """Returns the names that a function takes, and what it passes all others on to.
+    """Returns the arguments of a function, and the functions that get its other ones.
 
     The names are those of the arguments, and of ``kwargs.pop("name")`` in the body.
     """

@@ -20,7 +20,7 @@ NOTHING = object()
 
 @functools.cache
 def find(path: str) -> Any:
-    """Returns what the package has at TensorFlow's path, or `NOTHING`.
+    """Returns the object that the package has at TensorFlow's path, or `NOTHING`.
 
     Args:
         path: the dotted path without ``tf.``; below a class, one of its members. What
@@ -28,6 +28,7 @@ def find(path: str) -> Any:
     """
     above, _, name = path.rpartition(".")
     if above == "Tensor":
+        # The methods of arrays are those of JAX's own class.
         holders: list[Any] = [ArrayImpl, jax.Array]
     elif not path:
         return importlib.import_module("unisono")
@@ -46,6 +47,7 @@ def _member(holder: Any, name: str) -> Any:
     if inspect.isclass(holder):
         if name in _declared_attributes(holder):
             return getattr(holder, name, None)
+        # As it is written: `getattr` would call the function of some descriptors.
         static = inspect.getattr_static(holder, name, NOTHING)
         if isinstance(static, property | functools.cached_property):
             return static
@@ -82,7 +84,7 @@ def public_paths(path: str) -> Iterator[str]:
 
 @functools.cache
 def result(path: str, is_call: bool) -> str | None:
-    """Returns the path of the class of what a call or an attribute gives, if known.
+    """Returns the path of the class of a call's or attribute's value, if known.
 
     Args:
         path: the class, function, method or property.
@@ -101,6 +103,7 @@ def result(path: str, is_call: bool) -> str | None:
     written = getattr(found, "__annotations__", {}).get("return")
     if not isinstance(written, str):
         return None
+    # Annotations are texts. Only one plain name tells a class; the rest is unknown.
     parts = [p.strip() for p in written.split("|") if p.strip() != "None"]
     if len(parts) != 1 or not parts[0].replace(".", "").replace("_", "").isalnum():
         return None
@@ -111,7 +114,7 @@ def result(path: str, is_call: bool) -> str | None:
 
 
 def _is_class_of_tensorflow(path: str) -> bool:
-    """Whether a class is TensorFlow's, and not here: what its objects do fails, too."""
+    """Whether a class is TensorFlow's and not here, so that its objects fail, too."""
     return find(path) is NOTHING and listing.kind(path) == "class"
 
 
@@ -125,7 +128,7 @@ def _class_path(name: str) -> str | None:
 def find_mismatch(
     path: str, is_member: bool, positional: int | None, keywords: tuple[str, ...]
 ) -> str | None:
-    """Returns how a call does not fit what is here, or None if it does.
+    """Returns why a call does not fit the function here, or None if it does.
 
     Args:
         path: what is called.

@@ -10,7 +10,7 @@ from typing import final
 @final
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """Holds what an expression stands for.
+    """Holds a value that an expression may have.
 
     Attributes:
         path: TensorFlow's path, without ``tf.``; of an object, that of its class.
@@ -30,7 +30,7 @@ NONE: Values = frozenset()
 
 @final
 class Scope:
-    """Holds the names of a module, function or class, and what is around it.
+    """Holds the names of a module, function or class, and its outer scope.
 
     Args:
         above: the scope around it, if there is one.
@@ -42,7 +42,7 @@ class Scope:
         self.above, self.is_class = above, is_class
 
     def find(self, name: str) -> Values | None:
-        """Returns what a name stands for, or None if it is not bound."""
+        """Returns the values of a name, or None if it is not bound."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names and (scope is self or not scope.is_class):
@@ -54,7 +54,7 @@ class Scope:
 @final
 @dataclasses.dataclass
 class ReadingPlace:
-    """Holds what is known about the statements that are being read.
+    """Holds the context of the statements that are being read.
 
     Attributes:
         scope: the names.

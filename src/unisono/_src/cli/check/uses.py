@@ -297,7 +297,7 @@ class _UseReader:
     # Expressions.
 
     def _eval(self, node: ast.expr) -> Values:
-        """Returns what an expression stands for, and records the uses in it."""
+        """Returns the values of an expression, and records the uses in it."""
         method = _EXPRESSIONS.get(type(node))
         if method is not None:
             values: Values = getattr(self, method)(node)
@@ -407,7 +407,7 @@ class _UseReader:
         return self._results(values, call)
 
     def _results(self, values: Values, call: CallArguments) -> Values:
-        """Returns what a call of values gives."""
+        """Returns the values that a call of values gives."""
         made = set(instances(frozenset(v for v in values if v.kind == "derived")))
         for value in values:
             if value.kind == "local":
@@ -421,7 +421,7 @@ class _UseReader:
         return frozenset(made)
 
     def _getattr_values(self, node: ast.Call) -> Values | None:
-        """Returns what ``getattr(tf.nn, "relu")`` gives; None if it is another call."""
+        """Returns the values of ``getattr(tf.nn, "relu")``; None for another call."""
         is_getattr = isinstance(node.func, ast.Name) and node.func.id == "getattr"
         if not is_getattr or len(node.args) < 2:
             return None

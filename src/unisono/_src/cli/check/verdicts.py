@@ -112,7 +112,7 @@ def _judge_missing(path: str, is_member: bool) -> tuple[str, str, str]:
 
 
 def _tell_neither(path: str) -> str:
-    """Returns what to say about a name that TensorFlow 2 does not have either."""
+    """Returns the sentence for a name that TensorFlow 2 does not have either."""
     v1 = f"compat.v1.{path}"
     row = families.find(v1)
     told = f" {row.instead}" if row.path == v1 else ""
@@ -203,7 +203,7 @@ def _judge_keras_member(
 
 
 def _find_change(path: str) -> tuple[str, str] | None:
-    """Returns what `unisono.keras` itself does with a name, or None."""
+    """Returns the verdict on a name that `unisono.keras` itself treats, or None."""
     below = path.removeprefix("keras.")
     parts = below.split(".")
     for end in range(1, len(parts) + 1):
@@ -246,7 +246,7 @@ def _find_unknown_argument(names: frozenset[str], call: CallArguments) -> str | 
 
 
 def result(path: str, is_call: bool) -> str | None:
-    """Returns the path of the class of what a name gives, or None if it is not told.
+    """Returns the path of the class of a name's value, or None if it is not known.
 
     Args:
         path: the path of a class, function or member.

@@ -255,7 +255,7 @@ class WorkerGroup:
                 self._out.show_line(line)
 
     def _tell_others(self, worker: worker_process.WorkerProcess) -> None:
-        """Tells the other workers that one has ended; they judge what that means."""
+        """Tells the other workers that one has ended; each decides what to do."""
         ending = launcher_news.WorkerEnding(
             *(worker.command.job, worker.command.index, describe_exit(worker.code)),
             "\n".join(worker.traceback.lines) if worker.code else "",
@@ -379,7 +379,7 @@ class WorkerGroup:
 
 @final
 class _CleanupProcess:
-    """A process that ends what is left of the workers if this one is killed.
+    """A process that ends the workers' leftovers if this one is killed.
 
     The system ends the workers themselves then, but not what they have started.
     """

@@ -1,1 +1,1 @@
-"""One module per environment; each makes a `ClusterSpec` of what it finds there."""
+"""One module per environment; each makes a `ClusterSpec` of its findings there."""

@@ -1,4 +1,4 @@
-"""Defines `ClusterResolver`, which says what the cluster and this task are."""
+"""Defines `ClusterResolver`, which finds the cluster and this task's place in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that say, for parts of TensorFlow that are not here, what to use.
+"""The rows that name replacements for parts of TensorFlow that are not here.
 
 They are for the errors that a missing name raises, for ``unisono check``, and for the
 table in ``docs/from-tensorflow.md``.
@@ -15,7 +15,7 @@ from unisono._src.foundation.tensorflow_names import version_1
 @final
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """Holds what a part of TensorFlow is for, and what to use instead of it.
+    """Holds the purpose of a part of TensorFlow, and its replacement.
 
     Attributes:
         path: a dotted path without ``tf.``; the row is for all that is below it, too.

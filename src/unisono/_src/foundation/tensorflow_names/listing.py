@@ -1,4 +1,4 @@
-"""TensorFlow's public names and what each of them is, read from the shipped list."""
+"""TensorFlow's public names and their kinds, read from the shipped list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ONE = {
 
 
 def kind(path: str) -> str | None:
-    """Returns what one of TensorFlow's names is, or None if TensorFlow lacks it.
+    """Returns the kind of a name, such as "class"; None if TensorFlow lacks it.
 
     Args:
         path: the dotted path without ``tf.``. A name below ``compat.v2`` is the one
@@ -57,7 +57,7 @@ def paths_of(what: str, name: str) -> list[str]:
 
 @functools.cache
 def _read() -> tuple[dict[str, str], tuple[str, ...]]:
-    """Returns what each name is, and the modules below which nothing is listed."""
+    """Returns the kind of each name, and the modules below which none is listed."""
     kinds: dict[str, str] = {}
     unlisted: tuple[str, ...] = ()
     for line in _LIST.read_text(encoding="ascii").splitlines():

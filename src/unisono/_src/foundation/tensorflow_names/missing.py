@@ -21,7 +21,7 @@ _JAX = {
 
 
 def explain(path: str) -> str | None:
-    """Returns what a missing name of TensorFlow is and what to write, or None.
+    """Returns the kind of a missing name and the advice for it, or None.
 
     Args:
         path: the dotted path without ``tf.``. For a name that TensorFlow does not have

@@ -83,7 +83,7 @@ _OUTSIDE = (frames.EAGER, None)
 
 
 def _context() -> Any:
-    """Return what tells apart the replicas and programs that split random state."""
+    """Return a mark of the replica or program that splits random state."""
     # A program for all replicas has no `copy`, but a frame of its own.
     return frames.frame(), ambient.current().copy
 

@@ -1,4 +1,4 @@
-"""Brings what a model gets outside the scope into the strategy of the model.
+"""Brings variables that a model gets outside the scope into its strategy.
 
 A model that was made in a scope may get a new optimizer, metrics or weights outside:
 `compile`, `build`, `quantize` and `enable_lora` are often called there. Their variables
@@ -162,7 +162,7 @@ def _own_variables(layer: Any) -> list[Any]:
 
 
 def bring_in(model: Any) -> None:
-    """Bring what a model got outside the scope into the model's strategy.
+    """Bring the variables that a model got outside the scope into its strategy.
 
     Optimizer and metrics are always brought in. Weights are if the model got them after
     the scope in which it was made; the others are left as they are.

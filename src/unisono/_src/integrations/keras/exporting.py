@@ -73,7 +73,7 @@ def make_forward(model: Any) -> function.Function[..., Any]:
 
 
 def _check_takes(model: Any, count: int) -> None:
-    """Raise `ValueError` unless a model can be called with so many arguments."""
+    """Raise `ValueError` unless a model can be called with `count` arguments."""
     try:
         inspect.signature(model.call).bind(*range(count))
     except TypeError as error:

@@ -50,7 +50,7 @@ def _replace(given: Any, twins: Mapping[int, Any]) -> Any:
 
 
 def _make_twin(metric: metrics.Metric) -> Any:
-    """Return the metric of Keras that computes what a metric of unisono does.
+    """Return the metric of Keras that computes the same as a metric of unisono.
 
     Keras computes with its own only. The program may go on reading the one that it
     gave, so that one's methods are those of the twin from now on.

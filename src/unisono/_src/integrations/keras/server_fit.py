@@ -82,6 +82,7 @@ def fit(
     iterator = iter(coordinator.create_per_worker_dataset(dataset))
     with block(model):
         _build(model, iterator)
+    # Two programs: one for full executions, and one for the rest of an epoch.
     together = model.steps_per_execution or 1
     step = _make_step(model, strategy, together)
     last = _make_step(model, strategy, steps_per_epoch % together)
@@ -101,6 +102,7 @@ def fit(
         if steps_per_epoch % together:
             coordinator.schedule(last, args=(iterator,))
         coordinator.join()
+        # All steps have ended, so the servers have the metrics of the whole epoch.
         logs = {k: float(v) for k, v in model.get_metrics_result().items()}
         listeners.on_epoch_end(epoch, logs)
         if model.stop_training:
@@ -171,6 +173,7 @@ def _find_dataset(x: Any, y: Any, batch_size: int | None, strategy: Any) -> Any:
     elif arrays and all(map(_is_array, arrays)):
         given = nest.map_structure(np.asarray, given)
         data = dataset_module.Dataset.from_tensor_slices(given)
+        # Every worker reads all examples, in an order of its own, for ever.
         return data.shuffle(len(arrays[0])).repeat().batch(batch_size or 32)
     else:
         raise ValueError(
@@ -204,6 +207,7 @@ def _check(steps: int | None, others: dict[str, Any]) -> None:
 
 def _build(model: Any, iterator: Any) -> None:
     """Make the metrics and the optimizer's slots, as Keras does at the first batch."""
+    # Only shapes and types count: nothing is computed from the example.
     example = nest.map_structure(jnp.zeros_like, iterator.pull())
     batch = example if isinstance(example, tuple) else (example,)
     model._symbolic_build(data_batch=batch)
@@ -228,6 +232,7 @@ def _make_step(model: Any, strategy: Any, count: int) -> Any:
         compute: Any = gradients.value_and_grad(loss_fn, weights, True)
         (loss, found), slopes = compute()
         model.optimizer.apply(slopes, weights)
+        # The mean loss of the epoch weights batches by their size, as Keras does.
         size = next(iter(nest.leaves(x))).shape[0]
         model._loss_tracker.update_state(loss, sample_weight=size)
         model.compute_metrics(x, y, found, weight)

@@ -52,6 +52,7 @@ def wrap_add_variable(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def add_variable(self: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
+        # An array goes to one server; only a number that nobody has placed is shared.
         is_free = ambient.current().colocate is None and len(shape) == 0
         home = _find_shared_home() if is_free else None
         with _place_at(home):
@@ -112,6 +113,7 @@ def update(optimizer: Any, wanted: Sequence[Any], grads: Sequence[Any]) -> bool:
         return False
     cells = [v.state_cell for v in own]
     dense = [g.to_dense() if isinstance(g, IndexedSlices) else g for g in grads]
+    # By identity: `==` of Keras variables compares their values.
     order = {id(v): i for i, v in enumerate(every)}
     places = [order[id(v)] for v in wanted]
     parts = _find_parts(optimizer, cells, places, dense)

@@ -251,7 +251,9 @@ class RayCarrier(Carrier):
         """Starts a new, empty object in place of a lost one; see `Carrier`."""
         with self._changed:
             if self._connection is None:
-                raise errors.UnavailableError("It was shut down.", kind, index)
+                raise errors.UnavailableError(
+                    "The strategy was shut down.", kind, index
+                )
             self._replacing += 1
         try:
             # It may only seem to be gone, and must not go on beside the new one.
@@ -317,7 +319,7 @@ def _pin_to_node(node_id: str) -> Any:
 
 
 def _leave_accelerators() -> None:
-    """Keeps this process, which only coordinates, away from what workers need."""
+    """Keeps this process, which only coordinates, away from accelerators."""
     # A platform that the program has chosen itself stays.
     is_chosen = getattr(jax.config, "jax_platforms", None)
     if not devices.is_started() and not is_chosen:

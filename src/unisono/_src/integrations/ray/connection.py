@@ -39,7 +39,7 @@ class Connection:
         self._users = 1
 
     def share(self) -> Connection:
-        """Returns the same connection for one more user, who closes it, too."""
+        """Returns the same connection for one more user, which closes it as well."""
         self._users += 1
         return self
 
@@ -49,7 +49,7 @@ class Connection:
         return self._users > 0
 
     def close(self) -> None:
-        """Disconnects if nobody else uses it, and ends what was started for it."""
+        """Disconnects if nobody else uses it, and ends the head that it started."""
         with _lock:
             self._users -= 1
             if self._users:
@@ -226,8 +226,8 @@ def _speaks_http2(host: str, port: int) -> bool:
 
 def _not_ray_error(address: str) -> errors.UnavailableError:
     return errors.UnavailableError(
-        f"What answers at {address} is no cluster of Ray. Give the address of its head "
-        "node, as `ray start --head` prints it."
+        f"The server at {address} is no cluster of Ray. Give the address of the "
+        "cluster's head node, as `ray start --head` prints it."
     )
 
 

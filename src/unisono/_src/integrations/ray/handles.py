@@ -154,7 +154,7 @@ class RayHandle(Handle):
             path, value, why = found
             told = f" This cannot: {path or value!r}, a {type(value).__name__} ({why})."
         return TypeError(
-            f"What was given to the {self._name} cannot be sent to another process. "
+            f"An argument for the {self._name} cannot be sent to another process. "
             "Functions of datasets travel with all that they use; make files, locks, "
             "sessions and the like inside of them, and do not use variables or the "
             f"coordinator there.{told}"

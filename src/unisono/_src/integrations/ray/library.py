@@ -35,7 +35,7 @@ def load() -> types.ModuleType:
 
 
 def load_native() -> Any:
-    """Returns Ray's native module, which has what Ray's own Python lacks."""
+    """Returns Ray's native module, with functions that Ray's Python lacks."""
     import ray._raylet
 
     return ray._raylet  # noqa: SLF001

@@ -184,7 +184,7 @@ class _NodeLoop:
             now = time.monotonic()
             if now > started + _PATIENCE:
                 raise errors.UnavailableError(
-                    f"The chief at {self._chief} has not come for {_PATIENCE:.0f} s."
+                    f"The chief at {self._chief} has not started in {_PATIENCE:.0f} s."
                 )
             if now > told + _NEWS:
                 told = now

@@ -1,4 +1,4 @@
-"""Finds what cannot be sent to another process, and by what name a function uses it."""
+"""Finds an object that cannot be sent to another process, and its name in the code."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from unisono._src.ops.table.name import Name
 from unisono._src.ops.table.templates import XY, X, binary, in_math
 
 
-def _whole(path: str, summary: str, fn: str, also: tuple[str, ...] = ()) -> Name:
+def _division(path: str, summary: str, fn: str, also: tuple[str, ...] = ()) -> Name:
     """Returns the row of a division of whole numbers."""
     name = path.rpartition(".")[2]
     return Name(
@@ -40,13 +40,13 @@ ARITHMETIC = (
          difference=_FLOAT64),
     binary("realdiv", "Returns the quotient of two arrays of floats.",
          "jnp.true_divide", "INEXACT"),
-    _whole("math.floordiv", "Returns the quotient of two arrays, rounded down.",
+    _division("math.floordiv", "Returns the quotient of two arrays, rounded down.",
            "jnp.floor_divide"),
-    _whole("math.floormod", "Returns the remainder, with the sign of the divisor.",
+    _division("math.floormod", "Returns the remainder, with the sign of the divisor.",
            "elementwise.floor_mod", in_math("mod")),
-    _whole("truncatediv", "Returns the quotient, rounded toward zero.",
+    _division("truncatediv", "Returns the quotient, rounded toward zero.",
            "elementwise.truncate_division"),
-    _whole("truncatemod", "Returns the remainder, with the sign of the dividend.",
+    _division("truncatemod", "Returns the remainder, with the sign of the dividend.",
            "jnp.fmod"),
     Name("pow", "Returns powers: `x` to the exponents `y`.", XY,
          'elementwise.power("pow", x, y)', also=in_math("pow"),

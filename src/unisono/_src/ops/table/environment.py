@@ -172,7 +172,7 @@ ROWS = (
     ),
     Name(
         "config.optimizer.get_jit",
-        'Returns what `set_jit` was given: ``"autoclustering"`` or the empty text.',
+        'Returns the setting of `set_jit`: ``"autoclustering"`` or the empty text.',
         target=f"{_SETTINGS}:get_jit",
     ),
     Name(
@@ -183,7 +183,7 @@ ROWS = (
     ),
     Name(
         "config.optimizer.get_experimental_options",
-        "Returns what `set_experimental_options` was given.",
+        "Returns the options that `set_experimental_options` was given.",
         target=f"{_SETTINGS}:get_experimental_options",
     ),
     Name(
@@ -273,7 +273,7 @@ ROWS = (
     ),
     Name(
         "config.experimental.get_device_details",
-        "Returns what is known of a processor; nothing for a CPU.",
+        "Returns the known details of a processor; none for a CPU.",
         target=f"{_DEVICES}:get_device_details",
         difference="A GPU has no `compute_capability`.",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from unisono._src.ops.table.name import Name
 
 _DRAWS = "unisono._src.ops.random_draws"
+_STATELESS = "unisono._src.ops.stateless_draws"
 _OWN = "Only uniform, normal and truncated normal numbers are TensorFlow's own."
 _SEEDS = "Compiled numbers follow other seeds than TensorFlow's."
 
@@ -54,52 +55,52 @@ ROWS = (
     Name(
         "random.stateless_uniform",
         "Returns uniform random numbers of a range, which follow from a seed.",
-        target=f"{_DRAWS}:stateless_uniform",
+        target=f"{_STATELESS}:stateless_uniform",
     ),
     Name(
         "random.stateless_normal",
         "Returns numbers of a normal distribution that follow from a seed.",
-        target=f"{_DRAWS}:stateless_normal",
+        target=f"{_STATELESS}:stateless_normal",
     ),
     Name(
         "random.stateless_truncated_normal",
         "Returns numbers within two standard deviations that follow from a seed.",
-        target=f"{_DRAWS}:stateless_truncated_normal",
+        target=f"{_STATELESS}:stateless_truncated_normal",
     ),
     Name(
         "random.stateless_categorical",
         "Returns classes, drawn by their logits for each row, that follow from a seed.",
-        target=f"{_DRAWS}:stateless_categorical",
+        target=f"{_STATELESS}:stateless_categorical",
         difference=_OWN,
     ),
     Name(
         "random.stateless_gamma",
         "Returns numbers of gamma distributions that follow from a seed.",
-        target=f"{_DRAWS}:stateless_gamma",
+        target=f"{_STATELESS}:stateless_gamma",
         difference=_OWN,
     ),
     Name(
         "random.stateless_poisson",
         "Returns numbers of Poisson distributions that follow from a seed.",
-        target=f"{_DRAWS}:stateless_poisson",
+        target=f"{_STATELESS}:stateless_poisson",
         difference=_OWN,
     ),
     Name(
         "random.experimental.stateless_shuffle",
         "Returns the rows of an array in an order that follows from a seed.",
-        target=f"{_DRAWS}:stateless_shuffle",
+        target=f"{_STATELESS}:stateless_shuffle",
         difference=_OWN,
     ),
     Name(
         "random.split",
         "Returns several seeds that follow from one, as the rows of a matrix.",
-        target=f"{_DRAWS}:split",
+        target=f"{_STATELESS}:split",
         also=("random.experimental.stateless_split",),
     ),
     Name(
         "random.fold_in",
         "Returns the seed that follows from a seed and a number, such as a step's.",
-        target=f"{_DRAWS}:fold_in",
+        target=f"{_STATELESS}:fold_in",
         also=("random.experimental.stateless_fold_in",),
     ),
     Name(

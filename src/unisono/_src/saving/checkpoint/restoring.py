@@ -273,7 +273,7 @@ class Restoration:
     def _check_on_servers(
         self, version: one_version.Version, matches: list[_Match]
     ) -> None:
-        """Raises unless parameter servers can read what is theirs."""
+        """Raises unless parameter servers can read their parts."""
         by_name = {m.entry.file: m.entry for m in matches}
         array_store.open_all(version.path / manifest.ARRAYS, by_name)
         if not version.is_current:
@@ -292,7 +292,7 @@ class Restoration:
             raise errors.NotFoundError(self.path)
 
     def _use_version(self, use: Callable[[one_version.Version], _T]) -> _T:
-        """Returns what a function reads from the version that was verified.
+        """Returns the result of a function that reads the verified version.
 
         Raises:
             NotFoundError: it has been removed or replaced since.
@@ -348,7 +348,7 @@ class Restoration:
                 self._close(gap)
 
     def look_again(self, owner: Any) -> None:
-        """Restores what a library's object has got since, and watches for the rest."""
+        """Restores new variables of a library's object, and watches for the rest."""
         if self.is_over:
             return
         self.restore_new_objects()

@@ -64,6 +64,7 @@ def _cells(obj: Any) -> tuple[Any, ...]:
         kept = obj.strategy_variable if isinstance(obj, library_hooks.Held) else obj
         variables = [kept] if isinstance(kept, Variable) else []
     cells = tuple(v.state_cell for v in variables)
+    # A variable with a value for each worker has no one value to save.
     is_there = all(c.home is not None and not c.home.workers for c in cells)
     return cells if is_there else ()
 
@@ -77,6 +78,7 @@ def find_remote(obj: Any) -> Remote | None:
     if not cells or collectives.is_key(obj):
         return None
     found = Remote(cells, tuple(obj.shape), np.dtype(obj.dtype))
+    # A value that several servers keep is small: the count of steps, for example.
     is_once = all(len(c.home.servers) == 1 for c in cells)
     is_large = found.size * found.dtype.itemsize >= array_io.LARGE_BYTES
     return found if is_once and is_large else None
@@ -115,7 +117,7 @@ class HeldState:
             raise
 
     def read(self, obj: Any) -> Any:
-        """Returns the value of an object, or what stands for it; None if not held."""
+        """Returns the value of an object, or its `Remote`; None if it is not held."""
         cells = _cells(obj)
         if not cells:
             return None

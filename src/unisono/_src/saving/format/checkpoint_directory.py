@@ -99,7 +99,7 @@ class Draft:
             os.rename(aside, self.directory)
 
     def close(self) -> None:
-        """Removes what is in the hidden directory: the draft, or the older version."""
+        """Removes the hidden directory, which has the draft or the older version."""
         try:
             self._unlock()
             remove(self.directory)
@@ -233,7 +233,7 @@ class _ThisJob:
 
 
 def note_seen(directory: pathlib.Path) -> None:
-    """Records that this process goes on from what is in a directory now."""
+    """Records that this process goes on from a directory's checkpoints of now."""
     _ThisJob.seen[directory] = _find_newest_time(directory)
 
 

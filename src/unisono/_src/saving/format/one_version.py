@@ -172,7 +172,7 @@ def _is_being_replaced(directory: pathlib.Path) -> bool:
 
 
 def read(directory: pathlib.Path, get: Callable[[pathlib.Path], _T]) -> _T:
-    """Returns what a function reads from one version of a directory.
+    """Returns the result of a function that reads one version of a directory.
 
     Args:
         directory: the path of the directory.

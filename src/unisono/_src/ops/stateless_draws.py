@@ -1,0 +1,323 @@
+"""TensorFlow's ``tf.random.stateless_…`` functions, whose numbers follow from a seed.
+
+The same seed gives the same numbers everywhere, on any device and in any replica.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+
+from unisono._src.foundation import errors, jax_types
+from unisono._src.foundation.public_names import publish
+from unisono._src.ops import distributions, random_state
+from unisono._src.ops.distributions import Numbers, Shape
+from unisono._src.training import philox
+from unisono._src.values.array_operators import operand
+
+Seed: TypeAlias = Sequence[int] | np.ndarray | jax.Array
+
+
+def stateless_uniform(
+    shape: Shape,
+    seed: Seed,
+    minval: Numbers | None = 0,
+    maxval: Numbers | None = None,
+    dtype: DTypeLike = jnp.float32,
+    name: str | None = None,
+    alg: str | int = "auto_select",
+) -> jax.Array:
+    """Returns uniform random numbers of a range, which follow from a seed.
+
+    The bits are those of TensorFlow's Philox.
+
+    Args:
+        shape: the shape of the result.
+        seed: two integers.
+        minval: the lowest number; None, as `maxval`, for all integers of a type.
+        maxval: the end of the range; 1 by default for floats.
+        dtype: a type of floats, or of integers of 32 or 64 bits.
+        name: accepted for TensorFlow's sake.
+        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+
+    Raises:
+        InvalidArgumentError: the seed has another shape, or `minval` is not below
+            `maxval`.
+        ValueError: `dtype` is another type, or only one end of a range is given.
+
+    >>> stateless_uniform([3], seed=[1, 2]).tolist()
+    [0.844..., 0.192..., 0.996...]
+    """
+    kind = distributions.check_type(
+        dtype, (*distributions.FLOATS, *distributions.INTEGERS, "uint32", "uint64")
+    )
+    sizes = distributions.check_shape(shape)
+    if kind.kind in "iu" and (minval is None) != (maxval is None):
+        raise ValueError(
+            f"For integer `dtype` argument {kind}, argument `minval` and `maxval` must "
+            f"be both None or not None. Got `minval`={minval} and `maxval`={maxval}."
+        )
+    words = _seed_words(seed, alg)
+    if kind.kind in "iu" and minval is None:
+        whole: jax.Array = philox.full_integers(words, sizes, kind)
+        return whole
+    return distributions.draw_uniform(lambda: words, sizes, minval, maxval, kind)
+
+
+def stateless_normal(
+    shape: Shape,
+    seed: Seed,
+    mean: Numbers = 0.0,
+    stddev: Numbers = 1.0,
+    dtype: DTypeLike = jnp.float32,
+    name: str | None = None,
+    alg: str | int = "auto_select",
+) -> jax.Array:
+    """Returns numbers of a normal distribution that follow from a seed.
+
+    Args:
+        shape: the shape of the result.
+        seed: two integers.
+        mean: the mean.
+        stddev: the standard deviation.
+        dtype: a type of floats.
+        name: accepted for TensorFlow's sake.
+        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+
+    Raises:
+        InvalidArgumentError: the seed has another shape.
+        TypeError: `dtype` is no type of floats.
+
+    >>> stateless_normal([3], seed=[1, 2]).tolist()
+    [0.544..., 0.207..., 0.073...]
+    """
+    kind = distributions.check_float_type(dtype)
+    sizes = distributions.check_shape(shape)
+    drawn = philox.normal(_seed_words(seed, alg), sizes, kind)
+    return distributions.scale(drawn, mean, stddev, kind)
+
+
+def stateless_truncated_normal(
+    shape: Shape,
+    seed: Seed,
+    mean: Numbers = 0.0,
+    stddev: Numbers = 1.0,
+    dtype: DTypeLike = jnp.float32,
+    name: str | None = None,
+    alg: str | int = "auto_select",
+) -> jax.Array:
+    """Returns numbers within two standard deviations that follow from a seed.
+
+    Args:
+        shape: the shape of the result.
+        seed: two integers.
+        mean: the mean.
+        stddev: the standard deviation, before numbers are dropped.
+        dtype: a type of floats.
+        name: accepted for TensorFlow's sake.
+        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+
+    Raises:
+        InvalidArgumentError: the seed has another shape.
+        TypeError: `dtype` is no type of floats.
+
+    >>> stateless_truncated_normal([3], seed=[1, 2]).tolist()
+    [0.544..., 0.207..., 0.073...]
+    """
+    kind = distributions.check_float_type(dtype)
+    sizes = distributions.check_shape(shape)
+    drawn = philox.truncated_normal(_seed_words(seed, alg), sizes, kind)
+    return distributions.scale(drawn, mean, stddev, kind)
+
+
+def stateless_categorical(
+    logits: Numbers,
+    num_samples: int,
+    seed: Seed,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns classes, drawn by their logits for each row, that follow from a seed.
+
+    Args:
+        logits: a matrix with a row for each draw, of logarithms of weights.
+        num_samples: how many classes are drawn for each row.
+        seed: two integers.
+        dtype: the type of the result; see `categorical`.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: `logits` is no matrix, or the seed has another shape.
+
+    >>> stateless_categorical([[0.0, -100.0]], 3, seed=[1, 2]).tolist()
+    [[0, 0, 0]]
+    """
+    array, count = distributions.check_logits(logits), operator.index(num_samples)
+    return distributions.draw_classes(array, count, _seed_words(seed), dtype)
+
+
+def stateless_gamma(
+    shape: Shape,
+    seed: Seed,
+    alpha: Numbers,
+    beta: Numbers | None = None,
+    dtype: DTypeLike = jnp.float32,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns numbers of gamma distributions that follow from a seed.
+
+    Args:
+        shape: the shape of the result, which ends with that of the parameters.
+        seed: two integers.
+        alpha: the shape parameters.
+        beta: the inverse scale parameters; 1 by default.
+        dtype: a type of floats.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: a shape does not fit.
+        TypeError: `dtype` is no type of floats.
+
+    >>> drawn = stateless_gamma([3, 2], seed=[1, 2], alpha=[0.5, 1.5])
+    >>> half = stateless_gamma([3, 2], seed=[1, 2], alpha=[0.5, 1.5], beta=2.0)
+    >>> bool(jnp.allclose(drawn, 2 * half))
+    True
+    """
+    kind = distributions.check_float_type(dtype)
+    sizes = distributions.check_shape(shape)
+    a, b = distributions.join_parameters(alpha, beta, kind)
+    distributions.check_ending(sizes, a.shape)
+    return distributions.draw_gamma(_seed_words(seed), sizes, a, b, kind)
+
+
+def stateless_poisson(
+    shape: Shape,
+    seed: Seed,
+    lam: Numbers,
+    dtype: DTypeLike = jnp.int32,
+    name: str | None = None,
+) -> jax.Array:
+    """Returns numbers of Poisson distributions that follow from a seed.
+
+    Args:
+        shape: the shape of the result, which ends with that of the rates.
+        seed: two integers.
+        lam: the rates.
+        dtype: the type of the result.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: a shape does not fit.
+
+    >>> stateless_poisson([3, 2], seed=[1, 2], lam=[0.5, 1.5]).shape
+    (3, 2)
+    """
+    rate = distributions.to_number(lam, np.dtype(np.float32))
+    sizes = distributions.check_shape(shape)
+    distributions.check_ending(sizes, rate.shape)
+    drawn = jax.random.poisson(random_state.key_of(_seed_words(seed)), rate, sizes)
+    return drawn.astype(jax_types.usable(dtype))
+
+
+def stateless_shuffle(
+    value: Numbers,
+    seed: Seed,
+    alg: str | int = "auto_select",
+    name: str | None = None,
+) -> jax.Array:
+    """Returns the rows of an array in an order that follows from a seed.
+
+    Args:
+        value: an array; its first axis is shuffled.
+        seed: two integers.
+        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+        name: accepted for TensorFlow's sake.
+
+    Raises:
+        InvalidArgumentError: the seed has another shape.
+
+    >>> sorted(stateless_shuffle([1, 2, 3], seed=[1, 2]).tolist())
+    [1, 2, 3]
+    """
+    return distributions.shuffle_rows(
+        distributions.to_array(value), _seed_words(seed, alg)
+    )
+
+
+def split(seed: Seed, num: int = 2, alg: str | int = "auto_select") -> jax.Array:
+    """Returns several seeds that follow from one, as the rows of a matrix.
+
+    Args:
+        seed: two integers.
+        num: how many seeds.
+        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+
+    Raises:
+        InvalidArgumentError: the seed has another shape.
+
+    >>> split([1, 2]).tolist()
+    [[1105988140, 1738052849], [-335576002, 370444179]]
+    """
+    count = operator.index(num)
+    return stateless_uniform([count, 2], seed, None, None, jnp.int32, alg=alg)
+
+
+def fold_in(seed: Seed, data: ArrayLike, alg: str | int = "auto_select") -> jax.Array:
+    """Returns the seed that follows from a seed and a number, such as a step's.
+
+    Args:
+        seed: two integers.
+        data: a whole number.
+        alg: ``"philox"`` or ``"auto_select"``, which is the same here.
+
+    Raises:
+        InvalidArgumentError: the seed has another shape.
+
+    >>> fold_in([1, 2], 3).tolist()
+    [1105988140, 3]
+    """
+    number = jnp.asarray(operand(data)).astype(jnp.int32)
+    drawn = stateless_uniform([], seed, None, None, jnp.int32, alg=alg)
+    return jnp.stack([drawn, number])
+
+
+def _seed_words(seed: Any, alg: Any = "auto_select") -> jax.Array:
+    """Returns the words of a seed."""
+    if alg not in ("philox", "auto_select", 1, 3):
+        told = getattr(alg, "value", None)
+        if told not in (1, 3):
+            raise ValueError(
+                f"Argument `alg` got unsupported value {alg}. Supported values are "
+                "'philox' and 'auto_select'."
+            )
+    given = operand(seed)
+    given = given if isinstance(given, jax.Array) else np.asarray(given)
+    if given.shape != (2,):
+        raise errors.InvalidArgumentError(
+            f"seed must have shape [2], not {list(given.shape)}"
+        )
+    if not jnp.issubdtype(given.dtype, jnp.integer):
+        raise errors.InvalidArgumentError(
+            f"seed must be two integers, received {given.dtype} numbers."
+        )
+    return random_state.words_of_stateless_seed(given)
+
+
+publish(
+    "unisono.random",
+    fold_in,
+    split,
+    stateless_categorical,
+    stateless_gamma,
+    stateless_normal,
+    stateless_poisson,
+    stateless_truncated_normal,
+    stateless_uniform,
+)
+publish("unisono.random.experimental", stateless_shuffle)
