@@ -26,7 +26,7 @@ from unisono._src.values import jax_traces
 # Everything of JAX's internals that is used below.
 NEEDED = {
     "jax._src.core": (
-        "Literal", "TraceTag", "Tracer", "Var", "full_lower",
+        "Literal", "TraceTag", "Var", "full_lower",
         "new_jaxpr_eqn", "no_effects", "set_current_trace", "trace_ctx",
     ),
     "jax._src.interpreters.ad": (
@@ -71,7 +71,6 @@ def _get(module: str, name: str) -> Any:
 
 
 _CORE, _AD = "jax._src.core", "jax._src.interpreters.ad"
-_Tracer = _get(_CORE, "Tracer")
 _Literal, _Var = _get(_CORE, "Literal"), _get(_CORE, "Var")
 _TraceTag, _full_lower = _get(_CORE, "TraceTag"), _get(_CORE, "full_lower")
 _new_eqn, _no_effects = _get(_CORE, "new_jaxpr_eqn"), _get(_CORE, "no_effects")
@@ -521,7 +520,7 @@ class Recording:
         # From JAX 0.11 on, residuals are the first inputs of a program; before, they
         # were its constants.
         leading = program.invars[: len(program.invars) - len(inputs)]
-        eqns, added = _cut(program.eqns, wanted, set(inputs))
+        eqns, added = _add_inputs(program.eqns, wanted, set(inputs))
         every = [*leading, *inputs, *added.values()]
         program = program.replace(eqns=eqns, invars=every)
 
@@ -536,12 +535,12 @@ class Recording:
         return pull
 
 
-def _cut(
+def _add_inputs(
     eqns: list[Any], wanted: Sequence[Any], inputs: set[Any]
 ) -> tuple[list[Any], dict[Any, Any]]:
-    """Returns equations in which every wanted variable can be changed from outside.
+    """Returns equations in which a new input is added to each wanted variable.
 
-    To a variable that an equation computes, a new input is added.
+    Variables that are inputs already need none.
 
     Returns:
         The equations, and the new input for each such variable.
