@@ -42,7 +42,7 @@ class Store:
 @pytest.fixture
 def alone(monkeypatch):
     """Lets a guard take a step although the others do not take it at the same time."""
-    monkeypatch.setattr(worker_guard.Guard, "_introduce", lambda self: None)
+    monkeypatch.setattr(worker_guard.Guard, "_wait_at_new_kind", lambda self: None)
 
 
 @pytest.fixture

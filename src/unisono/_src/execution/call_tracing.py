@@ -66,12 +66,12 @@ def trace_call(
         plan = [among[s] if isinstance(s, int) else s for s in feeds.plan]
         counts = [len(signature.leaf_kinds(p)) for p in feeds.parts]
         found = program.trace_for(programs.aval_key(given))
-        return found, leaves, plan, _cut(feeds.arrays, counts)
+        return found, leaves, plan, _split_in_groups(feeds.arrays, counts)
     finally:
         feeds.put_back()
 
 
-def _cut(arrays: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
+def _split_in_groups(arrays: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
     """Return consecutive groups of arrays, of the given lengths."""
     given = iter(arrays)
     return [[next(given) for _ in range(n)] for n in counts]

@@ -63,35 +63,39 @@ class _Numbering:
             consts: its constants.
             inputs: the number of each input; None gives each another one.
         """
-        given = self._new(len(jaxpr.invars)) if inputs is None else inputs
+        given = self._new_numbers(len(jaxpr.invars)) if inputs is None else inputs
         known = dict(zip(jaxpr.invars, given, strict=True))
-        known.update(zip(jaxpr.constvars, map(self._constant, consts), strict=True))
+        known.update(
+            zip(jaxpr.constvars, map(self._number_of_constant, consts), strict=True)
+        )
         for eqn in jaxpr.eqns:
-            operands = [self._number(x, known) for x in eqn.invars]
-            found = self._results(eqn, operands)
+            operands = [self._number_of(x, known) for x in eqn.invars]
+            found = self._number_results(eqn, operands)
             known.update(zip(eqn.outvars, found, strict=True))
-        return [self._number(x, known) for x in jaxpr.outvars]
+        return [self._number_of(x, known) for x in jaxpr.outvars]
 
-    def _new(self, count: int) -> list[int]:
+    def _new_numbers(self, count: int) -> list[int]:
+        """Returns numbers that no value has yet."""
         self._count += count
         return list(range(self._count - count, self._count))
 
-    def _number(self, atom: Any, known: dict[Any, int]) -> int:
+    def _number_of(self, atom: Any, known: dict[Any, int]) -> int:
+        """Returns the number of an operand."""
         if replica_invariance.is_literal(atom):
-            return self._constant(atom.val)
+            return self._number_of_constant(atom.val)
         return known[atom]
 
-    def _constant(self, value: Any) -> int:
+    def _number_of_constant(self, value: Any) -> int:
         """Returns the number of a constant, which equal constants share."""
         kind = (np.shape(value), getattr(value, "dtype", type(value)))
         bucket = self._constants.setdefault(kind, [])
         for other, number in bucket:
             if jaxpr_equality.is_same_data(value, other):
                 return number
-        bucket.append((value, self._new(1)[0]))
+        bucket.append((value, self._new_numbers(1)[0]))
         return bucket[-1][1]
 
-    def _results(self, eqn: Any, operands: list[int]) -> list[int]:
+    def _number_results(self, eqn: Any, operands: list[int]) -> list[int]:
         """Returns the numbers of an equation's results."""
         name, count = eqn.primitive.name, len(eqn.outvars)
         if name in _COPYING:
@@ -100,12 +104,12 @@ class _Numbering:
         if inner is not None and len(inner[0].invars) == len(operands):
             return self.outputs(*inner, operands)
         if name in _CHANGING or eqn.effects:
-            return self._new(count)
+            return self._new_numbers(count)
         bucket = self._seen.setdefault((eqn.primitive, tuple(operands)), [])
         for other, numbers in bucket:
             if jaxpr_equality.has_same_params(eqn, other):
                 return numbers
-        bucket.append((eqn, self._new(count)))
+        bucket.append((eqn, self._new_numbers(count)))
         return bucket[-1][1]
 
 

@@ -518,18 +518,18 @@ class Function(Generic[_P, _R_co]):
             alive = weakref.ref(instance, lambda _: self._bound.pop(number, None))
         except TypeError:
             # The object allows no weak reference; its function is made at every call.
-            return self._like(method.__get__(instance, owner))
+            return self._wrap_method(method.__get__(instance, owner))
 
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             return method(alive(), *args, **kwargs)
 
         call.__signature__ = _signature_without_self(method)  # type: ignore[attr-defined]
-        made = self._like(call)
+        made = self._wrap_method(call)
         self._bound[number] = (alive, made)
         return made
 
-    def _like(self, method: Callable[..., Any]) -> Function[..., Any]:
+    def _wrap_method(self, method: Callable[..., Any]) -> Function[..., Any]:
         """Return a function of a bound method, with the options of this one."""
         limit = self._kept.limit.count
         return Function(method, self.input_signature, max_programs=limit)

@@ -276,7 +276,7 @@ class GradientTape:
         for x in found:
             if isinstance(x, sharded_variable.ShardedVariable):
                 # For its rows; for its values the parts are followed.
-                self._recording.add_key(x, _example(x), x)
+                self._recording.add_key(x, _placeholder_of(x), x)
         for x in sharded_variable.parts(found):
             self._watch(self._recording, x)
 
@@ -299,7 +299,7 @@ class GradientTape:
             )
         elif is_variable:
             with ambient.push(tape=None):
-                like = _example(x) if _is_on_server(x) else pullbacks.read(x)
+                like = _placeholder_of(x) if _is_on_server(x) else pullbacks.read(x)
             owner = x.owner if isinstance(x, library_hooks.Held) else x
             recording.add_key(pullbacks.key_of(x), like, owner)
         else:
@@ -589,7 +589,7 @@ class GradientTape:
         recording.release()
 
 
-def _example(variable: Any) -> Any:
+def _placeholder_of(variable: Any) -> Any:
     """Return an array of the shape and type of a variable, which takes no memory."""
     return np.broadcast_to(np.zeros((), variable.dtype), variable.shape)
 
@@ -618,7 +618,7 @@ def _is_around(recording: Recording, inner: Recording | None) -> bool:
 
 
 def _check_batches(target: tuple[int, ...], source: tuple[int, ...]) -> None:
-    """Raises `ValueError` if the shapes are not those of as many examples."""
+    """Raise `ValueError` unless both shapes have the same number of examples."""
     for shape in (target, source):
         if len(shape) < 2:
             raise ValueError(f"Shape {shape} must have rank at least 2")

@@ -55,7 +55,7 @@ def value_of(x: Any) -> Any:
 
 
 def key_of(x: Any) -> Any:
-    """Return what a recording knows an operand by."""
+    """Return the key by which a recording follows an operand."""
     return x.state_cell if isinstance(x, variables.Variable) else x
 
 

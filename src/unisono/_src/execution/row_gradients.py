@@ -14,11 +14,12 @@ from unisono._src.values.jax_tapes import Recording
 
 
 def find_lookups(recording: Recording, sources: Sequence[Any]) -> list[Any]:
-    """Return what a recording knows the rows by that were looked up of sources."""
-    return [key for x in sources for key, _ in _lookups(recording, x)]
+    """Return the keys by which a recording follows rows that were looked up."""
+    return [key for x in sources for key, _ in _lookups_of(recording, x)]
 
 
-def _lookups(recording: Recording, source: Any) -> list[tuple[Any, Any]]:
+def _lookups_of(recording: Recording, source: Any) -> list[tuple[Any, Any]]:
+    """Return a key and the positions for each lookup of rows of a source."""
     found = array_operators.find_own_variable(source)
     key = getattr(found, "state_cell", found)
     try:
@@ -49,7 +50,7 @@ def join(
     for x in sources:
         count = len(x.variables) if isinstance(x, ShardedVariable) else 1
         whole = _concatenate(x, [next(parts) for _ in range(count)])
-        lookups = [(where, next(given)) for _, where in _lookups(recording, x)]
+        lookups = [(where, next(given)) for _, where in _lookups_of(recording, x)]
         sparse = [_slices(g, where, x) for where, g in lookups if g is not None]
         made.append(_add(whole, sparse))
     return made

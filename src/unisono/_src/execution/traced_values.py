@@ -81,20 +81,23 @@ def _message(error: Exception) -> str:
     """Return what is wrong with the user's line, and what to write."""
     found = _find_line(error.__traceback__)
     if found is None:
-        return f"{_reason('an array')} {_advice(None, None)}\nJAX said: {_first(error)}"
+        reason = f"{_reason_text('an array')} {_advice(None, None)}"
+        return f"{reason}\nJAX said: {_first_line(error)}"
     where, source, node, outer = found
     advice = _advice(node, outer)
     if "replica_id" in source:
         advice += f"\n{_REPLICA_ID}"
-    reason = _reason(_subject_text(node, outer))
-    return f"{where}\n    {source}\n{reason} {advice}\nJAX said: {_first(error)}"
+    reason = _reason_text(_subject_text(node, outer))
+    return f"{where}\n    {source}\n{reason} {advice}\nJAX said: {_first_line(error)}"
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error's message."""
     return str(error).splitlines()[0]
 
 
-def _reason(subject: str) -> str:
+def _reason_text(subject: str) -> str:
+    """Return a sentence on why the value of an expression is not known."""
     return (
         f"Python needs the value of {subject} here, and in a unisono.function it is "
         "only known when the compiled step runs."
@@ -199,6 +202,7 @@ def _find_python_name(call: ast.Call) -> str:
 
 
 def _subject_text(node: Any, outer: list[Any]) -> str:
+    """Return the expression whose value Python needs."""
     found = _statement(node, outer)
     if isinstance(found, (ast.If, ast.While, ast.Assert, ast.IfExp)):
         return f"`{ast.unparse(found.test)}`"
@@ -268,12 +272,12 @@ class _Logic(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         """Return ``a and b`` as a call."""
         name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
-        return _join(name, [self.visit(value) for value in node.values])
+        return _join_conditions(name, [self.visit(value) for value in node.values])
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         """Return ``not a`` as a call."""
         if isinstance(node.op, ast.Not):
-            return _join("logical_not", [self.visit(node.operand)])
+            return _join_conditions("logical_not", [self.visit(node.operand)])
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -282,10 +286,13 @@ class _Logic(ast.NodeTransformer):
             return node
         sides = [node.left, *node.comparators]
         parts = zip(sides, node.ops, sides[1:], strict=False)
-        return _join("logical_and", [ast.Compare(a, [op], [b]) for a, op, b in parts])
+        return _join_conditions(
+            "logical_and", [ast.Compare(a, [op], [b]) for a, op, b in parts]
+        )
 
 
-def _join(name: str, values: list[Any]) -> Any:
+def _join_conditions(name: str, values: list[Any]) -> Any:
+    """Return the calls that combine conditions by a function of two arrays."""
     function = ast.Name(f"unisono.{name}")
     made = values.pop(0)
     if not values:

@@ -120,6 +120,7 @@ def _write_one(variable: Any, op: str, value: Any, frame: ambient.Frame) -> Any:
 
 
 def _write_copy(cell: storage.Cell, op: str, value: Any, index: int | None) -> Any:
+    """Writes one replica's copy of a cell, and returns its new value."""
     target = frames.frame()
     new = _apply(op, target.copy(cell, index) if op != REPLACE else None, value)
     target.set_copy(cell, index, new)

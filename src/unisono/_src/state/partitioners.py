@@ -54,7 +54,7 @@ class FixedShardsPartitioner(Partitioner):
     """
 
     def __init__(self, num_shards: int) -> None:
-        self._num_shards = _positive("num_shards", num_shards)
+        self._num_shards = _check_positive("num_shards", num_shards)
 
     def __call__(
         self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0
@@ -86,9 +86,9 @@ class MinSizePartitioner(Partitioner):
         max_shards: int = 1,
         bytes_per_string: int = 16,
     ) -> None:
-        self._min_shard_bytes = _positive("min_shard_bytes", min_shard_bytes)
-        self._max_shards = _positive("max_shards", max_shards)
-        _positive("bytes_per_string", bytes_per_string)
+        self._min_shard_bytes = _check_positive("min_shard_bytes", min_shard_bytes)
+        self._max_shards = _check_positive("max_shards", max_shards)
+        _check_positive("bytes_per_string", bytes_per_string)
 
     def __call__(
         self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0
@@ -127,11 +127,11 @@ class MaxSizePartitioner(Partitioner):
         max_shards: int | None = None,
         bytes_per_string: int = 16,
     ) -> None:
-        self._max_shard_bytes = _positive("max_shard_bytes", max_shard_bytes)
-        self._max_shards = max_shards and _positive("max_shards", max_shards)
+        self._max_shard_bytes = _check_positive("max_shard_bytes", max_shard_bytes)
+        self._max_shards = max_shards and _check_positive("max_shards", max_shards)
         if max_shards is not None:
-            _positive("max_shards", max_shards)
-        _positive("bytes_per_string", bytes_per_string)
+            _check_positive("max_shards", max_shards)
+        _check_positive("bytes_per_string", bytes_per_string)
 
     def __call__(
         self, shape: Sequence[int], dtype: DTypeLike, axis: int = 0
@@ -145,7 +145,7 @@ class MaxSizePartitioner(Partitioner):
         return _parts_along(axis, shape, max(1, found))
 
 
-def _positive(name: str, value: Any) -> int:
+def _check_positive(name: str, value: Any) -> int:
     """Returns an argument, which must be a positive number."""
     if value < 1:
         raise ValueError(f"{name} must be a positive number, received {value}.")

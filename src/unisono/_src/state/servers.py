@@ -168,10 +168,10 @@ class ServerGroup(abc.ABC):
 
 
 def find_home(frame: Any) -> Any:
-    """Returns beside what a variable is kept that must not be cut into parts.
+    """Returns where to keep a variable that must not be cut into parts.
 
-    It is what the running code asks for, or else anywhere on parameter servers: a
-    partitioner cuts no variable that is kept beside something.
+    It is beside what the running code asks for, or else anywhere on the parameter
+    servers. A partitioner does not cut a variable that is kept beside something.
 
     Args:
         frame: the running context.

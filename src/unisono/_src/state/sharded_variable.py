@@ -189,7 +189,7 @@ class ShardedVariable(array_operators.ArrayOperators):
         >>> ShardedVariable(parts).sparse_read([2, 0, 2]).tolist()
         [4.0, 1.0, 4.0]
         """
-        return self.lookup(_one_axis(indices))
+        return self.lookup(_row_positions(indices))
 
     def __getitem__(self, key: Any) -> jax.Array:
         """Returns a part of the whole, as an array."""
@@ -257,7 +257,7 @@ class ShardedVariable(array_operators.ArrayOperators):
             raise TypeError(
                 f"Expected IndexedSlices, received {type(sparse).__name__}: {sparse!r}."
             )
-        each = self._locate(_one_axis(sparse.indices))
+        each = self._locate(_row_positions(sparse.indices))
         pairs = zip(self.variables, each, strict=True)
         return [IndexedSlices(sparse.values, x, v.shape) for v, x in pairs]
 
@@ -309,7 +309,12 @@ def _is_absent(where: Any) -> bool:
     return isinstance(where, np.ndarray) and bool((where == rows.ABSENT).all())
 
 
-def _one_axis(indices: Any) -> Any:
+def _row_positions(indices: Any) -> Any:
+    """Returns the positions of rows, which must have one axis.
+
+    Raises:
+        ValueError: they have another number of axes.
+    """
     found = rows.as_positions(array_operators.operand(indices))
     if found.ndim != 1:
         raise ValueError(

@@ -148,7 +148,7 @@ class Cell:
         self.split = _choose_split(policy, shape, dtype, placement)
         # Attributes, not properties: every read and write asks for some of them.
         self.is_stacked = policy is Policy.ON_READ and self.copies > 1
-        self.is_replicated = self.split is None and _is_on_all(self)
+        self.is_replicated = self.split is None and _is_on_every_replica(self)
         self.is_everywhere = (
             self.is_stacked or self.is_replicated or self.split is not None
         )
@@ -286,7 +286,7 @@ class Cell:
         )
 
 
-def _is_on_all(cell: Cell) -> bool:
+def _is_on_every_replica(cell: Cell) -> bool:
     """Whether each replica's device holds all of an uncut cell's array."""
     # A single replica may consist of several logical devices (docs/decisions/0016).
     if cell.copies == 1 and cell.topology is not None and cell.topology.spans:

@@ -291,9 +291,11 @@ class Variable(parts.VariableParts, metaclass=_Factory):
 
     @property
     def _is_distributed(self) -> bool:
+        """Whether each replica has a copy, or a value of its own."""
         return self.state_cell.policy in (Policy.MIRRORED, Policy.ON_READ)
 
     def _component(self, index: int) -> Variable:
+        """Returns the variable that is one replica's part of this one."""
         part: Variable = ResourceVariable.assemble(
             self.state_cell,
             trainable=self._trainable,
@@ -307,6 +309,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         return part
 
     def _distributed_container(self) -> Variable | None:
+        """Returns the distributed variable that this component belongs to."""
         return self._container() if self._container is not None else None
 
     # Reading.
@@ -635,6 +638,7 @@ def _create(
     synchronization: VariableSynchronization,
     aggregation: VariableAggregation | None,
 ) -> Variable:
+    """Makes one variable in the current scope, without asking its creators."""
     synchronization = options.variable_synchronization(synchronization, name)
     aggregation = options.variable_aggregation(aggregation, name)
     scope = ambient.current()

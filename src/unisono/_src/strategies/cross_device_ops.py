@@ -409,6 +409,7 @@ def _prepare(value: Any, where: Any) -> Any:
 
 
 def _prepare_pair(pair: Any) -> tuple[Any, Any]:
+    """Returns a pair whose value is a `PerReplica`, and its destinations."""
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise ValueError(
             "Each element of `value_destination_pairs` should be a tuple of size 2: "
@@ -418,6 +419,7 @@ def _prepare_pair(pair: Any) -> tuple[Any, Any]:
 
 
 def _check_place(where: Any) -> None:
+    """Raises unless `where` can be a destination, in cross-replica context."""
     frame = ambient.current()
     if frame.strategy is not None and frame.mode == ambient.REPLICA:
         raise errors.cross_replica_required_error()
@@ -475,6 +477,7 @@ def _device_for(value: Any, wanted: str | None = None) -> jax.Device | None:
 
 
 def _all_parts(value: Any, point: str) -> Sequence[Any]:
+    """Returns the values of all replicas, those of other workers included."""
     topology = _topology_of(value)
     if topology is None or value.local is not None:
         return tuple(value.values)

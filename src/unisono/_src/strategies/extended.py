@@ -640,11 +640,4 @@ class StrategyExtended(ProcessBound):
 _parse_op = options.reduce_op
 
 
-def single_result(result: Any, group: bool) -> Any:
-    """Returns the result of an update of one copy, as `update` returns it."""
-    if group:
-        return distributed.regroup([result])
-    return nest.map_structure(lambda x: (x,), distributed.regroup([result]))
-
-
 publish("unisono.distribute", StrategyExtended)

@@ -10,7 +10,7 @@ from unisono._src.execution import contexts
 from unisono._src.foundation import ambient
 from unisono._src.machines.topology import Topology
 from unisono._src.state import storage
-from unisono._src.strategies import extended, value_context
+from unisono._src.strategies import extended, updates, value_context
 from unisono._src.values import distributed, ports
 
 
@@ -133,7 +133,7 @@ class SingleExtended(LocalExtended, abc.ABC):
     ) -> Any:
         with self._enter(mode=ambient.UPDATE, replica=None, port=None):
             result = fn(*args, **kwargs)
-        return extended.single_result(result, group)
+        return updates.single_result(result, group)
 
     def _values_from_function(self, value_fn: Any) -> Any:
         return value_fn(value_context.ValueContext())

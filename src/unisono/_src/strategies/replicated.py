@@ -24,7 +24,6 @@ from unisono._src.state import frames, storage
 from unisono._src.state.storage import Policy
 from unisono._src.strategies import (
     destinations,
-    extended,
     local,
     reductions,
     updates,
@@ -70,7 +69,9 @@ class Replicated(local.LocalExtended, abc.ABC):
         self._reduced_at = destinations.device_target(self._topology.home)
         self._is_central = placement.kind is Policy.CENTRAL
         if self._topology.is_spread:
-            self._keep_local = functools.partial(worker_results.keep, self._topology)
+            self._keep_local = functools.partial(
+                worker_results.keep_local, self._topology
+            )
 
     @property
     def _num_replicas_in_sync(self) -> int:
@@ -308,7 +309,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         args, kwargs = nest.map_structure(first, (args, kwargs))
         with ambient.push(mode=ambient.UPDATE, replica=None, copy=0):
             result = fn(var.get(), *args, **kwargs)
-        return extended.single_result(result, group)
+        return updates.single_result(result, group)
 
     def _update_non_slot(
         self, colocate_with: Any, fn: Any, args: Any, kwargs: Any, group: bool
@@ -316,7 +317,7 @@ class Replicated(local.LocalExtended, abc.ABC):
         if self._is_central:
             with ambient.push(mode=ambient.UPDATE, replica=None, copy=0):
                 result = fn(*args, **kwargs)
-            return extended.single_result(result, group)
+            return updates.single_result(result, group)
         if not isinstance(colocate_with, tuple):
             raise AssertionError(
                 "colocate_with must be the tuple that non_slot_devices gives, received "

@@ -162,3 +162,10 @@ def _group_results(results: Sequence[Any], group: bool, topology: Topology) -> A
         return x
 
     return nest.map_structure(leaf, merged)
+
+
+def single_result(result: Any, group: bool) -> Any:
+    """Returns the result of an update of one copy, as `update` returns it."""
+    if group:
+        return distributed.regroup([result])
+    return nest.map_structure(lambda x: (x,), distributed.regroup([result]))

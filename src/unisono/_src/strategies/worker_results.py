@@ -9,7 +9,7 @@ from unisono._src.state import frames, variables
 from unisono._src.values import distributed, jax_tapes, worker_rows
 
 
-def keep(topology: Topology, x: Any) -> Any:
+def keep_local(topology: Topology, x: Any) -> Any:
     """Returns what this worker's replicas have of a value, while a program is traced.
 
     Elsewhere a value is returned as it is: each worker has its own part of it.

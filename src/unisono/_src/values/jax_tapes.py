@@ -520,7 +520,7 @@ class Recording:
         # From JAX 0.11 on, residuals are the first inputs of a program; before, they
         # were its constants.
         leading = program.invars[: len(program.invars) - len(inputs)]
-        eqns, added = _cut(program.eqns, wanted, set(inputs))
+        eqns, added = _add_inputs(program.eqns, wanted, set(inputs))
         every = [*leading, *inputs, *added.values()]
         program = program.replace(eqns=eqns, invars=every)
 
@@ -535,12 +535,12 @@ class Recording:
         return pull
 
 
-def _cut(
+def _add_inputs(
     eqns: list[Any], wanted: Sequence[Any], inputs: set[Any]
 ) -> tuple[list[Any], dict[Any, Any]]:
-    """Returns equations in which every wanted variable can be changed from outside.
+    """Returns equations in which a new input is added to each wanted variable.
 
-    To a variable that an equation computes, a new input is added.
+    Variables that are inputs already need none.
 
     Returns:
         The equations, and the new input for each such variable.

@@ -33,15 +33,16 @@ def coordination_arguments() -> dict[str, Any]:
     {}
     """
     if not hasattr(jax.config, _FILES[0]):
-        _refuse_if_asked()
+        _refuse_secure_connections()
         return {}
     found = {name: getattr(jax.config, name) for name in _OPTIONS}
     given = [name for name in _FILES if found[name]]
     if given and len(given) < len(_FILES):
         missing = [name for name in _FILES if name not in given]
         raise ValueError(
-            f"Mutual TLS needs a certificate, its key and a CA bundle; {_list(given)} "
-            f"{'is' if len(given) == 1 else 'are'} set and {_list(missing)} not."
+            "Mutual TLS needs a certificate, its key and a CA bundle; "
+            f"{_join_names(given)} {'is' if len(given) == 1 else 'are'} set and "
+            f"{_join_names(missing)} not."
         )
     for name in given:
         if not os.access(found[name], os.R_OK):
@@ -51,17 +52,19 @@ def coordination_arguments() -> dict[str, Any]:
     return {_OPTIONS[name]: value for name, value in found.items() if value}
 
 
-def _refuse_if_asked() -> None:
+def _refuse_secure_connections() -> None:
+    """Raises `RuntimeError` if the environment asks for what this JAX lacks."""
     variables = [name.upper() for name in _OPTIONS]
     no = ("", "0", "f", "false", "n", "no", "off")
     asked = [v for v in variables if os.environ.get(v, "").lower() not in no]
     if asked:
         raise RuntimeError(
-            f"{_list(asked)} {'asks' if len(asked) == 1 else 'ask'} for secure "
+            f"{_join_names(asked)} {'asks' if len(asked) == 1 else 'ask'} for secure "
             f"connections between workers, which JAX {jax.__version__} does not have. "
             "Install a newer JAX (0.12 has them), or unset what asks for them."
         )
 
 
-def _list(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
+    """Returns names as a text, with commas and "and"."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -102,7 +102,7 @@ def initialize_tpu_system(
         RuntimeError: it is called inside a `unisono.function`.
         ValueError: the workers have different numbers of devices.
     """
-    _check_outside("initialize_tpu_system")
+    _check_not_compiling("initialize_tpu_system")
     if cluster_resolver is not None:
         experimental_connect_to_cluster(cluster_resolver)
     devices.start()
@@ -124,10 +124,11 @@ def shutdown_tpu_system(cluster_resolver: ClusterResolver | None = None) -> None
         RuntimeError: it is called inside a `unisono.function`.
     """
     del cluster_resolver
-    _check_outside("shutdown_tpu_system")
+    _check_not_compiling("shutdown_tpu_system")
 
 
-def _check_outside(name: str) -> None:
+def _check_not_compiling(name: str) -> None:
+    """Raises `RuntimeError` inside a function that is being compiled."""
     if getattr(ambient.current().state, "is_compiled", False):
         raise RuntimeError(
             f"{name} must not be called inside a unisono.function; call it before."

@@ -22,7 +22,8 @@ class _CurrentGuard:
 CURRENT = _CurrentGuard()
 
 
-def _abandon() -> None:
+def _abandon_guard() -> None:
+    """Ends watching in a forked child."""
     guard, CURRENT.guard = CURRENT.guard, None
     if guard is not None:
         guard.abandon()
@@ -30,7 +31,7 @@ def _abandon() -> None:
 
 if hasattr(os, "register_at_fork"):
     # A forked child is no worker: neither its end nor its exceptions are the worker's.
-    os.register_at_fork(after_in_child=_abandon)
+    os.register_at_fork(after_in_child=_abandon_guard)
 
 
 def enter(label: Any) -> None:

@@ -148,7 +148,7 @@ class Guard:
             self._agree(label)
         elif kind not in self._known:
             self._known.add(kind)
-            self._introduce()
+            self._wait_at_new_kind()
 
     def leave(self) -> None:
         """Takes back an `enter`, because the step was not taken."""
@@ -245,7 +245,7 @@ class Guard:
                 self._publish()
         return error
 
-    def _introduce(self) -> None:
+    def _wait_at_new_kind(self) -> None:
         """Waits until all workers have come to a step of a kind that is new here.
 
         Then the records show whether they differ, before anything is computed. Gloo
@@ -299,6 +299,7 @@ class Guard:
     # Watching.
 
     def _watch(self) -> None:
+        """Compares the records again and again, in a thread, until `close`."""
         while True:
             self._wake.wait(self._tick)
             self._wake.clear()
@@ -311,7 +312,7 @@ class Guard:
                 # The coordination service cannot be reached. If it stays so, the next
                 # collective fails and says so; this thread tries again. What the
                 # launcher has told counts without the service.
-                self._believe(dict(self._heard))
+                self._note_endings(dict(self._heard))
                 if self.verdict is None:
                     self.verdict = self._standpoint().find_ended(self._records.values())
 
@@ -327,13 +328,14 @@ class Guard:
                 worker = key.rpartition("/")[2]
                 if worker.isdigit() and int(worker) in self._records:
                     self._records[int(worker)].read(text, now)
-            self._believe(heard)
+            self._note_endings(heard)
         if self.verdict is None:
             # A worker may be too busy for a sign of life, such as while it compiles. So
             # silence counts only after the time that a worker may be behind.
             self.verdict = self._judge(now, self._stall)
 
-    def _believe(self, heard: dict[int, launcher_news.WorkerEnding]) -> None:
+    def _note_endings(self, heard: dict[int, launcher_news.WorkerEnding]) -> None:
+        """Notes in the records which workers have ended, as the launcher says."""
         for worker, ending in heard.items():
             self._records[worker].ending = ending
 
@@ -386,6 +388,7 @@ class Guard:
     def _judge(
         self, now: float, silence: float, waited: Collection[int] = ()
     ) -> errors.WorkerError | None:
+        """Returns the error that the records show, if any; see `Standpoint.judge`."""
         standpoint = self._standpoint()
         found = standpoint.judge(list(self._records.values()), now, silence, waited)
         if isinstance(found, errors.WorkerMismatchError) and self.verdict is None:
@@ -419,6 +422,7 @@ class Guard:
         return found
 
     def _standpoint(self) -> worker_judgement.Standpoint:
+        """Returns what this worker knows of itself, to judge the others by."""
         return worker_judgement.Standpoint(
             self._worker,
             self.step,
@@ -454,6 +458,7 @@ class Guard:
         return error
 
     def _find_reason(self, error: BaseException) -> BaseException:
+        """Returns why a collective broke; any other error as it is."""
         if isinstance(error, errors.WorkerError) or not _NETWORK.search(str(error)):
             return error
         # Here this worker does wait for the others, so a short silence is enough. A
@@ -463,9 +468,9 @@ class Guard:
             with contextlib.suppress(Exception):
                 self._exchange_records()
             time.sleep(self._tick / 2)
-        return found or self._unexplained(error)
+        return found or self._unexplained_error(error)
 
-    def _unexplained(self, error: BaseException) -> errors.WorkerError:
+    def _unexplained_error(self, error: BaseException) -> errors.WorkerError:
         """Returns the error for a broken collective of which nobody says why."""
         if "timed out" in str(error).lower():
             return errors.WorkerStalledError(
@@ -484,6 +489,7 @@ class Guard:
         )
 
     def _on_exception(self, kind: Any, value: Any, tb: Any) -> None:
+        """Tells the others about an exception that nobody caught."""
         self.fail(value)
         self._previous_hook(kind, value, tb)
 

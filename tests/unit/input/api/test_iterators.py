@@ -267,47 +267,6 @@ def test_so_many_steps_are_placed_ahead_as_asked():
         iterator.close()
 
 
-@pytest.mark.feature("H19")
-def test_options_that_contradict_each_other_are_refused():
-    s, dataset = mirrored(2), Dataset.range(4).batch(2)
-
-    def distribute(**options):
-        s.distribute_datasets_from_function(lambda context: dataset, IO(**options))
-
-    with pytest.raises(ValueError, match="must also specify `PER_REPLICA`"):
-        distribute(experimental_place_dataset_on_device=True)
-    with pytest.raises(ValueError, match="fetch_to_device is True"):
-        distribute(
-            experimental_place_dataset_on_device=True,
-            experimental_replication_mode=PER_REPLICA,
-        )
-    with pytest.raises(ValueError, match="number of steps >= 0, received -1"):
-        distribute(experimental_per_replica_buffer_size=-1)
-    with pytest.raises(NotImplementedError, match="PER_REPLICA is only supported in"):
-        s.experimental_distribute_dataset(
-            dataset, IO(experimental_replication_mode=PER_REPLICA)
-        )
-    with pytest.raises(TypeError, match="InputOptions, received dict"):
-        s.experimental_distribute_dataset(dataset, {})
-    distribute(
-        experimental_place_dataset_on_device=True,
-        experimental_fetch_to_device=False,
-        experimental_replication_mode=PER_REPLICA,
-    )
-
-
-@pytest.mark.feature("H19")
-@pytest.mark.parametrize("fetch", [True, False])
-def test_a_dataset_that_shall_run_on_the_device_is_distributed_as_usual(fetch):
-    s = mirrored(2)
-    options = IO(
-        experimental_place_dataset_on_device=True, experimental_fetch_to_device=fetch
-    )
-    steps = s.experimental_distribute_dataset(Dataset.range(4).batch(2), options)
-    found = [[x.tolist() for x in s.experimental_local_results(b)] for b in steps]
-    assert found == [[[0], [1]], [[2], [3]]]
-
-
 # In compiled functions.
 
 

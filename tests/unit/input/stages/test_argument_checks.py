@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import unisono as uni
-from tests import machine
 
 D = uni.data.Dataset
 R = D.range(4)
@@ -199,31 +198,6 @@ CALLS = {
     ),
     "list_files, 5": (lambda: D.list_files(5), TypeError, "file_pattern.*5"),
     "list_files, None": (lambda: D.list_files(None), ValueError, "file_pattern.*None"),
-    "options, a buffer of text": (
-        lambda: uni.distribute.InputOptions(experimental_per_replica_buffer_size="3"),
-        TypeError,
-        "buffer_size.*'3'",
-    ),
-    "options, a buffer of None": (
-        lambda: uni.distribute.InputOptions(experimental_per_replica_buffer_size=None),
-        TypeError,
-        "buffer_size.*None",
-    ),
-    "options, a buffer of 1.5": (
-        lambda: uni.distribute.InputOptions(experimental_per_replica_buffer_size=1.5),
-        TypeError,
-        r"buffer_size.*1\.5",
-    ),
-    "options, fetch": (
-        lambda: uni.distribute.InputOptions(experimental_fetch_to_device="no"),
-        TypeError,
-        "fetch_to_device.*'no'",
-    ),
-    "context": (
-        lambda: uni.distribute.InputContext().get_per_replica_batch_size("7"),
-        TypeError,
-        "global_batch_size.*'7'",
-    ),
     "resample, seed": (
         lambda: R.rejection_resample(same, [0.5, 0.5], seed=1.5),
         TypeError,
@@ -312,28 +286,6 @@ def test_errors_of_tables_name_the_file(tmp_path):
     bad.write_bytes(b"no table at all" * 100)
     with pytest.raises(uni.errors.DataLossError, match=r"bad\.parquet.*damaged"):
         list(uni.data.ParquetDataset(bad))
-
-
-STRATEGIES = {
-    "default": uni.distribute.get_strategy,
-    "mirrored": lambda: uni.distribute.MirroredStrategy(machine.names_up_to(2)),
-}
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("given", [None, R, "a"], ids=["None", "dataset", "text"])
-def test_a_dataset_fn_is_a_function(strategy, given):
-    with pytest.raises(TypeError, match=r"dataset_fn must be a function.*Context"):
-        STRATEGIES[strategy]().distribute_datasets_from_function(given)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_dataset_fn_takes_an_input_context(strategy):
-    def make_dataset():
-        return R
-
-    with pytest.raises(TypeError, match=r"takes an InputContext.* takes \(\)"):
-        STRATEGIES[strategy]().distribute_datasets_from_function(make_dataset)
 
 
 @pytest.mark.parametrize("count", [3, 5, uni.data.INFINITE_CARDINALITY])

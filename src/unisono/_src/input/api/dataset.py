@@ -121,7 +121,7 @@ class Dataset(buckets.Groupings["Dataset"]):
         [0, 1, 4, 9]
         """
         argument_table.check("from_generator", generator=generator)
-        signature = _signature(output_types, output_shapes, output_signature)
+        signature = _generator_spec(output_types, output_shapes, output_signature)
         if args is not None and not isinstance(args, (Sequence, np.ndarray)):
             raise TypeError(
                 "`args` must be a list of the arguments of `generator`, received "
@@ -615,8 +615,8 @@ class Dataset(buckets.Groupings["Dataset"]):
         return state
 
 
-def _signature(types: Any, shapes: Any, signature: Any) -> Any:
-    """Returns the spec of a generator's elements, from one way to give it or another.
+def _generator_spec(types: Any, shapes: Any, signature: Any) -> Any:
+    """Returns the spec of a generator's elements, in whichever way it was given.
 
     Raises:
         TypeError: it is missing, given in both ways, or no structure of specs.

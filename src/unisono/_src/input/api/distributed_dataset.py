@@ -391,6 +391,7 @@ class DistributedBatches(DistributedDataset):
         return self._place(self._steps(node), node, size)
 
     def _steps(self, node: nodes.Node) -> cursors.Cursor:
+        """Returns the steps of a plan, on the host."""
         # A batch that is placed at once may be lent, since placing copies it. Workers
         # that must agree first hold batches back, and need copies.
         is_placed = self._share.workers == 1 or self._by_data
@@ -435,6 +436,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         return self
 
     def _contexts(self) -> list[dataset_functions.InputContext]:
+        """Returns the context of each call of the function."""
         share = self._share
         make = dataset_functions.InputContext
         if self._per_replica:
@@ -462,6 +464,7 @@ class DistributedDatasetsFromFunction(DistributedDataset):
         return self._describe(look=True)
 
     def _describe(self, look: bool) -> report.InputDescription:
+        """Does what `describe` does; reads an element only if `look` is True."""
         given, share = self._nodes, self._share
         return function_table.describe_elements(given, share, self._drops, look)
 

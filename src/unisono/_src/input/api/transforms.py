@@ -545,12 +545,14 @@ class Transformations(abc.ABC, Generic[_Dataset]):
         return self._derive(node)
 
     def _wrap_window(self, run: list[Any]) -> Any:
-        columns = elements._columns(run)  # noqa: SLF001
+        """Returns a window of elements, with a dataset for each component."""
+        columns = elements.columns(run)
         return elements.map_leaves(
             lambda column: self._derive(arrays.Listed(tuple(column))), columns
         )
 
     def _wrap_window_spec(self, spec: Any) -> Any:
+        """Returns the spec of a window of elements of a spec."""
         return elements.map_leaves(lambda s: specs.DatasetSpec(s), spec)
 
     def take_while(

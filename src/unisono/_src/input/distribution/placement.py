@@ -212,7 +212,7 @@ class Placed(cursors.OfSource):
 
 
 def _even_rows(rows: int, bounds: Sequence[tuple[int, int]]) -> int:
-    """Returns how many rows each replica gets, if all get as many; else 0."""
+    """Returns how many rows each replica gets if all get the same number; else 0."""
     size = bounds[0][1]
     if any(place != (i * size, (i + 1) * size) for i, place in enumerate(bounds)):
         return 0

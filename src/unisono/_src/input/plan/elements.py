@@ -330,7 +330,7 @@ def check_same_types(first: Any, other: Any, what: str) -> None:
             )
 
 
-def _columns(elements: Sequence[Any]) -> Any:
+def columns(elements: Sequence[Any]) -> Any:
     """Returns one element whose leaves are lists: one column per component."""
     first = elements[0]
     if first is None:
@@ -342,12 +342,12 @@ def _columns(elements: Sequence[Any]) -> Any:
         for e in elements:
             if not isinstance(e, Mapping) or e.keys() != first.keys():
                 check_same_structure(first, e, "The elements of a batch")
-        parts = [_columns([e[key] for e in elements]) for key in nest.keys(first)]
+        parts = [columns([e[key] for e in elements]) for key in nest.keys(first)]
     else:
         for e in elements:
             if not isinstance(e, tuple) or len(e) != len(first):
                 check_same_structure(first, e, "The elements of a batch")
-        parts = [_columns(list(c)) for c in zip(*elements, strict=True)]
+        parts = [columns(list(c)) for c in zip(*elements, strict=True)]
     return nest.rebuild(first, parts)
 
 
@@ -364,7 +364,7 @@ def stack(
         InvalidArgumentError: the shapes or types of a component differ.
         TypeError: the structures differ.
     """
-    return map_leaves(lambda c: _stack_column(c, allocate), _columns(elements))
+    return map_leaves(lambda c: _stack_column(c, allocate), columns(elements))
 
 
 def _stack_column(column: list[Any], allocate: Callable[..., np.ndarray]) -> np.ndarray:
@@ -467,4 +467,4 @@ def concatenate(batches: Sequence[Any]) -> Any:
     """Returns batches joined along the first axis."""
     if len(batches) == 1:
         return batches[0]
-    return map_leaves(np.concatenate, _columns(batches))
+    return map_leaves(np.concatenate, columns(batches))
