@@ -89,8 +89,9 @@ def save(
         export_dir: the directory to write; an older model is replaced in one step.
         signatures: a function with an input signature, or what its
             `get_concrete_function` returns, or a dict of these; the loaded object has
-            them in `signatures`. One function is `serving_default`; so is, by default,
-            a Keras model's own, or the only function of `obj`.
+            them in `signatures`, where they return dicts, as in TensorFlow. One
+            function is `serving_default`; so is, by default, a Keras model's own, or
+            the only function of `obj`.
         options: how to export.
 
     Raises:
@@ -381,11 +382,19 @@ class _FunctionExporter:
         self._variables = list(variables.values())
         self._options = options
 
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The names of the arguments that the signature describes."""
-        found = inspect.signature(self._fn).parameters
-        return tuple(found)[: len(self._specs)]
+    def name_arguments(self, owner: int | None) -> tuple[str, ...]:
+        """Returns the names of the arguments that the signature describes.
+
+        Args:
+            owner: the object that has the function. For None, a signature, the names of
+                the specs count before those of the function.
+        """
+        found = tuple(inspect.signature(self._fn).parameters)[: len(self._specs)]
+        if owner is not None:
+            return found
+        pairs = zip(found, self._specs, strict=False)
+        named = tuple(getattr(spec, "name", None) or name for name, spec in pairs)
+        return named if len(set(named)) == len(named) else found
 
     def run(self) -> None:
         """Makes the program.
@@ -543,7 +552,7 @@ def _write(
                     path.name,
                     exporter.uses,
                     exporter.writes,
-                    exporter.arguments,
+                    exporter.name_arguments(owner),
                     found.size,
                     found.crc32,
                 )
