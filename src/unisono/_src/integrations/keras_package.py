@@ -148,6 +148,7 @@ def load() -> None:
     if sys.modules["keras"].backend.backend() != "jax":
         raise RuntimeError(scope.find_obstacle())
     importlib.import_module(f"{_HERE}.keras.former_names").install()
+    importlib.import_module(f"{_HERE}.keras.symbolic_names").install()
     library_hooks.introduce()
     if is_new:
         library_hooks.join_open_scopes("keras")

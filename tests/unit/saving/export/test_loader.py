@@ -1,4 +1,4 @@
-"""Loading takes TensorFlow's options."""
+"""Loading takes TensorFlow's options, and gives its kind of signatures."""
 
 import pytest
 
@@ -18,3 +18,46 @@ def test_models_are_saved_and_loaded_with_the_options_of_tensorflow(tmp_path):
 def test_values_cannot_be_left_out():
     with pytest.raises(ValueError, match="without values"):
         tf.saved_model.LoadOptions(experimental_skip_checkpoint=True)
+
+
+def test_signatures_give_dicts_and_functions_what_they_gave(tmp_path):
+    scalar = tf.TensorSpec([], "float32")
+    model = tf.Module()
+    v = model.v = tf.Variable(3.0)
+    rows = [tf.TensorSpec([None, 2], "float32"), tf.TensorSpec([], "float32", "why")]
+    model.one = tf.function(lambda x: v * x, input_signature=[scalar])
+    model.two = tf.function(lambda x, y: (v * x, y), input_signature=rows)
+    model.named = tf.function(lambda x: {"b": x, "a": 2 * x}, input_signature=[scalar])
+    model.none = tf.function(
+        lambda x: v.assign(x, read_value=False), input_signature=[scalar]
+    )
+    names = ["one", "two", "named", "none"]
+    given = {name: getattr(model, name) for name in names}
+    tf.saved_model.save(model, tmp_path / "m", signatures=given)
+    loaded = tf.saved_model.load(tmp_path / "m")
+    one, two, named, none = (loaded.signatures[name] for name in names)
+
+    assert float(one(x=2.0)["output_0"]) == float(one(2.0)["output_0"]) == 6.0
+    assert float(loaded.one(2.0)) == 6.0
+    row = tf.constant([[1.0, 2.0]])
+    found = two(x=row, why=5.0)
+    assert list(found) == ["output_0", "output_1"]
+    assert (found["output_0"].tolist(), float(found["output_1"])) == ([[3.0, 6.0]], 5)
+    assert [type(loaded.two(row, y=5.0)), type(loaded.named(1.0))] == [
+        tuple,
+        dict,
+    ]
+    assert {k: float(v) for k, v in named(x=1.0).items()} == {"b": 1.0, "a": 2.0}
+    assert (none(x=7.0), float(loaded.v.numpy())) == ({}, 7.0)
+    with pytest.raises(TypeError, match="takes the arguments x, why"):
+        two(x=row, y=5.0)
+
+    assert two.structured_input_signature == (
+        (),
+        {"x": tf.TensorSpec([None, 2], "float32", "x"), "why": rows[1]},
+    )
+    assert two.structured_outputs == {
+        "output_0": tf.TensorSpec([None, 2], "float32", "output_0"),
+        "output_1": tf.TensorSpec([], "float32", "output_1"),
+    }
+    assert repr(two) == "<loaded signature two(x, why)>"

@@ -85,11 +85,19 @@ class FunctionExporter:
         self._variables = list(variables.values())
         self._platforms = tuple(platforms)
 
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The names of the arguments that the signature describes."""
-        found = inspect.signature(self._fn).parameters
-        return tuple(found)[: len(self._specs)]
+    def name_arguments(self, owner: int | None) -> tuple[str, ...]:
+        """Returns the names of the arguments that the signature describes.
+
+        Args:
+            owner: the object that has the function. For None, a signature, the names of
+                the specs count before those of the function.
+        """
+        found = tuple(inspect.signature(self._fn).parameters)[: len(self._specs)]
+        if owner is not None:
+            return found
+        pairs = zip(found, self._specs, strict=False)
+        named = tuple(getattr(spec, "name", None) or name for name, spec in pairs)
+        return named if len(set(named)) == len(named) else found
 
     def run(self) -> None:
         """Makes the program.

@@ -7,13 +7,14 @@ import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 from jax import export
 
+from unisono._src.execution import specs
 from unisono._src.foundation import ambient, errors
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
@@ -63,14 +64,15 @@ class LoadedObject(deferred_restore.Noticing):
         functions: the functions of the object, by name.
 
     Attributes:
-        signatures: the signatures of the model, by name; only the root has any.
+        signatures: the signatures of the model, by name, which return dicts; only the
+            root has any.
     """
 
     _checkpoint_takes_attributes = True
 
     def __init__(self, functions: dict[str, LoadedFunction]) -> None:
         self._functions = functions
-        self.signatures: dict[str, LoadedFunction] = {}
+        self.signatures: dict[str, LoadedSignature] = {}
 
     def _checkpoint_children(self) -> dict[str, state_slots.StateSlot]:
         return {
@@ -147,8 +149,88 @@ class LoadedFunction:
             self._variables[position].assign(value, read_value=False)
         return result
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name, with a `TensorSpec` in place of each array."""
+        leaves = [_describe(aval) for aval in self._program.in_avals]
+        (_, *given), _ = jax.tree.unflatten(self._program.in_tree, leaves)
+        return dict(zip(self._saved.arguments, given, strict=False))
+
+    @property
+    def result(self) -> Any:
+        """The result, with a `TensorSpec` in place of each array."""
+        leaves = [_describe(aval) for aval in self._program.out_avals]
+        return jax.tree.unflatten(self._program.out_tree, leaves)[0]
+
     def __repr__(self) -> str:
         return f"<loaded function {self.__name__}({', '.join(self._saved.arguments)})>"
+
+
+def _describe(aval: Any) -> specs.TensorSpec:
+    """Returns the spec of an array; sizes that may differ are None."""
+    shape = [n if isinstance(n, int) else None for n in aval.shape]
+    return specs.TensorSpec(shape, aval.dtype)
+
+
+@final
+class LoadedSignature:
+    """A signature of a loaded model: a function that returns a dict of its results.
+
+    The keys are those of the dict that the saved function returned. A result that is no
+    dict is ``output_0``; those of a list or tuple are ``output_0``, ``output_1`` and so
+    on.
+
+    Args:
+        function: the function as it was saved.
+    """
+
+    def __init__(self, function: LoadedFunction) -> None:
+        self._function = function
+        self.__name__ = function.__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Runs the program with the current values of the variables.
+
+        Raises:
+            TypeError: the arguments are not those of the exported function.
+        """
+        return _name_outputs(self._function(*args, **kwargs))
+
+    @property
+    def structured_input_signature(self) -> tuple[tuple[()], dict[str, Any]]:
+        """No arguments by position, and those by name, with `TensorSpec`s."""
+        found = self._function.arguments.items()
+        return (), {name: _give_name(spec, name) for name, spec in found}
+
+    @property
+    def structured_outputs(self) -> dict[str, Any]:
+        """The results by name, with `TensorSpec`s."""
+        found = _name_outputs(self._function.result).items()
+        return {name: _give_name(spec, name) for name, spec in found}
+
+    def __repr__(self) -> str:
+        names = ", ".join(self._function.arguments)
+        return f"<loaded signature {self.__name__}({names})>"
+
+
+def _give_name(spec: Any, name: str) -> Any:
+    """Returns a spec with a name, and a structure of specs as it is."""
+    if not isinstance(spec, specs.TensorSpec):
+        return spec
+    return specs.TensorSpec(spec.shape, spec.dtype, name)
+
+
+def _name_outputs(result: Any) -> dict[str, Any]:
+    """Returns a result as TensorFlow's signatures give it."""
+    if result is None:
+        return {}
+    if isinstance(result, Mapping):
+        return dict(result)
+    if hasattr(result, "_asdict"):  # A named tuple.
+        named: dict[str, Any] = result._asdict()
+        return named
+    parts = result if isinstance(result, (list, tuple)) else [result]
+    return {f"output_{i}": part for i, part in enumerate(parts)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,11 +308,11 @@ def load(
     functions: dict[int, dict[str, LoadedFunction]] = collections.defaultdict(dict)
     made = _Builder(directory, about, files.entries, files.read, functions).build()
     root = made[0]
-    signatures: dict[str, LoadedFunction] = {}
+    signatures: dict[str, LoadedSignature] = {}
     for saved, program in zip(about.functions, files.programs, strict=True):
         loaded = LoadedFunction(program, saved, [made[i] for i in saved.uses])
         if saved.owner is None:
-            signatures[saved.name] = loaded
+            signatures[saved.name] = LoadedSignature(loaded)
             continue
         owner = made[saved.owner]
         if not isinstance(owner, LoadedObject):

@@ -81,8 +81,9 @@ def save(
         export_dir: the directory to write; an older model is replaced in one step.
         signatures: a function with an input signature, or what its
             `get_concrete_function` returns, or a dict of these; the loaded object has
-            them in `signatures`. One function is `serving_default`; so is, by default,
-            a Keras model's own, or the only function of `obj`.
+            them in `signatures`, where they return dicts, as in TensorFlow. One
+            function is `serving_default`; so is, by default, a Keras model's own, or
+            the only function of `obj`.
         options: how to export.
 
     Raises:
@@ -375,7 +376,7 @@ def _write(
                     path.name,
                     exporter.uses,
                     exporter.writes,
-                    exporter.arguments,
+                    exporter.name_arguments(owner),
                     found.size,
                     found.crc32,
                 )

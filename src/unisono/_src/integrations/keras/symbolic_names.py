@@ -1,0 +1,119 @@
+"""TensorFlow's everyday names on the symbolic tensors of Keras.
+
+``unisono.reduce_mean(x, axis=1)`` of a `keras.Input` becomes an operation of the model,
+as in ``tf.keras``. The public names are replaced when Keras is loaded by
+`unisono.keras`, so that a program without Keras pays nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any, final
+
+import keras
+import numpy as np
+
+from unisono._src.ops import table
+
+KerasTensor: type = keras.KerasTensor
+_LISTS = (list, tuple)
+_SIZES = ("rank", "shape", "shape_n", "size")
+
+# TensorFlow's path -> the function for arrays.
+_functions: dict[str, Callable[..., Any]] = {}
+
+
+@keras.saving.register_keras_serializable("unisono")
+@final
+class NamedFunction(keras.Operation):
+    """An operation of a Keras model that calls a function by its name in TensorFlow.
+
+    Args:
+        function: the path of the function without ``tf.``, such as ``"nn.relu"``.
+        name: the name of the operation; made from that of the function by default.
+    """
+
+    def __init__(self, function: str, name: str | None = None) -> None:
+        if name is None:
+            name = keras.src.utils.naming.auto_name(function.replace(".", "_"))
+        super().__init__(name=name)
+        self.function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what the function gives for arrays."""
+        return _functions[self.function](*args, **kwargs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the symbolic tensors that stand for the results."""
+        given = keras.tree.flatten((args, kwargs))
+        # Dense ones: Keras takes the product of a tensor and an array for sparse.
+        symbolic = [KerasTensor(x.shape, x.dtype) for x in given if _is_symbolic(x)]
+
+        # All else, such as axes, must stay the numbers that they are.
+        def fill(*arrays: Any) -> Any:
+            left = iter(arrays)
+            args_now, kwargs_now = keras.tree.map_structure(
+                lambda x: next(left) if _is_symbolic(x) else x, (args, kwargs)
+            )
+            return self.call(*args_now, **kwargs_now)
+
+        return keras.src.backend.compute_output_spec(fill, *symbolic)
+
+
+def _is_symbolic(x: object) -> bool:
+    return type(x) is KerasTensor
+
+
+def _has_symbolic(values: Iterable[Any]) -> bool:
+    """Returns whether there is a symbolic tensor in nested lists."""
+    # Exact types: this runs for every call with arrays, too.
+    for x in values:
+        kind = type(x)
+        if kind is KerasTensor or (kind in _LISTS and _has_symbolic(x)):
+            return True
+    return False
+
+
+def _name_type(x: Any) -> Any:
+    """Returns an element type as its name, which Keras can save."""
+    is_type = isinstance(x, np.dtype) or (
+        isinstance(x, type) and issubclass(x, np.generic)
+    )
+    return np.dtype(x).name if is_type else x
+
+
+def _wrap(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that takes symbolic tensors, too."""
+
+    @functools.wraps(function)
+    def routed(*args: Any, **kwargs: Any) -> Any:
+        if not (_has_symbolic(args) or (kwargs and _has_symbolic(kwargs.values()))):
+            return function(*args, **kwargs)
+        if path in _SIZES:
+            raise ValueError(
+                f"The result of unisono.{path} is not known for a symbolic tensor of "
+                "Keras. Write x.shape, in which the size of a batch is None, or "
+                "keras.ops.shape(x); or compute it in the `call` of a layer."
+            )
+        named = {key: _name_type(x) for key, x in kwargs.items()}
+        return NamedFunction(path)(*map(_name_type, args), **named)
+
+    return routed
+
+
+@functools.cache
+def install() -> None:
+    """Lets the public names of functions of arrays take symbolic tensors."""
+    made: dict[Callable[..., Any], Callable[..., Any]] = {}
+    for path, row in table.NAMES.items():
+        if not row.call:
+            continue
+        parent, _, name = path.rpartition(".")
+        module = importlib.import_module(f"unisono.{parent}".rstrip("."))
+        function = getattr(module, name)
+        _functions[path] = function
+        if function not in made:
+            made[function] = _wrap(path, function)
+        setattr(module, name, made[function])
