@@ -99,7 +99,8 @@ def main():
         found = [m.evaluate(test, verbose=0)[0] for m in (alone, everywhere)]
     same = np.allclose(found, loss, rtol=1e-4)
     print(f"loaded on one device and on all: {same=}")
-    assert same and accuracy > 0.2
+    # Guessing among ten digits has a loss of log(10).
+    assert same and loss < np.log(10)
 
 
 if __name__ == "__main__":
