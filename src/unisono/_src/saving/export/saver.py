@@ -47,8 +47,8 @@ class SaveOptions:
         platforms: the kinds of devices that the functions can run on: some of cpu,
             cuda, rocm, tpu. Default: all of them.
         experimental_io_device: accepted, no effect; as are the next two.
-        experimental_custom_gradients: accepted; a loaded function has no gradient rule
-            but that of its operations.
+        experimental_custom_gradients: accepted; gradients are stored with the
+            functions, also those of `custom_gradient`.
         save_debug_info: accepted.
 
     >>> import tempfile, unisono
@@ -432,7 +432,7 @@ class _FunctionExporter:
                 jax.jit(lambda w, *args: self._call(w, args, kept)),
                 platforms=tuple(self._options.platforms),
             )(weights, *arguments)
-            return bytes(exported.serialize())
+            return _serialize(exported)
         finally:
             kept.close()
 
@@ -456,6 +456,14 @@ class _FunctionExporter:
             )
         self.writes = tuple(i for i, c in enumerate(cells) if c in frame.written)
         return result, [frame.values[cells[i]] for i in self.writes]
+
+
+def _serialize(exported: export.Exported) -> bytes:
+    """Returns a program with that of its gradient, or without if it has none."""
+    try:
+        return bytes(exported.serialize(vjp_order=1))
+    except _FAILURES:  # An operation cannot be differentiated, or not exported so.
+        return bytes(exported.serialize())
 
 
 def _unwrap_variable(x: Any) -> Any:
