@@ -15,7 +15,7 @@ from unisono._src.values import jax_traces
 
 @contextlib.contextmanager
 def init_scope() -> Iterator[None]:
-    """Runs a block at once and outside gradient tapes, also while a function is traced.
+    """Runs a block at once and outside tapes, also while a function is traced.
 
     The block runs each time the `function` is traced, not when its program runs. It
     reads and assigns variables as they are outside the function, and cannot use the
