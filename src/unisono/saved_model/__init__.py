@@ -3,7 +3,11 @@
 import typing as _typing
 
 from unisono._src.foundation import lazy_names as _lazy_names
-from unisono._src.saving.export.loader import LoadOptions, load
+from unisono._src.saving.export.loader import (
+    LoadOptions,
+    contains_saved_model,
+    load,
+)
 from unisono._src.saving.export.saver import (
     DEFAULT_SERVING_SIGNATURE_DEF_KEY,
     SaveOptions,
@@ -18,6 +22,7 @@ __all__ = [
     "DEFAULT_SERVING_SIGNATURE_DEF_KEY",
     "LoadOptions",
     "SaveOptions",
+    "contains_saved_model",
     "load",
     "save",
 ]

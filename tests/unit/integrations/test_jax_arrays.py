@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 import unisono
 
@@ -12,6 +13,10 @@ def test_every_array_tells_its_shape_as_tensorflow_does():
     def note(x):
         shape = x.get_shape()
         assert isinstance(shape, unisono.TensorShape)
+        if not isinstance(x, unisono.Variable):
+            x.set_shape([None, 3])
+            with pytest.raises(ValueError, match="are incompatible"):
+                x.set_shape([2])
         seen.append((shape.as_list(), shape.ndims, shape[-1]))
         return x
 

@@ -1,9 +1,9 @@
-"""TensorFlow's `numpy()` and `get_shape()` on JAX arrays; clear errors of reading one.
+"""TensorFlow's `numpy()`, `get_shape()` and `set_shape()` on JAX arrays; clear errors.
 
 Replicas return plain JAX arrays. Programs written for TensorFlow call these methods on
 them often, and JAX's array class cannot be subclassed, so they are added to the class;
-`get_shape` also to the class of the arrays that a program computes. If a class has such
-a method already, it stays. See docs/decisions/0007.
+those of shapes also to the class of the arrays that a program computes. If a class has
+such a method already, it stays. See docs/decisions/0007.
 
 If a worker fails during a computation, the others find out when they read the result.
 JAX then raises the error of a socket; here the read raises what happened to the worker.
@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax._src.array import ArrayImpl
 
-from unisono._src.foundation.tensor_shape import TensorShape
+from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
 from unisono._src.values.array_operators import unpack_scalar
 from unisono._src.workers import watchdog
 
@@ -32,13 +32,20 @@ def _get_shape(self: jax.Array) -> TensorShape:
     return TensorShape(self.shape)
 
 
+def _set_shape(self: jax.Array, shape: ShapeLike) -> None:
+    """Raise `ValueError` unless the array may have a shape; its own is known."""
+    TensorShape(self.shape).assert_is_compatible_with(shape)
+
+
 def install() -> None:
-    """Add the two methods and the clear errors to JAX's classes of arrays."""
+    """Add the methods and the clear errors to JAX's classes of arrays."""
     # By `setattr`, because mypy refuses the assignment to a class of another package.
     for kind, name, method in (
         (ArrayImpl, "numpy", _numpy),
         (ArrayImpl, "get_shape", _get_shape),
+        (ArrayImpl, "set_shape", _set_shape),
         (jax.core.Tracer, "get_shape", _get_shape),
+        (jax.core.Tracer, "set_shape", _set_shape),
     ):
         if not hasattr(kind, name):
             setattr(kind, name, method)

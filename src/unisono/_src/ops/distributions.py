@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 from jax.typing import ArrayLike
 
 from unisono._src.foundation import errors, jax_types
@@ -106,6 +107,11 @@ def check_shape(shape: Any) -> tuple[int, ...]:
         )
     if isinstance(found, np.ndarray):
         found = found.tolist()
+    if any(map(export.is_symbolic_dim, found)):
+        raise errors.InvalidArgumentError(
+            f"shape must have sizes that are known, received {shape!r}. "
+            f"{random_state.IN_LAYERS}"
+        )
     try:
         sizes = tuple(operator.index(n) for n in found)
     except jax.errors.JAXTypeError:

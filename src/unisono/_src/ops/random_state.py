@@ -40,6 +40,12 @@ _streams: weakref.WeakKeyDictionary[Any, _Streams] = weakref.WeakKeyDictionary()
 # The number of the last operation with a seed, by the frame of the program.
 _seeded: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
+# Keras traces the `call` of a layer by itself.
+IN_LAYERS = (
+    "In a layer of Keras write keras.random.normal(shape, seed=self.seed) or its like, "
+    "and self.seed = keras.random.SeedGenerator() in __init__."
+)
+
 
 def set_seed(seed: int) -> None:
     """Sets the global seed, from which all random numbers of the program follow.
@@ -106,7 +112,7 @@ def take(count: int, seed: int | None, kind: str) -> jax.Array:
             f"random.{kind.partition(' ')[0]} was called inside a function given to "
             "jax.jit, lax.scan or the like, outside unisono.function. It would give "
             "the same numbers in all calls. Use unisono.function, or a stateless_ "
-            "function with a seed that is an argument."
+            f"function with a seed that is an argument. {IN_LAYERS}"
         )
     first, second = global_seed.make_pair(seed)
     low = 0

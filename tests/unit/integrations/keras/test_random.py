@@ -25,3 +25,16 @@ def test_a_recurrent_layer_with_dropout_draws_in_a_program_what_keras_draws():
     for _ in range(2):  # The second step draws other masks.
         wanted, others = expected(trained, others)
         assert np.allclose(step(), wanted, atol=1e-6)
+
+
+def test_a_layer_that_draws_with_tensorflows_names_is_told_what_to_write():
+    class Noise(tf.keras.layers.Layer):
+        def call(self, x):
+            return x + tf.random.normal(tf.shape(x))
+
+    told = r"seed=self\.seed\) or its like"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=told):
+        Noise()(tf.keras.Input((4,)))
+    with pytest.raises(RuntimeError, match=told):
+        Noise()(tf.keras.Input(batch_shape=(2, 4)))
+    assert Noise()(tf.zeros([2, 4])).shape == (2, 4)

@@ -122,3 +122,38 @@ def test_a_model_that_is_not_built_can_be_computed_again_for_its_gradient(place)
     assert len(found) == 4
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_scaled_loss_trains_in_a_loop_of_ones_own(count, is_compiled):
+    strategy = tf.distribute.get_strategy()
+    if count:
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model = tf.keras.Sequential(
+            [tf.keras.Input((4,)), tf.keras.layers.Dense(1, kernel_initializer="ones")]
+        )
+        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(
+            tf.keras.optimizers.SGD(0.01), initial_scale=4.0, dynamic_growth_steps=2
+        )
+
+    def replica(x):
+        with tf.GradientTape() as tape:
+            loss = optimizer.scale_loss(tf.reduce_sum(model(x)))
+        grads = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(grads, model.trainable_variables, strict=True))
+
+    step = tf.function(strategy.run) if is_compiled else strategy.run
+    seen = []
+    for factor in (1.0, 1.0, np.inf):
+        step(replica, args=(tf.ones([1, 4]) * factor,))
+        kernel = float(np.asarray(model.layers[0].kernel)[0, 0])
+        seen.append((round(kernel, 3), float(optimizer.dynamic_scale.numpy())))
+    down = 0.01 * (count or 1)
+    # The third step is left out, because its gradients are not finite.
+    assert seen == [
+        (round(1 - down, 3), 4.0),
+        (round(1 - 2 * down, 3), 8.0),
+        (round(1 - 2 * down, 3), 4.0),
+    ]

@@ -61,3 +61,34 @@ def test_signatures_give_dicts_and_functions_what_they_gave(tmp_path):
         "output_1": tf.TensorSpec([], "float32", "output_1"),
     }
     assert repr(two) == "<loaded signature two(x, why)>"
+
+
+def test_a_loaded_model_can_be_trained(tmp_path):
+    row = tf.TensorSpec([None, 2], "float32")
+    model = tf.Module()
+    w = model.w = tf.Variable([1.0, 2.0])
+    model.apply = tf.function(lambda x: {"y": x * w * w}, input_signature=[row])
+    model.count = tf.function(
+        lambda x: tf.while_loop(lambda y: y < 9.0, lambda y: (y * x,), (x,))[0],
+        input_signature=[tf.TensorSpec([], "float32")],
+    )
+    tf.saved_model.save(model, tmp_path / "m")
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        loaded = tf.saved_model.load(tmp_path / "m")
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            y = loaded.apply(tf.constant([[1.0, 1.0], [3.0, 1.0]]))["y"]
+        return tape.gradient(y, tape.watched_variables())[0]
+
+    for run in (strategy.run, tf.function(strategy.run)):
+        for found in strategy.experimental_local_results(run(gradient)):
+            assert found.tolist() == [8.0, 8.0]
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = loaded.count(x)
+    assert float(y) == 16.0
+    with pytest.raises(NotImplementedError, match="count has no gradient"):
+        tape.gradient(y, x)

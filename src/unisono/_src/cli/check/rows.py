@@ -135,7 +135,6 @@ MEMBERS_GONE = {
     "Tensor.name": "Arrays have no names.",
     "Tensor.op": "There are no graphs.",
     "Tensor.ref": "Use id(x).",
-    "Tensor.set_shape": "Leave it out: shapes are always known.",
     "TensorArray.flow": "Pass the TensorArray itself.",
     "TensorArray.grad": "Use unisono.GradientTape.",
     "TensorArray.handle": "Pass the TensorArray itself.",

@@ -16,7 +16,7 @@ import numpy as np
 
 from unisono._src.execution import specs
 from unisono._src.foundation import errors, host_numbers, nest
-from unisono._src.foundation.tensor_shape import TensorShape
+from unisono._src.foundation.tensor_shape import ShapeLike, TensorShape
 
 _INT32 = np.iinfo(np.int32)
 _TEXT = np.dtype(object)
@@ -46,6 +46,10 @@ class HostArray(np.ndarray):
     def get_shape(self) -> TensorShape:
         """Returns the shape as TensorFlow's class of shapes."""
         return TensorShape(self.shape)
+
+    def set_shape(self, shape: ShapeLike) -> None:
+        """Raises `ValueError` unless the array may have a shape; its own is known."""
+        TensorShape(self.shape).assert_is_compatible_with(shape)
 
     def __getitem__(self, key: Any) -> Any:
         return host_numbers.with_numpy(super().__getitem__(key))

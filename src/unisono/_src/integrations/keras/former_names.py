@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import keras
+from keras.src import ops
 from keras.src.backend.jax import trainer
 from keras.src.optimizers import base_optimizer
 from keras.src.utils import io_utils
 
 from unisono._src.execution import gradient_tape
 from unisono._src.foundation.public_names import publish
-from unisono._src.integrations.keras import exporting
+from unisono._src.integrations.keras import exporting, optimizers
 from unisono._src.saving.export import model_description
 
 
@@ -250,6 +251,8 @@ def install() -> None:
         if not hasattr(owner, name):
             setattr(owner, name, value)
     keras.Model.save = _wrap_save(keras.Model.save)
+    # Outside scopes and functions, too: a loop of one's own with a LossScaleOptimizer.
+    ops.cond = optimizers.wrap_cond(ops.cond)
     for step in ("train_step", "test_step", "predict_step"):
         maker = f"make_{step.removesuffix('_step')}_function"
         wrapped = _wrap_maker(getattr(trainer.JAXTrainer, maker), step)

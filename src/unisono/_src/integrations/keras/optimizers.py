@@ -8,12 +8,15 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from keras.src.backend import KerasTensor
+from keras.src.backend.common import stateless_scope
 from keras.src.optimizers import loss_scale_optimizer
 
 from unisono._src.execution import function, sharded_update
 from unisono._src.foundation import ambient
 from unisono._src.foundation.options import ReduceOp
 from unisono._src.integrations.keras import server_updates
+from unisono._src.ops import control_flow
 from unisono._src.state import variables
 from unisono._src.values import array_operators
 
@@ -39,6 +42,20 @@ def wrap_apply(original: Callable[..., None]) -> Callable[..., None]:
         frame.replica._merge_call(update, args=([grads[i] for i in given],))  # noqa: SLF001
 
     return apply
+
+
+def wrap_cond(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `keras.ops.cond` whose branches may assign variables.
+
+    A `LossScaleOptimizer` updates variables in one. JAX's would not let them out.
+    """
+
+    @functools.wraps(original)
+    def cond(pred: Any, true_fn: Any, false_fn: Any) -> Any:
+        is_keras = isinstance(pred, KerasTensor) or stateless_scope.in_stateless_scope()
+        return (original if is_keras else control_flow.cond)(pred, true_fn, false_fn)
+
+    return cond
 
 
 def _find_variables(optimizer: Any, given: Any) -> list[Any]:

@@ -6,7 +6,7 @@ import functools
 from typing import Any, final
 
 import keras
-from keras.src import backend
+from keras.src import backend, ops
 from keras.src.backend.jax import trainer
 from keras.src.callbacks import callback_list
 from keras.src.layers.rnn import rnn
@@ -43,6 +43,7 @@ def _optimizer_patches() -> list[Any]:
         (nadam.Nadam, "build", server_updates.wrap_init),
         (base, "apply", optimizers.wrap_apply),
         (scaled, "apply", optimizers.wrap_apply),
+        (ops, "cond", optimizers.wrap_cond),
     ]
 
 

@@ -18,7 +18,9 @@ ROWS = (
         "Tensor",
         "The class of arrays, which is `jax.Array`.",
         target=f"{_TYPES}:Tensor",
-        difference="Arrays have JAX's methods, `numpy()` and `get_shape()`.",
+        difference=(
+            "Arrays have JAX's methods, `numpy()`, `get_shape()` and `set_shape()`."
+        ),
     ),
     Name(
         "TensorShape",

@@ -135,7 +135,7 @@ class FunctionExporter:
                 jax.jit(lambda w, *args: self._call(w, args, kept)),
                 platforms=self._platforms,
             )(weights, *arguments)
-            return bytes(exported.serialize())
+            return _serialize(exported)
         finally:
             kept.close()
 
@@ -159,6 +159,14 @@ class FunctionExporter:
             )
         self.writes = tuple(i for i, c in enumerate(cells) if c in frame.written)
         return result, [frame.values[cells[i]] for i in self.writes]
+
+
+def _serialize(exported: export.Exported) -> bytes:
+    """Returns a program with that of its gradient, or without if it has none."""
+    try:
+        return bytes(exported.serialize(vjp_order=1))
+    except _FAILURES:  # An operation cannot be differentiated, or not exported so.
+        return bytes(exported.serialize())
 
 
 def _unwrap_variable(x: Any) -> Any:

@@ -113,6 +113,9 @@ class LoadedFunction:
         variables: Sequence[Variable],
     ) -> None:
         self._program = program
+        self._run: Callable[..., Any] = (
+            program.call if program.has_vjp() else _refuse_gradient(program, saved)
+        )
         self._saved = saved
         self._variables = list(variables)
         self.__name__ = saved.name
@@ -144,7 +147,7 @@ class LoadedFunction:
                 for x, aval in zip(leaves, wanted, strict=True)
             ]
         given = jax.tree.unflatten(tree, leaves)
-        result, new = self._program.call(weights, *given)
+        result, new = self._run(weights, *given)
         for position, value in zip(self._saved.writes, new, strict=True):
             self._variables[position].assign(value, read_value=False)
         return result
@@ -164,6 +167,26 @@ class LoadedFunction:
 
     def __repr__(self) -> str:
         return f"<loaded function {self.__name__}({', '.join(self._saved.arguments)})>"
+
+
+def _refuse_gradient(
+    program: export.Exported, saved: SavedFunction
+) -> Callable[..., Any]:
+    """Returns the call of a program whose gradient is a clear error."""
+
+    def forward(*args: Any) -> tuple[Any, None]:
+        return program.call(*args), None
+
+    def backward(kept: None, upstream: Any) -> Any:
+        raise NotImplementedError(
+            f"The loaded function {saved.name} has no gradient. An operation in it had "
+            "none when it was saved, such as a while_loop without maximum_iterations; "
+            "or an older version saved it: save it again."
+        )
+
+    call = jax.custom_vjp(program.call)
+    call.defvjp(forward, backward)
+    return call
 
 
 def _describe(aval: Any) -> specs.TensorSpec:
@@ -333,6 +356,21 @@ def load(
     return root
 
 
+def contains_saved_model(export_dir: str | os.PathLike[str]) -> bool:
+    """Returns whether a directory has a model that `save` exported.
+
+    Args:
+        export_dir: the directory.
+
+    >>> import tempfile, unisono
+    >>> path = tempfile.mkdtemp() + "/v"
+    >>> unisono.saved_model.save(unisono.Variable(3.0), path)
+    >>> contains_saved_model(path), contains_saved_model(tempfile.mkdtemp())
+    (True, False)
+    """
+    return (snapshot.absolute_path(export_dir) / model_description.NAME).is_file()
+
+
 @final
 class _ModelFiles(NamedTuple):
     """The content of a model's files.
@@ -377,6 +415,8 @@ def _read_program(directory: pathlib.Path, saved: SavedFunction) -> export.Expor
     try:
         found = export.deserialize(bytearray(path.read_bytes()))
         text = found.mlir_module()
+        if found.has_vjp():
+            text += found.vjp().mlir_module()
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise signed_text.damage_error(path, f"JAX cannot read it: {reason}") from error
@@ -483,4 +523,4 @@ class _Builder:
         return made
 
 
-publish("unisono.saved_model", LoadOptions, load)
+publish("unisono.saved_model", LoadOptions, contains_saved_model, load)

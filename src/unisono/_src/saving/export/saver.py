@@ -39,8 +39,8 @@ class SaveOptions:
         platforms: the kinds of devices that the functions can run on: some of cpu,
             cuda, rocm, tpu. Default: all of them.
         experimental_io_device: accepted, no effect; as are the next two.
-        experimental_custom_gradients: accepted; a loaded function has no gradient rule
-            but that of its operations.
+        experimental_custom_gradients: accepted; gradients are stored with the
+            functions, also those of `custom_gradient`.
         save_debug_info: accepted.
 
     >>> import tempfile, unisono
