@@ -564,9 +564,33 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         return f"{head}, numpy={shown!r}>"
 
 
+def _refuse_in_place(v: str, operator: str, change: str) -> Callable[[Any, Any], Any]:
+    """Returns the method of an operator such as ``+=``, which is TensorFlow's error.
+
+    Python would put an array in the place of the variable's name, and the variable
+    would keep its value.
+    """
+
+    def method(self: Any, value: Any) -> Any:
+        raise RuntimeError(
+            f"`{v} {operator}= value` with `tf.Variable`s is not supported. Use "
+            f"`{v}.{change}` to modify the variable, or `out = {v} {operator} value` "
+            "if you need to get a new output Tensor."
+        )
+
+    return method
+
+
 @final
 class ResourceVariable(Variable):
     """A variable that is one array, or one component of a distributed variable."""
+
+    # As in TensorFlow: the others, such as `//=`, make an array.
+    __iadd__ = _refuse_in_place("variable", "+", "assign_add(value)")
+    __isub__ = _refuse_in_place("variable", "-", "assign_sub(value)")
+    __imul__ = _refuse_in_place("var", "*", "assign(var * value)")
+    __itruediv__ = _refuse_in_place("var", "/", "assign(var / value)")
+    __ipow__ = _refuse_in_place("var", "**", "assign(var ** value)")
 
 
 @final
