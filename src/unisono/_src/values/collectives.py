@@ -73,8 +73,8 @@ def as_array(x: Any) -> Any:
     if isinstance(x, (jax.Array, indexed_slices.IndexedSlices)):
         return x
     try:
-        if isinstance(x, (str, bytes)):
-            # Reported below: JAX raises other errors for text than for other objects.
+        if x is None or isinstance(x, (str, bytes)):
+            # Reported below: JAX raises other errors for these than for other objects.
             raise TypeError
         return jnp.asarray(x)
     except TypeError:
