@@ -61,7 +61,7 @@ def take(array: Any, key: Any, owner: str) -> Any:
 def _find_number(x: Any) -> int | None:
     """Returns the number of an index; None for other keys, and for unknown numbers."""
     x = operand(x)
-    if isinstance(x, (bool, jax.core.Tracer)) or getattr(x, "ndim", 0):
+    if isinstance(x, (bool, jax.core.Tracer)) or getattr(x, "ndim", 0) != 0:
         return None
     is_number = isinstance(x, int) or (
         hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.integer)
