@@ -68,7 +68,11 @@ def test_variables_have_the_defaults_of_tensorflow(s):
 
 @pytest.mark.feature("R03")
 def test_what_no_strategy_can_keep_is_refused(s):
-    with pytest.raises(ValueError, match=r"NONE.*synchronization"):
+    words = (
+        "`NONE` variable synchronization mode is not supported with tf.distribute "
+        "strategy. Please change the `synchronization` for variable: None"
+    )
+    with pytest.raises(ValueError, match=words):
         variable(s, synchronization="NONE")
     for synchronization in ("ON_WRITE", "ON_READ"):
         with pytest.raises(ValueError, match="MEAN"):

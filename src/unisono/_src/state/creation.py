@@ -175,8 +175,8 @@ def check_distributed(synchronization: VariableSynchronization, name: Any) -> No
     """Raises `ValueError` for a synchronization that strategies do not have."""
     if synchronization is VariableSynchronization.NONE:
         raise ValueError(
-            "'NONE' variable synchronization mode is not supported with "
-            "tf.distribute strategy. Please change the 'synchronization' for "
+            "`NONE` variable synchronization mode is not supported with "
+            "tf.distribute strategy. Please change the `synchronization` for "
             f"variable: {name}"
         )
 

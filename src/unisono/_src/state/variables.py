@@ -291,7 +291,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         if frame.strategy is self.state_cell.owner and frame.mode == ambient.CROSS:
             raise ValueError(
                 "DistributedVariable.handle is not available outside the replica "
-                "context or a 'tf.distribute.Strategy.update()' call."
+                "context or a `tf.distribute.Strategy.update()` call."
             )
         return self.values[self.state_cell.topology.position(frame.copy)].handle
 
