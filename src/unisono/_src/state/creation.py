@@ -188,8 +188,8 @@ def check_mean(aggregation: VariableAggregation, dtype: Any) -> None:
     ):
         raise ValueError(
             "creating distributed tf.Variable with aggregation=MEAN and a "
-            f"non-floating dtype is not supported (received {dtype}), please use a "
-            "different aggregation or dtype"
+            "non-floating dtype is not supported, please use a different aggregation "
+            f"or dtype; received {dtype}."
         )
 
 
