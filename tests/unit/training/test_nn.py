@@ -66,7 +66,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("losses, weights, expected", SHAPES, ids=repr)
+@pytest.mark.parametrize("losses, weights, expected", SHAPES)
 def test_weights_get_the_rank_of_the_losses(losses, weights, expected):
     if isinstance(expected, str):
         with pytest.raises(ValueError, match=expected):
