@@ -372,12 +372,11 @@ def test_gather_returns_what_is_not_distributed_and_repeats_what_is_mirrored(s, 
 
 @pytest.mark.feature("L10")
 @pytest.mark.parametrize("how", [EAGER, COMPILED])
-def test_gather_refuses_scalars_bad_axes_and_parts_that_do_not_fit(s, how):
+def test_gather_refuses_scalars_bad_axes_and_other_kinds_of_values(s, how):
     for value, axis in (
         (per_replica(s, 1.0, 2.0), 0),
         (per_replica(s, [[1.0]], [[2.0]]), -1),
         (per_replica(s, [1.0], [2.0]), 1),
-        (per_replica(s, [[1.0]], [[1.0, 2.0]]), 0),
     ):
         with pytest.raises(ValueError, match="axis"):
             gathered(how, s, value, axis)
@@ -386,6 +385,25 @@ def test_gather_refuses_scalars_bad_axes_and_parts_that_do_not_fit(s, how):
     rows = s.run(lambda: tf.IndexedSlices(number()[None], jnp.asarray([0])))
     with pytest.raises(NotImplementedError, match="IndexedSlices"):
         gathered(how, s, rows, 0)
+
+
+@pytest.mark.feature("L10")
+@pytest.mark.parametrize("how", [EAGER, COMPILED])
+@pytest.mark.parametrize(
+    "parts, axis, words",
+    [
+        (([[1.0]], [[1.0, 2.0]]), 0, "Dimension 1 in both shapes must be equal"),
+        (([[1.0]], [[1.0], [2.0]]), 1, "Dimension 0 in both shapes must be equal"),
+        (([1.0], [[1.0]]), 0, "Ranks of all input tensors should match"),
+    ],
+)
+def test_gathered_parts_differ_in_the_axis_only(s, how, parts, axis, words):
+    value = per_replica(s, *parts)
+    words = rf"Shape mismatch: {words}.*received shapes \[\("
+    with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+        gathered(how, s, value, axis)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+        execute(how, s, lambda x: context().all_gather(x, axis), args=(value,))
 
 
 @pytest.mark.feature("L10")

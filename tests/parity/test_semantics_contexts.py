@@ -298,7 +298,8 @@ def test_a_strategy_can_be_set_for_good_and_taken_back(strategy, default):
 
 @pytest.mark.feature("C09", "C13")
 def test_a_strategy_cannot_be_set_inside_a_scope(strategy):
-    with strategy.scope(), pytest.raises(RuntimeError, match="Must not be called"):
+    words = "Must not be called inside a `tf.distribute.Strategy` scope"
+    with strategy.scope(), pytest.raises(RuntimeError, match=words):
         tf.distribute.experimental_set_strategy(mirrored(4))
 
 
@@ -428,7 +429,8 @@ def test_run_is_legal_again_inside_merge_call(how):
 def test_a_kept_replica_context_is_of_no_use_elsewhere():
     s, kept = mirrored(2), []
     s.run(lambda: kept.append(context()))
-    with s.scope(), pytest.raises(RuntimeError, match="call_for_each_replica"):
+    inside = r"Need to be inside `call_for_each_replica\(\)`"
+    with s.scope(), pytest.raises(RuntimeError, match=inside):
         kept[0].merge_call(lambda st: 1)
     with s.scope(), pytest.raises(RuntimeError, match="call_for_each_replica"):
         kept[0].all_reduce("SUM", 1.0)

@@ -1,5 +1,6 @@
 """Strategy.reduce: across replicas, with and without axes, of every kind of value."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -338,6 +339,18 @@ def test_central_storage_reduces_like_a_mirrored_strategy(how):
     with pytest.raises(ValueError, match="non-DistributedValues"):
         s.reduce("SUM", 3.0, None)
     assert plain(s.reduce("MEAN", 3.0, None)) == 3.0
+
+
+@pytest.mark.feature("F02", "T04")
+@pytest.mark.parametrize("strategy", [mirrored, central])
+def test_the_sum_of_a_number_over_one_replica_is_an_array(strategy):
+    s = strategy(1)
+    assert s.reduce("SUM", 1.5, axis=None).numpy() == 1.5
+    nested = s.reduce("SUM", {"a": 1, "b": [2, np.asarray([3.0])]}, axis=None)
+    assert all(isinstance(x, jax.Array) for x in jax.tree.leaves(nested))
+    assert plain(nested) == {"a": 1, "b": [2, [3.0]]}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="received None of type"):
+        s.reduce("SUM", None, axis=None)
 
 
 @pytest.mark.feature("F03", "T05")

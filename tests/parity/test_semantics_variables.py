@@ -68,10 +68,19 @@ def test_variables_have_the_defaults_of_tensorflow(s):
 
 @pytest.mark.feature("R03")
 def test_what_no_strategy_can_keep_is_refused(s):
-    with pytest.raises(ValueError, match=r"NONE.*synchronization"):
+    words = (
+        "`NONE` variable synchronization mode is not supported with tf.distribute "
+        "strategy. Please change the `synchronization` for variable: None"
+    )
+    with pytest.raises(ValueError, match=words):
         variable(s, synchronization="NONE")
     for synchronization in ("ON_WRITE", "ON_READ"):
-        with pytest.raises(ValueError, match="MEAN"):
+        words = (
+            "creating distributed tf.Variable with aggregation=MEAN and a non-floating "
+            "dtype is not supported, please use a different aggregation or dtype; "
+            "received int32"
+        )
+        with pytest.raises(ValueError, match=words):
             variable(s, 1, "MEAN", synchronization)
         variable(s, 1, "SUM", synchronization)
     with s.scope():

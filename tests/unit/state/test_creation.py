@@ -1,6 +1,7 @@
 """Making variables: values, origins and who else has a say."""
 
 import inspect
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -46,6 +47,19 @@ def test_the_strategy_decides_how_a_variable_is_kept(strategy, auto, on_read):
 )
 def test_the_type_is_that_of_the_initial_value_unless_given(given, dtype, want):
     assert unisono.Variable(given, dtype=dtype).dtype == want
+
+
+@pytest.mark.parametrize("make", [unisono.Variable, partial(variable, mirrored(2))])
+def test_a_variable_keeps_the_shape_of_its_first_value(make):
+    open_shapes = [unisono.TensorShape(None), unisono.TensorShape([None]), [None], 1]
+    for shape in open_shapes:
+        v = make([1.0], shape=shape)
+        assert (v.shape, v.initializer) == ((1,), None)
+    with pytest.raises(ValueError, match="keeps the shape of its first value"):
+        v.assign([1.0, 2.0])
+    for shape in ([2], [None, None], 3):
+        with pytest.raises(ValueError, match="not compatible with the explicitly"):
+            make([1.0], shape=shape)
 
 
 def test_a_variable_may_start_from_another():

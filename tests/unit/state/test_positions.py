@@ -1,5 +1,7 @@
 """Reading and changing a variable at positions, and assigning slices of it."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -222,6 +224,37 @@ def test_a_slice_of_a_result_of_another_device_is_assigned():
     (_, second) = strategy.experimental_local_results(strategy.run(lambda: v[0:2] * 2))
     v[2:4].assign(second)
     assert copies(v) == [[1.0, 2.0, 2.0, 4.0]] * 2
+
+
+OUTSIDE = [
+    (5, "slice index 5 of dimension 0 out of bounds. The shape of the variable 'w:0'"),
+    (-3, "slice index -3 of dimension 0 out of bounds."),
+    ((0, 7), "slice index 7 of dimension 1 out of bounds."),
+    ((None, slice(None), 7), "slice index 7 of dimension 1 out of bounds."),
+    ((..., None, -4), "slice index -4 of dimension 1 out of bounds."),
+    (np.int64(9), "slice index 9 of dimension 0 out of bounds."),
+    (jnp.asarray(9), "slice index 9 of dimension 0 out of bounds."),
+    ((np.asarray([True, False]), 3), "slice index 3 of dimension 1 out of bounds."),
+]
+
+
+@pytest.mark.parametrize("key, words", OUTSIDE, ids=str)
+def test_a_known_index_out_of_range_is_an_error(key, words):
+    w = unisono.Variable([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], name="w")
+    both = unisono.distribute.Mirrored([w.value(), w.value()])
+    traced = unisono.function(lambda: w[key])
+    for read in (lambda: w[key], traced):
+        with pytest.raises(InvalidArgumentError, match=re.escape(words)):
+            read()
+    with pytest.raises(InvalidArgumentError, match=words.partition(".")[0]):
+        both[key]
+
+
+def test_an_index_within_the_range_is_read_from_either_end():
+    w = unisono.Variable([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    assert w[-2, 2] == 3.0
+    assert w[..., None, -3].tolist() == [[1.0], [4.0]]
+    assert w[1:9, 0].tolist() == [4.0]
 
 
 def test_a_value_must_fit_the_slice():

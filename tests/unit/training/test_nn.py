@@ -1,5 +1,6 @@
 """Losses that are right however the batch is cut."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def test_the_global_batch_is_taken_for_even_by_default():
     assert plain(average([1.0, 2.0, 3.0])) == 2.0
     parts = s.run(lambda: average(jnp.asarray([1.0, 3.0])))
     assert plain(s.reduce("SUM", parts, None)) == 2.0
-    assert plain(average(3.0)) == 3.0
+    assert plain(average(jnp.zeros([0]))) == 0.0
 
 
 def test_losses_may_be_weighted():
@@ -49,10 +50,54 @@ def test_losses_may_be_weighted():
     assert plain(by_row) == 2.0
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 2.0, np.asarray([2]), [2], "2"], ids=repr)
-def test_the_size_of_the_global_batch_is_checked(wrong):
-    with pytest.raises(ValueError, match="global_batch_size"):
+SHAPES = [
+    # losses, weights, their average with a global batch of 2, as TensorFlow 2.21 has it
+    ([1.0, 2.0, 3.0], [[1.0], [0.0], [1.0]], 2.0),
+    ([[1.0, 2.0], [3.0, 4.0]], [[[1.0]], [[0.0]]], 1.5),
+    ([[1.0, 2.0], [3.0, 4.0]], [1.0, 0.0], 1.5),
+    (np.ones([2, 3, 4]), [1.0, 0.0, 1.0, 1.0], 9.0),
+    ([1.0, 2.0], np.ones([2, 1, 1]), 3.0),
+    ([1.0, 2.0], 2.0, 3.0),
+    ([1, 3], [0.5, 0.5], 0.5),
+    ([1.0, 2.0], [[1.0, 2.0]], "Can not squeeze dim.1., expected a dimension of 1"),
+    ([[1.0, 2.0]] * 2, [1.0, 0.0, 1.0], "Incompatible shapes: .2, 2. vs. .3, 1."),
+    (np.ones([2, 3, 4]), [1.0, 0.0], "Incompatible shapes: .2, 3, 4. vs. .2."),
+    (2.0, [1.0], "Expected a tensor with at least rank 1"),
+]
+
+
+@pytest.mark.parametrize("losses, weights, expected", SHAPES)
+def test_weights_get_the_rank_of_the_losses(losses, weights, expected):
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            average(losses, sample_weight=weights, global_batch_size=2)
+    else:
+        found = average(losses, sample_weight=weights, global_batch_size=2)
+        assert plain(found) == expected
+
+
+SIZES = [
+    (-1, unisono.errors.InvalidArgumentError, "non-negative; received -1"),
+    (2.0, TypeError, "an integer; received 2.0"),
+    (True, TypeError, "an integer"),
+    ("2", TypeError, "an integer"),
+    (np.asarray([2]), ValueError, "scalar"),
+    ([2], ValueError, "scalar"),
+]
+
+
+@pytest.mark.parametrize("wrong, error, words", SIZES, ids=repr)
+def test_the_size_of_the_global_batch_is_checked(wrong, error, words):
+    with pytest.raises(error, match="global_batch_size must be " + words):
         average([1.0], global_batch_size=wrong)
+
+
+def test_a_global_batch_of_no_examples_has_the_loss_zero_and_no_gradient():
+    assert plain(average([1.0], global_batch_size=0)) == 0.0
+    traced = jax.value_and_grad(lambda x, n: average(x, global_batch_size=n))
+    loss, gradient = jax.jit(traced)(jnp.ones(2), jnp.asarray(0))
+    assert plain(loss) == 0.0
+    np.testing.assert_array_equal(gradient, [0.0, 0.0])
 
 
 def test_the_size_of_the_global_batch_may_be_an_array():

@@ -1,5 +1,7 @@
 """Variables and mirrored values as Python's and NumPy's numbers."""
 
+import operator
+import re
 from typing import Any
 
 import numpy as np
@@ -87,3 +89,30 @@ def test_variables_compute_with_lists():
     assert (v * pair).tolist() == (pair * v).tolist() == [[1, 4], [3, 8]]
     assert ([[1.0, 2.0]] @ v).tolist() == [[7, 10]]
     assert (v @ [1, 1]).tolist() == [3, 7]
+
+
+REFUSED = [
+    (operator.iadd, "`variable += value`", "`variable.assign_add(value)`"),
+    (operator.isub, "`variable -= value`", "`variable.assign_sub(value)`"),
+    (operator.imul, "`var *= value`", "`var.assign(var * value)`"),
+    (operator.itruediv, "`var /= value`", "`var.assign(var / value)`"),
+    (operator.ipow, "`var **= value`", "`var.assign(var ** value)`"),
+]
+
+
+@pytest.mark.parametrize("change, words, instead", REFUSED)
+def test_a_variable_is_not_changed_by_an_operator(change, words, instead):
+    v, copies = unisono.Variable([1.0, 2.0]), make(lambda: mirrored(2), 3.0)
+    for plain in (v, copies.values[1]):
+        expected = f"{words} with `tf.Variable`s is not supported. Use {instead} to"
+        with pytest.raises(RuntimeError, match=re.escape(expected)):
+            change(plain, 2.0)
+    # As in TensorFlow, a mirrored variable gives a new array.
+    assert float(change(copies, 2.0)) == float(change(3.0, 2.0))
+    assert float(copies) == 3.0
+
+
+def test_operators_that_tensorflow_does_not_refuse_make_an_array():
+    v = unisono.Variable([[7.0]])
+    made = [operator.ifloordiv(v, 2.0), operator.imod(v, 2.0), operator.imatmul(v, v)]
+    assert [x.tolist() for x in made] == [[[3.0]], [[1.0]], [[49.0]]]

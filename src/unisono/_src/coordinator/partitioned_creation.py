@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import jax_types
+from unisono._src.foundation.tensor_shape import TensorShape
 from unisono._src.state import partitioners
 from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.values.array_operators import operand
@@ -43,17 +44,18 @@ def create(
             "specifying `initial_value`. This is not allowed. Please specify the "
             "`initial_value`."
         )
-    shape, dtype = arguments["shape"], arguments["dtype"]
+    shape, dtype = TensorShape(arguments["shape"]), arguments["dtype"]
     whole = None
-    if not callable(given) or shape is None or dtype is None:
+    if not callable(given) or not shape.is_fully_defined() or dtype is None:
         whole = operand(given() if callable(given) else given)
         whole = whole if hasattr(whole, "dtype") else jnp.asarray(whole)
-        shape, dtype = whole.shape, dtype or whole.dtype
-    count = partitioners.count_parts(partitioner, shape, dtype, name)
+        shape, dtype = TensorShape(whole.shape), dtype or whole.dtype
+    sizes = cast("tuple[int, ...]", tuple(shape))
+    count = partitioners.count_parts(partitioner, sizes, dtype, name)
     if count == 1:
         first = given if whole is None else whole
         return create_part(**{**arguments, "initial_value": first})
-    parts = _first_values(given, whole, tuple(shape), dtype, count, name)
+    parts = _first_values(given, whole, sizes, dtype, count, name)
     made = [
         create_part(
             **{

@@ -439,7 +439,7 @@ def require_replica_context(context: ReplicaContext) -> None:
         )
     if frame.mode != ambient.REPLICA:
         raise RuntimeError(
-            "Need to be inside 'call_for_each_replica()': this ReplicaContext was used "
+            "Need to be inside `call_for_each_replica()`: this ReplicaContext was used "
             "in cross-replica context. Use it in the function given to strategy.run."
         )
     raise RuntimeError(

@@ -103,7 +103,8 @@ def convert(cell: storage.Cell, value: Any) -> Any:
             # TensorFlow's text, with its spaces.
             f"Cannot assign value to variable ' {cell.name}:0': Shape mismatch.The "
             f"variable shape {cell.shape}, and the assigned value shape {value.shape} "
-            "are incompatible."
+            "are incompatible. A variable keeps the shape of its first value, also if "
+            "it was made with an open `shape`; make another variable."
         )
     return frames.strip_gradient(value)
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono._src.foundation import ambient, jax_types
+from unisono._src.foundation import ambient, jax_types, tensor_shape
 from unisono._src.foundation.options import VariableAggregation, VariableSynchronization
 from unisono._src.foundation.public_names import publish
 from unisono._src.machines import partition
@@ -55,7 +55,8 @@ def initial_array(
     Args:
         initial_value: array-like, or a function that returns one.
         dtype: the wanted type, if any.
-        shape: the wanted shape, if any; None stands for any length of an axis.
+        shape: the wanted shape, if any; None stands for any length of an axis, and
+            TensorShape(None) for any shape.
         name: the name of the variable, for messages.
         placement: where a mirrored variable goes. If large ones are cut over the
             devices, no device computes or holds the whole value.
@@ -77,14 +78,12 @@ def initial_array(
         value = initial_value() if callable(initial_value) else initial_value
         value = _as_value(value, dtype, name)
     if shape is not None:
-        wanted = tuple(shape)
-        matches = len(wanted) == value.ndim and all(
-            w is None or w == h for w, h in zip(wanted, value.shape, strict=True)
-        )
-        if not matches:
+        wanted = tensor_shape.TensorShape(shape)
+        if not wanted.is_compatible_with(value.shape):
             raise ValueError(
                 f"The initial value's shape {value.shape} is not compatible with the "
-                f"explicitly supplied `shape` argument {wanted} of variable {name}."
+                f"explicitly supplied `shape` argument {tuple(wanted)} of variable "
+                f"{name}."
             )
     return value
 
@@ -176,8 +175,8 @@ def check_distributed(synchronization: VariableSynchronization, name: Any) -> No
     """Raises `ValueError` for a synchronization that strategies do not have."""
     if synchronization is VariableSynchronization.NONE:
         raise ValueError(
-            "'NONE' variable synchronization mode is not supported with "
-            "tf.distribute strategy. Please change the 'synchronization' for "
+            "`NONE` variable synchronization mode is not supported with "
+            "tf.distribute strategy. Please change the `synchronization` for "
             f"variable: {name}"
         )
 
@@ -189,8 +188,8 @@ def check_mean(aggregation: VariableAggregation, dtype: Any) -> None:
     ):
         raise ValueError(
             "creating distributed tf.Variable with aggregation=MEAN and a "
-            f"non-floating dtype is not supported (received {dtype}), please use a "
-            "different aggregation or dtype"
+            "non-floating dtype is not supported, please use a different aggregation "
+            f"or dtype; received {dtype}."
         )
 
 

@@ -14,7 +14,7 @@ from unisono._src.foundation import ambient, errors
 from unisono._src.state import conversion, row_reading, scatter, storage
 from unisono._src.state.storage import Policy
 from unisono._src.values import array_attributes, collectives
-from unisono._src.values.array_operators import operand
+from unisono._src.values.array_operators import operand, take
 from unisono._src.values.indexed_slices import IndexedSlices
 
 if TYPE_CHECKING:
@@ -132,9 +132,13 @@ def scatter_nd(variable: Any, kind: str, indices: Any, updates: Any) -> jax.Arra
 
 
 def take_slice(variable: Any, key: Any) -> VariableSlice:
-    """Returns a slice of a variable, with a method `assign` that replaces it."""
+    """Returns a slice of a variable, with a method `assign` that replaces it.
+
+    Raises:
+        InvalidArgumentError: an index is known and out of range.
+    """
     whole = variable.value()
-    found = whole[key]
+    found = take(whole, key, f"the variable '{variable.name}'")
     if found is whole:
         # The array of the variable itself must not get the attribute: other variables
         # may hold it, too.
@@ -184,19 +188,6 @@ def _check_kind(variable: Any, frame: ambient.Frame, is_own: bool) -> None:
 
 def _check_slice(variable: Any, key: Any, value: Any) -> None:
     """Raises `InvalidArgumentError` unless a value can be put at a position."""
-    for axis, x in enumerate(key if isinstance(key, tuple) else (key,)):
-        if not isinstance(x, int) or isinstance(x, bool):
-            # What comes before an ellipsis or a new axis is all that is counted here.
-            if not isinstance(x, slice):
-                break
-            continue
-        if axis < len(variable.shape) and not (
-            -variable.shape[axis] <= x < variable.shape[axis]
-        ):
-            raise errors.InvalidArgumentError(
-                f"slice index {x} of dimension {axis} out of bounds for the variable "
-                f"'{variable.name}' of shape {variable.shape}."
-            )
     abstract = jax.ShapeDtypeStruct(variable.shape, variable.dtype)
     wanted = jax.eval_shape(lambda old: old[key], abstract).shape
     try:

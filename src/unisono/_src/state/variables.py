@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 import jax
@@ -83,7 +83,8 @@ class Variable(parts.VariableParts, metaclass=_Factory):
             for ON_READ variables.
         name: a name for messages and checkpoints; the default is "Variable".
         dtype: the element type; the default is that of `initial_value`.
-        shape: the shape that the initial value must have; None for any.
+        shape: the shape that the initial value must have; None for any. It may have
+            axes of any length, as TensorShape([None, 2]): the first value decides.
         constraint: a function that optimizers apply after an update.
         synchronization: when copies are brought together.
         aggregation: how values that replicas assign become one; None is NONE.
@@ -123,7 +124,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         *,
         name: str | None = None,
         dtype: DTypeLike | None = None,
-        shape: Sequence[int] | None = None,
+        shape: tensor_shape.ShapeLike = None,
         constraint: Callable[[Any], Any] | None = None,
         synchronization: VariableSynchronization = VariableSynchronization.AUTO,
         aggregation: VariableAggregation | None = VariableAggregation.NONE,
@@ -181,6 +182,11 @@ class Variable(parts.VariableParts, metaclass=_Factory):
             f"value of the variable '{self.state_cell.name}' is not kept. Keep "
             "variable.numpy() yourself before the first assignment."
         )
+
+    @property
+    def initializer(self) -> None:
+        """None, as in TensorFlow outside graphs: a variable has its first value."""
+        return None
 
     @property
     def trainable(self) -> bool:
@@ -285,7 +291,7 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         if frame.strategy is self.state_cell.owner and frame.mode == ambient.CROSS:
             raise ValueError(
                 "DistributedVariable.handle is not available outside the replica "
-                "context or a 'tf.distribute.Strategy.update()' call."
+                "context or a `tf.distribute.Strategy.update()` call."
             )
         return self.values[self.state_cell.topology.position(frame.copy)].handle
 
@@ -564,9 +570,33 @@ class Variable(parts.VariableParts, metaclass=_Factory):
         return f"{head}, numpy={shown!r}>"
 
 
+def _refuse_in_place(v: str, operator: str, change: str) -> Callable[[Any, Any], Any]:
+    """Returns the method of an operator such as ``+=``, which is TensorFlow's error.
+
+    Python would put an array in the place of the variable's name, and the variable
+    would keep its value.
+    """
+
+    def method(self: Any, value: Any) -> Any:
+        raise RuntimeError(
+            f"`{v} {operator}= value` with `tf.Variable`s is not supported. Use "
+            f"`{v}.{change}` to modify the variable, or `out = {v} {operator} value` "
+            "if you need to get a new output Tensor."
+        )
+
+    return method
+
+
 @final
 class ResourceVariable(Variable):
     """A variable that is one array, or one component of a distributed variable."""
+
+    # As in TensorFlow: the others, such as `//=`, make an array.
+    __iadd__ = _refuse_in_place("variable", "+", "assign_add(value)")
+    __isub__ = _refuse_in_place("variable", "-", "assign_sub(value)")
+    __imul__ = _refuse_in_place("var", "*", "assign(var * value)")
+    __itruediv__ = _refuse_in_place("var", "/", "assign(var / value)")
+    __ipow__ = _refuse_in_place("var", "**", "assign(var ** value)")
 
 
 @final
@@ -607,7 +637,7 @@ def make_variable(
     *,
     name: str | None = None,
     dtype: DTypeLike | None = None,
-    shape: Sequence[int] | None = None,
+    shape: tensor_shape.ShapeLike = None,
     constraint: Callable[[Any], Any] | None = None,
     synchronization: VariableSynchronization = VariableSynchronization.AUTO,
     aggregation: VariableAggregation | None = VariableAggregation.NONE,

@@ -85,7 +85,7 @@ def experimental_set_strategy(strategy: base.Strategy | None) -> None:
     """
     if ambient.current() is not ambient.root():
         raise RuntimeError(
-            "Must not be called inside a 'tf.distribute.Strategy' scope."
+            "Must not be called inside a `tf.distribute.Strategy` scope."
         )
     ambient.set_root(ambient.ROOT)
     # Private: programs see the class of strategies, and TensorFlow has no such name.

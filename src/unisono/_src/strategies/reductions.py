@@ -41,6 +41,9 @@ def reduce(
         if topology.is_spread:
             return target.deliver(_reduce_workers(topology, op, value))
         plain = _reduce_plain(op, value, count)
+        if op is ReduceOp.SUM and count == 1:
+            # As in TensorFlow, whose MEAN is the object itself.
+            plain = collectives.as_array(plain)
         return target.deliver(plain) if isinstance(plain, jax.Array) else plain
     return target.deliver(_reduce_per_replica(topology, op, value))
 

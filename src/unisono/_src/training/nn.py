@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono._src.foundation import ambient
+from unisono._src.foundation.errors import InvalidArgumentError
 from unisono._src.foundation.public_names import publish
 from unisono._src.values.array_operators import StandsForArray, operand
 
@@ -30,13 +31,19 @@ def compute_average_loss(
     different numbers of them.
 
     Args:
-        per_example_loss: one loss per example.
-        sample_weight: the weights of the examples.
+        per_example_loss: one loss per example, or more along further axes.
+        sample_weight: the weights of the examples. Weights with one axis more than the
+            losses lose their last one, which must have length 1; weights with one axis
+            less get one. The rest is broadcast.
         global_batch_size: the number of examples over all replicas; default this
-            replica's number times the number of replicas.
+            replica's number times the number of replicas. 0 gives 0. A compiled step
+            cannot tell that an argument is negative.
 
     Raises:
-        ValueError: `global_batch_size` is not an integer scalar, or not positive.
+        ValueError: the losses have no axis, or `global_batch_size` is not a scalar.
+        TypeError: `global_batch_size` is not an integer.
+        InvalidArgumentError: `global_batch_size` is negative, or the weights do not fit
+            the losses. It is a `ValueError`.
         RuntimeError: called across replicas without `global_batch_size`.
 
     >>> float(compute_average_loss([1.0, 2.0, 3.0], global_batch_size=6))
@@ -48,10 +55,14 @@ def compute_average_loss(
     3.0
     """
     losses = jnp.asarray(operand(per_example_loss))
+    if losses.ndim == 0:
+        raise ValueError(
+            "Invalid value passed for `per_example_loss`. Expected a tensor with at "
+            f"least rank 1. Received per_example_loss={per_example_loss} with rank 0; "
+            "pass one loss per example, not their sum or mean."
+        )
     if sample_weight is not None:
-        weight = jnp.asarray(operand(sample_weight), losses.dtype)
-        extra = losses.ndim - weight.ndim
-        losses = losses * weight.reshape(weight.shape + (1,) * max(extra, 0))
+        losses = _weigh(losses, jnp.asarray(operand(sample_weight)))
     if global_batch_size is None:
         frame = ambient.current()
         if frame.strategy is not None and frame.mode != ambient.REPLICA:
@@ -60,25 +71,64 @@ def compute_average_loss(
                 "while it was expected to be called in replica context; or pass "
                 "global_batch_size."
             )
-        count = losses.shape[0] if losses.ndim else 1
-        global_batch_size = count * _replicas()
+        global_batch_size = losses.shape[0] * _replicas()
     size = _batch_size(global_batch_size)
-    return jnp.sum(losses) / jnp.asarray(size, losses.dtype)
+    total = jnp.sum(losses)
+    if isinstance(size, jax.core.Tracer):
+        # Both branches of a `where` are differentiated: neither may divide by zero.
+        quotient = total / jnp.where(size == 0, 1, size).astype(losses.dtype)
+        return jnp.where(size == 0, 0, quotient)
+    if size == 0:
+        return total * 0.0
+    return total / jnp.asarray(size, losses.dtype)
+
+
+def _weigh(losses: jax.Array, weights: jax.Array) -> jax.Array:
+    """Returns the losses times their weights, in the losses' type."""
+    shape = weights.shape
+    if weights.ndim == losses.ndim + 1:
+        if shape[-1] != 1:
+            raise InvalidArgumentError(
+                f"Can not squeeze dim[{weights.ndim - 1}], expected a dimension of 1, "
+                f"got {shape[-1]}: `sample_weight` of shape {shape} has one axis more "
+                f"than the losses, of shape {losses.shape}."
+            )
+        shape = shape[:-1]
+    elif weights.ndim == losses.ndim - 1:
+        shape = (*shape, 1)
+    try:
+        jnp.broadcast_shapes(losses.shape, shape)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"Incompatible shapes: {list(losses.shape)} vs. {list(shape)}: "
+            f"`sample_weight` of shape {weights.shape} does not fit losses of shape "
+            f"{losses.shape}."
+        ) from None
+    kind = jnp.promote_types(losses.dtype, jnp.float32)
+    weighted = losses.astype(kind) * weights.astype(kind).reshape(shape)
+    return weighted.astype(losses.dtype)
 
 
 def _batch_size(size: Any) -> Any:
     """Returns a global batch size as a number, after checking it."""
     size = operand(size)
-    is_integer = isinstance(size, (int, np.integer)) or (
+    if np.ndim(size) != 0:
+        raise ValueError(
+            "global_batch_size must be scalar; received a value of shape "
+            f"{np.shape(size)}: {size!r}."
+        )
+    is_integer = (isinstance(size, int) and not isinstance(size, bool)) or (
         hasattr(size, "dtype") and jnp.issubdtype(size.dtype, jnp.integer)
     )
-    if not is_integer or np.ndim(size) != 0:
-        raise ValueError(
-            f"global_batch_size must be an integer scalar, received {size!r} of type "
+    if not is_integer:
+        raise TypeError(
+            f"global_batch_size must be an integer; received {size!r} of type "
             f"{type(size).__name__}."
         )
-    if not isinstance(size, jax.core.Tracer) and size < 1:
-        raise ValueError(f"global_batch_size must be positive, received {size}.")
+    if not isinstance(size, jax.core.Tracer) and size < 0:
+        raise InvalidArgumentError(
+            f"global_batch_size must be non-negative; received {size}."
+        )
     return size
 
 

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono._src.foundation.errors import InvalidArgumentError
+
 
 def operand(x: Any) -> Any:
     """Returns the array that `x` stands for; `x` itself if it stands for none."""
@@ -24,6 +26,55 @@ def unpack_scalar(array: np.ndarray) -> np.ndarray:
     """
     # NumPy's numbers have the methods of arrays, and go by the type of arrays here.
     return array if array.ndim else array[()]
+
+
+def take(array: Any, key: Any, owner: str) -> Any:
+    """Returns `array[key]`, after checking the indices that are known.
+
+    JAX takes the nearest element instead of one that is not there.
+
+    Args:
+        array: the array.
+        key: an index, or a tuple of them.
+        owner: what the array belongs to, for the message.
+
+    Raises:
+        InvalidArgumentError: a number is known and out of range.
+    """
+    keys = key if isinstance(key, tuple) else (key,)
+    axis, shape = 0, np.shape(array)
+    for i, x in enumerate(keys):
+        if x is Ellipsis:
+            axis = len(shape) - sum(_count_axes(y) for y in keys[i + 1 :])
+            continue
+        index = _find_number(x)
+        size = shape[axis] if 0 <= axis < len(shape) else None
+        if index is not None and size is not None and not -size <= index < size:
+            raise InvalidArgumentError(
+                f"slice index {index} of dimension {axis} out of bounds. The shape of "
+                f"{owner} is {shape}."
+            )
+        axis += _count_axes(x)
+    return array[key]
+
+
+def _find_number(x: Any) -> int | None:
+    """Returns the number of an index; None for other keys, and for unknown numbers."""
+    x = operand(x)
+    if isinstance(x, (bool, jax.core.Tracer)) or getattr(x, "ndim", 0) != 0:
+        return None
+    is_number = isinstance(x, int) or (
+        hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.integer)
+    )
+    return int(x) if is_number else None
+
+
+def _count_axes(x: Any) -> int:
+    """Returns how many axes of an array a part of its key stands for."""
+    if x is None or isinstance(x, bool):
+        return 0
+    is_mask = getattr(x, "dtype", None) == np.bool_
+    return np.ndim(x) if is_mask else 1
 
 
 def find_own_variable(x: Any) -> Any:

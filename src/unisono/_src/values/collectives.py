@@ -73,8 +73,8 @@ def as_array(x: Any) -> Any:
     if isinstance(x, (jax.Array, indexed_slices.IndexedSlices)):
         return x
     try:
-        if isinstance(x, (str, bytes)):
-            # Reported below: JAX raises other errors for text than for other objects.
+        if x is None or isinstance(x, (str, bytes)):
+            # Reported below: JAX raises other errors for these than for other objects.
             raise TypeError
         return jnp.asarray(x)
     except TypeError:
@@ -273,13 +273,25 @@ def gather_parts(
     for v in values:
         check_gather(v.shape, axis)
         _check_not_bool(v)
-    rest = {(*v.shape[:axis], *v.shape[axis + 1 :]) for v in values}
-    if len(rest) > 1:
-        raise errors.InvalidArgumentError(
-            f"Values gathered along axis {axis} may differ in that axis only; "
-            f"received shapes {[v.shape for v in values]}."
-        )
+    _check_same_rest([v.shape for v in values], axis)
     return jnp.concatenate(values, axis)
+
+
+def _check_same_rest(shapes: list[tuple[int, ...]], axis: int) -> None:
+    """Raises `InvalidArgumentError` if shapes differ in another axis than `axis`."""
+    if len({len(shape) for shape in shapes}) > 1:
+        wrong = "Ranks of all input tensors should match"
+    else:
+        sizes = enumerate(zip(*shapes, strict=True))
+        differ = [i for i, each in sizes if i != axis and len(set(each)) > 1]
+        if not differ:
+            return
+        wrong = f"Dimension {differ[0]} in both shapes must be equal"
+    # "Shape mismatch" is what TensorFlow finds while a program runs.
+    raise errors.InvalidArgumentError(
+        f"Shape mismatch: {wrong}. Values gathered along axis {axis} may differ in "
+        f"that axis only; received shapes {shapes}."
+    )
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:

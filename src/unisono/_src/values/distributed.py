@@ -18,6 +18,7 @@ from unisono._src.values import collectives, jax_tapes, replica_text, stacking
 from unisono._src.values.array_operators import (
     ArrayOperators,
     StandsForArray,
+    take,
     unpack_scalar,
 )
 
@@ -340,7 +341,7 @@ class Mirrored(ArrayOperators, DistributedValues):
         return self.values[0]
 
     def __getitem__(self, key: Any) -> jax.Array:
-        part: jax.Array = self.__jax_array__()[key]
+        part: jax.Array = take(self.__jax_array__(), key, "the mirrored value")
         return part
 
     def numpy(self) -> np.ndarray:
