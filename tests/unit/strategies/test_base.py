@@ -36,6 +36,39 @@ def test_a_strategy_is_not_current_after_its_scope_was_left_in_the_wrong_order()
     assert not unisono.distribute.has_strategy()
 
 
+def test_a_scope_is_left_as_often_as_it_is_entered():
+    strategy = mirrored(2)
+    scope = strategy.scope()
+    with pytest.raises(RuntimeError, match="never entered"):
+        scope.__exit__(None, None, None)
+    with scope:
+        pass
+    with pytest.raises(RuntimeError, match="scope nesting error"):
+        scope.__exit__(None, None, None)
+    with strategy.scope():
+        inner = strategy.scope()
+        with inner:
+            pass
+        with pytest.raises(RuntimeError, match="as often as you enter it"):
+            inner.__exit__(None, None, None)
+        assert unisono.distribute.get_strategy() is strategy
+    assert not unisono.distribute.has_strategy()
+
+
+def test_a_scope_may_be_left_again_after_an_error():
+    scope = mirrored(2).scope()
+    scope.__enter__()
+    with (
+        unisono.variable_creator_scope(keep),
+        pytest.raises(RuntimeError, match="Variable creator scope nesting error"),
+    ):
+        scope.__exit__(None, None, None)
+    scope.__exit__(None, None, None)
+    assert not unisono.distribute.has_strategy()
+    with pytest.raises(RuntimeError, match="left already"):
+        scope.__exit__(None, None, None)
+
+
 def test_an_error_inside_nested_scopes_reaches_the_program_as_it_is():
     strategy = mirrored(2)
     with (
