@@ -258,7 +258,7 @@ def test_a_module_finds_the_parts_of_its_variables_in_parts(tmp_path):
         return uni.distribute.ShardedVariable(parts)
 
     def net(value):
-        made = uni.Module()
+        made: Any = uni.Module()
         made.tables = [table(value), {"fixed": table(value, trainable=False)}]
         made.part = made.tables[0].variables[1]
         made.w = uni.Variable(value)
