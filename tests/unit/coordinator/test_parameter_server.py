@@ -26,11 +26,29 @@ pytestmark = pytest.mark.feature("T06")
         ({}, "non-empty"),
         ({"worker": ["a:1"]}, r"There must be at least one ps\."),
         ({"ps": ["a:1"]}, r"There must be at least one worker\."),
-        ({"ps": ["a:1"], "worker": ["b:1"], "master": ["c:1"]}, "master"),
+        ({"ps": ["a:1"], "worker": ["b:1"], "master": ["c:1"]}, "Disallowed.*master"),
+        ({"chief": ["c:1", "d:1"]}, r"There must be at most one 'chief' job\."),
+        ({"evaluator": ["c:1", "d:1"]}, r"There must be at most one 'evaluator' job\."),
     ],
 )
 def test_a_cluster_needs_workers_and_servers_and_nothing_unknown(jobs, text):
-    resolver = clusters.resolver(0, 0, **jobs)
+    full = {"ps": ["a:1"], "worker": ["b:1"]} if "d:1" in str(jobs) else {}
+    resolver = clusters.resolver(0, 0, **full, **jobs)
+    with pytest.raises(ValueError, match=text):
+        unisono.distribute.ParameterServerStrategy(resolver, carrier="threads")
+
+
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [
+        (("master", 0), "Unrecognized task_type: 'master'"),
+        (("chief", 0), "`task_type` 'chief' not found in cluster_spec"),
+        (("worker", 2), "The `task_id` 2 exceeds the maximum id of worker"),
+    ],
+)
+def test_the_task_of_the_process_must_be_one_of_the_cluster(task, text):
+    resolver = clusters.resolver(2, 1)
+    resolver.task_type, resolver.task_id = task
     with pytest.raises(ValueError, match=text):
         unisono.distribute.ParameterServerStrategy(resolver, carrier="threads")
 

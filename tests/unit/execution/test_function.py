@@ -123,6 +123,33 @@ def test_variables_may_be_created_on_the_first_call_only():
         always()
 
 
+@pytest.mark.parametrize(("replicas", "parameters"), [(2, 0), (2, 3), (4, 2)])
+def test_a_replica_makes_a_variable_of_one_on_the_parameter_device(
+    replicas, parameters
+):
+    strategy = uni.distribute.experimental.CentralStorageStrategy(
+        machine.names(replicas), machine.name(parameters)
+    )
+    average = uni.train.ExponentialMovingAverage(0.5)
+    with strategy.scope():
+        v = uni.Variable([1.0], aggregation=uni.VariableAggregation.MEAN)
+    made = []
+
+    def replica_fn():
+        if not made:
+            made.append(uni.Variable(v.read_value() + 1.0))
+        average.apply([v])
+        v.assign_add([2.0])
+        return made[0].read_value(), average.average(v).read_value()
+
+    step = uni.function(lambda: strategy.run(replica_fn))
+    for wanted in (1.0, 2.0):
+        results = zip(*map(strategy.experimental_local_results, step()), strict=True)
+        for first, mean in results:
+            assert (first.tolist(), mean.tolist()) == ([2.0], [wanted])
+    assert made[0].device == average.average(v).device == v.device
+
+
 def test_a_variable_of_a_call_that_failed_has_its_first_value():
     class Model:
         w = None

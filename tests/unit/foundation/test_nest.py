@@ -1,6 +1,8 @@
 """Nested structures keep their types; everything else is a leaf."""
 
 import collections
+import types
+from collections.abc import Mapping, MutableMapping
 
 import pytest
 
@@ -11,6 +13,49 @@ Pair = collections.namedtuple("Pair", "a b")
 
 class Config(dict):
     """A user's own kind of dictionary."""
+
+
+class Fixed(Mapping):
+    """A user's own mapping, which allows no assignment."""
+
+    def __init__(self, *args, **kwargs):
+        self.inner = dict(*args, **kwargs)
+
+    def __getitem__(self, key):
+        return self.inner[key]
+
+    def __iter__(self):
+        return iter(self.inner)
+
+    def __len__(self):
+        return len(self.inner)
+
+
+class Open(MutableMapping, Fixed):
+    """A user's own mapping, which begins empty."""
+
+    def __init__(self):
+        self.inner = {}
+
+    def __setitem__(self, key, value):
+        self.inner[key] = value
+
+    def __delitem__(self, key):
+        del self.inner[key]
+
+
+class Sized(Open):
+    """A user's own mapping, which cannot be made from pairs."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+
+def fill(made, **kwargs):
+    """Returns a mapping with other items in addition."""
+    made.update(**kwargs)
+    return made
 
 
 def test_containers_are_lists_tuples_and_mappings():
@@ -29,13 +74,19 @@ def test_containers_are_lists_tuples_and_mappings():
         collections.OrderedDict(b=1, a=2),
         Config(x=1),
         (),
+        Fixed(b=1, a=[Fixed(c=2)]),
+        types.MappingProxyType({"b": 1, "a": 2}),
+        fill(Open(), b=1, a=2),
+        collections.ChainMap({"b": 1}, {"a": 2}),
+        collections.UserDict(b=1, a=2),
     ],
 )
 def test_mapping_keeps_types_keys_and_order(tree):
+    before = list(nest.leaves(tree))
     doubled = nest.map_structure(lambda x: 2 * x, tree)
-    assert type(doubled) is type(tree)
-    assert list(nest.leaves(doubled)) == [2 * x for x in nest.leaves(tree)]
-    if isinstance(tree, dict):
+    assert type(doubled) is type(tree) and list(nest.leaves(tree)) == before
+    assert list(nest.leaves(doubled)) == [2 * x for x in before]
+    if isinstance(tree, Mapping):
         assert list(doubled) == list(tree)
 
 
@@ -44,6 +95,11 @@ def test_a_defaultdict_stays_one_and_the_original_is_not_touched():
     doubled = nest.map_structure(lambda x: 2 * x, tree)
     assert (type(doubled), doubled["a"], doubled["new"]) == (type(tree), 2, [])
     assert tree == {"a": 1}
+
+
+def test_a_mapping_that_cannot_be_made_from_pairs_is_refused():
+    with pytest.raises(TypeError, match="iterable of key-value pairs"):
+        nest.map_structure(lambda x: 2 * x, fill(Sized(3), a=1))
 
 
 def test_leaves_come_depth_first_and_by_key():

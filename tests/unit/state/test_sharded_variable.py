@@ -60,6 +60,24 @@ def test_indices_outside_or_of_arrays_are_refused(table):
             table[index]
     with pytest.raises(TypeError, match="sparse_read"):
         table[jnp.array([1])]
+    for key in (
+        slice(jnp.array(1), None),
+        slice(jnp.array(1)),
+        slice(0, 4, jnp.array(2)),
+    ):
+        for whole_key in (key, (key, 0)):
+            with pytest.raises(TypeError, match="using Tensor in slice_spec"):
+                table[whole_key]
+
+
+def test_nest_takes_it_apart_and_puts_it_together(table):
+    assert unisono.nest.flatten([table]) == [table]
+    assert unisono.nest.flatten({"a": [table]}, expand_composites=True) == [*table]
+    doubled = unisono.nest.map_structure(
+        lambda v: unisono.Variable(2 * v), {"t": table}, expand_composites=True
+    )["t"]
+    assert isinstance(doubled, ShardedVariable) and doubled.name == "table"
+    np.testing.assert_array_equal(doubled.numpy(), 2 * VALUE)
 
 
 def test_assignments_go_to_the_parts_and_return_the_variable(table):

@@ -1,5 +1,8 @@
 """Entering and leaving the scope of a strategy."""
 
+from collections.abc import Mapping
+
+import jax.numpy as jnp
 import pytest
 
 import unisono
@@ -33,6 +36,39 @@ def test_a_strategy_is_not_current_after_its_scope_was_left_in_the_wrong_order()
     assert not unisono.distribute.has_strategy()
 
 
+def test_a_scope_is_left_as_often_as_it_is_entered():
+    strategy = mirrored(2)
+    scope = strategy.scope()
+    with pytest.raises(RuntimeError, match="never entered"):
+        scope.__exit__(None, None, None)
+    with scope:
+        pass
+    with pytest.raises(RuntimeError, match="scope nesting error"):
+        scope.__exit__(None, None, None)
+    with strategy.scope():
+        inner = strategy.scope()
+        with inner:
+            pass
+        with pytest.raises(RuntimeError, match="as often as you enter it"):
+            inner.__exit__(None, None, None)
+        assert unisono.distribute.get_strategy() is strategy
+    assert not unisono.distribute.has_strategy()
+
+
+def test_a_scope_may_be_left_again_after_an_error():
+    scope = mirrored(2).scope()
+    scope.__enter__()
+    with (
+        unisono.variable_creator_scope(keep),
+        pytest.raises(RuntimeError, match="Variable creator scope nesting error"),
+    ):
+        scope.__exit__(None, None, None)
+    scope.__exit__(None, None, None)
+    assert not unisono.distribute.has_strategy()
+    with pytest.raises(RuntimeError, match="left already"):
+        scope.__exit__(None, None, None)
+
+
 def test_an_error_inside_nested_scopes_reaches_the_program_as_it_is():
     strategy = mirrored(2)
     with (
@@ -57,3 +93,36 @@ def test_a_scope_that_was_only_entered_nested_may_be_entered_again():
     assert not unisono.distribute.has_strategy()
     with pytest.raises(AttributeError, match="cannot be entered again"):
         inner.__enter__()
+
+
+class Named(Mapping):
+    """A user's own mapping, which allows no assignment."""
+
+    def __init__(self, *args, **kwargs):
+        self.inner = dict(*args, **kwargs)
+
+    def __getitem__(self, key):
+        return self.inner[key]
+
+    def __iter__(self):
+        return iter(self.inner)
+
+    def __len__(self):
+        return len(self.inner)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, unisono.function])
+def test_run_takes_and_returns_mappings_of_a_class_of_ones_own(wrap):
+    strategy = mirrored(2)
+
+    def replica_fn(x):
+        rank = unisono.distribute.get_replica_context().replica_id_in_sync_group
+        assert type(x[0]) is Named
+        return [Named(b=x[0]["b"] + rank, a=x[0]["a"] - rank)]
+
+    run = wrap(lambda x: strategy.run(replica_fn, (x,)))
+    (found,) = run([Named(b=jnp.array(1), a=jnp.array(5))])
+    assert type(found) is Named and list(found) == ["b", "a"]
+    for key, wanted in {"b": [1, 2], "a": [5, 4]}.items():
+        parts = strategy.experimental_local_results(found[key])
+        assert [int(x) for x in parts] == wanted

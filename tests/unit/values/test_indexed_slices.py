@@ -75,6 +75,26 @@ def test_rows_cannot_be_gathered(rows, is_compiled):
 
 
 @pytest.mark.feature("O07")
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_rows_are_reduced_along_an_axis_of_the_larger_array(is_compiled):
+    s = unisono.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def make(shape):
+        rank = unisono.distribute.get_replica_context().replica_id_in_sync_group
+        values = jnp.array([[1.0, 2.0], [3.0, 4.0]]) + rank
+        return unisono.IndexedSlices(values, jnp.array([1, 1]), shape)
+
+    def reduce(op, axis, shape=(4, 2)):
+        give = lambda: s.reduce(op, s.run(make, (shape,)), axis=axis)  # noqa: E731
+        return (unisono.function(give) if is_compiled else give)().tolist()
+
+    assert reduce("SUM", 0) == [10.0, 14.0]
+    assert reduce("MEAN", 1) == [0.0, 6.0, 0.0, 0.0]
+    with pytest.raises(ValueError, match="no dense_shape"):
+        reduce("SUM", 0, None)
+
+
+@pytest.mark.feature("O07")
 def test_rows_pass_through_jax_transformations(rows):
     doubled = jax.jit(lambda x: jax.tree.map(lambda a: a * 2, x))(rows)
     assert isinstance(doubled, unisono.IndexedSlices)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("unisono")
 
+# The kinds of tasks that a cluster may have.
+_JOBS = ("chief", "worker", "evaluator", "ps")
+
 # By name; loaded when they are asked for.
 _CARRIERS = {
     "ray": "unisono._src.integrations.ray.carrier:RayCarrier",
@@ -137,8 +140,8 @@ class ParameterServerStrategy(base.Strategy):
 
     Raises:
         TypeError: `cluster_resolver` or `variable_partitioner` is something else.
-        ValueError: the cluster has no workers or no servers, or tasks of other kinds;
-            or there is no such carrier.
+        ValueError: the cluster has no workers or no servers, two chiefs, or tasks of
+            other kinds; or there is no such carrier.
 
     >>> import unisono
     >>> cluster = {"worker": ["a:1", "b:1"], "ps": ["c:1", "d:1"]}
@@ -178,6 +181,12 @@ class ParameterServerStrategy(base.Strategy):
             )
         spec = cluster_resolver.cluster_spec()
         self._workers, count = _check_cluster(spec)
+        # A resolver of the program's own need not know the task.
+        _check_task(
+            spec,
+            getattr(cluster_resolver, "task_type", None),
+            getattr(cluster_resolver, "task_id", None),
+        )
         self._resolver = cluster_resolver
         self._restore_from = restore_from
         self._carrier = _find_carrier(carrier)
@@ -253,29 +262,58 @@ def _check_cluster(spec: ClusterSpec) -> tuple[int, int]:
     """Returns the numbers of workers and of parameter servers.
 
     Raises:
-        ValueError: there are none, or tasks of other kinds.
+        ValueError: there are none, too many chiefs or evaluators, or tasks of other
+            kinds.
     """
     if not spec or not spec.jobs:
         raise ValueError(
-            "Cluster spec must be non-empty in `ParameterServerStrategy`; give a "
-            "cluster with `worker` and `ps` tasks."
+            "Cluster spec must be non-empty in "
+            "`tf.distribute.cluster_resolver.ClusterResolver`. Give a cluster with "
+            "`worker` and `ps` tasks."
         )
-    unknown = sorted(set(spec.jobs) - {"chief", "worker", "ps", "evaluator"})
-    if unknown:
+    if not set(spec.jobs) <= set(_JOBS):
         raise ValueError(
-            "The job types of a `ParameterServerStrategy` are chief, worker, ps and "
-            f"evaluator; received {unknown}."
+            "Disallowed task type found in cluster spec. Allowed types are "
+            f"{_JOBS} and the cluster spec is {spec}."
         )
-    if "ps" not in spec.jobs or spec.num_tasks("ps") < 1:
+    counts = {job: spec.num_tasks(job) if job in spec.jobs else 0 for job in _JOBS}
+    for job in ("chief", "evaluator"):
+        if counts[job] > 1:
+            raise ValueError(
+                f"There must be at most one '{job}' job. Received "
+                f"{spec.job_tasks(job)}."
+            )
+    for job in ("ps", "worker"):
+        if counts[job] < 1:
+            raise ValueError(
+                f"There must be at least one {job}. Add its address to the cluster, "
+                f"under `{job}`."
+            )
+    return counts["worker"], counts["ps"]
+
+
+def _check_task(spec: ClusterSpec, task_type: str | None, task_id: int | None) -> None:
+    """Raises `ValueError` if the task of this process is not one of the cluster.
+
+    Args:
+        spec: the cluster.
+        task_type: its job; None if that is not known.
+        task_id: its index in the job; None if that is not known.
+    """
+    # A cluster does not list its evaluator.
+    if not task_type or task_type == "evaluator":
+        return
+    if task_type not in _JOBS:
         raise ValueError(
-            "There must be at least one ps. Add its address to the cluster, under `ps`."
+            f"Unrecognized task_type: {task_type!r}, valid task types are: {_JOBS}."
         )
-    if "worker" not in spec.jobs or spec.num_tasks("worker") < 1:
+    if task_type not in spec.jobs or not spec.num_tasks(task_type):
+        raise ValueError(f"`task_type` {task_type!r} not found in cluster_spec.")
+    if task_id is not None and task_id > max(spec.task_indices(task_type)):
         raise ValueError(
-            "There must be at least one worker. Add its address to the cluster, under "
-            "`worker`."
+            f"The `task_id` {task_id} exceeds the maximum id of {task_type}, which is "
+            f"{max(spec.task_indices(task_type))}."
         )
-    return spec.num_tasks("worker"), spec.num_tasks("ps")
 
 
 def _find_carrier(given: str | Carrier | None) -> Carrier:

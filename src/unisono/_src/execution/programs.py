@@ -22,6 +22,7 @@ from unisono._src.execution import (
     program_digest,
     server_lookups,
     signature,
+    traced_function,
 )
 from unisono._src.execution import outputs as outputs_lib
 from unisono._src.execution.traced_function import TracedFunction
@@ -77,7 +78,7 @@ class Program:
         self.kept = [c for c in first.read if c not in written]
         self.written = first.written
         self.mesh = first.mesh
-        self._home = _home_sharding(first)
+        self._home = first.home
         self._traces: dict[Any, TracedFunction] = {}
         self._step_labels: dict[tuple[Any, ...], str] = {}
         # When cells were last checked for arrays that others hold; see `storage.Clock`.
@@ -348,13 +349,7 @@ class Program:
                 for c, a in pairs
             ]
 
-        devices = home.device_set
-        leaves = [
-            x
-            if isinstance(x, jax.Array) and x.sharding.device_set == devices
-            else _put_at_home(x, home, self.mesh)
-            for x in leaves
-        ]
+        leaves = [traced_function.put_at_home(x, home, self.mesh) for x in leaves]
         return move(self.donated, donated), move(self.kept, kept), leaves
 
     def _explain_failure(self, error: BaseException) -> BaseException:
@@ -394,26 +389,11 @@ def _stored_sharding(cell: Cell, otherwise: Any) -> Any:
     return cell.sharding if cell.is_everywhere else otherwise
 
 
-def _put_at_home(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
-    """Return an argument on the program's devices."""
-    if mesh is not None and mesh.is_spread:
-        return mesh.spread(array)
-    return jax.device_put(array, home)
-
-
 def _copy_to_home(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
     """Return a copy on the program's devices, which may be donated."""
     if mesh is not None and mesh.is_spread:
         return mesh.spread(jnp.copy(array))
     return jax.device_put(array, home, may_alias=False)
-
-
-def _home_sharding(found: TracedFunction) -> Any:
-    """Return the sharding of what a program has on one device, or on all alike."""
-    if found.mesh is not None:
-        return found.mesh.replicated_sharding
-    cells = [*found.read, *found.written]
-    return next((c.sharding for c in cells if c.sharding is not None), None)
 
 
 def find_callback(jaxpr: Any) -> str | None:

@@ -75,6 +75,14 @@ class TracedFunction:
         """Whether parameter servers keep some of the cells."""
         return bool(self.changes) or any(c.home is not None for c in self.read)
 
+    @property
+    def home(self) -> Any:
+        """The sharding of what it has on one device, or on all alike; None for any."""
+        if self.mesh is not None:
+            return self.mesh.replicated_sharding
+        cells = [*self.read, *self.written]
+        return next((c.sharding for c in cells if c.sharding is not None), None)
+
     def result_avals(self) -> list[Any]:
         """Return the shapes and types of the arrays of the result."""
         start = len(self.written) + len(self.created)
@@ -281,6 +289,21 @@ def _late_creation_error(cell: Cell) -> ValueError:
     )
 
 
+def put_at_home(array: Any, home: Any, mesh: topology.Topology | None) -> Any:
+    """Return an input of a program, copied to the program's devices if need be.
+
+    Args:
+        array: the input.
+        home: the sharding of what the program has on one device, or on all alike.
+        mesh: the devices of the program; None for a single device.
+    """
+    if isinstance(array, jax.Array) and array.sharding.device_set == home.device_set:
+        return array
+    if mesh is not None and mesh.is_spread:
+        return mesh.spread(array)
+    return jax.device_put(array, home)
+
+
 def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     """Compute and store the first values of the variables that a trace has created."""
     start = len(found.written)
@@ -304,6 +327,10 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
             "which get_concrete_function knows the shape only. Call the function once "
             "before, or give the variable a value that needs no argument."
         )
+    home = found.home
+    if home is not None:
+        # A variable may be on a parameter device, away from the replicas.
+        needed = [put_at_home(x, home, found.mesh) for x in needed]
     made = jax.jit(
         lambda spread, *xs: jax.core.eval_jaxpr(
             jaxpr, found.constants.fill_in(spread), *xs

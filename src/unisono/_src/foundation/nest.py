@@ -6,8 +6,9 @@ and classes that a program has registered are containers too.
 
 from __future__ import annotations
 
+import collections
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import jax
@@ -40,16 +41,56 @@ def rebuild(like: Any, children: Sequence[Any]) -> Any:
     {'b': 4, 'a': 3}
     """
     if isinstance(like, Mapping):
-        # A copy keeps the order of the keys. It also works for mappings that cannot
-        # be made from pairs, such as a `defaultdict`.
-        made = dict(like) if type(like) is dict else copy.copy(like)
-        for key, child in zip(keys(like), children, strict=True):
-            # A `Mapping` need not allow assignment; those that programs use do.
-            made[key] = child  # type: ignore[index]
-        return made
+        if type(like) is dict:
+            return _fill(dict(like), keys(like), children)
+        if isinstance(like, dict | collections.UserDict | collections.ChainMap):
+            # It also works for those that cannot be made from pairs, such as a
+            # `defaultdict`.
+            return _fill(copy.copy(like), keys(like), children)
+        return _rebuild_own(like, dict(zip(keys(like), children, strict=True)))
     if hasattr(like, "_fields"):  # A named tuple.
         return type(like)(*children)
     return type(like)(children)
+
+
+def _fill(made: Any, keys: Sequence[Any], children: Sequence[Any]) -> Any:
+    """Returns a mapping, whose order of keys it keeps, with other children."""
+    for key, child in zip(keys, children, strict=True):
+        made[key] = child
+    return made
+
+
+def _rebuild_own(like: Mapping[Any, Any], children: dict[Any, Any]) -> Any:
+    """Returns a mapping of a class of the program's own with other children.
+
+    It is made anew: a copy of the object may share its contents with it.
+
+    Raises:
+        TypeError: the class makes no such mapping from pairs.
+    """
+    kind: Any = type(like)
+    in_order = {key: children[key] for key in like}
+    ways: list[Callable[[], Any]] = [
+        lambda: kind([*in_order.items()]),
+        # Such as `types.MappingProxyType`.
+        lambda: kind(in_order),
+    ]
+    if isinstance(like, MutableMapping):
+        ways.insert(0, lambda: _fill(kind(), [*in_order], [*in_order.values()]))
+    cause: Any = "the object that it made has other keys"
+    for make in ways:
+        try:
+            made = make()
+        except (TypeError, ValueError) as error:
+            cause = error
+        else:
+            if [*made] == [*like]:
+                return made
+    raise TypeError(
+        f"Error creating an object of type {kind} like {like}. Note that it must "
+        "accept a single positional argument representing an iterable of key-value "
+        f"pairs, in addition to self. Cause: {cause}"
+    )
 
 
 def children(x: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast, overload
 
 from unisono._src.foundation import nest
 from unisono._src.foundation.public_names import publish
+from unisono._src.state.sharded_variable import ShardedVariable
 from unisono._src.values import distributed
 
 _T = TypeVar("_T")
@@ -27,7 +28,8 @@ def flatten(structure: object, expand_composites: bool = False) -> list[Any]:
 
     Args:
         structure: nested lists, tuples and mappings; anything else is a leaf.
-        expand_composites: whether a `PerReplica` counts as the tuple of its values.
+        expand_composites: whether a `PerReplica` counts as its values, and a
+            `ShardedVariable` as its parts.
 
     >>> flatten({"b": 1, "a": [2, (3,)]})
     [2, 3, 1]
@@ -50,6 +52,8 @@ def _children(x: Any, expands: bool) -> list[Any] | None:
         return nest.children(x)
     if expands and isinstance(x, distributed.PerReplica):
         return list(x.values)
+    if expands and isinstance(x, ShardedVariable):
+        return list(x.variables)
     return None
 
 
@@ -61,7 +65,8 @@ def pack_sequence_as(
     Args:
         structure: the structure to follow.
         flat_sequence: the leaves, in the order of `flatten`.
-        expand_composites: whether a `PerReplica` counts as the tuple of its values.
+        expand_composites: whether a `PerReplica` counts as its values, and a
+            `ShardedVariable` as its parts.
 
     Raises:
         TypeError: `flat_sequence` is no list.
@@ -93,6 +98,8 @@ def _rebuild(like: Any, given: Iterator[Any], expands: bool) -> Any:
     parts = [_rebuild(child, given, expands) for child in inner]
     if isinstance(like, distributed.PerReplica):
         return distributed.PerReplica(tuple(parts))
+    if isinstance(like, ShardedVariable):
+        return ShardedVariable(parts, like.name)
     return nest.rebuild(like, parts)
 
 
@@ -157,7 +164,8 @@ def map_structure(
         func: a function with one parameter for each structure.
         *structure: structures of one layout.
         check_types: whether containers must have the same types, too.
-        expand_composites: whether a `PerReplica` counts as the tuple of its values.
+        expand_composites: whether a `PerReplica` counts as its values, and a
+            `ShardedVariable` as its parts.
         **kwargs: refused, as in TensorFlow.
 
     Raises:
@@ -197,7 +205,8 @@ def assert_same_structure(
         nest2: another one.
         check_types: whether containers must have the same types, too. Any two kinds
             of mappings count as the same, and so do named tuples of one name.
-        expand_composites: whether a `PerReplica` counts as the tuple of its values.
+        expand_composites: whether a `PerReplica` counts as its values, and a
+            `ShardedVariable` as its parts.
 
     Raises:
         TypeError: a container has another type in the other structure.

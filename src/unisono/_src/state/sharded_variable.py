@@ -325,8 +325,15 @@ def _row_positions(indices: Any) -> Any:
 
 
 def _check_key(key: Any) -> None:
-    """Raises `TypeError` if an index is an array that is no mask."""
+    """Raises `TypeError` if an index is an array that is no mask, or has one."""
     for part in key if isinstance(key, tuple) else (key,):
+        if isinstance(part, slice):
+            ends = (part.start, part.stop, part.step)
+            if any(isinstance(end, jax.Array) for end in ends):
+                raise TypeError(
+                    "ShardedVariable: using Tensor in slice_spec is not allowed; "
+                    f"received {part!r}. Write Python numbers."
+                )
         is_mask = str(getattr(part, "dtype", "")) == "bool"
         if isinstance(part, (jax.Array, np.ndarray)) and not is_mask:
             raise TypeError(

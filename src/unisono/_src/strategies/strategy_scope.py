@@ -35,6 +35,8 @@ class StrategyScope(Generic[_Strategy]):
         self._open: list[tuple[contextlib.ExitStack, ambient.Frame]] = []
         self._loaded: list[Any] = []
         self._left = False
+        # Whether leaving it was an error, after which a program may leave it again.
+        self._is_broken = False
 
     def __enter__(self) -> _Strategy:
         if self._left and not self._open:
@@ -51,6 +53,9 @@ class StrategyScope(Generic[_Strategy]):
         return self._strategy
 
     def __exit__(self, *exc: Any) -> None:
+        if not self._open:
+            self._check_broken()
+            return
         found = ambient.current()
         stack, frame = self._open.pop()
         stack.__exit__(*exc)
@@ -62,12 +67,27 @@ class StrategyScope(Generic[_Strategy]):
             # A block around it was left first, with an error; this one ended then.
             ambient.swap(found)
         elif found is not frame and not is_nested:
+            self._is_broken = True
             raise RuntimeError(
                 "Variable creator scope nesting error: the strategy's scope was left "
                 "inside a variable_creator_scope, or another block, that was entered "
                 "in it. Leave that one first."
             )
         library_hooks.check_known(self._loaded)
+
+    def _check_broken(self) -> None:
+        """Raises `RuntimeError` unless leaving the scope was an error before.
+
+        TensorFlow leaves a scope only when it is left without an error, so a program
+        leaves it again; here it was left already.
+        """
+        if not self._is_broken:
+            raise RuntimeError(
+                "Variable scope nesting error: this strategy's scope was left already, "
+                "or never entered. Leave a scope as often as you enter it, or write "
+                "`with strategy.scope():`."
+            )
+        self._is_broken = False
 
 
 def check_scope(strategy: Any) -> None:

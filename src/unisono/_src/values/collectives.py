@@ -316,6 +316,9 @@ def sum_and_count(op: ReduceOp, axis: Any, x: Any) -> tuple[Any, Any]:
         )
     if nest.is_nested(x):
         x = jnp.stack([jnp.asarray(operand(c)) for c in nest.children(x)])
+    if isinstance(x, indexed_slices.IndexedSlices):
+        # An axis is one of the larger array, as in TensorFlow.
+        x = x.to_dense()
     x = jnp.asarray(operand(x))
     check_reducible(x.dtype, op.value)
     axes = _axes(axis, x.ndim)

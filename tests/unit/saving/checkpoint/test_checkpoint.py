@@ -252,6 +252,32 @@ def test_a_module_saves_its_variables_and_keeps_its_configuration(tmp_path):
     assert net.non_trainable_variables == ()
 
 
+def test_a_module_finds_the_parts_of_its_variables_in_parts(tmp_path):
+    def table(value, **kwargs):
+        parts = [uni.Variable([x], **kwargs) for x in (value, value + 1.0)]
+        return uni.distribute.ShardedVariable(parts)
+
+    def net(value):
+        made: Any = uni.Module()
+        made.tables = [table(value), {"fixed": table(value, trainable=False)}]
+        made.part = made.tables[0].variables[1]
+        made.w = uni.Variable(value)
+        made.inner = uni.Module()
+        made.inner.table = made.tables[0]
+        return made
+
+    found = net(1.0)
+    first, fixed = found.tables[0], found.tables[1]["fixed"]
+    assert {id(v) for v in found.trainable_variables} == {id(found.w), *map(id, first)}
+    assert found.non_trainable_variables == (*fixed,)
+    assert len(found.variables) == 5
+    path = Checkpoint(net=found).write(tmp_path / "c")
+    other = net(5.0)
+    Checkpoint(net=other).read(path).assert_consumed()
+    assert [plain(v) for v in other.tables[1]["fixed"]] == [[1.0], [2.0]]
+    assert len(other.variables) == 5
+
+
 def test_own_objects_restore_their_numbers_and_leave_libraries_alone(tmp_path):
     @dataclasses.dataclass
     class Run:

@@ -11,6 +11,7 @@ from unisono._src.foundation import ambient
 from unisono._src.foundation.public_names import publish
 from unisono._src.ops.name_scope import name_scope
 from unisono._src.saving.checkpoint import deferred_restore, graph, state_slots
+from unisono._src.saving.checkpoint.variable_parts import HeldParts
 from unisono._src.saving.format import manifest
 from unisono._src.state.variables import Variable
 
@@ -98,6 +99,8 @@ class Module(deferred_restore.Noticing):
     def variables(self) -> tuple[Variable, ...]:
         """Every variable in its attributes and below them, each once.
 
+        A `ShardedVariable` gives its parts.
+
         >>> import unisono
         >>> model = unisono.Module()
         >>> model.layers = [unisono.Module(), unisono.Module()]
@@ -105,7 +108,13 @@ class Module(deferred_restore.Noticing):
         >>> [float(v.numpy()) for v in model.variables]
         [3.0]
         """
-        return tuple(x for x in self._objects_below() if isinstance(x, Variable))
+        found: dict[int, Variable] = {}
+        for x in self._objects_below():
+            # Of a variable in parts the parts count, as in TensorFlow; one of them may
+            # be an attribute of its own, too.
+            parts = x.owner.variables if isinstance(x, HeldParts) else [x]
+            found.update((id(v), v) for v in parts if isinstance(v, Variable))
+        return tuple(found.values())
 
     @property
     def trainable_variables(self) -> tuple[Variable, ...]:
