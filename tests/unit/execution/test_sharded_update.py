@@ -138,8 +138,8 @@ def test_devices_hold_what_the_description_says():
     state = [*trained.weights, *trained.optimizer.variables]
     described = strategy.describe(state).bytes_per_device
     trained.compiled(*trained.batch())
-    # Batches and losses of steps in flight may be there as well, and an earlier test may
-    # have left a number of four bytes; the whole state is eight times as much.
+    # Batches and losses of steps in flight may be there as well, and an earlier test
+    # may have left a number of four bytes; the whole state is eight times as much.
     assert described - 64 <= held(device) - before < 2 * described
     assert strategy.describe(state).bytes_per_device == described
 
