@@ -1,8 +1,11 @@
 """`unisono.function`: tracing, signatures, methods, state and failure."""
 
+import collections
 import copy
+import dataclasses
 import gc
 import threading
+import types
 import weakref
 
 import jax
@@ -148,6 +151,28 @@ def test_a_replica_makes_a_variable_of_one_on_the_parameter_device(
         for first, mean in results:
             assert (first.tolist(), mean.tolist()) == ([2.0], [wanted])
     assert made[0].device == average.average(v).device == v.device
+
+
+@dataclasses.dataclass
+class Point:
+    """A class whose parts neither JAX nor the package knows."""
+
+    x: object
+
+
+def test_arrays_inside_of_an_unknown_object_are_no_result():
+    makers = (
+        Point,
+        lambda x: types.SimpleNamespace(x=[x]),
+        lambda x: collections.deque([x]),
+        lambda x: {"x": (x,)}.values(),
+    )
+    for make in makers:
+        with pytest.raises(TypeError, match=r"unsupported type \w+: .*register"):
+            uni.function(lambda x, make=make: [make(x + 1.0)])(jnp.ones(2))
+    # One without arrays of the program comes back as it is.
+    point = Point("text")
+    assert uni.function(lambda: [point])()[0] is point
 
 
 def test_a_variable_of_a_call_that_failed_has_its_first_value():

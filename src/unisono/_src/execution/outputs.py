@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import operator
+import types
+from collections.abc import ItemsView, KeysView, ValuesView
 from typing import Any
 
 import jax
@@ -20,7 +24,7 @@ def flatten(result: Any) -> tuple[Any, list[Any]]:
     """Return the structure of a result, and its arrays.
 
     Raises:
-        TypeError: the result holds text.
+        TypeError: the result holds text, or arrays in an object of an unknown class.
     """
     flat: list[Any] = []
     rest = signature.flatten(nest.map_structure(_convert_leaf, result), flat, None)
@@ -41,8 +45,32 @@ def _convert_leaf(x: Any) -> Any:
             "The function returns a component that holds text, which a compiled "
             "program cannot return. Take it from the batch that you passed in instead."
         )
+    if _hides_arrays(x):
+        kind = type(x).__name__
+        raise TypeError(
+            f"Could not build a TypeSpec for an object of unsupported type {kind}: the "
+            f"function returns arrays inside of a {kind}, whose parts are not known. "
+            "Return a tuple or a mapping, or register the class, for example with "
+            "jax.tree_util.register_dataclass."
+        )
     is_number = isinstance(x, (bool, int, float, complex))
     return jnp.asarray(x) if is_number else x
+
+
+def _hides_arrays(x: Any) -> bool:
+    """Whether an object that JAX cannot take apart has arrays of the program."""
+    inner: list[Any] = []
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        inner = [getattr(x, field.name, None) for field in dataclasses.fields(x)]
+    elif hasattr(type(x), "__attrs_attrs__"):
+        inner = [getattr(x, field.name, None) for field in type(x).__attrs_attrs__]
+    elif isinstance(x, types.SimpleNamespace):
+        inner = [*vars(x).values()]
+    elif isinstance(x, collections.deque | ItemsView | KeysView | ValuesView):
+        inner = [*x]
+    if not inner or not jax.tree_util.all_leaves([x]):
+        return False
+    return any(isinstance(y, jax.core.Tracer) for y in nest.leaves(inner))
 
 
 def collector(outputs: Any, mesh: Topology | None) -> Any:
