@@ -41,7 +41,8 @@ def reduce(
         if topology.is_spread:
             return target.deliver(_reduce_workers(topology, op, value))
         plain = _reduce_plain(op, value, count)
-        if op is ReduceOp.SUM and count == 1:
+        is_leaf = plain is None or jax.tree_util.all_leaves([plain])
+        if op is ReduceOp.SUM and count == 1 and is_leaf:
             # As in TensorFlow, whose MEAN is the object itself.
             plain = collectives.as_array(plain)
         return target.deliver(plain) if isinstance(plain, jax.Array) else plain
