@@ -41,7 +41,7 @@ def start(directory, replicas, optimizer):
 def finish(directory, replicas, optimizer):
     """Runs to the end and returns the state."""
     process = start(directory, replicas, optimizer)
-    out, err = process.communicate(timeout=100 + 5 * KILLS)
+    out, err = process.communicate(timeout=250 + 5 * KILLS)
     assert process.returncode == 0, err[-3000:]
     return json.loads(out.splitlines()[-1])
 
@@ -52,7 +52,7 @@ def kill_within(directory, replicas, optimizer, seconds):
     line = process.stdout.readline()
     timer = threading.Timer(seconds, process.send_signal, [signal.SIGKILL])
     timer.start()
-    _, err = process.communicate(timeout=100)
+    _, err = process.communicate(timeout=250)
     timer.cancel()
     timer.join()
     assert line == "running\n", err[-3000:]
@@ -66,7 +66,7 @@ def check_all_readable(directory):
     return visible
 
 
-@pytest.mark.timeout(100 + 15 * KILLS)
+@pytest.mark.timeout(500 + 15 * KILLS)  # A save takes seconds on a busy machine.
 @pytest.mark.parametrize(
     ("optimizer", "counts"), [("exact", [2, 1, 4, 8]), ("adam", [2])]
 )
