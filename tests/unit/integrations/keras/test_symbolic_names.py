@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import unisono as tf
+from unisono._src.foundation import public_names
 
 pytest.importorskip("keras")
 
@@ -81,3 +82,10 @@ def test_the_names_stay_what_they_were_for_arrays():
     assert tf.math.add is tf.add and tf.add.__name__ == "add"
     assert pickle.loads(pickle.dumps(tf.add)) is tf.add
     assert float(tf.add(1.0, y=tf.constant(2.0))) == 3.0
+
+
+def test_a_name_is_described_where_it_was():
+    tf.keras.Input((1,))
+    found = tf.scalar_mul
+    assert found is tf.math.scalar_mul and found.__module__ == "unisono.math"
+    assert public_names.homes[found].startswith("unisono._src.ops")

@@ -15,6 +15,7 @@ from typing import Any, final
 import keras
 import numpy as np
 
+from unisono._src.foundation import public_names
 from unisono._src.ops import table
 
 KerasTensor: type = keras.KerasTensor
@@ -100,6 +101,8 @@ def _wrap(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
         named = {key: _name_type(x) for key, x in kwargs.items()}
         return NamedFunction(path)(*map(_name_type, args), **named)
 
+    if function in public_names.homes:
+        public_names.homes[routed] = public_names.homes[function]
     return routed
 
 
