@@ -44,7 +44,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"[A-Za-z_]*"),
     (
         r"py:.*",
-        r"(jnp|argument_checks|nodes|variables|frames|topology|options|description|report)\..*",
+        r"(jnp|argument_checks|nodes|variables|frames|storage|tensor_shape|topology|options|"
+        r"description|report)\..*",
     ),
 ]
 suppress_warnings = ["misc.highlighting_failure"]
