@@ -6,6 +6,7 @@ from collections.abc import Mapping, MutableMapping
 
 import pytest
 
+from tests.mappings import Fixed
 from unisono._src.foundation import nest
 
 Pair = collections.namedtuple("Pair", "a b")
@@ -13,22 +14,6 @@ Pair = collections.namedtuple("Pair", "a b")
 
 class Config(dict):
     """A user's own kind of dictionary."""
-
-
-class Fixed(Mapping):
-    """A user's own mapping, which allows no assignment."""
-
-    def __init__(self, *args, **kwargs):
-        self.inner = dict(*args, **kwargs)
-
-    def __getitem__(self, key):
-        return self.inner[key]
-
-    def __iter__(self):
-        return iter(self.inner)
-
-    def __len__(self):
-        return len(self.inner)
 
 
 class Open(MutableMapping, Fixed):

@@ -1,11 +1,10 @@
 """Entering and leaving the scope of a strategy."""
 
-from collections.abc import Mapping
-
 import jax.numpy as jnp
 import pytest
 
 import unisono
+from tests.mappings import Fixed
 from tests.parity.programs import mirrored
 
 
@@ -95,34 +94,18 @@ def test_a_scope_that_was_only_entered_nested_may_be_entered_again():
         inner.__enter__()
 
 
-class Named(Mapping):
-    """A user's own mapping, which allows no assignment."""
-
-    def __init__(self, *args, **kwargs):
-        self.inner = dict(*args, **kwargs)
-
-    def __getitem__(self, key):
-        return self.inner[key]
-
-    def __iter__(self):
-        return iter(self.inner)
-
-    def __len__(self):
-        return len(self.inner)
-
-
 @pytest.mark.parametrize("wrap", [lambda f: f, unisono.function])
 def test_run_takes_and_returns_mappings_of_a_class_of_ones_own(wrap):
     strategy = mirrored(2)
 
     def replica_fn(x):
         rank = unisono.distribute.get_replica_context().replica_id_in_sync_group
-        assert type(x[0]) is Named
-        return [Named(b=x[0]["b"] + rank, a=x[0]["a"] - rank)]
+        assert type(x[0]) is Fixed
+        return [Fixed(b=x[0]["b"] + rank, a=x[0]["a"] - rank)]
 
     run = wrap(lambda x: strategy.run(replica_fn, (x,)))
-    (found,) = run([Named(b=jnp.array(1), a=jnp.array(5))])
-    assert type(found) is Named and list(found) == ["b", "a"]
+    (found,) = run([Fixed(b=jnp.array(1), a=jnp.array(5))])
+    assert type(found) is Fixed and list(found) == ["b", "a"]
     for key, wanted in {"b": [1, 2], "a": [5, 4]}.items():
         parts = strategy.experimental_local_results(found[key])
         assert [int(x) for x in parts] == wanted
