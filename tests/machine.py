@@ -15,14 +15,25 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 class _Machine:
-    """The backend whose devices the tests use; None stands for eight virtual CPUs."""
+    """Holds what the plugin for platforms knows.
+
+    Attributes:
+        backend: the backend whose devices the tests use; None is eight virtual CPUs.
+        is_collecting: whether pytest is importing a test module.
+    """
 
     backend = None
+    is_collecting = False
 
 
 def choose(backend):
     """Have the tests use the devices of a JAX backend that shall be started."""
     _Machine.backend = backend
+
+
+def set_collecting(is_collecting):
+    """Say whether pytest is importing a test module."""
+    _Machine.is_collecting = is_collecting
 
 
 def local_devices():
@@ -31,7 +42,14 @@ def local_devices():
 
 
 def name(index):
-    """Returns the short name of a device; without such a device the test is skipped."""
+    """Returns the short name of a device; without such a device the test is skipped.
+
+    Raises:
+        RuntimeError: if a module asks for a second device while it is imported. One
+            device would make pytest stop there, because it cannot skip a test yet.
+    """
+    if index and _Machine.is_collecting:
+        raise RuntimeError("Ask for several devices in a test, not beside it.")
     there = local_devices()
     kind = devices.kind_of(there[0])
     if index >= len(there):

@@ -74,6 +74,16 @@ def pytest_configure(config):
         config.pluginmanager.register(Gpus(backend), "unisono-gpus")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Refuses a module that asks for several devices while it is imported."""
+    machine.set_collecting(True)
+    try:
+        return (yield)
+    finally:
+        machine.set_collecting(False)
+
+
 def pytest_collection_modifyitems(config, items):
     """Deselects on the CPU the tests that are marked `accelerator`."""
     if config.getoption("--platform") == "cpu":

@@ -86,3 +86,10 @@ def test_a_run_on_a_gpu_that_is_not_there_stops_at_once(run, monkeypatch):
     result = run("--platform=gpu")
     assert result.ret != 0
     assert "passed" not in result.stdout.str()
+
+
+def test_a_module_that_asks_for_two_devices_beside_its_tests_is_refused(run, pytester):
+    pytester.makepyfile(test_early="from tests import machine; machine.names(2)")
+    result = run("--platform=cpu")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*Ask for several devices in a test, not beside it."])

@@ -49,8 +49,9 @@ def test_the_type_is_that_of_the_initial_value_unless_given(given, dtype, want):
     assert unisono.Variable(given, dtype=dtype).dtype == want
 
 
-@pytest.mark.parametrize("make", [unisono.Variable, partial(variable, mirrored(2))])
-def test_a_variable_keeps_the_shape_of_its_first_value(make):
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_a_variable_keeps_the_shape_of_its_first_value(replicas):
+    make = partial(variable, mirrored(replicas)) if replicas else unisono.Variable
     open_shapes = [unisono.TensorShape(None), unisono.TensorShape([None]), [None], 1]
     for shape in open_shapes:
         v = make([1.0], shape=shape)
