@@ -18,6 +18,7 @@ from unisono._src.values import distributed
 
 # The sizes that stand for one that a spec leaves open. A size of the result that is not
 # the same for both is open, too.
+# Not 1, which would broadcast against any other size.
 _SIZES = (2, 3)
 
 

@@ -162,6 +162,7 @@ class GradientTape:
 
     def _begin(self, recording: Recording, outer: ambient.Frame) -> None:
         """Make a recording current."""
+        # The recording first: opening may raise, and nothing else has changed by then.
         recording.open()
         self._libraries = library_hooks.enter_tapes()
         inner = outer._replace(tape=recording)
@@ -298,6 +299,7 @@ class GradientTape:
                 x.dtype,
             )
         elif is_variable:
+            # Only the shape is needed, so no tape follows this read.
             with ambient.push(tape=None):
                 like = _placeholder_of(x) if _is_on_server(x) else pullbacks.read(x)
             owner = x.owner if isinstance(x, library_hooks.Held) else x
@@ -486,6 +488,7 @@ class GradientTape:
         )
         found: list[Any] = [None] * len(wanted)
         if given:
+            # One pullback for each number of the target, all at once.
             rows = jnp.eye(whole.size, dtype=whole.dtype)
             rows = rows.reshape(whole.size, *whole.shape)
             found = jax.vmap(lambda row: pull([row]))(rows)
@@ -575,6 +578,8 @@ class GradientTape:
                     "its own block, which cannot follow it. Leave the block first; for "
                     "second derivatives put a tape inside another one."
                 )
+            # A tape that is not persistent ends here, so that it need not follow its
+            # own gradient. `_finish` closes the block.
             recording.pause()
         return recording
 

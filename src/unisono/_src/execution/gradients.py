@@ -269,6 +269,7 @@ def grad(
     >>> float(gradient), aux
     (6.0, 'note')
     """
+    # With `has_aux` the value is a pair, whose second part is the auxiliary data.
     both: Callable[..., Any] = value_and_grad(fn, variables_, has_aux)  # type: ignore[call-overload]
 
     @functools.wraps(fn)

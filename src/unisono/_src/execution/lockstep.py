@@ -160,6 +160,8 @@ def replicas_in_turn(topology: Topology) -> range:
 
 def _run_rounds(replicas: list[_Replica], common: _Surroundings) -> list[Any]:
     """Resume the replicas in turn, and merge what they ask for, until all return."""
+    # One answer for each replica; None in the first round, which starts the functions:
+    # they take no arguments. Later rounds give `hub.switch` its result.
     answers: Sequence[Any] | None = None
     while True:
         waiting = 0
@@ -190,6 +192,7 @@ def _resume(replica: _Replica, common: _Surroundings, answer: tuple[Any, ...]) -
         _restore_common(replica, common)
         _separate_versions(common)
         replica.frame = ambient.swap(outer)
+    # What the greenlet gave is a request if it waits, and its result if it has ended.
     if replica.greenlet.dead:
         if replica.frame.port.has_tapes:
             # Values of its tapes, all of which have ended, are plain arrays again.

@@ -82,6 +82,9 @@ def is_by_rows(
     return marks == wanted
 
 
+# As in `sharded_update`: if two programs differ in nothing but the number of rows, each
+# row is computed by itself. Here it must follow, too, that a row without a gradient
+# comes out as it went in.
 def _walk(whole: Any, part: Any, count: int, table: Any, gradient: int) -> list[Any]:
     """Return the marks of the results of an update."""
     if len(whole.jaxpr.eqns) != len(part.jaxpr.eqns):
@@ -174,9 +177,11 @@ def _row(name: str, eqn: Any, rows: list[Any]) -> Any:
         is_same = eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype
         return first if is_same or first == _ZERO else _ANY
     if name in ("mul", "div"):
+        # Zero times any value counts as zero, also where the value is not finite.
         parts = rows if name == "mul" else rows[:1]
         return _ZERO if _ZERO in parts else _ANY
     if name in ("add", "add_any"):
+        # Zero plus what a cell had before is what it had before.
         rest = [r for r in rows if r != _ZERO]
         return _ZERO if not rest else rest[0] if len(rest) == 1 else _ANY
     if name == "sub":

@@ -57,6 +57,8 @@ def split(closed: Any, name: str) -> list[Stage]:
         return [Stage(closed, ())]
     closed = inlining.inline(closed)
     jaxpr = closed.jaxpr
+    # The level of a value: how many times rows must be fetched before it can be
+    # computed. Lookups of one level are asked for together.
     levels: dict[Any, int] = {}
     asked: dict[int, list[Any]] = {}
     rest = []
@@ -70,6 +72,8 @@ def split(closed: Any, name: str) -> list[Stage]:
             _check(eqn, name)
             rest.append(eqn)
         levels.update(dict.fromkeys(eqn.outvars, level))
+    # Every stage gets all equations, of which dead code elimination keeps those that
+    # its own outputs need. So a value may be computed in several stages.
     stages, inputs = [], list(jaxpr.invars)
     for level in sorted(asked):
         found = asked[level]

@@ -115,6 +115,9 @@ class _Cutter:
 
     def cut(self, kept: frozenset[int]) -> Part:
         """Return the part, without the cells in `kept`."""
+        # First what the server's new values need; of that, what the server computes
+        # itself; the rest are operands, which the worker computes from gradients and
+        # sends.
         jaxpr, server = self._closed.jaxpr, self._server
         written = tuple(
             i for i, h in enumerate(self._homes) if server in h and i not in kept

@@ -264,6 +264,7 @@ def find_iterators(rest: Any) -> list[Any]:
     """Return the iterators in the rest of a flattened call, in order."""
     if not isinstance(rest, tuple):
         return []
+    # What `_flatten_other` returns for an iterator.
     if len(rest) == 3 and rest[1] is Source:
         return [rest[2].iterator]
     return [found for part in rest for found in find_iterators(part)]

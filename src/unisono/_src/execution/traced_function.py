@@ -136,6 +136,10 @@ def trace(
             versions.close()
 
 
+# The phases: run the function on tracers, under a frame that notes reads and writes;
+# prove that copies which were written one by one are equal; drop the variables that the
+# program does not use; and store the first values of new variables if the trace has to
+# be repeated or has failed.
 def _trace_with(
     fn: Callable[..., Any],
     rest: Any,
@@ -169,6 +173,7 @@ def _trace_with(
         seen["frame"], seen["outputs"] = frame, outputs
         return _collect_outputs(frame, flat, seen)
 
+    # Shapes are enough, and variables on servers have no array here.
     stored = [jax.ShapeDtypeStruct(c.stored_shape, c.dtype) for c in cells]
     given = (stored, [*leaves, *feeds.arrays])
     closed = feeds.as_arguments(jax.make_jaxpr(traced)(*given), given)
@@ -226,9 +231,11 @@ def _prune(closed: Any, cells: list[Cell], seen: Any, mesh: Any) -> TracedFuncti
     wanted = [True] * (len(closed.jaxpr.outvars) - compared) + [False] * compared
     jaxpr, used = partial_eval.dce_jaxpr(closed.jaxpr, wanted, instantiate=keep_args)
     read = [c for c, u in zip(cells, used, strict=False) if u]
+    # Only now: a live variable that the program does not use may be another strategy's.
     mesh = _common_mesh(mesh or frame.topology, [*read, *seen["written"]])
     if mesh is not None and mesh.spans:
         partitioner_limits.check(jaxpr)
+    # After `check`, which would take the layouts that this adds for the user's.
     jaxpr = compiler_detours.rewrite(jaxpr)
     split = {c for c in (*read, *seen["written"]) if c.split is not None}
     return TracedFunction(
@@ -340,6 +347,7 @@ def materialize(found: TracedFunction, leaves: Sequence[Any]) -> None:
     )(found.constants.spread, *needed)
     for cell, value in zip(found.created, made, strict=True):
         if cell.is_spread:
+            # Workers may have computed different values; `begin` takes worker 0's.
             value = collectives.own_copy(value)
             cell.begin(value[0] if cell.is_stacked else value)
         else:
