@@ -63,6 +63,8 @@ def _are_same(payloads: Sequence[Any]) -> bool:
     first = payloads[0]
     if isinstance(first, _WholeVariable):
         return all(getattr(p, "value", None) is first.value for p in payloads)
+    # TensorFlow tests identity, and Python keeps one object for small numbers only; so
+    # equal numbers count as one.
     if isinstance(first, (bool, int, float, complex)):
         return all(type(p) is type(first) and p == first for p in payloads)
     return all(p is first for p in payloads)
@@ -120,6 +122,8 @@ def combine_spmd(variable: Any, value: Any, port: ports.SpmdPort) -> Any:
 
 def _is_one_for_all(variable: Any, value: Any, port: ports.SpmdPort) -> bool:
     """Whether all replicas of all workers have one object as `value`."""
+    # One object on this worker may be another one on the next, unless a merge made it.
+    # With SUM and several replicas here it is an error in any case.
     if not port.is_shared(value) or port.here == port.replicas:
         return port.is_shared(value)
     is_sum = variable.state_cell.aggregation is VariableAggregation.SUM

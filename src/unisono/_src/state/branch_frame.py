@@ -37,6 +37,8 @@ class BranchFrame(frames.StateFrame):
         self.written: dict[Cell, None] = {}
         self.traces = (jax_traces.base_trace(), *parent.traces)
         self.versions = parent.versions
+        # Look outwards for the frame of a replica, past those of gradients and of other
+        # bodies.
         source: Any = parent
         while isinstance(getattr(source, "parent", None), frames.StateFrame) and (
             not isinstance(source, replica_frame.LocalFrame)

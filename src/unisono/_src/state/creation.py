@@ -115,6 +115,8 @@ def compute_in_parts(
         placement: the devices, and from which size on a value is large.
         name: the name of the variable, for messages.
     """
+    # Three ways: a function that JAX can trace is compiled, so that each device makes
+    # its part; what is known already is cut from the host; all else is made whole.
     concrete: list[Any] = []
 
     def traced() -> Any:
@@ -248,6 +250,8 @@ def _show_components(
 
             return give
 
+        # TensorFlow calls such creators once for each component. The variable itself is
+        # made by the first call only.
         for i in range(count):
             _chain(creators, component(i))(**kwargs)
         return made[0]

@@ -145,6 +145,8 @@ class EagerFrame(StateFrame):
             trace_versions.EAGER.note_change()
             cell.escape()
             return
+        # A JAX array cannot change in part: take the pieces of all replicas, exchange
+        # one, and make a new array of the same buffers.
         pieces = list(collectives.shards(cell.array, cell.topology))
         here = cell.topology.position(index)
         shape = pieces[here].shape
@@ -264,6 +266,8 @@ def check_operand(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
     # Like `is_clean`, an attribute that JAX does not make public.
     if is_here and any(value._trace is t for t in traces):  # noqa: SLF001
         return
+    # The code, or the value, belongs to a trace that is not the program's own. JAX
+    # would not let the value leave that trace, and would say so much later.
     body = "a function given to jax.lax.scan, cond, while_loop, jax.checkpoint or vmap"
     if not traces:
         body = f"{body}, or jax.jit itself (use unisono.function instead)"

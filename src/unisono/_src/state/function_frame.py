@@ -81,6 +81,8 @@ class FunctionFrame(frames.StateFrame):
         written = self.pending.get(cell, {})
         if index in written:
             return written[index]
+        # Not `whole` while copies are pending: it raises, and this replica has not
+        # written.
         whole = self.values[cell] if written else self.whole(cell)
         if cell.is_stacked:
             return whole[index or 0]
@@ -114,6 +116,7 @@ class FunctionFrame(frames.StateFrame):
         """Notes what servers are to do; later reads see the new values."""
         for operand in change.operands:
             frames.check_operand(change.cells[0], operand, self.traces)
+        # Before the change is noted: `compute` reads the values that it replaces.
         new = compute()
         self.versions.advance()
         self.changes.append(change)

@@ -173,6 +173,7 @@ def count_parts(partitioner: Any, shape: Sequence[int], dtype: Any, name: str) -
     """
     if not shape:
         return 1
+    # By keyword, as TensorFlow calls it: a program may give any function.
     found = list(partitioner(shape=tuple(shape), dtype=dtype))
     is_valid = len(found) == len(shape) and all(n == 1 for n in found[1:])
     if not is_valid or found[0] < 1:

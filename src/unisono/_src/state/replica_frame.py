@@ -81,6 +81,7 @@ class LocalFrame(frames.StateFrame):
         frames.check_level(cell, value, self.traces)
         self.versions.advance()
         self.values[cell] = value
+        # The part is older than the whole now; `part` cuts it anew.
         self.parts.pop(cell, None)
         self.written[cell] = None
 

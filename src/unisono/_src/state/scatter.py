@@ -68,7 +68,7 @@ def scatter(variable: Any, kind: str, sparse: Any, is_nd: bool = False) -> jax.A
 
     Args:
         variable: the variable.
-        kind: a key of `_SCATTER`.
+        kind: a key of `_METHODS`.
         sparse: the rows and their positions.
         is_nd: whether a position is a row of `sparse.indices`, with an index for each
             of several axes.
@@ -133,6 +133,7 @@ def _scatter_on_server(cell: Any, kind: str, sparse: IndexedSlices) -> jax.Array
 def _change_on_server(cell: Any, fn: Callable[[Any], jax.Array]) -> jax.Array:
     """Lets a parameter server compute a function of a variable, as a program."""
     target = frames.frame()
+    # For the cell alone: what else the function uses are constants of the trace.
     closed = jax.make_jaxpr(fn)(jax.ShapeDtypeStruct(cell.shape, cell.dtype))
     # What the function captures are the operands of the program.
     jaxpr = closed.jaxpr.replace(

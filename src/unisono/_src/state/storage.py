@@ -185,6 +185,7 @@ class Cell:
             self.home.group.create(self, array)
             return
         self.array = self._place(array)
+        # What replicas had written one by one is gone, so nothing is left to compare.
         self.drafts, self.is_suspect = {}, False
         if not is_fresh:
             self.escape()
@@ -248,6 +249,7 @@ class Cell:
         Returns:
             Whether they did.
         """
+        # JAX compares arrays of one device only, so all go to the first.
         device, every = self.topology.home, self.topology.local
         first, *others = (jax.device_put(self.gather(i), device) for i in every)
         is_float = bool(jnp.issubdtype(self.dtype, jnp.inexact))
@@ -316,6 +318,8 @@ def _choose_split(policy: Policy, shape: Any, dtype: Any, placement: Any) -> Any
     return partition.choose(placement.topology, placement.split_above, shape)
 
 
+# Sorted, because a set has no order of its own, and all workers must give their
+# programs the same inputs in the same order.
 def live_cells() -> list[Cell]:
     """Returns every cell that has a value, oldest first."""
     with LOCK:

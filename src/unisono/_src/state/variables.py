@@ -675,6 +675,8 @@ def _create(
     placement = scope.placement
     if placement is not None:
         creation.check_distributed(synchronization, name)
+    # In this order: where it goes, its first value, its cell, the value in the cell,
+    # and last the variable.
     policy = creation.policy(placement, synchronization)
     splits = placement if policy is Policy.MIRRORED else None
     value = creation.initial_array(initial_value, dtype, shape, name, splits)
@@ -687,6 +689,7 @@ def _create(
     frames.frame().create(cell, frames.strip_gradient(value))
     if trainable is None:
         trainable = synchronization is not VariableSynchronization.ON_READ
+    # A variable on a server is a plain one to its users, as in TensorFlow.
     made: Variable = _KINDS.get(policy, ResourceVariable).assemble(
         cell,
         trainable=trainable,
