@@ -341,6 +341,8 @@ def as_input(x: Any) -> Any:
     if isinstance(x, jax.core.Tracer):
         return x
     with jax.ensure_compile_time_eval():
+        # With an axis it stays a constant of the trace, of which `captured_arrays`
+        # makes an input; a single number would be written into the equations.
         row = jnp.asarray(x)[None]
     return row[0]
 
@@ -350,6 +352,7 @@ def reduce_local(op: ReduceOp, x: Any, replicas: int) -> Any:
     if indexed_slices.is_tree(x):
         return indexed_slices.map_tree(lambda a: reduce_local(op, a, replicas), x)
     if isinstance(x, indexed_slices.IndexedSlices):
+        # As in TensorFlow: rows are joined in replica order, and equal indices stay.
         values = x.values / replicas if op is ReduceOp.MEAN else x.values
         return indexed_slices.IndexedSlices(
             jax.lax.all_gather(values, AXIS, tiled=True),
@@ -484,6 +487,7 @@ def all_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]
 
 def _exchange_parts(parts: Sequence[Any], topology: Topology, point: str) -> list[Any]:
     """Returns the values of all replicas, which the workers send each other."""
+    # Only arrays travel. All parts have one structure, so that of the first serves all.
     flat = jax.tree.leaves([as_array(p) for p in parts])
     sparse = [isinstance(p, indexed_slices.IndexedSlices) for p in parts]
     point = f"{point} ({'sparse' if any(sparse) else 'dense'})"
@@ -502,5 +506,6 @@ def common_kinds(treedef: Any, kinds: Any, topology: Topology) -> Any:
     text = "" if kinds is None else f"{treedef} {kinds}"
     own = np.frombuffer(text.encode(), np.uint8)
     every = eager_exchange.gather(topology, "shapes of a per-replica value", [own])
+    # An empty text says that the parts of a worker differ among themselves.
     same = all(np.array_equal(e[0], own) for e in every)
     return kinds if same and text else None

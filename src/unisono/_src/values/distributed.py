@@ -198,6 +198,7 @@ class PerReplica(StandsForArray, DistributedValues):
             return self
         if self._every is None:
             parts = collectives.all_parts(self.values, topology, "uneven values")
+            # Kept: asking the other workers again would be another meeting.
             self._every = PerReplica(parts, topology)
         return self._every
 
@@ -236,9 +237,11 @@ class PerReplica(StandsForArray, DistributedValues):
 
     def _tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         frame = ambient.current()
+        # In a replica the value is the replica's own; see `_register_as_pytree`.
         if frame.mode == ambient.REPLICA and frame.port is not None:
             return (self.own(),), None
         if self._stacked is not None:
+            # The form and the counts are static: JAX traces each form by itself.
             return (self._stacked,), ("stacked", self._count)
         if self._local is not None:
             return (self._local,), ("local", self._count)
@@ -377,6 +380,7 @@ class Mirrored(ArrayOperators, DistributedValues):
 
 def _extent(parts: Sequence[Any], topology: Topology | None) -> tuple[int, int]:
     """Returns the number of replicas on all workers, and the first one given here."""
+    # As many values as this worker has replicas are its own, among those of others.
     if topology is None or not topology.is_spread or len(parts) != topology.copies:
         return len(parts), 0
     return topology.replicas, topology.first

@@ -203,6 +203,7 @@ def _place(xs: Sequence[Any], *where: Any) -> Any:
 
 
 if not MISSING:
+    # By this table JAX puts arguments on devices; it has no entry for tracers.
     _shard_arg_handlers[TapeTracer] = _place
 
 
@@ -365,6 +366,7 @@ class Recording:
     def __init__(self, outer: Recording | None, follows_keys: bool) -> None:
         self.outer = outer
         self._follows_keys = follows_keys
+        # As in JAX's `ad.linearize`, which has a function where this has a block.
         self._info = _debug_info("gradient tape", lambda: None, (), {})
         self._tangents = _TangentTrace(self._info, auto_dce=True)
         self._tangents.tag = _TraceTag()
@@ -446,6 +448,7 @@ class Recording:
             owner: the object that the key belongs to.
             is_trainable: whether a key is followed that was not added before.
         """
+        # A clean trace inside the block: code that computes at once has left the tape.
         if not self._trace.is_recording or jax_traces.is_clean():
             return x
         if key not in self._keys:
@@ -525,6 +528,7 @@ class Recording:
         program = program.replace(eqns=eqns, invars=every)
 
         def pull(cotangents: Sequence[Any]) -> list[Any]:
+            # JAX's backward pass adds the gradient of each input to its accumulator.
             sums = {v: _ValAccum(v.aval) for v in every[len(leading) :]}
             given = [*residuals, *sums.values()] if leading else [*sums.values()]
             consts = () if leading else residuals
@@ -550,6 +554,8 @@ def _add_inputs(
         return eqns, added
     made: list[Any] = []
     for eqn in eqns:
+        # What the equation computes gets another name, and the sum takes the old one,
+        # so that all later equations use the sum.
         renamed = {v: _Var(v.aval) for v in eqn.outvars if v in added}
         outvars = [renamed.get(v, v) for v in eqn.outvars]
         made.append(eqn.replace(outvars=outvars) if renamed else eqn)
