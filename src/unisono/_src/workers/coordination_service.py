@@ -70,6 +70,7 @@ def _main(address: str, workers: str, heartbeat: str, secured: str) -> None:
         heartbeat_timeout=int(heartbeat),
         cluster_register_timeout=_JOIN_SECONDS,
         shutdown_timeout=5,
+        # Else the end of one worker makes JAX abort all others (decision 0013).
         recoverable=True,
         **json.loads(secured),
     )

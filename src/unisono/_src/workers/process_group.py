@@ -154,6 +154,7 @@ def start(group: ProcessGroup, mode: str, stall_seconds: float) -> None:
         return
     limit = join_seconds()
     if launcher_news.NEWS.listen() and mode != worker_guard.OFF:
+        # The launcher gives a worker that listens more time to end (decision 0023).
         launcher_progress.tell_state(launcher_progress.LISTENS)
     if not jax.distributed.is_initialized():
         _initialize(group, limit)
@@ -290,6 +291,7 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
         address,
         group.index,
         init_timeout=_ABORT_SECONDS,
+        # JAX's default of 300 s would hold a worker that ends after another has failed.
         shutdown_timeout=5,
         heartbeat_timeout=_HEARTBEAT_SECONDS,
         use_compression=True,
@@ -299,6 +301,7 @@ def _initialize(group: ProcessGroup, limit: float) -> None:
     try:
         _wait_for(state.client.connect, lambda: _why_not_joined(group, limit, until))
     except BaseException:
+        # JAX would take a client that has not joined for one that has.
         state.client = None
         raise
 
@@ -329,12 +332,14 @@ def _why_not_joined(
 
 def _start_service(address: str, workers: int, secured: dict[str, Any]) -> None:
     """Starts the coordination service; it ends after this process and the others."""
+    # With `-P` the folder of the file, which has modules of ours, is not on the path.
     command = [sys.executable, "-P", coordination_service.__file__]
     process = subprocess.Popen(
         [*command, address, str(workers), str(_HEARTBEAT_SECONDS), json.dumps(secured)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=_service_environment(),
+        # Ctrl-C in a terminal goes to the worker's whole group, which this outlives.
         start_new_session=True,
     )
     assert process.stdout is not None

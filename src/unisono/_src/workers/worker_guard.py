@@ -86,6 +86,9 @@ class Guard:
         waits_in_python: whether this worker waits for results in Python.
     """
 
+    # The program's thread, `_watch` and the reader of the launcher's news (`hear`) come
+    # here. `_lock` is held while records are read from the service or published there.
+    # `verdict` needs no lock: whoever sets it first wins, and it stays.
     def __init__(
         self, client: Any, worker: int, workers: int, mode: str, stall_seconds: float
     ) -> None:
@@ -550,6 +553,7 @@ class Guard:
         """Stops watching, and tells the others that this worker has left."""
         if self._stop.is_set():
             return
+        # The thread first, so that it does not publish after the last record.
         self._stop.set()
         self._wake.set()
         self._thread.join(5.0)
@@ -560,6 +564,7 @@ class Guard:
             self._state = LEFT
         with contextlib.suppress(Exception), self._lock:
             self._publish()
+        # A worker that raises an error about others need not look for a second one.
         if has_worked and not self._has_noticed:
             self._check_the_end()
 

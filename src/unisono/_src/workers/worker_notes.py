@@ -82,6 +82,8 @@ class Board:
         self._number = number
         if self._crew.workers == 1:
             return [note]
+        # The note of the round before: the others may read it until they post in this
+        # one.
         client, before = distributed.global_state.client, self._last
         self._set(number, note)
         limit = self._seconds if seconds is None else seconds

@@ -135,6 +135,7 @@ def find_worker_error(error: BaseException | None) -> errors.WorkerError | None:
         if isinstance(error, errors.WorkerError):
             return error
         seen.add(id(error))
+        # The program may have raised another exception while it handled ours.
         error = error.__cause__ or error.__context__
     return None
 
