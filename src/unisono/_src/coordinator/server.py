@@ -51,6 +51,8 @@ class ParameterServer:
         """
         with self._lock:
             if isinstance(value, np.ndarray):
+                # A copy: changes are made in place, and with threads the caller has
+                # `value`.
                 self._values[key] = np.array(value)
             else:
                 self._values[key] = np.zeros(value[0], jnp.dtype(value[1]))
@@ -170,6 +172,8 @@ class ParameterServer:
         apart = {place for _, place in operation.rows}
         rest = [x for i, x in enumerate(operands) if i not in apart]
         keys = (*operation.keys, *operation.reads)
+        # Some rows of a variable, or all of it. Reading does not copy a whole: the
+        # program is done before the next change.
         given = [self._read(Request(k, rows.get(i))) for i, k in enumerate(keys)]
         found = program(*given, *rest)
         for i, (key, value) in enumerate(zip(operation.keys, found, strict=True)):
@@ -232,6 +236,8 @@ class ParameterServer:
         Returns:
             By key, the rows that the coordinator must write.
         """
+        # Without the lock, which changes of variables need: nobody writes to what is
+        # held.
         held = self._held[number]
         os.mkdir(directory)
         return {

@@ -67,6 +67,7 @@ class Servers(server_files.SavingServers):
         kept = random_keys.numbers_like(cell)
         size = int(np.prod(kept.shape)) * kept.dtype.itemsize
         with self._lock:
+            # TensorFlow goes round, whatever the size (docs/differences.md).
             wanted = self._find_wanted() or (int(np.argmin(self._bytes)),)
             key = f"{next(self._numbers)}:{cell.name}"
             workers = getattr(ambient.current().colocate, "workers", 0)
@@ -190,6 +191,8 @@ class Servers(server_files.SavingServers):
                     f"The variable '{cell.name}' has a value for each worker: use it "
                     "in scheduled functions, and read_all() on the coordinator."
                 )
+            # What several servers have, they all change in the same way; the first
+            # tells it.
             by_server.setdefault(cell.home.servers[0], []).append(i)
         found: dict[int, Any] = {}
         for server, places in by_server.items():
@@ -324,6 +327,8 @@ class Servers(server_files.SavingServers):
     def replace(self, index: int) -> None:
         """Starts a server again, with zeros for all that the lost one held."""
         self._carrier.replace(SERVER, index)
+        # The new server is empty. Zeros take the places of the variables, so that a
+        # restore finds them.
         self._known[index].clear()
         for key, (name, *zeros) in list(self.held[index].items()):
             self.call(index, f"creating '{name}'", "create", key, tuple(zeros))

@@ -55,6 +55,8 @@ class _Task:
             if self.is_lost:
                 made.set_exception(self.lost_error())
                 return made
+            # Noted under the lock that `lose` takes, so that every call fails or is
+            # refused.
             self._open.add(made)
         made.add_done_callback(self._open.discard)
         todo = (made, getattr(self.target, method), args)
