@@ -42,6 +42,7 @@ def check_args(args: Any) -> None:
 def scope_of(strategy: Any) -> Iterator[None]:
     """Enters cross-replica context of `strategy` for a block, unless already in it."""
     frame = ambient.current()
+    # The same frame object, so that `function` and scopes recognize it.
     if strategy._is_default or frame.strategy is strategy:
         yield
         return
