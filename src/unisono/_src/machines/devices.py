@@ -223,9 +223,11 @@ def start(has_peers: bool = False, stall_seconds: float = 0.0) -> None:
         # A single device is faster with the pool that XLA makes by itself.
         wanted[cpu_threads.VARIABLE] = str(cpu_threads.count_threads(count))
     if stall_seconds:
+        # Else native code waits on, and Python can raise nothing (decision 0013).
         flag = f"--xla_cpu_collective_timeout_seconds={max(1, round(stall_seconds))}"
         wanted["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
     with _set_environment(wanted):
+        # JAX starts all its backends with the first question for a device.
         jax.local_devices(backend="cpu")
         _backend.pool_is_large = shares_pool
 
@@ -270,6 +272,7 @@ def resolve(names: Iterable[object]) -> tuple[tuple[str, ...], tuple[jax.Device,
     if len(set(texts)) != len(texts):
         raise AssertionError(f"No duplicates allowed in `devices` argument: {texts}")
     cpus = [p.index + 1 for p in parsed if p.kind == "CPU"]
+    # Naming a device asks for it, unless the program has asked for a number itself.
     if cpus and not is_started() and count_wanted_cpus() is None and max(cpus) > 1:
         jax.config.update("jax_num_cpu_devices", max(cpus))
     start()
