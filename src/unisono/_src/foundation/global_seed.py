@@ -56,6 +56,7 @@ def make_pair(own: int | None) -> tuple[int, int]:
     else:
         system = random.SystemRandom()
         pair = system.getrandbits(63), system.getrandbits(63)
+    # TensorFlow takes two zeros for "no seed", and avoids them so.
     return pair if pair != (0, 0) else (0, _MOST)
 
 
