@@ -110,6 +110,7 @@ class SlurmClusterResolver(base.ClusterResolver):
         # that CUDA_VISIBLE_DEVICES must stay as it is.
         self._bound_by_slurm = bound is not None and per_node is None
         if self._bound_by_slurm and self._visible is not None:
+            # All that this task sees is its own.
             self._gpus_per_task = len(self._visible)
             return
         if per_node is None:

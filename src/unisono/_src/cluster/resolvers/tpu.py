@@ -92,6 +92,7 @@ class TPUClusterResolver(base.ClusterResolver):
         self._coordinator_name = coordinator_name
         self._coordinator_address = coordinator_address
         self._addresses: list[str] | None = None
+        # The argument, then the environment; an empty name may mean this machine.
         self._tpu = tpu or self._find() or _use_local_or_raise(tpu)
         if self._tpu == _LOCAL or self._addresses is not None:
             return
