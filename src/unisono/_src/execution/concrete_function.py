@@ -58,6 +58,7 @@ class ConcreteFunction:
         given: tuple[tuple[Any, ...], dict[str, Any]],
         traces: Sequence[traced_function.TracedFunction],
     ) -> None:
+        # Traces for different sizes differ in the shapes of results only.
         first = traces[0]
         self._call = call
         self._parameters = parameters

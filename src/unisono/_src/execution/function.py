@@ -267,6 +267,8 @@ class Function(Generic[_P, _R_co]):
                 fed_key = ((*key[0], *feeds.parts), *key[1:])
                 program = self._kept.find(fed_key, [*leaves, *feeds.arrays])
             if program is None:
+                # It pulls what it needs; each trace of a signature must take as many
+                # elements.
                 program = self._trace(key, leaves, mesh, feeds)
                 feeds.check_length(self._kept.plans.setdefault(key, feeds.plan[:]))
             return program.call([*leaves, *feeds.arrays])

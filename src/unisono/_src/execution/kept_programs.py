@@ -110,6 +110,7 @@ class Limit:
             while len(self._by_age) > self.count:
                 oldest = next(iter(self._by_age))
                 gone.append((oldest, *self._by_age.pop(oldest)))
+        # Outside the lock: `release` goes into JAX.
         for oldest, alive, its_key in gone:
             holder = alive()
             if holder is not None:

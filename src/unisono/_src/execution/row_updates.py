@@ -101,6 +101,7 @@ def _walk(whole: Any, part: Any, count: int, table: Any, gradient: int) -> list[
         _check_alike(a, b)
         given = [_mark_of(v, marks) for v in a.invars]
         found = _result(a, given)
+        # Parameters may depend on the number of rows only where rows are followed.
         if found is None and not jaxpr_equality.has_same_params(a, b):
             raise _NotByRows
         marks.update((v, found) for v in a.outvars if found is not None)

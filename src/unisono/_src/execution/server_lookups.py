@@ -116,6 +116,7 @@ class Staged:
 
     def __init__(self, closed: Any, name: str) -> None:
         stages = split(closed, name)
+        # `jax.extend.core` has this function, too, but takes long to load.
         self._stages = [(jax.jit(core.jaxpr_as_fun(s.program)), s) for s in stages]
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:

@@ -113,6 +113,7 @@ def _find_line(trace: TracebackType | None) -> Any:
     Returns:
         None if the line is not known.
     """
+    # The innermost frame of the user's: below it are JAX's and ours.
     last = None
     while trace is not None:
         module = trace.tb_frame.f_globals.get("__name__", "")

@@ -74,6 +74,7 @@ def combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
     """Returns the aggregate of payloads of replicas that run in turn."""
     aggregation, cell = variable.state_cell.aggregation, variable.state_cell
     is_eager_and_spread = cell.is_spread and not frames.frame().is_compiled
+    # TensorFlow does not combine what is one object on all replicas.
     if _are_same(payloads) and not (
         is_eager_and_spread and _differs_between_workers(variable, payloads)
     ):
@@ -89,6 +90,7 @@ def combine_parts(variable: Any, payloads: Sequence[Any]) -> Any:
     if is_eager_and_spread:
         point = f"assignment of variable '{cell.name}'"
         parts = collectives.all_parts(parts, topology, point)
+    # The first replica of all workers, whose parts are in replica order.
     if aggregation is VariableAggregation.ONLY_FIRST_REPLICA:
         return parts[0]
     op = ReduceOp.from_variable_aggregation(aggregation)

@@ -211,12 +211,14 @@ def _move_to_cell(cell: storage.Cell, value: Any, frame: ambient.Frame) -> Any:
     value = operand(value)
     if isinstance(value, jax.core.Tracer):
         value = jax_tapes.lower(value)
+    # Part by part from the host, so that no device holds a large value whole.
     if cell.split is not None and isinstance(value, np.ndarray):
         is_like = value.shape == cell.shape and value.dtype == cell.dtype
         return partition.put(value, cell.sharding) if is_like else value
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
         return value
     if cell.is_spread:
+        # Each worker computes with its own copy; see `reading.common_value`.
         return collectives.move_committed(
             collectives.own_copy(value), cell.topology.home
         )

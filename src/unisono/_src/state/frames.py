@@ -23,6 +23,10 @@ from unisono._src.state.storage import Cell, Policy
 from unisono._src.values import collectives, jax_tapes, jax_traces
 
 
+# Frames stand inside each other, and `ambient.Frame.state` is the innermost one.
+# `EagerFrame` is outside all programs; `FunctionFrame` is that of a program outside
+# replicas; `LocalFrame` is one replica of an SPMD program; `BranchFrame` is a branch or
+# loop body; `GradientFrame` lies over any of them while a gradient is taken.
 class StateFrame(abc.ABC):
     """Reads and writes cells; abstract.
 
@@ -116,6 +120,8 @@ class EagerFrame(StateFrame):
         if cell.is_stacked:
             here = cell.topology.position(index)
             piece = collectives.shards(array, cell.topology)[here]
+            # Released, because code of a replica may combine it with arrays of other
+            # devices.
             return collectives.release(piece.reshape(cell.shape))
         if cell.is_replicated:
             here = cell.topology.position(index)
@@ -257,6 +263,7 @@ def check_operand(cell: Cell, value: Any, traces: tuple[Any, ...]) -> None:
 
     Takes the same as `check_level`, but for the type of `value`.
     """
+    # A short question first: nearly all writes are eager.
     if jax_traces.is_clean() and not isinstance(value, jax.core.Tracer):
         return
     where = jax_traces.base_trace()

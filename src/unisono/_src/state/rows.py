@@ -40,6 +40,8 @@ def _differentiate(primals: Any, tangents: Any, *, cell: Any) -> Any:
     return found, ad.Zero(jax.typeof(found).to_tangent_aval())
 
 
+# There is no rule to lower it: a program that has it is cut before it is compiled.
+# Outside programs `_read` asks the server at once.
 lookup_p.def_abstract_eval(_shape)
 lookup_p.def_impl(_read)
 batching.primitive_batchers[lookup_p] = _batch

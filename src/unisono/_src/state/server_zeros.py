@@ -23,6 +23,7 @@ def make_zeros(shape: tuple[int, ...], dtype: Any, name: str, home: Any) -> Vari
             creation.find_origin(),
         )
     assert cell.home is not None
+    # Not by a frame, which would need the array: the server makes the zeros itself.
     cell.home.group.create(cell, None)
     made: Variable = ResourceVariable.assemble(
         cell,

@@ -94,6 +94,9 @@ _serial = itertools.count()
 _live: weakref.WeakSet[Cell] = weakref.WeakSet()
 
 
+# A cell is made without a value, and a frame gives it the first one. Assignments and
+# steps replace its array and never change it. While a program is traced, the values are
+# in frames; the cell changes when the program has run. It goes with its variable.
 @final
 class Cell:
     """The storage of one variable.
@@ -236,6 +239,7 @@ class Cell:
         """
         topology = self.topology
         here = topology.first + topology.position(index)
+        # What the replica wrote itself, before the parts on the devices.
         if here in self.drafts:
             draft: jax.Array = self.drafts[here]
             return draft

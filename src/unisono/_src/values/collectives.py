@@ -220,6 +220,7 @@ def reduce_parts(
     if indexed_slices.is_tree(parts[0]):
         return indexed_slices.map_tree(lambda *xs: reduce_parts(op, xs, device), *parts)
     values = [place(as_array(p), device) for p in parts]
+    # TensorFlow's rules: sparse with sparse stays sparse, with dense it becomes dense.
     sparse = [isinstance(v, indexed_slices.IndexedSlices) for v in values]
     if all(sparse):
         scale = float(len(values)) if op is ReduceOp.MEAN else None
@@ -236,8 +237,10 @@ def reduce_parts(
         )
     if len(values) == 1:
         return values[0]
+    # One program instead of an operation for each replica, where it rounds alike.
     if device is not None and all(v.dtype in _EXACT for v in values):
         return release(_sum_or_mean(op, values))
+    # In replica order, so that every worker gets the same sum to the last bit.
     total = values[0]
     for value in values[1:]:
         total = total + value

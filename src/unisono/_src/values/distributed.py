@@ -456,6 +456,8 @@ def regroup(
     >>> merged["x"].values, merged["y"] is shared
     ((1, 2), True)
     """
+    # The structure of replica 0 decides, and objects are compared by identity, as in
+    # TensorFlow.
     first = results[0]
     if isinstance(first, (list, tuple, Mapping)):
         for i, other in enumerate(results[1:], 1):

@@ -425,6 +425,7 @@ class Recording:
 
     def watch(self, x: Any) -> None:
         """Follows an array from here on, wherever this object is used."""
+        # It has a tangent already, as a value of the block or from an earlier `watch`.
         if self._trace.find_tangent(x) is not None:
             return
         if self._trace.was_used(x):
@@ -473,6 +474,8 @@ class Recording:
         if not added and not (self._follows_keys and owner.trainable and is_float(x)):
             self.unfollowed.update(key for key, *_ in places)
             return x
+        # Each lookup has a tangent of its own, that of its rows. `row_gradients` puts
+        # their gradients at the positions.
         number = len(self.lookups.setdefault(places[0][0], []))
         lookup = (places[0][0], number)
         self._keys[lookup] = self._new_tangent(x)

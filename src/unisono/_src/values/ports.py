@@ -181,6 +181,8 @@ class LockstepPort(Port):
             trace = x._trace  # noqa: SLF001
             if trace is self.level:
                 break
+            # Only gradients have a value beneath them; any other trace is the
+            # program's.
             if not isinstance(trace, (ad.JVPTrace, ad.LinearizeTrace)):
                 break
             x = x.primal
