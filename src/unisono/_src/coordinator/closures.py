@@ -167,6 +167,8 @@ def _list_effects(changes: Sequence[servers.Change]) -> Any:
     """
     effects, updates, position = [], [], 0
     for change in changes:
+        # An operation names its operands by their places among all that the program
+        # gives.
         operands = tuple(range(position, position + len(change.operands)))
         position += len(operands)
         keys = tuple(c.home.key for c in change.cells)

@@ -51,6 +51,9 @@ class _OnePerStrategy(type):
         return strategy._coordinator
 
 
+# The program's thread traces a function and puts a closure into the queue. For each
+# worker a thread takes closures from it, calls the worker, waits, and gives the result
+# to the `RemoteValue`. Servers are called by all these threads.
 class ClusterCoordinator(metaclass=_OnePerStrategy):
     """Schedules functions on the workers of a `ParameterServerStrategy`.
 

@@ -133,6 +133,7 @@ class PerWorkerIterator(host_inputs.HostIterator, PerWorkerValue):
                 f"{self._workers} now. Use as many workers, or leave the iterator out "
                 "of the checkpoint."
             )
+        # All workers or none: what has moved goes back if one refuses.
         before = self.get_state()["workers"]
         try:
             for worker, position in enumerate(wanted):

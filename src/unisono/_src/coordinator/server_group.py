@@ -59,6 +59,7 @@ class Servers(server_files.SavingServers):
             collections.deque()
         )
         # By server, the keys of the programs that it has.
+        # Threads may send a program twice, which does no harm.
         self._known: list[set[str]] = [set() for _ in range(count)]
         self._lock = threading.RLock()
 
@@ -135,6 +136,7 @@ class Servers(server_files.SavingServers):
         self._forget_dropped()
         home = cell.home
         if random_keys.is_key(cell):
+            # Servers keep numbers; which keys they are is known here only.
             self._impls[home.key] = str(jax.random.key_impl(value))
             value = random_keys.to_numbers(value)
         if home.workers:
@@ -247,6 +249,7 @@ class Servers(server_files.SavingServers):
                 )
                 made = wanted_rows.pack(made)
                 by_server.setdefault(index, []).append(made)
+        # One message for each server, with its changes in order.
         for index, operations in by_server.items():
             what = f"changing '{changes[0].cells[0].name}'"
             self.call(index, what, "push", operations)

@@ -241,6 +241,7 @@ class ThreadCarrier(Carrier):
                 handles = [_ThreadHandle(self, s, task) for s in every]
                 task.target = Worker(index, handles)
             if (kind, index) in self.tasks:
+                # `stop` waits for the thread of a lost task, too.
                 self._lost.append(self.tasks[kind, index])
             self.tasks[kind, index] = task
 

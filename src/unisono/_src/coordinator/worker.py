@@ -235,6 +235,7 @@ class Worker:
         if self._outbox is not None:
             answers = self._outbox.pull(asked)
         else:
+            # All servers are asked before the first answer is waited for.
             calls = {s: self._servers[s].call("pull", x) for s, x in asked.items()}
             answers = {s: call.result() for s, call in calls.items()}
         found: dict[int, np.ndarray] = {}

@@ -19,6 +19,7 @@ from unisono._src.foundation import errors
 # Closures travel together as long as they take no longer than this.
 # With 20 ms those that send 1 MB were a quarter fewer in a second (decision 0027).
 _SECONDS = 0.05
+# However short they are: a batch that is lost runs again as a whole.
 _MOST = 32
 
 _log = logging.getLogger("unisono")

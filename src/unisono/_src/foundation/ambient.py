@@ -12,6 +12,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple, final
 
+# The modes of TensorFlow. CROSS sees all replicas, as in a scope or a merge; REPLICA is
+# one of them, also the only one outside every strategy; UPDATE is CROSS that writes one
+# copy of a variable.
 CROSS = "cross-replica"
 REPLICA = "replica"
 UPDATE = "update"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from typing import final
 
+# TensorFlow's seeds are below it.
 _MOST = 2**31 - 1
 # TensorFlow's global seed for operations that have a seed while the program has none.
 _DEFAULT = 87654321

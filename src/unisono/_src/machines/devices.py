@@ -83,6 +83,7 @@ def parse(name: object) -> DeviceName:
     for part in text.strip("/ ").split("/"):
         key, _, rest = part.partition(":")
         key = key.lower()
+        # In full names the kind stands behind `device:`, in short ones at the start.
         if key == "device":
             key, _, rest = rest.partition(":")
         if key.lower() in ("job", "task", "replica"):
@@ -281,6 +282,7 @@ def resolve(names: Iterable[object]) -> tuple[tuple[str, ...], tuple[jax.Device,
 
 def _find(name: DeviceName) -> jax.Device:
     try:
+        # JAX raises if it has no devices of a kind at all.
         there = jax.local_devices(backend=name.kind.lower())
     except RuntimeError:
         there = []

@@ -20,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from unisono._src.machines import devices
 
+# The name of the mesh axis over which replicas lie, in every program.
 AXIS = "replica"
 
 

@@ -344,6 +344,7 @@ class Optimizer:
         """Returns a list of the gradients of each variable, without None."""
         by_id: dict[int, list[Any]] = {id(v): [] for v in self._variables}
         for gradient, v in _split_pairs(grads_and_vars):
+            # By identity: `==` of variables compares their elements.
             if id(v) not in by_id:
                 raise ValueError(
                     f"The optimizer was not made for the variable {v.name}; give it "

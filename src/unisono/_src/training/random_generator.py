@@ -512,6 +512,7 @@ def _as_state(given: Any) -> jax.Array:
     if isinstance(given, jax.core.Tracer):
         _check_size(given.shape)
         low = given.astype(jnp.uint32)
+        # A program without 64-bit types has narrower numbers; the sign fills the rest.
         high = jnp.where(given < 0, np.uint32(0xFFFFFFFF), np.uint32(0))
         wide = given.dtype in (jnp.int64, jnp.uint64)
         return _pack(_words(given) if wide else jnp.stack([low, high], -1).ravel())

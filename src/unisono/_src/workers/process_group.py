@@ -240,6 +240,7 @@ def _wait_for(
         finally:
             done.set()
 
+    # A daemon, because it may never come back; Python ends without it.
     threading.Thread(target=run, name="unisono joins", daemon=True).start()
     while not done.wait(_LOOK_SECONDS):
         found = look()
@@ -314,6 +315,7 @@ def _why_not_joined(
         if (ending.job, ending.index) in group.tasks:
             worker = group.tasks.index((ending.job, ending.index))
             said = f" It wrote:\n{ending.said}" if ending.said else ""
+            # With a traceback it raised something; without one it was killed, or left.
             kind = errors.WorkerFailedError if said else errors.WorkerLostError
             return kind(
                 f"The process of worker {worker} has ended with {ending.how} before "

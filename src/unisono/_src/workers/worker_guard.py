@@ -99,12 +99,14 @@ class Guard:
         self._worker = worker
         self._stall = stall_seconds
         self._history = step_history.StepHistory()
+        # What this worker publishes of its own end, and whom it blames.
         self._state, self._error, self._secondary = RUNS, "", False
         self._blame: errors.WorkerError | None = None
         self._beats = 0
         self._tick = _TICK_SECONDS * max(1.0, workers / _TICK_WORKERS)
         self._dead = self._tick * _DEAD_TICKS
         self._has_noticed = False
+        # The last results, for the thread; and the kinds of steps that were met.
         self._newest: Any = None
         self._known: set[str] = set()
         self._last_words = last_words.LastWords(self._explain_abort)

@@ -97,6 +97,7 @@ class Board:
 
     def find_silent(self) -> list[int]:
         """Returns the workers that have posted nothing in the latest round yet."""
+        # JAX has no public way to the client of its coordination service.
         client: Any = distributed.global_state.client
         silent = []
         for worker in range(self._crew.workers):
